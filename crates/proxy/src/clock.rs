@@ -49,6 +49,18 @@ pub fn unix_ms() -> u64 {
     unix().as_millis() as u64
 }
 
+/// Milliseconds since the machine was started, its sleep included: another [`Instant`], to learn of a time in which nothing ran.
+#[inline]
+pub fn boot_ms() -> u64 {
+    #[cfg(feature = "simulation")]
+    if let Some((began, _)) = VIRTUAL.get() {
+        return began.elapsed().as_millis() as u64;
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
+}
+
 /// The system's clock, or one that is moved by hand. Copies of a held clock move together.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
@@ -90,6 +102,15 @@ mod tests {
         clock.advance(Duration::from_secs(60));
         assert_eq!(copy.now(), Duration::from_secs(61));
         assert_eq!(copy.now(), copy.now());
+    }
+
+    #[test]
+    fn time_since_the_machine_was_started_passes() {
+        let (began_ms, began) = (boot_ms(), Instant::now());
+        std::thread::sleep(Duration::from_millis(20));
+        let past = Duration::from_millis(boot_ms() - began_ms);
+        let is_about = past.abs_diff(began.elapsed()) < Duration::from_millis(500);
+        assert!(began_ms > 0 && is_about, "{past:?}");
     }
 
     #[test]

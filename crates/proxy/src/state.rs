@@ -202,7 +202,7 @@ impl Shared {
     pub fn served(&self) -> Served {
         match &self.cluster {
             None => Served::All,
-            Some(cluster) => cluster.purging.served(self, cluster.now_ms()),
+            Some(cluster) => cluster.purging.served(self, crate::clock::boot_ms()),
         }
     }
 

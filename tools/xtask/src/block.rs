@@ -87,6 +87,75 @@ pub fn tool(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// Where the block I/O controller (cgroup v1) is told what to let through. Its root: write-back is done there, and so are direct
+/// transfers of programs that nobody has put into a group.
+const LIMITS: &str = "/sys/fs/cgroup/blkio";
+/// Operations a second of a device that crawls.
+const CRAWL: Limit = Limit {
+    files: [
+        "blkio.throttle.read_iops_device",
+        "blkio.throttle.write_iops_device",
+    ],
+    value: 1,
+};
+/// Bytes a second of one that hangs: the first operation would take an hour.
+const HANG: Limit = Limit {
+    files: [
+        "blkio.throttle.read_bps_device",
+        "blkio.throttle.write_bps_device",
+    ],
+    value: 1,
+};
+
+/// What the controller lets through.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    files: [&'static str; 2],
+    value: u32,
+}
+
+/// A device that crawls or hangs; dropping this lets it run.
+#[derive(Debug)]
+pub struct Limited {
+    /// As the kernel calls it: "7:3".
+    number: String,
+    files: [&'static str; 2],
+}
+
+impl Limited {
+    fn by(device: &Path, limit: Limit) -> Result<Self> {
+        let meta = fs::metadata(device).during(|| format!("looking at {}", device.display()))?;
+        let (major, minor) = (
+            rustix::fs::major(meta.rdev()),
+            rustix::fs::minor(meta.rdev()),
+        );
+        let limited = Self {
+            number: format!("{major}:{minor}"),
+            files: limit.files,
+        };
+        limited.set(limit.value)?;
+        Ok(limited)
+    }
+
+    fn set(&self, value: u32) -> Result<()> {
+        for file in self.files {
+            let path = Path::new(LIMITS).join(file);
+            fs::write(&path, format!("{} {value}", self.number))
+                .during(|| format!("{}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // 0 is no limit.
+        if let Err(failure) = self.set(0) {
+            eprintln!("{failure}");
+        }
+    }
+}
+
 /// A loop device over a file of its own; dropping it detaches the device and removes the file.
 #[derive(Debug)]
 pub struct Loop {
@@ -120,6 +189,52 @@ impl Loop {
             }
         }
     }
+
+    /// Can devices be made here, and be held up? Else why not.
+    pub fn can_be_limited() -> Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            fail!("a loop device needs root");
+        }
+        if crate::workspace::program("losetup").is_none() {
+            fail!("losetup is not installed");
+        }
+        match Path::new(LIMITS).join(HANG.files[0]).exists() {
+            true => Ok(()),
+            false => fail!("the block I/O controller (cgroup v1) is not at {LIMITS}"),
+        }
+    }
+
+    /// From now on it does an operation a second, until the guard is dropped.
+    pub fn crawl(&self) -> Result<Limited> {
+        Limited::by(&self.device, CRAWL)
+    }
+
+    /// From now on it answers nothing, until the guard is dropped; then it answers all that waited.
+    pub fn hang(&self) -> Result<Limited> {
+        Limited::by(&self.device, HANG)
+    }
+}
+
+/// Detaches the devices over a file that a process left behind which is no more, and lets them run if they were held up.
+pub fn detach_all(file: &Path) -> Result<()> {
+    let listed = tool(
+        "losetup",
+        &[
+            "--noheadings",
+            "--output",
+            "NAME",
+            "--associated",
+            &file.to_string_lossy(),
+        ],
+    )?;
+    for device in listed.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        for limit in [CRAWL, HANG] {
+            // Dropping it is what takes the limit away.
+            drop(Limited::by(Path::new(device), limit));
+        }
+        tool("losetup", &["--detach", device])?;
+    }
+    Ok(())
 }
 
 impl Drop for Loop {

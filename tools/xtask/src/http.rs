@@ -7,8 +7,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use wire::{Cut, Response};
@@ -19,6 +19,10 @@ use crate::progress::Progress;
 
 /// The longest wait for a byte: what a patient client bears.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
+/// A balancer gives a server so long to take a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// And a client behind it is told so soon that the server is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Bytes that the kernel may receive ahead of a slow reader.
 const NARROW_BYTES: usize = 8 << 10;
 
@@ -62,9 +66,35 @@ impl Receiver for Answer {
 #[derive(Debug)]
 struct Watched {
     stream: TcpStream,
+    /// Waits end when this is false.
+    while_open: Option<Arc<AtomicBool>>,
     longest_wait: Duration,
     /// Nothing has come since the last request.
     is_untouched: bool,
+}
+
+impl Watched {
+    /// Waits for [`WAIT_MAX`], or until the server is given up.
+    fn read_patiently(&mut self, into: &mut [u8], begun: Instant) -> io::Result<usize> {
+        loop {
+            let read = self.stream.read(into);
+            let is_given_up = match &self.while_open {
+                Some(open) => !open.load(Ordering::Relaxed) || begun.elapsed() >= WAIT_MAX,
+                None => true,
+            };
+            match &read {
+                Err(e) if is_timeout(e) && !is_given_up => {}
+                _ => return read,
+            }
+        }
+    }
+}
+
+fn is_timeout(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }
 
 impl Read for Watched {
@@ -73,7 +103,7 @@ impl Read for Watched {
         // and without this we would take 40 ms for it. The kernel forgets the setting, so it is set each time.
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.stream, true);
         let begun = Instant::now();
-        let read = self.stream.read(into);
+        let read = self.read_patiently(into, begun);
         self.longest_wait = self.longest_wait.max(begun.elapsed());
         self.is_untouched &= !matches!(read, Ok(1..));
         read
@@ -132,6 +162,7 @@ pub struct Client {
     address: SocketAddr,
     open: Option<wire::Connection<Watched>>,
     is_narrow: bool,
+    while_open: Option<Arc<AtomicBool>>,
     /// Of the last request.
     longest_wait: Duration,
     is_untouched: bool,
@@ -144,6 +175,7 @@ impl Client {
             address,
             open: None,
             is_narrow: false,
+            while_open: None,
             longest_wait: Duration::ZERO,
             is_untouched: true,
         }
@@ -153,6 +185,14 @@ impl Client {
     pub fn narrow(address: SocketAddr) -> Self {
         Self {
             is_narrow: true,
+            ..Self::new(address)
+        }
+    }
+
+    /// A client behind a balancer that ends what it waits for when the server is found to be gone.
+    pub fn while_open(address: SocketAddr, open: Arc<AtomicBool>) -> Self {
+        Self {
+            while_open: Some(open),
             ..Self::new(address)
         }
     }
@@ -210,14 +250,19 @@ impl Client {
     }
 
     fn connect(&self) -> io::Result<wire::Connection<Watched>> {
-        let stream = TcpStream::connect_timeout(&self.address, WAIT_MAX)?;
+        let (connecting, reading) = match self.while_open {
+            Some(_) => (CONNECT_MAX, LOOK_EVERY),
+            None => (WAIT_MAX, WAIT_MAX),
+        };
+        let stream = TcpStream::connect_timeout(&self.address, connecting)?;
         stream.set_nodelay(true)?;
         if self.is_narrow {
             rustix::net::sockopt::set_socket_recv_buffer_size(&stream, NARROW_BYTES)?;
         }
-        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.set_read_timeout(Some(reading))?;
         stream.set_write_timeout(Some(WAIT_MAX))?;
         Ok(wire::Connection::new(Watched {
+            while_open: self.while_open.clone(),
             stream,
             longest_wait: Duration::ZERO,
             is_untouched: true,

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use ::lab::managers::Kind;
 use ::lab::paper::experiment::Model;
+use ::lab::paper::printed;
+use ::lab::paper::source::Caches;
+use ::lab::trace::{Columns, Format};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::accelerator::{ACCELERATOR_HELP, AcceleratorFlags};
@@ -15,7 +18,7 @@ use crate::units::parse_size;
 pub enum LabCommand {
     /// Paper 002, Table 1: what lazy reads and locality buffers add
     Table1(PaperFlags),
-    /// Paper 002, Table 2: gets a second of every file-space manager
+    /// Paper 002, Table 2: disk requests and gets a second of every file-space manager
     #[command(after_help = TABLE2_EXAMPLES)]
     Table2(PaperFlags),
     /// Paper 002, Figure 2: what the disk is asked, against its size
@@ -32,7 +35,10 @@ pub enum LabCommand {
     Figure7(PaperFlags),
     /// Paper 002, Figure 8: locality buffers against utilisation
     Figure8(PaperFlags),
-    /// All tables and figures of paper 002
+    /// Paper 002: which of its claims hold, and on which stream
+    #[command(after_help = CLAIMS_EXAMPLES)]
+    Claims(PaperFlags),
+    /// All claims, tables and figures of paper 002, and the constants of the models
     #[command(after_help = PAPER_EXAMPLES)]
     Paper(PaperFlags),
     /// All managers on a real disk, beside the modelled one
@@ -56,7 +62,8 @@ pub enum LabCommand {
 
 pub const LAB_HELP: &str = "\
 The lab asks which layout the disk side of a proxy cache should have: a stream of requests goes through a memory cache and a disk \
-cache, and what those ask of the disk goes to a file-space manager on a modelled disk (of 1999, or flash) or a real one.
+cache, and what those ask of the disk goes to a file-space manager on a modelled disk (of 1999, or flash) or a real one. The stream is \
+fitted to the counts of paper 002; traces (--trace) stand beside it.
 docs/lab.md tells what is modelled and where each constant comes from.";
 
 const TABLE2_EXAMPLES: &str = "\
@@ -64,13 +71,22 @@ Examples:
   loligo lab table2                            some seconds of your time for days of the paper's
   loligo lab table2 --scale 0.1                a tenth of the requests, caches a tenth as large
   loligo lab table2 --disk flash               the same file system over a flash device
+  loligo lab table2 --trace bu-1994-95.tsv.zst --trace access.log.gz
+  loligo lab table2 --trace bu-1994-95.tsv.zst --caches 4MiB/256MiB,64MiB/512MiB
   loligo lab table2 --json - | jq '.sections[0].tables[0].rows'";
 
 const PAPER_EXAMPLES: &str = "\
 Examples:
   loligo lab paper --html paper.html           everything, with plots, on one page
   loligo lab paper --keep runs.jsonl           may be interrupted: the same command goes on where it was
+  loligo lab paper --trace bu-1994-95.tsv.zst --html paper.html
   loligo lab paper --quiet --json paper.json";
+
+const CLAIMS_EXAMPLES: &str = "\
+Examples:
+  loligo lab claims                            the paper's figure, ours, whether it holds, and why not
+  loligo lab claims --trace bu-1994-95.tsv.zst --caches 4MiB/256MiB,64MiB/512MiB --html claims.html
+  loligo lab claims --scale 0.1                a quick look";
 
 const REAL_EXAMPLES: &str = "\
 Examples:
@@ -80,6 +96,8 @@ Examples:
     loligo lab real --dir /var/tmp --direct --managers STREAM,LAZY-READS-LOC,UNIFIED
   On a disk of 100 operations a second (a loop device; root, cgroup v1):
     loligo lab real --dir /var/tmp --slow 100 --requests 2000
+  The first 20,000 disk requests of a trace in place of the fitted stream:
+    loligo lab real --dir /var/tmp --trace bu-1994-95.tsv.zst --requests 20000
   On a block device, all of which is written over:
     loligo lab real --device /dev/sdX --overwrite --direct
 
@@ -99,17 +117,56 @@ A plan names ranges of variables; every combination is a run, and one variable g
 
   title = \"How many buffers?\"
   x = \"locality-buffers\"
-  y = \"gets/s\"                                 or \"seconds\", or a figure of the run: \"device writes\"
+  y = \"requests/s\"                             or \"gets/s\", \"seconds\", a figure of the run: \"device writes\"
   managers = [\"LAZY-READS\", \"LAZY-READS-LOC\"]
   locality-buffers = [8, 16, 32, 64, 128]
   utilisation = [0.71, { from = 0.8, to = 0.95, step = 0.05 }]
 
 Variables: utilisation, disk-gib, memory-mib, requests, seed, threshold-bytes, batch, deadline-ms, locality-buffers, locality-bytes,
-cluster-bytes. disks = [\"disk1999\", \"flash\"] names the modelled disks. What is not named has the paper's value.
+cluster-bytes. disks = [\"disk1999\", \"flash\"] names the modelled disks. What is not named has the paper's value; on a trace \
+its caches' sizes and all its disk requests.
 
 Examples:
   loligo lab run plan.toml --html plan.html
+  loligo lab run plan.toml --trace bu-1994-95.tsv.zst --caches 4MiB/256MiB
   loligo lab run plan.toml                     again: only runs that are missing are made (plan.toml.runs has the others)";
+
+/// Traces to run on.
+#[derive(Args, Debug)]
+pub struct TraceSources {
+    /// A trace to run on; may be repeated. Formats and packing are those of `lab trace`
+    #[arg(long, value_name = "FILE", help_heading = "Traces")]
+    pub trace: Vec<PathBuf>,
+
+    /// Memory and disk cache for the traces; each trace runs with each pair [default: see docs/lab.md, Traces]
+    ///
+    /// By default the disk cache is 58.7 % of the bytes that a disk without limit would be written, as the paper's disk kept 398,165 of
+    /// the 678,040 objects written to it; memory is a quarter of it; neither is larger than the paper's.
+    #[arg(long, value_name = "MEMORY/DISK", value_delimiter = ',', value_parser = caches, requires = "trace", help_heading = "Traces")]
+    pub caches: Vec<Caches>,
+
+    /// Requests of clients that are read of each trace [default: as many as the paper's]
+    #[arg(long, value_name = "N", default_value_t = printed::GETS, value_parser = clap::value_parser!(u64).range(1..), requires = "trace", help_heading = "Traces")]
+    pub gets: u64,
+
+    /// Format of the traces [default: found out]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        requires = "trace",
+        help_heading = "Traces"
+    )]
+    pub format: Option<Format>,
+
+    /// Columns of CSV, counted from 1: time=1,object=2,size=3,server=4
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        requires = "trace",
+        help_heading = "Traces"
+    )]
+    pub columns: Option<Columns>,
+}
 
 /// The modelled disk.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +204,7 @@ pub struct PaperFlags {
     #[arg(long, value_name = "DISK", default_value = "disk1999")]
     pub disk: DiskName,
 
-    /// Share of the paper's requests and cache sizes
+    /// Share of the paper's requests and cache sizes, or of a trace's
     #[arg(long, value_name = "S", default_value = "1", value_parser = share)]
     pub scale: f64,
 
@@ -158,6 +215,9 @@ pub struct PaperFlags {
     /// Keep finished runs in this file, and do not make those again that are in it
     #[arg(long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub traces: TraceSources,
 
     #[command(flatten)]
     pub out: LabOutFlags,
@@ -194,7 +254,7 @@ pub struct RealFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = manager)]
     pub managers: Vec<Kind>,
 
-    /// Disk requests; the caches are as much smaller than the paper's
+    /// Disk requests; the caches are as much smaller than the paper's, or than a trace's
     #[arg(long, value_name = "N", default_value = "20000", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub requests: u32,
 
@@ -209,6 +269,9 @@ pub struct RealFlags {
     /// Seed of the stream of requests
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub traces: TraceSources,
 
     #[command(flatten)]
     pub out: LabOutFlags,
@@ -234,6 +297,9 @@ pub struct RunFlags {
     pub keep: Option<PathBuf>,
 
     #[command(flatten)]
+    pub traces: TraceSources,
+
+    #[command(flatten)]
     pub out: LabOutFlags,
 }
 
@@ -248,6 +314,18 @@ pub fn share(text: &str) -> Result<f64, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "not a size, such as 64MiB or 10GiB".to_owned())
+}
+
+fn caches(text: &str) -> Result<Caches, String> {
+    let pair = text.split_once('/');
+    let sizes = pair.and_then(|(memory, disk)| Some((parse_size(memory)?, parse_size(disk)?)));
+    match sizes {
+        Some((memory_bytes, disk_bytes)) if memory_bytes > 0 && disk_bytes > 0 => Ok(Caches {
+            memory_bytes,
+            disk_bytes,
+        }),
+        _ => Err("not two sizes, such as 64MiB/512MiB".to_owned()),
+    }
 }
 
 fn manager(text: &str) -> Result<Kind, String> {
@@ -266,6 +344,13 @@ mod tests {
         assert_eq!(share("0.1"), Ok(0.1));
         assert!(share("0").is_err() && share("2").is_err() && share("x").is_err());
         assert_eq!(manager("lazy-reads-loc"), Ok(Kind::LazyReadsLoc));
+        let two = caches("4MiB/256MiB").unwrap();
+        assert_eq!((two.memory_bytes, two.disk_bytes), (4 << 20, 256 << 20));
+        assert!(
+            ["4MiB", "4MiB/0B", "x/1MiB"]
+                .iter()
+                .all(|t| caches(t).is_err())
+        );
         assert!(manager("fast").unwrap_err().contains("SIMPLE, SQUID"));
     }
 }

@@ -11,7 +11,7 @@ mod hints;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ::lab::disks::real::{Location, Through};
 use ::lab::disks::slow::Slow;
@@ -23,12 +23,13 @@ use ::lab::paper::keep::Keep;
 use ::lab::paper::plan::Plan;
 use ::lab::paper::real::{Wanted, file_bytes, real};
 use ::lab::paper::report::Report;
+use ::lab::paper::source::{Source, TraceFile, survey};
 use ::lab::paper::{Item, make, printed};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::lab_traces;
 
-use args::{BesideFlags, LabOutFlags, PaperFlags, RealFlags, RunFlags};
+use args::{BesideFlags, LabOutFlags, PaperFlags, RealFlags, RunFlags, TraceSources};
 pub use args::{LAB_HELP, LabCommand};
 
 /// Runs what was typed.
@@ -43,6 +44,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Figure6(flags) => paper(&[Item::Figure6], flags),
         LabCommand::Figure7(flags) => paper(&[Item::Figure7], flags),
         LabCommand::Figure8(flags) => paper(&[Item::Figure8], flags),
+        LabCommand::Claims(flags) => paper(&[Item::Claims, Item::Streams], flags),
         LabCommand::Paper(flags) => paper(&Item::ALL, flags),
         LabCommand::Real(flags) => on_real_disk(flags),
         LabCommand::Beside(flags) => side_by_side(flags),
@@ -66,9 +68,36 @@ fn paper(items: &[Item], flags: &PaperFlags) -> Result<(), String> {
         Some(path) => kept(path)?,
         None => Keep::in_memory(),
     };
-    let bench = Bench::new(flags.scale, flags.seed, flags.disk.into(), keep, &shown);
-    let report = make(items, &bench).map_err(|e| e.to_string())?;
+    let keep = Arc::new(keep);
+    let fitted = Source::Fitted { seed: flags.seed };
+    let sources = std::iter::once(fitted).chain(traces(&flags.traces, &shown)?);
+    let benches: Vec<Bench> = sources
+        .map(|source| {
+            let keep = Arc::clone(&keep);
+            Bench::on(source, flags.scale, flags.disk.into(), keep, &shown)
+        })
+        .collect();
+    let report = make(items, &benches).map_err(|e| e.to_string())?;
     tell(&report, &flags.out)
+}
+
+/// The traces that were named, looked through.
+fn traces(flags: &TraceSources, shown: &Shown) -> Result<Vec<Source>, String> {
+    let mut sources = Vec::new();
+    for path in &flags.trace {
+        let file = TraceFile {
+            path: path.clone(),
+            format: flags.format,
+            columns: flags.columns,
+            gets_max: flags.gets,
+        };
+        shown.begin(&format!("reading {}", path.display()), 0);
+        let surveyed = survey(&file, &flags.caches).map_err(|e| e.to_string())?;
+        shown.end();
+        let all = surveyed.into_iter();
+        sources.extend(all.map(|surveyed| Source::Trace(Arc::new(surveyed))));
+    }
+    Ok(sources)
 }
 
 fn kept(path: &Path) -> Result<Keep, String> {
@@ -88,8 +117,18 @@ fn run_plan(flags: &RunFlags) -> Result<(), String> {
         }
     };
     let shown = Shown::new(flags.out.quiet);
-    let bench = Bench::new(1.0, 1, Model::Disk1999, keep, &shown);
-    let report = plan.run(&bench).map_err(|e| format!("{shown_path}: {e}"))?;
+    let keep = Arc::new(keep);
+    let mut sources = traces(&flags.traces, &shown)?;
+    if sources.is_empty() {
+        sources.push(Source::Fitted { seed: 1 });
+    }
+    let benches: Vec<Bench> = sources
+        .into_iter()
+        .map(|source| Bench::on(source, 1.0, Model::Disk1999, Arc::clone(&keep), &shown))
+        .collect();
+    let report = plan
+        .run(&benches)
+        .map_err(|e| format!("{shown_path}: {e}"))?;
     tell(&report, &flags.out)
 }
 
@@ -100,10 +139,19 @@ const SLOW_BYTES_MIN: u64 = 64 << 20;
 
 fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
     let shown = Shown::new(flags.out.quiet);
-    let scale = f64::from(flags.requests) / printed::REQUESTS as f64;
-    let bench = Bench::new(
-        scale,
-        flags.seed,
+    let mut sources = traces(&flags.traces, &shown)?;
+    if sources.len() > 1 {
+        return Err("one stream at a time: lab beside puts several runs side by side".to_owned());
+    }
+    let source = sources.pop().unwrap_or(Source::Fitted { seed: flags.seed });
+    let all = match &source {
+        Source::Fitted { .. } => printed::REQUESTS as u64,
+        Source::Trace(trace) => trace.disk_requests,
+    };
+    let scale = f64::from(flags.requests) / all as f64;
+    let bench = Bench::on(
+        source,
+        scale.min(1.0),
         Model::Disk1999,
         Keep::in_memory(),
         &shown,
@@ -131,7 +179,8 @@ fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
             format!("On {}{past}", device.display()),
         ),
         (None, Some(dir), Some(iops)) => {
-            let room = file_bytes(&bench, flags.utilisation) * SLOW_ROOM;
+            let file = file_bytes(&bench, flags.utilisation).map_err(|e| e.to_string())?;
+            let room = file * SLOW_ROOM;
             let bytes = flags.slow_size.unwrap_or(room.max(SLOW_BYTES_MIN));
             let made = Slow::make(dir, bytes, iops, true).map_err(|e| e.to_string())?;
             let mounted = made.mounted.clone().unwrap_or_else(|| dir.clone());

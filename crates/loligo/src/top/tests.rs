@@ -221,10 +221,10 @@ fn a_front_has_a_table_of_the_other_members() {
     .assert_eq(&screen(&state, 90, 24));
     let first = |state: &State| {
         let screen = screen(state, 90, 24);
-        let rows = screen
+        let mut rows = screen
             .lines()
             .skip_while(|line| !line.starts_with("member"));
-        let row = rows.skip(1).next().unwrap();
+        let row = rows.nth(1).unwrap();
         row.split_whitespace().next().unwrap().to_owned()
     };
     assert_eq!(first(&state), "n1");

@@ -63,8 +63,15 @@ pub async fn keep(
                 .carry(socket, &mut waiting, &mut pause)
                 .await;
                 cluster.view().lost(id.0);
-                if member.set_trusted(false, cluster.now_ms()) {
-                    tracing::warn!(member = %member.name, "the link to a cluster member has ended: {ended}");
+                let is_news = member.set_trusted(false, cluster.now_ms());
+                match (is_news, member.is_draining()) {
+                    (true, false) => {
+                        tracing::warn!(member = %member.name, "the link to a cluster member has ended: {ended}");
+                    }
+                    (true, true) => {
+                        tracing::info!(member = %member.name, "a cluster member has ended, as it had said");
+                    }
+                    (false, _) => {}
                 }
                 if ended.kind() == io::ErrorKind::InvalidData {
                     let malformed = &cluster.counters.frames_malformed;

@@ -5,7 +5,7 @@
 //!
 //! Not known here: how the link was made; what frames mean to those who send them.
 
-use std::{io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
 use hints::frames::{Beat, Frame, Hello};
 use tokio::{
@@ -40,6 +40,8 @@ pub struct Linked {
     pub cover: Cover,
     /// Says that there is something for those who follow.
     pub news: watch::Receiver<u64>,
+    /// Set when the member was told that we leave.
+    pub has_heard: Rc<Cell<bool>>,
 }
 
 impl Linked {
@@ -157,6 +159,10 @@ impl Linked {
     async fn send<W: AsyncWrite + Unpin>(&self, stream: &mut W, frame: &Frame) -> io::Result<()> {
         let bytes = frame.to_bytes();
         self.cluster.counters.passed(frame, bytes.len());
-        framing::write(stream, &bytes).await
+        framing::write(stream, &bytes).await?;
+        if matches!(frame, Frame::Beat(beat) if beat.is_leaving) {
+            self.has_heard.set(true);
+        }
+        Ok(())
     }
 }

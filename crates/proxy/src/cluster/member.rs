@@ -93,7 +93,7 @@ pub struct MemberCounters {
     pub hits_stale: AtomicU64,
     /// Requests that it failed to answer.
     pub failures: AtomicU64,
-    /// How often trust in it was lost.
+    /// How often trust in it was lost, but by its end in order.
     pub distrusted: AtomicU64,
     /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
     pub pushes: [AtomicU64; Verdict::ALL.len()],
@@ -225,7 +225,7 @@ impl Member {
             return false;
         }
         self.since_ms.store(now_ms, Ordering::Relaxed);
-        if !is_trusted {
+        if !is_trusted && !self.is_draining() {
             self.counters.distrusted.fetch_add(1, Ordering::Relaxed);
         }
         true

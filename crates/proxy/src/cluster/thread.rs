@@ -44,6 +44,8 @@ use crate::{
 const HANDSHAKES_MAX: usize = 256;
 /// How long nothing is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the end waits until every member that follows us has heard of it.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
 /// How long nothing is collected after the system gave no random numbers.
 const RANDOM_PAUSE: Duration = Duration::from_secs(1);
 
@@ -130,10 +132,11 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
     spawn_local(publish(Rc::clone(&house)));
     spawn_local(look(Rc::clone(&house)));
     match tokio::net::TcpListener::from_std(socket) {
-        Ok(socket) => drop(spawn_local(accept(house, socket))),
+        Ok(socket) => drop(spawn_local(accept(Rc::clone(&house), socket))),
         Err(error) => tracing::error!(%error, "members cannot connect"),
     }
     let _ = stopped.await;
+    house.say_farewell().await;
     // Its journal is closed with it.
     purging.abort();
     let _ = purging.await;
@@ -156,6 +159,17 @@ struct Place {
     serving: RefCell<Option<AbortHandle>>,
     /// Which of its links it is.
     turn: Cell<u64>,
+    /// It was told over this one that we leave.
+    has_heard: Rc<Cell<bool>>,
+}
+
+impl Place {
+    /// Has it a link over which it was not told that we leave?
+    fn is_untold(&self) -> bool {
+        let is_served = |handle: &AbortHandle| !handle.is_finished();
+        let is_served = self.serving.borrow().as_ref().is_some_and(is_served);
+        is_served && !self.has_heard.get()
+    }
 }
 
 /// A member that follows us, as long as its link is up.
@@ -235,6 +249,16 @@ async fn accept(house: Rc<House>, listener: tokio::net::TcpListener) {
 }
 
 impl House {
+    /// Waits until those who follow us have been told that we leave: what they then see is no failure.
+    async fn say_farewell(&self) {
+        let all = async {
+            while self.links.iter().any(|place| place.is_untold()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL_MAX, all).await;
+    }
+
     async fn take(self: &Rc<Self>, mut stream: Socket, from: SocketAddr) {
         let is_busy = self.shared.is_draining();
         let shaken = shaking::accept(&self.cluster, &mut stream, &from.to_string(), is_busy).await;
@@ -254,6 +278,7 @@ impl House {
         let place = &self.links[usize::from(id.0)];
         let turn = place.turn.get() + 1;
         place.turn.set(turn);
+        place.has_heard.set(false);
         let follower = Follower {
             house: Rc::clone(self),
             id,
@@ -265,6 +290,7 @@ impl House {
             member: id,
             cover,
             news: self.news.subscribe(),
+            has_heard: Rc::clone(&place.has_heard),
         };
         let serving = spawn_local(async move {
             let _follower = follower;

@@ -28,7 +28,8 @@ pub struct Cluster {
     hot_rate: u32 = count(0, 100, 1_000_000),
     /// Members that hold an object that is hot.
     hot_copies: u8 = count(1, 2, 16),
-    /// The longest journal of purges that members which are away have not heard. A member that has missed more empties its store.
+    /// The longest journal of purges that members which are away have not heard. Each name needs room once; with more names than that, a
+    /// member that was away purges whole directories, and if even these are too many it empties its store.
     journal_max_bytes: u64 = bytes(64 << 10, 64 << 20, 16 << 30),
     /// How long a member that has just started, or was stopped for a while, waits for others to tell it what was purged meanwhile.
     /// Nothing stored before is served until they have, or until this is over.

@@ -189,6 +189,21 @@ fn a_node_that_ends_says_so() {
 }
 
 #[test]
+fn a_node_that_ends_in_order_has_lost_nobodys_trust() {
+    let origin = origin();
+    let all = addresses(2);
+    let front = Proxy::start(front(plan_for(&origin), 1, &all));
+    for _ in 0..5 {
+        let node = Proxy::start(member(plan_for(&origin), 0, &all));
+        await_state(&front, "n1", "up");
+        // With nothing to do it ends at once.
+        node.stop();
+        await_state(&front, "n1", "away");
+        assert_eq!(told_of(&front, "n1")["distrusted"], 0);
+    }
+}
+
+#[test]
 fn a_node_that_falls_silent_is_away_until_it_is_heard() {
     let origin = origin();
     let all = addresses(3);

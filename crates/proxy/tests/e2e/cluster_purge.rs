@@ -6,6 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{self, Command},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -264,8 +265,12 @@ fn a_member_that_missed_more_than_can_be_told_drops_everything() {
     purge_without(&proxy, &format!("url={HOST}/a"), "n2");
     let admin = proxy.ready.admin.unwrap();
     let mut client = Client::connect(admin);
+    // Each at a server of its own, so that nothing can stand for many.
     for n in 0..1200 {
-        let target = format!("/cache?url={HOST}/other/{n}");
+        let target = format!(
+            "/cache?url=http://server-{n}.{}.example/",
+            "a-long-name".repeat(5)
+        );
         let host = format!("Host: {admin}");
         assert_eq!(
             client
@@ -289,6 +294,63 @@ fn a_member_that_missed_more_than_can_be_told_drops_everything() {
     let again = other.start(&origin);
     assert_eq!(await_hit(&again, "/c"), "version 1");
     assert_eq!(again.ask("GET", "/b", CACHED).status, 504);
+}
+
+/// POSTs to this many paths, so many times, over four connections.
+fn post(proxy: &Proxy, times: usize, path: impl Fn(usize) -> String + Sync) {
+    thread::scope(|scope| {
+        for part in 0..4 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut client = Client::connect(proxy.address());
+                for n in (part..times).step_by(4) {
+                    let answer = client.ask("POST", &path(n), &["Content-Length: 0"]);
+                    assert_eq!(answer.read("POST").status, 200);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_journal_full_of_unsafe_methods_costs_a_member_that_was_away_no_more_than_what_they_name() {
+    let origin = counting();
+    let all = addresses(3);
+    let houses: Vec<House> = (0..3).map(|number| House::of(number, &all)).collect();
+    let start = |house: &House| {
+        let mut plan = house.plan(&origin);
+        // A hundred times less than there is to say.
+        cluster(&mut plan).journal_max_bytes = 64 << 10;
+        Proxy::start(plan)
+    };
+    let members: Vec<Proxy> = houses.iter().map(start).collect();
+    await_links(&members.iter().collect::<Vec<_>>());
+    let [first, second, away] = <[Proxy; 3]>::try_from(members).ok().unwrap();
+    fill(&away, &["/posted/7", "/orders/1199", "/kept", "/posted"]);
+    away.stop();
+    purge_without(&first, "url=http://nobody.example/", "n3");
+    post(&first, 1600, |n| format!("/posted/{}", n % 100));
+    // Each another one: their directory stands for them.
+    post(&second, 1200, |n| format!("/orders/{n}"));
+    post(&first, 800, |n| format!("/posted/{}", n % 100));
+    let back = start(&houses[2]);
+    for path in ["/posted/7", "/orders/1199"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}");
+    }
+    assert_eq!(await_hit(&back, "/kept"), "version 1");
+    assert_eq!(await_hit(&back, "/posted"), "version 1");
+    for path in ["/posted/7", "/orders/1199"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}, later");
+    }
+    await_links(&[&first, &second, &back]);
+    // What it was told it can tell: as a witness for one that starts after it.
+    fill(&second, &["/orders/3", "/kept-too"]);
+    second.stop();
+    post(&first, 800, |n| format!("/orders/{n}"));
+    first.stop();
+    let second = start(&houses[1]);
+    assert_eq!(await_hit(&second, "/kept-too"), "version 1");
+    assert_eq!(second.ask("GET", "/orders/3", CACHED).status, 504);
 }
 
 #[test]

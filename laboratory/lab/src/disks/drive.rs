@@ -10,6 +10,7 @@
 //!
 //! Not known here: files, queues.   Limits: no defects, no thermal recalibration, one request at a time.
 
+use super::constants::{Constant, Trust};
 use super::hardware::{Hardware, SECTOR_BYTES, Served, Span, Way};
 
 /// 7,200 turns a minute (paper 002 section 3.1).
@@ -40,6 +41,83 @@ const BUS_SECTOR_US: f64 = SECTOR_BYTES as f64 / 20.0;
 /// The drive's buffer is 1 MB; how it is divided is assumed.
 const SEGMENTS: usize = 4;
 const SEGMENT_SECTORS: u64 = 512;
+
+/// Each with its source.
+pub fn constants() -> Vec<Constant> {
+    use Trust::{Assumed, Known, Measured, Paper};
+    let tracks =
+        format!("{ZONES}, of {OUTER_TRACK_SECTORS} to {INNER_TRACK_SECTORS} sectors a track");
+    let seek = format!(
+        "{} ms + {} ms x sqrt(d) up to {KNEE_CYLINDERS} cylinders, then {SLOPE_US} us each",
+        SETTLE_US / 1e3,
+        ROOT_US / 1e3
+    );
+    let segments = format!("{SEGMENTS} of {} KB", SEGMENT_SECTORS * SECTOR_BYTES / 1024);
+    let bus = format!("{} MB/s", SECTOR_BYTES as f64 / BUS_SECTOR_US);
+    vec![
+        Constant::new(
+            "`TURN_US`",
+            format!("{:.0} rpm", 60e6 / TURN_US),
+            Paper,
+            "section 3.1",
+        ),
+        Constant::new(
+            "`CYLINDERS`, `HEADS`",
+            format!("{CYLINDERS}, {HEADS}"),
+            Known,
+            "geometry of the ST15150 (4.3 GB)",
+        ),
+        Constant::new(
+            "`ZONES`",
+            tracks,
+            Assumed,
+            "equal zones; the mean from the capacity, the outermost from 8 to 9 MB/s (known)",
+        ),
+        Constant::new(
+            "`SETTLE_US`, `ROOT_US`, `KNEE_CYLINDERS`, `SLOPE_US`",
+            seek,
+            Known,
+            "0.8 ms for one, 8 ms mean, 17 ms over all",
+        ),
+        Constant::new(
+            "`WRITE_SETTLE_US`",
+            format!("{} ms", WRITE_SETTLE_US / 1e3),
+            Known,
+            "9 ms mean for writes",
+        ),
+        Constant::new(
+            "`SKEW_TURNS`",
+            SKEW_TURNS.to_string(),
+            Assumed,
+            "a head switch loses no turn",
+        ),
+        Constant::new(
+            "`COMMAND_US`",
+            format!("{} ms", COMMAND_US / 1e3),
+            Known,
+            "Ruemmler and Wilkes 1994",
+        ),
+        Constant::new("`BUS_SECTOR_US`", bus, Known, "fast wide SCSI"),
+        Constant::new(
+            "`SEGMENTS`, `SEGMENT_SECTORS`",
+            segments,
+            Assumed,
+            "its division; 1 MB is known",
+        ),
+        Constant::new(
+            "write cache",
+            "off",
+            Measured,
+            "Figure 3: a create takes two waits for the platter",
+        ),
+        Constant::new(
+            "order of requests",
+            "one sweep after the other",
+            Known,
+            "`disksort`",
+        ),
+    ]
+}
 
 /// The modelled drive.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@
 //!
 //! Not known here: files.   Limits: writes of less than a page cost one; no wear, no trim, no write buffer.
 
+use super::constants::{Constant, Trust};
 use super::hardware::{Hardware, SECTOR_BYTES, Served, Span, Way};
 
 const CHANNELS: usize = 8;
@@ -33,6 +34,44 @@ const NOWHERE: u32 = u32::MAX;
 const RESERVE_BLOCKS: usize = CHANNELS + 2;
 /// With fewer than these, nothing is written before a block is empty.
 const LAST_BLOCKS: usize = 2;
+
+/// Each with its source.
+pub fn constants() -> Vec<Constant> {
+    use Trust::Assumed;
+    let kib = |sectors: u64| sectors * SECTOR_BYTES / 1024;
+    const SHEET: &str = "data sheets of small drives with three-bit cells";
+    let erase = format!(
+        "{} MB, {} ms",
+        kib(u64::from(BLOCK_PAGES) * PAGE_SECTORS) / 1024,
+        ERASE_US / 1e3
+    );
+    vec![
+        Constant::new("`CHANNELS`", CHANNELS.to_string(), Assumed, SHEET),
+        Constant::new(
+            "`PAGE_SECTORS`, `READ_US`, `PROGRAM_US`",
+            format!(
+                "{} KB, read in {READ_US} us, written in {PROGRAM_US}",
+                kib(PAGE_SECTORS)
+            ),
+            Assumed,
+            SHEET,
+        ),
+        Constant::new(
+            "`BUS_PAGE_US`, `COMMAND_US`",
+            format!("{BUS_PAGE_US}, {COMMAND_US} us"),
+            Assumed,
+            SHEET,
+        ),
+        Constant::new("`BLOCK_PAGES`, `ERASE_US`", erase, Assumed, SHEET),
+        Constant::new("`SPARE`", format!("{:.0} %", SPARE * 100.0), Assumed, SHEET),
+        Constant::new(
+            "`READ_TO_MOVE_US`",
+            format!("{READ_TO_MOVE_US} us a page"),
+            Assumed,
+            "a page of several that are read together",
+        ),
+    ]
+}
 
 /// The modelled device.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@
 //! Not known here: names, contents, time.   Limits: block numbers fit 29 bits.
 //! Sources: McKusick et al., A Fast File System for UNIX (1984); newfs defaults of Solaris.
 
+use super::constants::{Constant, Trust};
 use super::hardware::{SECTOR_BYTES, Span};
 
 /// A file system block.
@@ -26,6 +27,24 @@ const BLOCK_INODES: u32 = 64;
 const INODE_BLOCKS: u32 = GROUP_INODES.div_ceil(BLOCK_INODES);
 /// Superblock copy and bitmap block come before the inodes.
 const DATA_BLOCK: u32 = 2 + INODE_BLOCKS;
+
+/// Each with its source.
+pub fn constants() -> Vec<Constant> {
+    use Trust::Known;
+    let sizes = format!("{} KB, {} KB", BLOCK_BYTES / 1024, FRAG_BYTES / 1024);
+    let group =
+        format!("{GROUP_BLOCKS} blocks (16 cylinders), {GROUP_INODES} inodes (one for 8 KB)");
+    vec![
+        Constant::new("`BLOCK_BYTES`, `FRAG_BYTES`", sizes, Known, "UFS"),
+        Constant::new("`GROUP_BLOCKS`, `GROUP_INODES`", group, Known, "`newfs`"),
+        Constant::new(
+            "next group of a long file",
+            "after 12 blocks, then every 2,048",
+            Known,
+            "`maxbpg`",
+        ),
+    ]
+}
 
 /// A place in fragments from the start of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

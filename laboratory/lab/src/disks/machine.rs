@@ -2,6 +2,83 @@
 //!
 //! Not known here: the disk.   Sources: docs/lab.md, which gives one for each number, or says that it is assumed.
 
+use super::constants::{Constant, Trust};
+
+/// Each with its source: those of the paper's machine.
+pub fn constants() -> Vec<Constant> {
+    use Trust::{Assumed, Known, Measured};
+    let ultra = Machine::ultra_1();
+    let flush = format!(
+        "every {} s one of {} parts of memory",
+        ultra.flush_every_us / 1e6,
+        ultra.flush_parts
+    );
+    let writes = format!(
+        "{}, {} KB a file",
+        ultra.write_high_bytes >> 10,
+        ultra.write_low_bytes >> 10
+    );
+    let memory = format!(
+        "{} MB; 1/{}",
+        MEMORY_BYTES >> 20,
+        MEMORY_BYTES / ultra.page_cache_bytes
+    );
+    let work = format!(
+        "{}, {}, {}, {} us",
+        ultra.page_us, ultra.call_us, ultra.name_us, ultra.request_io_us
+    );
+    let search = format!("{} us; {:.0} MB/s", ultra.entry_us, 1.0 / ultra.byte_us);
+    let meta = format!(
+        "{:.0} % of memory",
+        100.0 * ultra.meta_cache_bytes as f64 / MEMORY_BYTES as f64
+    );
+    vec![
+        Constant::new(
+            "`cluster_blocks`",
+            ultra.cluster_blocks.to_string(),
+            Measured,
+            "known as `maxcontig`; only so 4.7 MB/s (section 3.1)",
+        ),
+        Constant::new(
+            "the rest of a block waits for the daemon",
+            flush,
+            Known,
+            "`autoup`",
+        ),
+        Constant::new(
+            "`write_high_bytes`, `write_low_bytes`",
+            writes,
+            Known,
+            "`ufs_HW`, `ufs_LW`",
+        ),
+        Constant::new(
+            "`MEMORY_BYTES`; `page_cache_bytes`",
+            memory,
+            Assumed,
+            "a common Ultra-1",
+        ),
+        Constant::new("`meta_cache_bytes`", meta, Known, "`bufhwm`"),
+        Constant::new(
+            "`entry_us`; `byte_us`",
+            search,
+            Known,
+            "lmbench on an Ultra-1",
+        ),
+        Constant::new(
+            "`page_us`, `call_us`, `name_us`, `request_io_us`",
+            work,
+            Assumed,
+            "as lmbench shows for such machines",
+        ),
+        Constant::new(
+            "`request_us`",
+            format!("{} us", ultra.request_us),
+            Assumed,
+            "the paper's simulator for a request",
+        ),
+    ]
+}
+
 /// What the machine's own work costs and how its kernel is set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {

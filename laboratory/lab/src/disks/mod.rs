@@ -10,11 +10,12 @@
 //!
 //! What is written is made up from the object's number ([`Piece`]), so that a read can be checked without keeping anything.
 //!
-//! Source: paper 002, section 3.1 (method). Each constant of the models: docs/lab.md.
+//! Source: paper 002, section 3.1 (method). Each constant of the models: `constants`.
 
 pub mod cache;
 #[cfg(test)]
 pub mod checked;
+pub mod constants;
 pub mod counted;
 pub mod drive;
 pub mod flash;

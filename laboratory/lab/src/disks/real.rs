@@ -402,7 +402,8 @@ mod tests {
     use super::*;
     use crate::managers::{Kind, SLOT_BYTES, Settings, make};
     use crate::paper::experiment::run;
-    use crate::paper::source;
+    use crate::paper::source::{Caches, Source, Until};
+    use crate::paper::workload::Workload;
 
     const FILE: FileId = FileId {
         dir: ROOT,
@@ -426,8 +427,18 @@ mod tests {
             .unwrap()
     }
 
+    fn made(seed: u64, disk_bytes: u64, memory_bytes: u64, requests: usize) -> Workload {
+        let caches = Caches {
+            memory_bytes,
+            disk_bytes,
+        };
+        let until = Until::Requests(requests);
+        let source = Source::Fitted { seed };
+        source.workload(caches, until, seed, true).unwrap()
+    }
+
     fn run_in(dir: &Path, through: Through, kind: Kind) -> io::Result<u64> {
-        let made = source::requests(1, 1 << 20, 1 << 17, 400);
+        let made = made(1, 1 << 20, 1 << 17, 400);
         let mut disk = Real::new(Location::Directory(dir.to_owned()), through)?;
         let settings = Settings {
             file_bytes: 3 << 20,
@@ -479,7 +490,7 @@ mod tests {
         let dir = quick_dir();
         let path = dir.path().join("file");
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
-        let made = source::requests(2, 400 << 10, 1 << 16, 60);
+        let made = made(2, 400 << 10, 1 << 16, 60);
         let mut disk = Real::new(Location::One(path.clone()), Through::PageCache).unwrap();
         let settings = Settings {
             file_bytes: 1 << 20,
@@ -500,10 +511,14 @@ mod tests {
             .chunks(SLOT_BYTES as usize)
             .filter_map(|slot| read_header(slot).map(|(object, _, _)| object))
             .collect();
-        let written = made
-            .requests
-            .iter()
-            .filter(|r| r.op == crate::DiskOp::Write);
-        assert_eq!(found, written.map(|r| r.object).collect::<Vec<_>>());
+        let mut written = Vec::new();
+        let all = made.requests.each(|request| {
+            if request.op == crate::DiskOp::Write {
+                written.push(request.object);
+            }
+            Ok(())
+        });
+        all.unwrap();
+        assert_eq!(found, written);
     }
 }

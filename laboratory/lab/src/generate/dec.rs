@@ -11,8 +11,8 @@
 //!  each object asked for again may have changed meanwhile: then it has another size
 //! ```
 //!
-//! Where the values come from is in docs/lab-traces.md; three of them are fitted so that the counts of paper 002 come out
-//! ([`crate::cache::Counts::PAPER`]), the others are taken from the literature or chosen before that.
+//! Where the values come from is in docs/lab-traces.md; eight of them are fitted to what
+//! paper 002 prints (`examples/fit`), the others are taken from the literature or chosen.
 //!
 //! Memory: 12 bytes an object, 4 a visit and a page's object; some 10 MB for the million requests of the paper.
 //! Not known here: caches.
@@ -49,8 +49,9 @@ pub struct DecLike {
     pub stays: f64,
     /// Of the others, those on a server that nobody visited before.
     pub new_server: f64,
-    /// A page has none to so many images, all numbers being equally likely.
-    pub images_max: u32,
+    /// A page has none to so many images, all numbers being equally likely. Between two whole numbers it is now the one, now the
+    /// other, so that the mean is as if it were whole.
+    pub images_max: f64,
     /// Of a new page's images, those that another page of the server has too.
     pub image_shared: f64,
     /// Of the objects asked for again, those that changed meanwhile.
@@ -75,18 +76,18 @@ impl Default for DecLike {
             seed: 1,
             //= paper 002 section 3.1, footnote 3
             requests: 1_058_206,
-            clients: 100,
+            clients: 135,
             rate: 10.0,
-            again: 0.240,
+            again: 0.322,
             back_max: 400_000,
-            popular: 0.167,
+            popular: 0.309,
             popular_pages: 100_000,
-            popular_slope: 0.85,
-            stays: 0.7,
+            popular_slope: 0.815,
+            stays: 0.58,
             new_server: 0.5,
-            images_max: 4,
+            images_max: 10.0,
             image_shared: 0.1,
-            changed: 0.03,
+            changed: 0.315,
             size_median: 3_090.0,
             size_spread: 0.9,
             large: 0.007,
@@ -199,11 +200,18 @@ impl Stream {
         self.pages[self.visits[visit as usize] as usize].server
     }
 
+    /// How many images a new page has.
+    fn images(&mut self) -> u64 {
+        let (whole, rest) = (self.like.images_max.floor(), self.like.images_max.fract());
+        let more = rest > 0.0 && self.chance.event(rest);
+        self.chance.below(whole as u64 + u64::from(more) + 1)
+    }
+
     fn new_page(&mut self, server: u32) -> u32 {
         let first = self.parts.len() as u32;
         let document = self.new_object(server);
         self.parts.push(document);
-        for _ in 0..self.chance.below(u64::from(self.like.images_max) + 1) {
+        for _ in 0..self.images() {
             let known = self.images_of[server as usize].len() as u64;
             let image = if known > 0 && self.chance.event(self.like.image_shared) {
                 let back = self.chance.below(known.min(SHARED_BACK));
@@ -301,7 +309,10 @@ impl Iterator for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Counts, Requests, Settings};
+    use crate::cache::{Counts, LevelSettings, Requests, Settings};
+    use crate::managers::{self, Kind};
+    use crate::paper::experiment::{Job, Model};
+    use crate::paper::workload::Workload;
     use crate::trace::Summary;
 
     fn counts(seed: u64) -> Counts {
@@ -321,6 +332,56 @@ mod tests {
             let off = *found as f64 / printed as f64 - 1.0;
             assert!(off.abs() < 0.02, "{name}: {found} for {printed}");
         }
+    }
+
+    /// The requests that the stream makes to a disk cache of so many bytes, until there are so many of them.
+    fn load(disk_bytes: u64, disk_requests: usize) -> Workload {
+        let mut requests = Requests::new(
+            &Settings {
+                disk: LevelSettings::lru(disk_bytes),
+                ..Settings::default()
+            },
+            DecLike::default().stream(),
+        );
+        let of_disk = requests.by_ref().take(disk_requests).collect();
+        let Counts {
+            gets, memory_hits, ..
+        } = *requests.counts();
+        Workload::new(gets, memory_hits, of_disk)
+    }
+
+    fn rate(kind: Kind, utilisation: f64, load: &Workload) -> f64 {
+        let job = Job {
+            kind,
+            settings: managers::Settings::default(),
+            utilisation,
+            model: Model::Disk1999,
+        };
+        job.run(load, |_| true).unwrap().gets_per_s
+    }
+
+    #[test]
+    fn streams_are_slow_in_a_full_file_and_locality_buffers_put_that_off() {
+        let load = load(2 << 30, 1_000_000);
+        let rate = |kind, utilisation| rate(kind, utilisation, &load);
+        let buddy = rate(Kind::Buddy, 0.71);
+        let (empty, full) = (rate(Kind::Stream, 0.71), rate(Kind::Stream, 0.95));
+        //= paper 002 section 3.4   below 72 % two times as fast as BUDDY, at 95 % comparable
+        assert!(empty > 2.0 * buddy, "{empty} {buddy}");
+        assert!(full < 0.65 * empty, "{full} {empty}");
+        //= paper 002 section 3.6   at 76 % 2.5 times
+        let gain = rate(Kind::LazyReadsLoc, 0.76) / rate(Kind::LazyReads, 0.76);
+        assert!(gain > 1.7, "{gain}");
+        let gain = rate(Kind::StreamLoc, 0.71) / rate(Kind::StreamPacketizer, 0.71);
+        assert!((gain - 1.28).abs() < 0.08, "{gain}");
+    }
+
+    #[test]
+    fn new_versions_are_most_of_the_deletes() {
+        // Without them LRU alone deletes, in the order of writing, and no stream slows down as its file fills.
+        let counts = counts(DecLike::default().seed);
+        let share = counts.replaced as f64 / counts.deletes as f64;
+        assert!((share - 0.61).abs() < 0.02, "{share}");
     }
 
     #[test]
@@ -366,6 +427,6 @@ mod tests {
                 .1
         };
         assert!((percentile(50) as f64 / 3_090.0 - 1.0).abs() < 0.03);
-        assert!((3_000_000..=4_000_000).contains(&percentile(100)));
+        assert!((1_500_000..=4_000_000).contains(&percentile(100)));
     }
 }

@@ -58,7 +58,11 @@ impl Default for UcbLike {
                 large_min: 30_000.0,
                 large_max: 21_000_000.0,
                 large_exponent: 1.1,
-                ..DecLike::default()
+                stays: 0.7,
+                new_server: 0.5,
+                images_max: 4.0,
+                image_shared: 0.1,
+                seed: 1,
             },
             swing: 0.7,
         }

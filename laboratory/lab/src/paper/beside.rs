@@ -1,28 +1,29 @@
 //! Several runs of `lab real` side by side: does the paper's order hold on other disks?
 //!
-//! Disks differ by orders of magnitude, so each is measured by its own SQUID: a manager's gets a second over SQUID's on the same
+//! Disks differ by orders of magnitude, so each is measured by its own SQUID: a manager's disk requests a second over SQUID's on the same
 //! disk. A line that falls between two managers is a place where that disk has turned the paper's order round.
 //!
 //! Not known here: how the runs were made; they come from the reports that `lab real --json` wrote.
 //! Limits: managers that all runs have.   Source: paper 002, Table 2.
 
 use super::printed;
+use super::real::UNIT;
 use super::report::{Curve, Curves, Report, Rows, Scale, Section};
 use crate::managers::Kind;
 
 /// By what all are measured.
 const BASE: Kind = Kind::Squid;
 
-/// A disk: its name, and gets a second by manager.
+/// A disk: its name, and disk requests a second by manager.
 struct Disk {
     name: String,
-    gets_per_s: Vec<(String, f64)>,
+    requests_per_s: Vec<(String, f64)>,
 }
 
 impl Disk {
     fn of(&self, manager: &str) -> Option<f64> {
-        let mut all = self.gets_per_s.iter();
-        all.find(|(name, _)| name == manager).map(|&(_, gets)| gets)
+        let mut all = self.requests_per_s.iter();
+        all.find(|(name, _)| name == manager).map(|&(_, rate)| rate)
     }
 }
 
@@ -30,17 +31,19 @@ impl Disk {
 pub fn beside(runs: &[(String, Report)]) -> Result<Report, String> {
     let mut disks = vec![Disk {
         name: "paper".to_owned(),
-        gets_per_s: printed::TABLE_2
-            .map(|(n, gets)| (n.to_owned(), gets))
-            .into(),
+        requests_per_s: printed::TABLE_2
+            .iter()
+            .filter_map(|(name, _)| Some((name.to_string(), printed::rate(name)?.requests_per_s)))
+            .collect(),
     }];
     for (at, (name, report)) in runs.iter().enumerate() {
         let read = |curve: &str, name: &str| {
-            let gets_per_s = curve_of(report, curve)
-                .ok_or_else(|| format!("{name} is no report that lab real --json wrote"))?;
+            let requests_per_s = curve_of(report, curve).ok_or_else(|| {
+                format!("{name} is no report that lab real --json of this version wrote")
+            })?;
             Ok::<Disk, String>(Disk {
                 name: name.to_owned(),
-                gets_per_s,
+                requests_per_s,
             })
         };
         if at == 0 {
@@ -64,10 +67,10 @@ pub fn beside(runs: &[(String, Report)]) -> Result<Report, String> {
     Ok(report(&disks, &managers))
 }
 
-/// Managers and gets a second of one of the two curves that `lab real` draws.
+/// Managers and disk requests a second of one of the two curves that `lab real` draws.
 fn curve_of(report: &Report, name: &str) -> Option<Vec<(String, f64)>> {
     let section = report.sections.iter().find(|s| s.name == "real")?;
-    let plot = section.plots.first()?;
+    let plot = section.plots.first().filter(|plot| plot.y.label == UNIT)?;
     let curve = plot.curves.iter().find(|curve| curve.name == name)?;
     let values = curve.points.iter().map(|point| point.1);
     Some(plot.names.iter().cloned().zip(values).collect())
@@ -75,13 +78,17 @@ fn curve_of(report: &Report, name: &str) -> Option<Vec<(String, f64)>> {
 
 fn report(disks: &[Disk], managers: &[&str]) -> Report {
     let mut columns = vec!["manager".to_owned()];
-    columns.extend(disks.iter().map(|disk| format!("{} (gets/s)", disk.name)));
+    columns.extend(
+        disks
+            .iter()
+            .map(|disk| format!("{} (requests/s)", disk.name)),
+    );
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut rows = Rows::new("Gets a second", &columns);
+    let mut rows = Rows::new("Disk requests a second", &columns);
     for name in managers {
         let cells = disks.iter().map(|disk| {
-            let gets = disk.of(name);
-            gets.map_or("-".to_owned(), |gets| format!("{gets:.1}"))
+            let rate = disk.of(name);
+            rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"))
         });
         rows.row(std::iter::once((*name).to_owned()).chain(cells));
     }
@@ -107,7 +114,7 @@ fn report(disks: &[Disk], managers: &[&str]) -> Report {
             tables: vec![rows],
             plots: vec![Curves {
                 caption: format!(
-                    "Gets a second, as multiples of {}'s on the same disk",
+                    "Disk requests a second, as multiples of {}'s on the same disk",
                     BASE.name()
                 ),
                 x: Scale::linear(""),
@@ -139,6 +146,7 @@ mod tests {
                 name: "real".to_owned(),
                 plots: vec![Curves {
                     names: managers.iter().map(|m| m.0.to_owned()).collect(),
+                    y: Scale::log(UNIT),
                     curves: vec![curve("modelled", |m| m.1), curve("here", |m| m.2)],
                     ..Curves::default()
                 }],
@@ -178,6 +186,9 @@ mod tests {
         let without = run(&[("STREAM", 1.0, 2.0)]);
         let said = |report: Report| beside(&[("x".to_owned(), report)]).unwrap_err();
         assert!(said(without).contains("run lab real with it"));
-        assert!(said(Report::default()).contains("no report that lab real --json wrote"));
+        assert!(
+            said(Report::default())
+                .contains("no report that lab real --json of this version wrote")
+        );
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::requests::Requests;
 use super::workload::Workload;
-use crate::DiskRequest;
 use crate::disks::drive::Drive;
 use crate::disks::flash::Flash;
 use crate::disks::machine::Machine;
@@ -46,7 +46,9 @@ impl Model {
 pub struct Outcome {
     /// From the first request until all is on the device.
     pub seconds: f64,
-    /// Requests of clients a second: the paper's measure.
+    /// Requests to the disk a second. The paper's last four rows are that.
+    pub requests_per_s: f64,
+    /// Requests of clients a second, as the paper says.
     pub gets_per_s: f64,
     /// System calls.
     pub calls: CallCounts,
@@ -89,19 +91,22 @@ impl From<Calls> for CallCounts {
 pub fn run(
     manager: &mut dyn Manager,
     disk: &mut dyn Disk,
-    requests: &[DiskRequest],
+    requests: &Requests,
     gets: u64,
     mut step: impl FnMut(usize) -> bool,
 ) -> io::Result<Outcome> {
     manager.prepare(disk)?;
     disk.start()?;
-    for (at, &request) in requests.iter().enumerate() {
+    let mut at = 0;
+    requests.each(|request| {
         disk.begin();
         manager.handle(request, disk)?;
-        if at % 1024 == 1023 && !step(1024) {
+        at += 1;
+        if at % 1024 == 0 && !step(1024) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-    }
+        Ok(())
+    })?;
     step(requests.len() % 1024);
     manager.finish(disk)?;
     disk.finish()?;
@@ -112,6 +117,7 @@ pub fn run(
     }
     Ok(Outcome {
         seconds,
+        requests_per_s: requests.len() as f64 / seconds,
         gets_per_s: gets as f64 / seconds,
         calls: disk.calls().into(),
         figures,

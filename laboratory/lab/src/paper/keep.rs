@@ -96,6 +96,7 @@ mod tests {
         let path = dir.path().join("runs");
         let outcome = Outcome {
             seconds: 2.5,
+            requests_per_s: 380.0,
             gets_per_s: 400.0,
             calls: Default::default(),
             figures: [("x".to_owned(), 1.0)].into(),

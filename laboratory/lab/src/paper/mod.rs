@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! source -> workload --\
-//!                       +--> experiment (a run) --> bench (many, kept, watched) --> tables, figures, plan --> report
+//!                       +--> experiment (a run) --> bench (many, kept, watched) --> tables, figures, claims, plan --> report
 //! managers, disks -----/
 //! ```
 //!
@@ -11,6 +11,8 @@
 
 pub mod bench;
 pub mod beside;
+pub mod claims;
+mod constants;
 pub mod experiment;
 pub mod figures;
 pub mod keep;
@@ -18,7 +20,9 @@ pub mod plan;
 pub mod printed;
 pub mod real;
 pub mod report;
+pub mod requests;
 pub mod source;
+mod streams;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,10 @@ use report::{Report, Section};
 /// A table or figure of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
+    /// Which of its claims hold, on which stream.
+    Claims,
+    /// The streams of requests.
+    Streams,
     /// Lazy reads and locality buffers.
     Table1,
     /// Gets a second.
@@ -50,11 +58,15 @@ pub enum Item {
     Figure7,
     /// Locality buffers.
     Figure8,
+    /// What the models are made of.
+    Constants,
 }
 
 impl Item {
-    /// All of them; the tables first, since they say most.
-    pub const ALL: [Item; 9] = [
+    /// All of them; the claims first, since they say most.
+    pub const ALL: [Item; 12] = [
+        Item::Claims,
+        Item::Streams,
         Item::Table1,
         Item::Table2,
         Item::Figure2,
@@ -64,27 +76,59 @@ impl Item {
         Item::Figure6,
         Item::Figure7,
         Item::Figure8,
+        Item::Constants,
     ];
 
-    /// Makes it.
-    pub fn make(self, bench: &Bench) -> io::Result<Section> {
+    /// Makes it, of every bench's stream; there is at least one bench.
+    pub fn make(self, benches: &[Bench]) -> io::Result<Section> {
         match self {
-            Item::Table1 => tables::table1(bench),
-            Item::Table2 => tables::table2(bench),
-            Item::Figure2 => figures::figure2(bench),
-            Item::Figure3 => figures::figure3(bench),
-            Item::Figure4 => figures::figure4(bench),
-            Item::Figure5 => figures::figure5(bench),
-            Item::Figure6 => figures::figure6(bench),
-            Item::Figure7 => figures::figure7(bench),
-            Item::Figure8 => figures::figure8(bench),
+            Item::Claims => claims::claims(benches),
+            Item::Streams => streams::streams(benches),
+            Item::Table1 => tables::table1(benches),
+            Item::Table2 => tables::table2(benches),
+            Item::Figure2 => each(benches, figures::figure2),
+            // No requests come into it.
+            Item::Figure3 => figures::figure3(&benches[0]),
+            Item::Figure4 => each(benches, figures::figure4),
+            Item::Figure5 => each(benches, figures::figure5),
+            Item::Figure6 => each(benches, figures::figure6),
+            Item::Figure7 => each(benches, figures::figure7),
+            Item::Figure8 => each(benches, figures::figure8),
+            Item::Constants => Ok(constants::constants()),
         }
     }
 }
 
+/// The same for every stream, one after the other in one section.
+fn each(benches: &[Bench], make: impl Fn(&Bench) -> io::Result<Section>) -> io::Result<Section> {
+    let mut joined: Option<Section> = None;
+    for bench in benches {
+        let mut section = make(bench)?;
+        if benches.len() > 1 {
+            let name = bench.source.name();
+            let tables = section.tables.iter_mut().map(|rows| &mut rows.caption);
+            let plots = section.plots.iter_mut().map(|plot| &mut plot.caption);
+            tables
+                .chain(plots)
+                .for_each(|caption| *caption += &format!(" ({name})"));
+        }
+        match &mut joined {
+            None => joined = Some(section),
+            Some(joined) => {
+                joined.tables.extend(section.tables);
+                joined.plots.extend(section.plots);
+                let new = section.text.into_iter();
+                let new: Vec<_> = new.filter(|text| !joined.text.contains(text)).collect();
+                joined.text.extend(new);
+            }
+        }
+    }
+    joined.ok_or_else(|| io::Error::other("no stream was named"))
+}
+
 /// Makes several, one after the other.
-pub fn make(items: &[Item], bench: &Bench) -> io::Result<Report> {
-    let sections = items.iter().map(|item| item.make(bench));
+pub fn make(items: &[Item], benches: &[Bench]) -> io::Result<Report> {
+    let sections = items.iter().map(|item| item.make(benches));
     Ok(Report {
         title: "Secondary storage management for web proxies, again".to_owned(),
         sections: sections.collect::<io::Result<_>>()?,

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Every combination of values is a run. `x` goes to the right, `y` upwards, and each combination of the other variables is a
-//! curve. Variables that are not named have the paper's value, or the store's.
+//! curve. Variables that are not named have the paper's value, or the store's; on a trace its caches' sizes, all its requests, and no
+//! seed.
 //!
 //! Not known here: what the variables do.   Limits: [`RUNS_MAX`] runs.
 
@@ -23,6 +24,7 @@ use super::bench::{Bench, Load, Until};
 use super::experiment::{Job, Model, Outcome};
 use super::printed;
 use super::report::{Curve, Curves, Report, Rows, Scale, Section};
+use super::source::{Source, StreamKey};
 use crate::managers::{Kind, Settings};
 
 /// More would be a mistake in a range.
@@ -50,7 +52,7 @@ pub struct Plan {
     pub title: String,
     /// The variable to the right.
     pub x: String,
-    /// `seconds`, `gets/s`, or a figure of the run by its name.
+    /// `seconds`, `requests/s`, `gets/s`, or a figure of the run by its name.
     #[serde(default = "gets_per_s")]
     pub y: String,
     /// By name.
@@ -105,6 +107,19 @@ struct Point {
     values: BTreeMap<&'static str, f64>,
 }
 
+/// What a variable is on a stream where the plan does not name it.
+fn usual(name: &str, paper: f64, source: &Source) -> f64 {
+    match (source, name) {
+        (Source::Trace(trace), "disk-gib") => trace.caches.disk_bytes as f64 / f64::from(1 << 30),
+        (Source::Trace(trace), "memory-mib") => {
+            trace.caches.memory_bytes as f64 / f64::from(1 << 20)
+        }
+        (Source::Trace(trace), "requests") => trace.disk_requests as f64,
+        (Source::Fitted { seed }, "seed") => *seed as f64,
+        _ => paper,
+    }
+}
+
 impl Values {
     fn numbers(&self, name: &str) -> Result<Vec<f64>, Mistake> {
         let values = match self {
@@ -137,11 +152,14 @@ impl Plan {
     /// Reads a plan and checks it.
     pub fn parse(text: &str) -> Result<Plan, Mistake> {
         let plan: Plan = toml::from_str(text).map_err(|e| Mistake(e.to_string()))?;
-        plan.points()?;
+        plan.points(&Source::Fitted { seed: 1 })?;
         Ok(plan)
     }
 
-    fn points(&self) -> Result<Vec<Point>, Mistake> {
+    fn points(&self, source: &Source) -> Result<Vec<Point>, Mistake> {
+        if matches!(source, Source::Trace(_)) && self.variables.contains_key("seed") {
+            return Err(Mistake("a trace has no seed".to_owned()));
+        }
         let known = || {
             let names: Vec<&str> = VARIABLES.iter().map(|v| v.0).collect();
             names.join(", ")
@@ -181,7 +199,7 @@ impl Plan {
         for (name, paper) in VARIABLES {
             let numbers = match self.variables.get(name) {
                 Some(values) => values.numbers(name)?,
-                None => vec![paper],
+                None => vec![usual(name, paper, source)],
             };
             if let Some(bad) = numbers.iter().find(|&&n| !allowed(name, n)) {
                 return Err(Mistake(format!("{name} can not be {bad}")));
@@ -208,22 +226,46 @@ impl Plan {
         Ok(points)
     }
 
-    /// How many runs it is.
+    /// How many runs it is on each stream.
     pub fn runs(&self) -> usize {
-        self.points().map_or(0, |points| points.len())
+        self.points(&Source::Fitted { seed: 1 })
+            .map_or(0, |points| points.len())
     }
 
-    /// Runs it.
-    pub fn run(&self, bench: &Bench) -> std::io::Result<Report> {
-        let points = self.points().map_err(std::io::Error::other)?;
-        let jobs: Vec<(Load, Job)> = points.iter().map(|point| point.job(bench)).collect();
-        let outcomes = bench.run_all(&self.title, &jobs)?;
-        Ok(self.report(&points, &outcomes))
+    /// Runs it on every bench's stream.
+    pub fn run(&self, benches: &[Bench]) -> std::io::Result<Report> {
+        let mut runs = Vec::new();
+        for bench in benches {
+            let points = self.points(&bench.source).map_err(std::io::Error::other)?;
+            let jobs: Vec<(Load, Job)> = points.iter().map(|point| point.job(bench)).collect();
+            let outcomes = bench.run_all(&self.title, &jobs)?;
+            let named = points.iter().map(|point| {
+                let mut name = self.curve_name(point);
+                if benches.len() > 1 {
+                    name += &format!(", {}", bench.source.name());
+                }
+                (name, point.x(&self.x))
+            });
+            runs.extend(named.zip(outcomes));
+        }
+        let mut report = self.report(&runs);
+        let streams = benches.iter().filter_map(|bench| match &bench.source {
+            Source::Fitted { .. } => None,
+            Source::Trace(trace) => Some(super::streams::odd(trace).unwrap_or_else(|| {
+                format!(
+                    "{}: {} gets, {} disk requests.",
+                    trace.name, trace.gets, trace.disk_requests
+                )
+            })),
+        });
+        report.sections[0].text.extend(streams);
+        Ok(report)
     }
 
     fn y_of(&self, outcome: &Outcome) -> Option<f64> {
         match self.y.as_str() {
             "seconds" => Some(outcome.seconds),
+            "requests/s" => Some(outcome.requests_per_s),
             "gets/s" => Some(outcome.gets_per_s),
             name => outcome.figures.get(name).copied(),
         }
@@ -247,22 +289,22 @@ impl Plan {
         name
     }
 
-    fn report(&self, points: &[Point], outcomes: &[Outcome]) -> Report {
+    fn report(&self, runs: &[((String, f64), Outcome)]) -> Report {
         let mut curves: Vec<Curve> = Vec::new();
-        let mut columns = vec!["run", self.x.as_str(), "seconds", "gets/s"];
+        let mut columns = vec!["run", self.x.as_str(), "seconds", "requests/s", "gets/s"];
         let besides = !columns.contains(&self.y.as_str());
         if besides {
             columns.push(&self.y);
         }
         let mut rows = Rows::new(&self.title, &columns);
-        for (point, outcome) in points.iter().zip(outcomes) {
-            let name = self.curve_name(point);
-            let x = point.values.get(self.x.as_str()).copied().unwrap_or(0.0);
+        for ((name, x), outcome) in runs {
+            let (name, x) = (name.clone(), *x);
             let y = self.y_of(outcome);
             let mut cells = vec![
                 name.clone(),
                 short(x),
                 format!("{:.1}", outcome.seconds),
+                format!("{:.1}", outcome.requests_per_s),
                 format!("{:.1}", outcome.gets_per_s),
             ];
             if besides {
@@ -281,11 +323,11 @@ impl Plan {
         }
         let mut text = Vec::new();
         if curves.is_empty() {
-            let known = outcomes
+            let known = runs
                 .first()
-                .map(|o| o.figures.keys().cloned().collect::<Vec<_>>());
+                .map(|(_, o)| o.figures.keys().cloned().collect::<Vec<_>>());
             text.push(format!(
-                "No run has a figure {:?}. There are: seconds, gets/s, {}.",
+                "No run has a figure {:?}. There are: seconds, requests/s, gets/s, {}.",
                 self.y,
                 known.unwrap_or_default().join(", ")
             ));
@@ -329,17 +371,21 @@ fn short(value: f64) -> String {
 }
 
 impl Point {
+    /// The variable to the right.
+    fn x(&self, name: &str) -> f64 {
+        self.values.get(name).copied().unwrap_or(0.0)
+    }
+
     fn job(&self, bench: &Bench) -> (Load, Job) {
         let value = |name: &str| self.values.get(name).copied().unwrap_or(0.0);
         let load = Load {
             disk_bytes: (value("disk-gib") * f64::from(1 << 30)) as u64,
             memory_bytes: (value("memory-mib") * f64::from(1 << 20)) as u64,
             until: Until::Requests(value("requests") as usize),
-            seed: 0,
-        };
-        let load = Load {
-            seed: value("seed") as u64,
-            ..bench.scaled(load)
+            stream: match bench.source.key() {
+                StreamKey::Fitted(_) => StreamKey::Fitted(value("seed") as u64),
+                trace => trace,
+            },
         };
         let job = Job {
             kind: self.kind,
@@ -378,7 +424,7 @@ mod tests {
         .unwrap();
         assert_eq!(plan.runs(), 6);
         let bench = Bench::new(1.0, 1, Model::Disk1999, Keep::in_memory(), &Nobody);
-        let report = plan.run(&bench).unwrap();
+        let report = plan.run(&[bench]).unwrap();
         let curves = &report.sections[0].plots[0].curves;
         let names: Vec<&str> = curves.iter().map(|c| c.name.as_str()).collect();
         assert_eq!(names[0], "LAZY-READS-LOC, utilisation 0.7");
@@ -390,7 +436,7 @@ mod tests {
     fn what_is_not_named_has_the_managers_default() {
         let plan = Plan::parse("title = 't'\nx = 'batch'\nmanagers = ['UNIFIED']").unwrap();
         let bench = Bench::new(1.0, 1, Model::Disk1999, Keep::in_memory(), &Nobody);
-        let (_, job) = plan.points().unwrap()[0].job(&bench);
+        let (_, job) = plan.points(&bench.source).unwrap()[0].job(&bench);
         assert_eq!(job.settings, Settings::default());
     }
 

@@ -26,19 +26,22 @@ pub struct Wanted {
     pub name: String,
 }
 
+/// Of the plot; `beside` reads it.
+pub(super) const UNIT: &str = "requests/s";
+
 /// The requests: the paper's million at the bench's scale.
 fn load() -> Load {
     Load::paper(printed::DISK_BYTES, Until::Requests(printed::REQUESTS))
 }
 
 /// Bytes of the long file, at this bench's scale.
-pub fn file_bytes(bench: &Bench, utilisation: f64) -> u64 {
-    bench.load(load()).file_bytes(utilisation)
+pub fn file_bytes(bench: &Bench, utilisation: f64) -> io::Result<u64> {
+    Ok(bench.load(load())?.file_bytes(utilisation))
 }
 
 /// Runs them, one after the other.
 pub fn real(bench: &Bench, wanted: &Wanted) -> io::Result<Section> {
-    let requests = bench.load(load());
+    let requests = bench.load(load())?;
     let one = matches!(wanted.location, Location::One(_));
     let managers: Vec<Kind> = wanted
         .managers
@@ -83,13 +86,17 @@ pub fn real(bench: &Bench, wanted: &Wanted) -> io::Result<Section> {
         })
         .collect();
     let modelled = bench.run("the same, modelled", load(), &jobs)?;
-    Ok(section(bench, wanted, &managers, &outcomes, &modelled))
+    let requests = requests.requests.len();
+    Ok(section(
+        bench, wanted, &managers, requests, &outcomes, &modelled,
+    ))
 }
 
 fn section(
     bench: &Bench,
     wanted: &Wanted,
     managers: &[Kind],
+    requests: usize,
     outcomes: &[Outcome],
     modelled: &[Outcome],
 ) -> Section {
@@ -97,8 +104,9 @@ fn section(
         &wanted.name,
         &[
             "manager",
-            "paper (gets/s)",
-            "modelled (gets/s)",
+            "paper (requests/s)",
+            "modelled (requests/s)",
+            "here (requests/s)",
             "here (gets/s)",
             "here (s)",
             "calls",
@@ -112,13 +120,14 @@ fn section(
         value.map_or("-".to_owned(), |value| format!("{value:.0}"))
     };
     for ((kind, here), model) in managers.iter().zip(outcomes).zip(modelled) {
-        let paper = printed::TABLE_2.iter().find(|row| row.0 == kind.name());
+        let paper = printed::rate(kind.name());
         let calls = here.calls;
         let calls = calls.creates + calls.opens + calls.reads + calls.writes + calls.deletes;
         rows.row([
             kind.name().to_owned(),
-            paper.map_or("-".to_owned(), |row| format!("{}", row.1)),
-            format!("{:.1}", model.gets_per_s),
+            paper.map_or("-".to_owned(), |rate| format!("{:.1}", rate.requests_per_s)),
+            format!("{:.1}", model.requests_per_s),
+            format!("{:.1}", here.requests_per_s),
             format!("{:.1}", here.gets_per_s),
             format!("{:.2}", here.seconds),
             calls.to_string(),
@@ -132,15 +141,17 @@ fn section(
         printed: false,
         points: (0..)
             .map(f64::from)
-            .zip(outcomes.iter().map(|o| o.gets_per_s))
+            .zip(outcomes.iter().map(|o| o.requests_per_s))
             .collect(),
     };
     Section {
         name: "real".to_owned(),
         title: wanted.name.clone(),
         text: vec![format!(
-            "{:.0} disk requests; a run ends when all is on the device. The modelled disk ({}) ran the same requests.",
-            printed::REQUESTS as f64 * bench.scale,
+            "{requests} disk requests of the stream {}, behind caches of {}; a run ends when all is on the device. The modelled disk \
+             ({}) ran the same requests. The paper's rates are of its own stream.",
+            bench.source.name(),
+            bench.caches(),
             match bench.model {
                 Model::Disk1999 => "of 1999",
                 Model::Flash => "flash",
@@ -148,9 +159,9 @@ fn section(
         )],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: format!("Gets a second: {}", wanted.name),
+            caption: format!("Disk requests a second: {}", wanted.name),
             x: Scale::linear(""),
-            y: Scale::log("gets/s"),
+            y: Scale::log(UNIT),
             joined: false,
             names: managers.iter().map(|kind| kind.name().to_owned()).collect(),
             curves: vec![bars("modelled", modelled), bars("here", outcomes)],

@@ -132,6 +132,19 @@ impl Rows {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// For a terminal. Rows with sentences in them are paragraphs, since lines would not fit.
+    fn text(&self) -> String {
+        let long = |row: &Vec<String>| row.iter().any(|cell| cell.chars().count() > LINE);
+        if !self.rows.iter().any(long) {
+            return self.table().text();
+        }
+        let mut out = format!("{}\n", self.caption);
+        for row in &self.rows {
+            out.push_str(&folded(&row.join(": ")));
+        }
+        out
+    }
+
     fn table(&self) -> Table {
         let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         let mut table = Table::new(&self.caption, &columns);
@@ -170,7 +183,7 @@ impl Report {
         for section in &self.sections {
             out.push_str(&format!("{}\n\n", section.title));
             for rows in &section.tables {
-                out.push_str(&rows.table().text());
+                out.push_str(&rows.text());
                 out.push('\n');
             }
             for text in &section.text {
@@ -283,6 +296,10 @@ mod tests {
             serde_json::from_str::<Report>(&report.json()).unwrap(),
             report
         );
+        let mut words = report.clone();
+        words.sections[0].tables[0].row(["why".to_owned(), "because ".repeat(30)]);
+        let text = words.text();
+        assert!(text.contains("\nwhy: because because") && text.lines().all(|l| l.len() <= LINE));
         let mut long = report.clone();
         long.sections[0].tables[0].rows = vec![vec!["SQUID".to_owned()]; LONG_ROWS + 1];
         let before = |report: &Report| {

@@ -1,10 +1,10 @@
-//! Tables 1 and 2.
+//! Tables 1 and 2: the paper beside every stream, in one unit.
 
 use std::io;
 
 use super::bench::{Bench, Load, Until};
 use super::experiment::{Job, Outcome};
-use super::printed;
+use super::printed::{self, Unit};
 use super::report::{Curve, Curves, Rows, Scale, Section};
 use super::workload::Counts;
 use crate::managers::{Kind, Settings};
@@ -36,20 +36,28 @@ pub(super) fn minutes(seconds: f64) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// The counts of a load beside the paper's.
-pub(super) fn counts(counts: &Counts, scale: f64) -> Rows {
-    let mut rows = Rows::new("What was asked", &["", "paper", "here"]);
-    for (name, paper, here) in [
-        ("gets", printed::GETS, counts.gets),
-        ("memory hits", printed::MEMORY_HITS, counts.memory_hits),
-        ("disk reads", printed::READS, counts.reads),
-        ("disk writes", printed::WRITES, counts.writes),
-        ("disk deletes", printed::DELETES, counts.deletes),
-    ] {
-        let paper = (paper as f64 * scale).round();
-        rows.row([name.to_owned(), format!("{paper}"), here.to_string()]);
+/// The counts of a load of each stream beside the paper's.
+fn counts(all: &[(&str, Counts)]) -> Rows {
+    let mut columns = vec!["", "paper"];
+    columns.extend(all.iter().map(|&(name, _)| name));
+    let mut rows = Rows::new("What was asked", &columns);
+    type Count = fn(&Counts) -> u64;
+    let of: [(&str, u64, Count); 5] = [
+        ("gets", printed::GETS, |c| c.gets),
+        ("memory hits", printed::MEMORY_HITS, |c| c.memory_hits),
+        ("disk reads", printed::READS, |c| c.reads),
+        ("disk writes", printed::WRITES, |c| c.writes),
+        ("disk deletes", printed::DELETES, |c| c.deletes),
+    ];
+    for (name, paper, count) in of {
+        let ours = all.iter().map(|(_, counts)| count(counts).to_string());
+        rows.row([name.to_owned(), paper.to_string()].into_iter().chain(ours));
     }
     rows
+}
+
+fn names<'b>(benches: &'b [Bench]) -> Vec<&'b str> {
+    benches.iter().map(|bench| bench.source.name()).collect()
 }
 
 const TABLE_1: [(Kind, &str); 4] = [
@@ -59,55 +67,92 @@ const TABLE_1: [(Kind, &str); 4] = [
     (Kind::LazyReadsLoc, "+ both"),
 ];
 
-/// What lazy reads and locality buffers add to STREAM-PACKETIZER.
-pub fn table1(bench: &Bench) -> io::Result<Section> {
+/// Runs Table 1: STREAM-PACKETIZER, with lazy reads, with locality buffers, with both.
+pub(super) fn table1_outcomes(bench: &Bench) -> io::Result<Vec<Outcome>> {
     let jobs = TABLE_1.map(|(kind, _)| job(bench, kind, printed::TABLE_1_UTILISATION));
-    let outcomes = bench.run("table 1", million(), &jobs)?;
-    let mut rows = Rows::new(
-        "Table 1",
-        &["", "paper (min:s)", "here (min:s)", "paper (%)", "here (%)"],
-    );
-    for (((_, name), paper), outcome) in TABLE_1.iter().zip(printed::TABLE_1).zip(&outcomes) {
-        let gain = (outcomes[0].seconds / outcome.seconds - 1.0) * 100.0;
-        rows.row([
-            (*name).to_owned(),
-            minutes(paper.0 * bench.scale),
-            minutes(outcome.seconds),
-            format!("{}", paper.1),
-            format!("{gain:.1}"),
-        ]);
+    bench.run("table 1", million(), &jobs)
+}
+
+/// What lazy reads and locality buffers add to STREAM-PACKETIZER.
+pub fn table1(benches: &[Bench]) -> io::Result<Section> {
+    let outcomes = benches.iter().map(table1_outcomes);
+    let outcomes: Vec<Vec<Outcome>> = outcomes.collect::<io::Result<_>>()?;
+    let paper_per_s = |at: usize| printed::REQUESTS as f64 / printed::TABLE_1[at].0;
+    let table = |caption: &str,
+                 paper: &dyn Fn(usize) -> String,
+                 ours: &dyn Fn(&[Outcome], usize) -> String| {
+        let mut columns = vec!["", "paper"];
+        columns.extend(names(benches));
+        let mut rows = Rows::new(caption, &columns);
+        for (at, (_, name)) in TABLE_1.iter().enumerate() {
+            let cells = outcomes.iter().map(|outcomes| ours(outcomes, at));
+            rows.row([(*name).to_owned(), paper(at)].into_iter().chain(cells));
+        }
+        rows
+    };
+    let gain = |outcomes: &[Outcome], at: usize| {
+        format!(
+            "{:.1}",
+            (outcomes[0].seconds / outcomes[at].seconds - 1.0) * 100.0
+        )
+    };
+    let tables = vec![
+        table(
+            "Table 1: improvement (%)",
+            &|at| format!("{}", printed::TABLE_1[at].1),
+            &gain,
+        ),
+        table(
+            "Table 1: disk requests a second",
+            &|at| format!("{:.1}", paper_per_s(at)),
+            &|o, at| format!("{:.1}", o[at].requests_per_s),
+        ),
+        table(
+            "Table 1: time (min:s)",
+            &|at| minutes(printed::TABLE_1[at].0),
+            &|o, at| minutes(o[at].seconds),
+        ),
+    ];
+    let mut tables = tables;
+    let mut all = Vec::new();
+    for bench in benches {
+        all.push((bench.source.name(), bench.load(million())?.counts));
     }
+    tables.push(counts(&all));
     let bars = |name: &str, printed, value: &dyn Fn(usize) -> f64| Curve {
         name: name.to_owned(),
         printed,
         points: (0..4).map(|n| (n as f64, value(n))).collect(),
     };
-    let load = bench.load(million());
+    let mut curves = vec![bars("paper", true, &paper_per_s)];
+    for (bench, outcomes) in benches.iter().zip(&outcomes) {
+        curves.push(bars(bench.source.name(), false, &|n| {
+            outcomes[n].requests_per_s
+        }));
+    }
     Ok(Section {
         name: "table1".to_owned(),
         title: "Table 1: lazy reads and locality buffers, at 71 % utilisation".to_owned(),
         text: vec![
             "Improvement is the time of STREAM-PACKETIZER over that of the manager, less one. Locality buffers gain as much as \
              reads come in groups of one server, and as those groups were torn apart when they were written: that is the \
-             stream's doing, not the disk's. docs/lab.md says more."
+             stream's doing, not the disk's."
                 .to_owned(),
         ],
-        tables: vec![rows, counts(&load.counts, bench.scale)],
+        tables,
         plots: vec![Curves {
-            caption: "Table 1: time for a million disk requests".to_owned(),
+            caption: "Table 1: disk requests a second".to_owned(),
             x: Scale::linear(""),
-            y: Scale::linear("time (s)"),
+            y: Scale::linear("requests/s"),
             joined: false,
             names: TABLE_1.iter().map(|&(_, name)| name.to_owned()).collect(),
-            curves: vec![
-                bars("paper", true, &|n| printed::TABLE_1[n].0 * bench.scale),
-                bars("here", false, &|n| outcomes[n].seconds),
-            ],
+            curves,
         }],
     })
 }
 
-const TABLE_2: [Kind; 8] = [
+/// The rows of Table 2, and paper 000's manager.
+pub(super) const TABLE_2: [Kind; 9] = [
     Kind::Simple,
     Kind::Squid,
     Kind::MultipleDirs,
@@ -116,82 +161,103 @@ const TABLE_2: [Kind; 8] = [
     Kind::StreamPacketizer,
     Kind::LazyReads,
     Kind::LazyReadsLoc,
+    Kind::Unified,
 ];
 
-/// The eight, and paper 000's.
-fn table2_outcomes(bench: &Bench) -> io::Result<Vec<(Kind, Outcome)>> {
-    let kinds = || TABLE_2.into_iter().chain([Kind::Unified]);
+/// Runs Table 2, in the order of [`TABLE_2`].
+pub(super) fn table2_outcomes(bench: &Bench) -> io::Result<Vec<Outcome>> {
     // Files of their own were measured in Figure 4, with fewer requests; all others in Figures 6 to 8, with a million.
-    let jobs: Vec<(Load, Job)> = kinds()
-        .map(|kind| {
-            let load = if kind <= Kind::MultipleDirs {
-                figure_4()
-            } else {
-                million()
-            };
-            let job = job(bench, kind, printed::TABLE_1_UTILISATION);
-            (bench.scaled(load), job)
-        })
-        .collect();
-    let outcomes = bench.run_all("table 2", &jobs)?;
-    Ok(kinds().zip(outcomes).collect())
+    let jobs = TABLE_2.map(|kind| {
+        let load = if kind <= Kind::MultipleDirs {
+            figure_4()
+        } else {
+            million()
+        };
+        let job = job(bench, kind, printed::TABLE_1_UTILISATION);
+        (bench.scaled(load), job)
+    });
+    bench.run_all("table 2", &jobs)
 }
 
-/// How many gets a second each manager serves.
-pub fn table2(bench: &Bench) -> io::Result<Section> {
-    let outcomes = table2_outcomes(bench)?;
-    let mut rows = Rows::new(
-        "Table 2",
-        &["manager", "paper (gets/s)", "here (gets/s)", "here / paper"],
+/// How much each manager serves in a second.
+pub fn table2(benches: &[Bench]) -> io::Result<Section> {
+    let outcomes = benches.iter().map(table2_outcomes);
+    let outcomes: Vec<Vec<Outcome>> = outcomes.collect::<io::Result<_>>()?;
+    let first = benches[0].source.name();
+    let over = format!("{first} / paper");
+    let table =
+        |caption: &str, paper: &dyn Fn(printed::Rate) -> f64, ours: &dyn Fn(&Outcome) -> f64| {
+            let mut columns = vec!["manager", "paper"];
+            columns.extend(names(benches));
+            columns.push(&over);
+            let mut rows = Rows::new(caption, &columns);
+            for (at, kind) in TABLE_2.iter().enumerate() {
+                let paper = printed::rate(kind.name()).map(paper);
+                let mut cells = vec![kind.name().to_owned()];
+                cells.push(paper.map_or("-".to_owned(), |rate| format!("{rate:.1}")));
+                cells.extend(outcomes.iter().map(|o| format!("{:.1}", ours(&o[at]))));
+                cells.push(paper.map_or("-".to_owned(), |rate| {
+                    format!("{:.2}", ours(&outcomes[0][at]) / rate)
+                }));
+                rows.row(cells);
+            }
+            rows
+        };
+    let mut as_printed = Rows::new(
+        "Table 2 as it is printed, and its unit",
+        &["manager", "paper (a second)", "unit", "which says"],
     );
-    for (at, (kind, outcome)) in outcomes.iter().enumerate() {
-        let paper = printed::TABLE_2.get(at).map(|&(_, gets)| gets);
-        rows.row([
-            kind.name().to_owned(),
-            paper.map_or("-".to_owned(), |gets| format!("{gets}")),
-            format!("{:.1}", outcome.gets_per_s),
-            paper.map_or("-".to_owned(), |gets| {
-                format!("{:.2}", outcome.gets_per_s / gets)
-            }),
-        ]);
+    for (manager, _) in printed::TABLE_2 {
+        let rate = printed::rate(manager).expect("it is a row of the table");
+        let (unit, from) = match (rate.unit, manager) {
+            (Unit::Gets, "BUDDY") => (
+                "gets",
+                "section 3.3; the caption of Figure 4 (below 9 ms) fits disk requests",
+            ),
+            (Unit::Gets, _) => ("gets", "section 3.3, Figure 4"),
+            (Unit::Requests, "STREAM") => ("disk requests", "not told; as the rows below"),
+            (Unit::Requests, _) => ("disk requests", "Table 1: a million over its time"),
+        };
+        let cells = [manager, &format!("{}", rate.printed), unit, from];
+        as_printed.row(cells.map(str::to_owned));
     }
-    let ours: Vec<f64> = outcomes.iter().map(|(_, o)| o.gets_per_s).collect();
-    let ordered = ours[..TABLE_2.len()].is_sorted();
-    let gain = ours[7] / ours[1];
-    let worst = ours
-        .iter()
-        .zip(printed::TABLE_2)
-        .map(|(&here, (_, paper))| (here / paper).max(paper / here))
-        .fold(1.0, f64::max);
     let curve = |name: &str, printed, values: Vec<f64>| Curve {
         name: name.to_owned(),
         printed,
         points: (0..).map(f64::from).zip(values).collect(),
     };
+    let rates = printed::TABLE_2
+        .map(|(manager, _)| printed::rate(manager).map_or(0.0, |rate| rate.requests_per_s));
+    let mut curves = vec![curve("paper", true, rates.to_vec())];
+    for (bench, outcomes) in benches.iter().zip(&outcomes) {
+        let rates = outcomes.iter().map(|o| o.requests_per_s);
+        curves.push(curve(bench.source.name(), false, rates.collect()));
+    }
     Ok(Section {
         name: "table2".to_owned(),
-        title: "Table 2: gets a second of every manager".to_owned(),
+        title: "Table 2: every manager".to_owned(),
         text: vec![
-            format!(
-                "The paper's order {}. From SQUID to LAZY-READS-LOC the gain is {gain:.1} (paper: 24.8). The largest factor \
-                 between a printed value and ours is {worst:.2}.",
-                if ordered { "holds" } else { "does not hold" }
-            ),
+            "The paper's table says gets a second, but its last rows are disk requests a second: a million over the times of \
+             Table 1. So both are shown, and each row of the paper is converted by the counts of its own experiment. Between streams \
+             compare disk requests: how many gets it takes to make one is the stream's doing."
+                .to_owned(),
             "SIMPLE, SQUID and MULTIPLE-DIRS run the 300,000 requests of Figure 4 on a disk of 1 GB, the others a million \
-             requests on 2 GB at 71 %, as in Figures 6 to 8. UNIFIED is paper 000's, not in this one."
+             requests on 2 GB at 71 %, as in Figures 6 to 8; of a trace, three tenths of its requests on half its disk, and all of \
+             them. UNIFIED is paper 000's, not in this one."
                 .to_owned(),
         ],
-        tables: vec![rows],
+        tables: vec![
+            table("Table 2: disk requests a second", &|rate| rate.requests_per_s, &|o| o.requests_per_s),
+            table("Table 2: gets a second", &|rate| rate.gets_per_s, &|o| o.gets_per_s),
+            as_printed,
+        ],
         plots: vec![Curves {
-            caption: "Table 2: gets a second".to_owned(),
+            caption: "Table 2: disk requests a second".to_owned(),
             x: Scale::linear(""),
-            y: Scale::log("gets/s"),
+            y: Scale::log("requests/s"),
             joined: false,
-            names: outcomes.iter().map(|(kind, _)| kind.name().to_owned()).collect(),
-            curves: vec![
-                curve("paper", true, printed::TABLE_2.map(|row| row.1).to_vec()),
-                curve("here", false, ours),
-            ],
+            names: TABLE_2.map(|kind| kind.name().to_owned()).to_vec(),
+            curves,
         }],
     })
 }

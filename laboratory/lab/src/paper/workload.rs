@@ -1,24 +1,36 @@
 //! The disk requests of an experiment, and what their numbers are.
 //!
-//! Not known here: where they come from.   Limits: 16 bytes of memory a request.
+//! Not known here: where they come from.
+//! Limits: those of `requests`; besides, 16 bytes of memory for each object that is alive.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::requests::{Gathering, Requests};
 use crate::disks::HEADER_BYTES;
 use crate::managers::SLOT_BYTES;
 use crate::{DiskOp, DiskRequest};
 
+/// Reads in a batch of the paper's lazy reads. A read or write is near another if one of the nine before it was of its server.
+const BATCH: usize = 10;
+
 /// Requests to the disk, and the requests of clients they come from.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Workload {
     /// In order.
-    pub requests: Vec<DiskRequest>,
+    pub requests: Requests,
     /// What they add up to.
     pub counts: Counts,
     /// The most that is alive at a time, in slots of 512 bytes, with headers.
     pub live_slots_max: u64,
+    /// The most objects that are alive at a time.
+    pub live_objects_max: u64,
+    /// Reads of a server which one of the nine reads before was of, too.
+    pub near_reads: u64,
+    /// Writes likewise: what no locality buffer needs to gather.
+    pub near_writes: u64,
 }
 
 /// How many of what.
@@ -34,10 +46,19 @@ pub struct Counts {
     pub writes: u64,
     /// Removed from disk.
     pub deletes: u64,
+    /// Of these, those whose object is written anew at once: older versions.
+    pub replaced: u64,
     /// Bytes written.
     pub write_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
+}
+
+impl Counts {
+    /// Reads, writes and deletes.
+    pub fn disk_requests(&self) -> u64 {
+        self.reads + self.writes + self.deletes
+    }
 }
 
 /// Slots of an object with its header.
@@ -45,40 +66,139 @@ fn slots(size_bytes: u32) -> u64 {
     (u64::from(size_bytes) + u64::from(HEADER_BYTES)).div_ceil(u64::from(SLOT_BYTES))
 }
 
-impl Workload {
-    /// Counts the requests.
-    pub fn new(gets: u64, memory_hits: u64, requests: Vec<DiskRequest>) -> Workload {
-        let mut counts = Counts {
-            gets,
-            memory_hits,
-            ..Counts::default()
-        };
-        let mut live: HashMap<u32, u64> = HashMap::new();
-        let (mut now, mut most) = (0, 0);
-        for request in &requests {
-            let bytes = u64::from(request.size_bytes);
-            match request.op {
-                DiskOp::Read => {
-                    counts.reads += 1;
-                    counts.read_bytes += bytes;
-                }
-                DiskOp::Write => {
-                    counts.writes += 1;
-                    counts.write_bytes += bytes;
-                    now += slots(request.size_bytes);
-                    live.insert(request.object, slots(request.size_bytes));
-                    most = most.max(now);
-                }
-                DiskOp::Delete => {
-                    counts.deletes += 1;
-                    now -= live.remove(&request.object).unwrap_or(0);
-                }
+/// Servers of the last nine requests of a kind, and how many were near another.
+#[derive(Debug, Default)]
+struct Near {
+    last: VecDeque<u32>,
+    near: u64,
+}
+
+impl Near {
+    fn add(&mut self, server: u32) {
+        self.near += u64::from(self.last.contains(&server));
+        if self.last.len() == BATCH - 1 {
+            self.last.pop_front();
+        }
+        self.last.push_back(server);
+    }
+}
+
+/// Requests that are being counted, and kept if that is wanted.
+#[derive(Debug)]
+pub struct Building {
+    gathering: Option<Gathering>,
+    counts: Counts,
+    live: HashMap<u32, u64>,
+    live_slots: u64,
+    live_slots_max: u64,
+    live_objects_max: u64,
+    deleted_last: Option<u32>,
+    reads: Near,
+    writes: Near,
+    failed: Option<io::Error>,
+}
+
+impl Building {
+    /// None yet. `keep`: they are wanted, not only their counts.
+    pub fn new(keep: bool) -> Building {
+        Building {
+            gathering: keep.then(Gathering::default),
+            counts: Counts::default(),
+            live: HashMap::new(),
+            live_slots: 0,
+            live_slots_max: 0,
+            live_objects_max: 0,
+            deleted_last: None,
+            reads: Near::default(),
+            writes: Near::default(),
+            failed: None,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.counts.disk_requests()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether they could not be kept, so that more of them are of no use; [`Building::finish`] says why.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// One more.
+    pub fn add(&mut self, request: DiskRequest) {
+        let bytes = u64::from(request.size_bytes);
+        let counts = &mut self.counts;
+        match request.op {
+            DiskOp::Read => {
+                counts.reads += 1;
+                counts.read_bytes += bytes;
+                self.reads.add(request.server);
+            }
+            DiskOp::Write => {
+                counts.writes += 1;
+                counts.write_bytes += bytes;
+                self.writes.add(request.server);
+                counts.replaced += u64::from(self.deleted_last == Some(request.object));
+                self.deleted_last = None;
+                let slots = slots(request.size_bytes);
+                self.live_slots += slots;
+                self.live.insert(request.object, slots);
+                self.live_slots_max = self.live_slots_max.max(self.live_slots);
+                self.live_objects_max = self.live_objects_max.max(self.live.len() as u64);
+            }
+            DiskOp::Delete => {
+                counts.deletes += 1;
+                // A newer version's delete comes before those that make room for it.
+                self.deleted_last = self.deleted_last.or(Some(request.object));
+                self.live_slots -= self.live.remove(&request.object).unwrap_or(0);
             }
         }
-        Workload {
+        if let Some(gathering) = &mut self.gathering
+            && self.failed.is_none()
+        {
+            self.failed = gathering.add(request).err();
+        }
+    }
+
+    /// Those were all.
+    pub fn finish(self, gets: u64, memory_hits: u64) -> io::Result<Workload> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        let requests = match self.gathering {
+            Some(gathering) => gathering.finish()?,
+            None => Vec::new().into(),
+        };
+        Ok(Workload {
             requests,
-            counts,
-            live_slots_max: most,
+            counts: Counts {
+                gets,
+                memory_hits,
+                ..self.counts
+            },
+            live_slots_max: self.live_slots_max,
+            live_objects_max: self.live_objects_max,
+            near_reads: self.reads.near,
+            near_writes: self.writes.near,
+        })
+    }
+}
+
+impl Workload {
+    /// Counts requests that are at hand.
+    pub fn new(gets: u64, memory_hits: u64, requests: Vec<DiskRequest>) -> Workload {
+        let mut building = Building::new(false);
+        requests.iter().for_each(|&request| building.add(request));
+        let counted = building.finish(gets, memory_hits);
+        Workload {
+            requests: requests.into(),
+            ..counted.expect("counting does no I/O")
         }
     }
 
@@ -93,14 +213,17 @@ impl Workload {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_most_alive_is_found() {
-        let request = |op, object, size_bytes| DiskRequest {
+    fn request(op: DiskOp, object: u32, size_bytes: u32) -> DiskRequest {
+        DiskRequest {
             op,
             object,
-            server: 0,
+            server: object / 10,
             size_bytes,
-        };
+        }
+    }
+
+    #[test]
+    fn the_most_alive_is_found() {
         let load = Workload::new(
             9,
             2,
@@ -112,8 +235,29 @@ mod tests {
                 request(DiskOp::Write, 3, 10),
             ],
         );
-        assert_eq!(load.live_slots_max, 3);
+        assert_eq!((load.live_slots_max, load.live_objects_max), (3, 2));
         assert_eq!((load.counts.writes, load.counts.write_bytes), (3, 907));
         assert_eq!(load.file_bytes(0.5), 1 << 20);
+        assert_eq!(load.requests.len(), 5);
+    }
+
+    #[test]
+    fn newer_versions_and_near_reads_are_counted() {
+        let mut requests: Vec<_> = (0..3).map(|n| request(DiskOp::Write, n, 10)).collect();
+        requests.extend([
+            request(DiskOp::Delete, 1, 10),
+            request(DiskOp::Delete, 2, 10),
+            request(DiskOp::Write, 1, 20),
+            request(DiskOp::Delete, 0, 10),
+            request(DiskOp::Write, 30, 10),
+        ]);
+        // Servers 0, 3, 3: the last is near. Then ten others, and 3 again is not.
+        requests.extend([1, 30, 31].map(|n| request(DiskOp::Read, n, 10)));
+        requests.extend((4..14).map(|n| request(DiskOp::Read, n * 10, 10)));
+        requests.push(request(DiskOp::Read, 30, 10));
+        let load = Workload::new(1, 0, requests);
+        // Of the writes: 0, 0, 0, 0, 3.
+        assert_eq!((load.counts.replaced, load.near_reads), (1, 1));
+        assert_eq!(load.near_writes, 3);
     }
 }

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::crowd::{Crowd, Demand, Door, Object};
+use super::disk::Disk;
+use super::faults::Fault;
 use super::member::{Counts, Member};
 use super::network::{Moved, Network};
 use super::site::{self, ADMIN, Role, Route, SITE, Shape, Site, Spec};
+use crate::block::{Limited, Loop};
 use crate::failure::{During, Result, fail};
 use crate::http::{self, Client};
 use crate::interrupt;
@@ -38,6 +41,10 @@ pub struct Plan {
     pub store: Bytes,
     pub memory: Bytes,
     pub front_memory: Bytes,
+    /// Have members a journal of purges?
+    pub has_state: bool,
+    /// Has the last node a disk of its own, which can be made to hang?
+    pub has_disk: bool,
     /// Further lines of `[cluster]`.
     pub extra: Vec<String>,
     /// The last so many nodes are not started.
@@ -46,11 +53,13 @@ pub struct Plan {
 
 /// It, running; dropping it ends and removes everything.
 pub struct Bed {
-    // In this order: processes end before their namespaces go, and those before the directory.
+    // In this order: processes end before their namespaces and disks go, and those before the directory.
     pub members: Vec<Member>,
     pub origin: Origin,
     pub network: Network,
     pub site: Site,
+    /// Of the last node.
+    disk: Option<Disk>,
     _dir: Dir,
 }
 
@@ -77,6 +86,16 @@ impl Drop for Dir {
     }
 }
 
+impl Plan {
+    /// With what this fault needs, where the machine has it.
+    pub fn for_fault(&self, fault: Fault) -> Self {
+        Self {
+            has_disk: fault == Fault::Disk && Loop::can_be_limited().is_ok(),
+            ..self.clone()
+        }
+    }
+}
+
 impl Bed {
     /// Builds it, starts all members but the absent ones, and waits until they know each other.
     pub fn build(plan: &Plan) -> Result<Self> {
@@ -87,7 +106,17 @@ impl Bed {
         let name = format!("cluster/{}-{nth}", std::process::id());
         let dir = workspace::run_dir().join(name);
         fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
+        let last = roles.last().filter(|(_, role)| role.has_store());
+        let disk = match last.filter(|_| plan.has_disk) {
+            Some((name, _)) => Some(Disk::make(&dir, name, plan.store)?),
+            None => None,
+        };
+        let count = roles.len();
         let specs = roles.into_iter().enumerate().map(|(n, (name, role))| Spec {
+            home: match disk.is_some() && n + 1 == count {
+                true => Disk::dir(&dir, &name),
+                false => dir.clone(),
+            },
             name,
             role,
             address: network.host(n).address,
@@ -101,6 +130,7 @@ impl Bed {
             store: plan.store,
             memory: plan.memory,
             front_memory: plan.front_memory,
+            has_state: plan.has_state,
             extra: plan.extra.clone(),
         };
         site.write()?;
@@ -115,6 +145,7 @@ impl Bed {
             origin,
             network,
             site,
+            disk,
             _dir: Dir(dir),
         };
         bed.start(plan.absent)?;
@@ -134,7 +165,7 @@ impl Bed {
     }
 
     /// Waits until all members that run know that all others do.
-    fn await_joined(&self) -> Result<()> {
+    pub fn await_joined(&self) -> Result<()> {
         if self.site.shape().is_none() {
             return Ok(());
         }
@@ -196,6 +227,19 @@ impl Bed {
                 admin: (member.spec.role != Role::Balancer).then(|| member.at(ADMIN)),
             })
             .collect()
+    }
+
+    /// Can the last node's disk be made to hang?
+    pub fn has_disk(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Lets the disk of the last node hang until the guard is dropped.
+    pub fn hang(&self) -> Result<Limited> {
+        match &self.disk {
+            Some(disk) => disk.hang(),
+            None => fail!("no member has a disk of its own"),
+        }
     }
 
     /// The places of members with a store.

@@ -4,9 +4,9 @@
 //! objects that nobody asks for again, the others are chosen by Zipf's law. Clients stand in turn at every *door* that is
 //! open; a balancer of TCP connections would do the same: a thread asks each door every [`LOOK_EVERY`] whether it is well.
 //!
-//! What counts as an error: an answer other than 200, a wrong byte, a connection that ends without an answer. If the door
-//! was killed under the request, the client asks at another door, as a balancer's client does, and only then it is an error.
-//! A body that ends early because its door was killed is told apart: no proxy can mend that.
+//! What counts as an error: an answer other than 200, a connection that ends without an answer. A wrong byte is counted apart. If the door
+//! is gone, or found to be gone while a client waits there, the client asks at another door, as a balancer lets it do, and only
+//! if that fails it is an error. A body that ends early because its door is gone is told apart: no proxy can mend that.
 //!
 //! Not known here: who is behind the doors.   Limits: [`CLIENTS_MAX`]; a request waits as long as [`crate::http`] lets it.
 
@@ -61,6 +61,8 @@ pub struct Second {
     /// Answers of the origin.
     pub fetched: u64,
     pub errors: u64,
+    /// Whole answers with a status of 200 and another body.
+    pub wrong: u64,
     /// Bodies that ended early because their door was killed.
     pub cut: u64,
     /// Asked again at another door.
@@ -88,6 +90,7 @@ pub struct Sum {
     pub answers: u64,
     pub hit_percent: f64,
     pub errors: u64,
+    pub wrong: u64,
     pub cut: u64,
     pub again: u64,
     pub p50_ms: f64,
@@ -110,6 +113,7 @@ impl Sum {
             answers,
             hit_percent: hit_percent(answers, sum(|s| s.fetched)),
             errors: sum(|s| s.errors),
+            wrong: sum(|s| s.wrong),
             cut: sum(|s| s.cut),
             again: sum(|s| s.again),
             p50_ms: percentile(50),
@@ -171,7 +175,7 @@ impl Popularity {
 struct Shared {
     demand: Demand,
     doors: Vec<Door>,
-    open: Vec<AtomicBool>,
+    open: Vec<Arc<AtomicBool>>,
     stop: AtomicBool,
     begun: Instant,
     seconds: Mutex<Vec<Second>>,
@@ -194,7 +198,10 @@ impl Crowd {
         }
         let shared = Arc::new(Shared {
             demand,
-            open: doors.iter().map(|_| AtomicBool::new(true)).collect(),
+            open: doors
+                .iter()
+                .map(|_| Arc::new(AtomicBool::new(true)))
+                .collect(),
             doors,
             stop: AtomicBool::new(false),
             begun: Instant::now(),
@@ -291,8 +298,9 @@ impl Shared {
         Object::of(format!("o{number}"), number, demand.body_bytes)
     }
 
-    fn wrong(&self, example: String) {
-        self.with_second(|second| second.errors += 1);
+    fn tell(&self, example: String) {
+        let at = self.begun.elapsed().as_secs_f64();
+        let example = format!("after {at:.1} s: {example}");
         let mut examples = self.examples.lock().expect("no client panics");
         if examples.len() < EXAMPLES_MAX {
             examples.push(example);
@@ -305,10 +313,13 @@ fn ask(shared: &Shared, nth: u64) {
     let demand = &shared.demand;
     let mut chance = Chance::new(demand.seed.wrapping_add(nth << 32));
     let popularity = Popularity::over(demand.objects);
-    let mut clients: Vec<Client> = shared
-        .doors
-        .iter()
-        .map(|door| Client::new(door.site))
+    let doors = shared.doors.iter().zip(&shared.open);
+    let mut clients: Vec<Client> = doors
+        .map(|(door, open)| match shared.doors.len() {
+            // There is no balancer.
+            1 => Client::new(door.site),
+            _ => Client::while_open(door.site, Arc::clone(open)),
+        })
         .collect();
     let pause = Duration::from_secs_f64(demand.clients as f64 / f64::from(demand.rate.max(1)));
     let mut next = shared.begun + pause.mul_f64(chance.unit());
@@ -349,7 +360,12 @@ fn ask_once(shared: &Shared, clients: &mut [Client], object: &Object) {
                     second.waits_us.push(us);
                 });
                 if !object.is_right(&answer) {
-                    shared.wrong(format!(
+                    let is_wrong = answer.status == 200;
+                    shared.with_second(|second| {
+                        second.wrong += u64::from(is_wrong);
+                        second.errors += u64::from(!is_wrong);
+                    });
+                    shared.tell(format!(
                         "{}: status {}, {} bytes",
                         object.path,
                         answer.status,
@@ -363,9 +379,9 @@ fn ask_once(shared: &Shared, clients: &mut [Client], object: &Object) {
         if shared.is_over() {
             return;
         }
-        let door_is_gone = shared.doors[door]
-            .admin
-            .is_some_and(|admin| !is_well(admin));
+        let admin = shared.doors[door].admin;
+        let door_is_gone = !shared.open[door].load(Ordering::Relaxed)
+            || admin.is_some_and(|admin| !is_well(admin));
         if door_is_gone && after_head {
             shared.with_second(|second| second.cut += 1);
             return;
@@ -377,7 +393,8 @@ fn ask_once(shared: &Shared, clients: &mut [Client], object: &Object) {
         shared.open[door].store(false, Ordering::Relaxed);
         shared.with_second(|second| second.again += 1);
     }
-    shared.wrong(format!("{}: {}", object.path, broken.unwrap_or_default()));
+    shared.with_second(|second| second.errors += 1);
+    shared.tell(format!("{}: {}", object.path, broken.unwrap_or_default()));
 }
 
 /// The balancer: which doors are open.
@@ -446,7 +463,8 @@ mod tests {
         assert!(crate::interrupt::wait_until(Duration::from_secs(60), is_enough).unwrap());
         let examples = crowd.examples();
         let sum = Sum::of(&crowd.end());
-        assert_eq!((sum.errors, sum.cut, sum.again), (0, 0, 0), "{examples:?}");
+        let others = (sum.errors, sum.wrong, sum.cut, sum.again);
+        assert_eq!(others, (0, 0, 0, 0), "{examples:?}");
         assert!(sum.hit_percent.abs() < 10.0 && sum.p50_ms > 0.0, "{sum:?}");
     }
 

@@ -1,7 +1,8 @@
-//! A member is killed, held still or cut off under load, and comes back.
+//! A member is killed, held still or cut off under load, its disk hangs, or it and another one do not reach each other; then
+//! all is well again.
 //!
-//! Three things are asked: no client sees an error, no byte is wrong, and [`BACK_MAX_S`] seconds after the member is back the
-//! hit ratio is what it was before.
+//! Four things are asked: no client sees an error, no byte is wrong, [`BACK_MAX_S`] seconds after the return the hit ratio is what
+//! it was before, and in the end every front finds what any member has (no false misses).
 //!
 //! Not known here: how clients ask.
 
@@ -10,10 +11,13 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::audit;
 use super::bed::Bed;
 use super::crowd::{Demand, Second, Sum};
+use super::misses::FALSE_HITS;
 use super::report::{Grid, Lines, Section};
-use super::site::Role;
+use super::site::{Role, Route};
+use crate::block::Loop;
 use crate::failure::{Result, fail};
 use crate::interrupt;
 use crate::truths::verdict::Verdict;
@@ -28,6 +32,8 @@ const SMOOTH_S: usize = 3;
 const BELOW_MAX: f64 = 5.0;
 /// What it was is the mean of so many seconds before the fault.
 const BEFORE_S: usize = 10;
+/// After so long every member knows what the others hold: hints are told once a second.
+const TOLD: Duration = Duration::from_secs(3);
 /// How long the hit ratio is watched after the return.
 const WATCHED: Duration = Duration::from_secs(20);
 
@@ -41,6 +47,10 @@ pub enum Fault {
     Stop,
     /// Its cable is pulled, for ten seconds
     Cut,
+    /// Its disk answers nothing for ten seconds: a loop device that the kernel's throttle holds up
+    Disk,
+    /// It and one other member do not reach each other for ten seconds; everybody else reaches both
+    Part,
 }
 
 impl Fault {
@@ -50,8 +60,48 @@ impl Fault {
             Self::Kill => "killed",
             Self::Stop => "held still",
             Self::Cut => "cut off",
+            Self::Disk => "without an answer from its disk",
+            Self::Part => "parted from another member",
         }
     }
+
+    /// Does the member still answer clients?
+    pub fn leaves_reachable(self) -> bool {
+        matches!(self, Self::Disk | Self::Part)
+    }
+
+    /// Why this cannot happen to members of this bed, if it cannot.
+    pub fn lacks(self, bed: &Bed) -> Option<String> {
+        match self {
+            Self::Cut | Self::Part if !bed.network.has_cables() => {
+                Some("members have no network of their own (this needs root)".into())
+            }
+            Self::Disk if !bed.has_disk() => Some(match Loop::can_be_limited() {
+                Err(why) => why.to_string(),
+                Ok(()) => "the member has no disk".into(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What a fault did to clients.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub what: String,
+    pub errors: u64,
+    pub wrong: u64,
+    pub cut: u64,
+    /// Requests sent to a member that did not have what they asked for.
+    pub false_hits: u64,
+    /// Objects that in the end a member has and a front does not find.
+    pub false_misses: Option<u64>,
+    /// Objects that nobody has any more.
+    pub lost: Option<u64>,
+    pub before: Sum,
+    pub during: Sum,
+    /// Seconds from the return until the hit ratio was what it was.
+    pub back_s: Option<usize>,
 }
 
 /// Who it happens to.
@@ -73,19 +123,23 @@ pub fn run(
     warm: Duration,
 ) -> Result<Section> {
     let nth = find(bed, victim)?;
+    if fault == Fault::Disk && !bed.members[nth].spec.role.has_store() {
+        fail!("a front has no disk");
+    }
     let name = bed.members[nth].name().to_owned();
     let mut section = Section::new(format!(
         "{name} is {} for {} s",
         fault.name(),
         AWAY.as_secs()
     ));
-    if fault == Fault::Cut && !bed.network.has_cables() {
-        section
-            .remarks
-            .push("not tried: members have no network of their own (this needs root)".into());
+    if let Some(why) = fault.lacks(bed) {
+        section.remarks.push(format!("not tried: {why}"));
         return Ok(section);
     }
     bed.fill(demand)?;
+    let counted = bed.counts()?;
+    interrupt::pause(TOLD)?;
+    let lost_before = audit::run(bed, demand)?.lost;
     let crowd = bed.crowd(demand)?;
     interrupt::pause(warm + Duration::from_secs(BEFORE_S as u64))?;
     bed.check_alive()?;
@@ -96,7 +150,36 @@ pub fn run(
     bed.check_alive()?;
     let examples = crowd.examples();
     let seconds = crowd.end();
-    judge(&mut section, &seconds, gone_at, back_at);
+    let false_hits = bed
+        .counts()?
+        .iter()
+        .zip(&counted)
+        .fold(0.0, |sum, (now, then)| {
+            sum + now.since(then).sum(FALSE_HITS, &[])
+        });
+    let mut outcome = judge(&mut section, &seconds, gone_at, back_at);
+    outcome.false_hits = false_hits as u64;
+    if bed.site.shape().is_some() && bed.site.route == Route::Hints {
+        interrupt::pause(TOLD)?;
+        let found = audit::run(bed, demand)?;
+        let beside = format!(
+            "of {} objects; {} are held by nobody, before it were {lost_before}",
+            found.objects, found.lost
+        );
+        let what = "objects that a member has and a front does not find, in the end";
+        // What a node had to fetch while its disk hung is in its memory only, and nobody is told of what is in memory.
+        if fault == Fault::Disk && bed.site.memory.0 > 0 {
+            let remark = format!("{what}: {}, in memory, {beside}", found.missed);
+            section.remarks.push(remark);
+        } else {
+            let mut verdict = Verdict::none(what, found.missed, "counted by asking everybody");
+            verdict.how += &format!(" {beside}");
+            section.verdicts.push(verdict);
+        }
+        outcome.false_misses = Some(found.missed);
+        outcome.lost = Some(found.lost.saturating_sub(lost_before));
+    }
+    section.outcome = Some(outcome);
     section.remarks.extend(
         examples
             .iter()
@@ -119,6 +202,14 @@ fn find(bed: &Bed, victim: Victim) -> Result<usize> {
         Some(nth) if !bed.members[nth].spec.role.is_door() || doors > 1 => Ok(nth),
         _ => fail!("the only front cannot be missed: --fronts 2"),
     }
+}
+
+/// Whom a member is parted from: a front from a node, a node from the first member.
+fn partner(bed: &Bed, nth: usize) -> usize {
+    let is_front = bed.members[nth].spec.role == Role::Front;
+    let is_one = |n: &usize| *n != nth && (!is_front || bed.members[*n].spec.role.has_store());
+    let mut others = (0..bed.members.len()).filter(is_one);
+    others.next().expect("there are at least two members")
 }
 
 /// Takes a member away for so long, and does something in the middle of it.
@@ -148,6 +239,19 @@ pub fn away(
             let _cut = bed.members[nth].host.cut()?;
             do_it(bed)
         }
+        Fault::Disk => {
+            assert_eq!(
+                Some(&nth),
+                bed.nodes().last(),
+                "only the last node has a disk"
+            );
+            let _hung = bed.hang()?;
+            do_it(bed)
+        }
+        Fault::Part => {
+            let _parted = bed.network.part(partner(bed, nth), nth)?;
+            do_it(bed)
+        }
     }
 }
 
@@ -158,13 +262,16 @@ fn back_after(seconds: &[Second], before: f64, back_at: usize) -> Option<usize> 
     after.windows(SMOOTH_S).position(is_back)
 }
 
-fn judge(section: &mut Section, seconds: &[Second], gone_at: usize, back_at: usize) {
+fn judge(section: &mut Section, seconds: &[Second], gone_at: usize, back_at: usize) -> Outcome {
     let before = Sum::of(&seconds[gone_at.saturating_sub(BEFORE_S)..gone_at.min(seconds.len())]);
     let during = Sum::of(&seconds[gone_at.min(seconds.len())..back_at.min(seconds.len())]);
     let all = Sum::of(seconds);
     section
         .verdicts
         .push(Verdict::none("client errors", all.errors, "see below"));
+    section
+        .verdicts
+        .push(Verdict::none("wrong answers", all.wrong, "see below"));
     let back = back_after(seconds, before.hit_percent, back_at);
     section.verdicts.push(Verdict {
         what: format!("hit ratio back within {BACK_MAX_S} s of the return"),
@@ -208,7 +315,7 @@ fn judge(section: &mut Section, seconds: &[Second], gone_at: usize, back_at: usi
             second.answers.to_string(),
             format!("{:.1}", second.hit_percent()),
             format!("{:.1}", Sum::of(std::slice::from_ref(second)).p99_ms),
-            second.errors.to_string(),
+            (second.errors + second.wrong).to_string(),
             what.to_owned(),
         ]);
     }
@@ -228,6 +335,56 @@ fn judge(section: &mut Section, seconds: &[Second], gone_at: usize, back_at: usi
             (back_at as f64, "back".into()),
         ],
     });
+    Outcome {
+        what: section.title.clone(),
+        errors: all.errors,
+        wrong: all.wrong,
+        cut: all.cut,
+        false_hits: 0,
+        false_misses: None,
+        lost: None,
+        before,
+        during,
+        back_s: back,
+    }
+}
+
+/// All outcomes as a table.
+pub fn table(outcomes: &[&Outcome]) -> Grid {
+    let mut grid = Grid::new(
+        "What faults did",
+        [
+            "fault",
+            "errors",
+            "wrong",
+            "bodies cut",
+            "false hits",
+            "false misses",
+            "lost",
+            "hit % before",
+            "hit % away",
+            "p99 ms before",
+            "p99 ms away",
+            "back after s",
+        ],
+    );
+    for it in outcomes {
+        grid.row([
+            it.what.clone(),
+            it.errors.to_string(),
+            it.wrong.to_string(),
+            it.cut.to_string(),
+            it.false_hits.to_string(),
+            it.false_misses.map_or("-".into(), |n| n.to_string()),
+            it.lost.map_or("-".into(), |n| n.to_string()),
+            format!("{:.1}", it.before.hit_percent),
+            format!("{:.1}", it.during.hit_percent),
+            format!("{:.1}", it.before.p99_ms),
+            format!("{:.1}", it.during.p99_ms),
+            it.back_s.map_or("never".into(), |s| s.to_string()),
+        ]);
+    }
+    grid
 }
 
 #[cfg(test)]
@@ -260,9 +417,11 @@ mod tests {
             let met = section.verdicts.iter().map(|verdict| verdict.is_met);
             met.collect::<Vec<_>>()
         };
-        assert_eq!(verdicts(&low), [true, false]);
-        assert_eq!(verdicts(&seconds(&[70; 50])), [true, true]);
+        assert_eq!(verdicts(&low), [true, true, false]);
+        assert_eq!(verdicts(&seconds(&[70; 50])), [true, true, true]);
         low[12].errors = 1;
-        assert_eq!(verdicts(&low), [false, false]);
+        assert_eq!(verdicts(&low), [false, true, false]);
+        low[12].wrong = 1;
+        assert_eq!(verdicts(&low), [false, false, false]);
     }
 }

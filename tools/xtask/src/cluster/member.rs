@@ -11,8 +11,8 @@ use rustix::process::Signal;
 
 use super::network::Host;
 use super::site::{ADMIN, Role, SITE, Spec};
-use crate::failure::{Failure, Result, fail};
-use crate::http::{Answer, Client, Ended, Request};
+use crate::failure::{Result, fail};
+use crate::http::Client;
 use crate::interrupt;
 use crate::process::{CommandLine, Identity, Server, tail};
 use crate::procfs;
@@ -152,22 +152,6 @@ impl Member {
         }
         let answer = Client::new(self.at(ADMIN)).get("/metrics")?;
         Ok(Counts::parse(&String::from_utf8_lossy(&answer.body)))
-    }
-
-    /// Sends its admin interface a request without a body; status and text.
-    pub fn admin(&self, method: &str, target: &str) -> Result<(u16, String)> {
-        let mut answer = Answer::default();
-        let ended = Client::new(self.at(ADMIN)).ask(Request::of(method, target), &mut answer);
-        match ended {
-            Ended::Broken { reason, .. } => Err(Failure::new(format!(
-                "{method} {target} at {}: {reason}",
-                self.name()
-            ))),
-            Ended::Whole | Ended::HungUp => Ok((
-                answer.status,
-                String::from_utf8_lossy(&answer.body).into_owned(),
-            )),
-        }
     }
 }
 

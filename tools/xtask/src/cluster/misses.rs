@@ -1,8 +1,8 @@
 //! Misses never reach a node except by false hits: what the members count, side by side.
 //!
 //! Every request that a node finishes came from a front: a request that a hint brought, or a push, which is counted as
-//! uncachable. One for which the node had to ask the origin is therefore a false hit, an object that had to be asked for again
-//! (stale), or a mistake.
+//! uncachable. One for which the node had to ask the origin is therefore a false hit, a stale one (an object that had to be
+//! validated, or a client's reload), or a mistake. The front counts both by what the node says.
 //!
 //! Not known here: how the requests were made.
 
@@ -15,8 +15,10 @@ use crate::truths::verdict::Verdict;
 /// Requests finished, by class.
 const REQUESTS: &str = "loligo_requests_total";
 /// Requests that a front sent to a member that did not have what they asked for.
-const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
-/// And to one that had it.
+pub const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
+/// And to one that had it and had to ask all the same.
+const STALE_HITS: &str = "loligo_cluster_hits_stale_total";
+/// And to one that had it and did not have to ask.
 const TRUE_HITS: &str = "loligo_cluster_hits_true_total";
 
 /// Puts what the members counted beside each other, and judges it where fronts route by hints.
@@ -37,7 +39,7 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
         ],
     );
     let number = |value: f64| format!("{value:.0}");
-    let (mut at_nodes, mut false_hits) = (0.0, 0.0);
+    let (mut at_nodes, mut false_hits, mut stale_hits) = (0.0, 0.0, 0.0);
     for (member, counts) in bed.members.iter().zip(gained) {
         if member.spec.role == Role::Balancer {
             continue;
@@ -46,8 +48,9 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
         let asked_again = class("\"revalidated\"") + class("\"stale\"");
         let fetched = counts.sum("loligo_origin_requests_total", &[]);
         false_hits += counts.sum(FALSE_HITS, &[]);
+        stale_hits += counts.sum(STALE_HITS, &[]);
         if member.spec.role == Role::Node {
-            at_nodes += (fetched - asked_again).max(0.0);
+            at_nodes += fetched;
         }
         grid.row([
             member.name().to_owned(),
@@ -64,13 +67,15 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
     }
     section.grids.push(grid);
     if bed.site.shape() == Some(Shape::Front) && bed.site.route == Route::Hints {
-        let beyond = (at_nodes - false_hits).max(0.0) as u64;
+        let beyond = (at_nodes - false_hits - stale_hits).max(0.0) as u64;
         let mut verdict = Verdict::none(
-            "requests for which a node asked the origin without a false hit",
+            "requests for which a node asked the origin without a false or stale hit",
             beyond,
             "see the table",
         );
-        verdict.how += &format!(" ({at_nodes:.0} at the nodes, {false_hits:.0} false hits)");
+        verdict.how += &format!(
+            " ({at_nodes:.0} at the nodes, {false_hits:.0} false and {stale_hits:.0} stale hits)"
+        );
         section.verdicts.push(verdict);
     }
 }

@@ -15,10 +15,12 @@
 //!
 //! Not known here: how members find and tell each other.   Limits: one machine, so members share its cores and its disk.
 
+mod audit;
 pub mod bed;
 mod changes;
 mod compare;
 mod crowd;
+mod disk;
 mod faults;
 pub mod member;
 mod misses;
@@ -48,11 +50,11 @@ const AFTER_HELP: &str = "\
 Examples:
   cargo xtask cluster                                    PolyMix at one front and three nodes
   cargo xtask cluster --shape equals --nodes 4           at four equals
-  cargo xtask cluster --fault kill,stop,cut              a node is missing for ten seconds
+  cargo xtask cluster --fault kill,stop,cut,disk,part    what may happen to a node, for ten seconds each
   cargo xtask cluster --fronts 2 --fault kill --victim front
   cargo xtask cluster --try purges --fault kill,cut      purges that a node did not hear
   cargo xtask cluster --try changes,capacity --route hints,hash,haproxy
-  cargo xtask cluster --try all --fault kill,stop,cut --html cluster.html --json cluster.json
+  cargo xtask cluster --try all --fault kill,stop,cut,disk,part --html cluster.html --json cluster.json
 
 It wants root, for network namespaces; without, members are at addresses of 127.0.0.0/8, and no cable can be cut. Everything it
 makes begins with `lol` and its process id, and is removed at the end, also after Ctrl-C; after a SIGKILL by the next run.
@@ -111,6 +113,9 @@ pub struct Options {
     /// A further line of the configuration's section cluster, such as 'push-max = "64KiB"'
     #[arg(long)]
     setting: Vec<String>,
+    /// Members keep no journal of purges
+    #[arg(long)]
+    stateless: bool,
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[arg(long, value_name = "FILE")]
@@ -160,20 +165,16 @@ fn try_all(options: &Options, report: &mut Report) -> Result<()> {
         [] => trial == Trial::Faults,
         _ => options.tried.contains(&trial) || options.tried.contains(&Trial::All),
     };
-    let mut add = |section: Section| {
-        println!("{}", section.text());
-        report.sections.push(section);
-    };
     let plan = options.plan();
     let warm = Duration::from_secs(u64::from(options.seconds));
     if wants(Trial::Robots) {
         let mut bed = Bed::build(&plan)?;
-        add(robots::run(&mut bed, options.seconds, options.rate)?);
+        report.add(robots::run(&mut bed, options.seconds, options.rate)?);
     }
     if wants(Trial::Faults) {
         for fault in &options.fault {
-            let mut bed = Bed::build(&plan)?;
-            add(faults::run(
+            let mut bed = Bed::build(&plan.for_fault(*fault))?;
+            report.add(faults::run(
                 &mut bed,
                 *fault,
                 options.victim,
@@ -181,6 +182,17 @@ fn try_all(options: &Options, report: &mut Report) -> Result<()> {
                 warm,
             )?);
         }
+    }
+    let outcomes: Vec<_> = report
+        .sections
+        .iter()
+        .filter_map(|it| it.outcome.as_ref())
+        .collect();
+    if outcomes.len() > 1 {
+        let grid = faults::table(&outcomes);
+        let mut section = Section::new("Faults side by side");
+        section.grids.push(grid);
+        report.add(section);
     }
     if wants(Trial::Purges) {
         let kill = [Fault::Kill];
@@ -190,12 +202,12 @@ fn try_all(options: &Options, report: &mut Report) -> Result<()> {
             &options.fault
         };
         for fault in faults {
-            let mut bed = Bed::build(&plan)?;
-            add(purges::run(&mut bed, *fault)?);
+            let mut bed = Bed::build(&plan.for_fault(*fault))?;
+            report.add(purges::run(&mut bed, *fault)?);
         }
     }
     if wants(Trial::Changes) {
-        add(compare::changes(
+        report.add(compare::changes(
             &plan,
             &options.route,
             options.demand(),
@@ -203,7 +215,7 @@ fn try_all(options: &Options, report: &mut Report) -> Result<()> {
         )?);
     }
     if wants(Trial::Capacity) {
-        add(compare::capacities(
+        report.add(compare::capacities(
             &plan,
             &options.route,
             u64::from(options.seconds.min(10)),
@@ -223,6 +235,8 @@ impl Options {
             store: self.store_size,
             memory: self.memory,
             front_memory: self.front_memory,
+            has_state: !self.stateless,
+            has_disk: false,
             extra: self.setting.clone(),
             absent: 0,
         }
@@ -273,6 +287,7 @@ fn forget_old_runs() -> Result<()> {
         let pid = name.split('-').next().unwrap_or_default();
         if !Path::new("/proc").join(pid).exists() {
             let path = entry.path();
+            disk::Disk::forget(&path)?;
             fs::remove_dir_all(&path).during(|| format!("removing {}", path.display()))?;
         }
     }

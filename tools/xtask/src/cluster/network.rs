@@ -139,6 +139,20 @@ impl Network {
         &self.hosts[n]
     }
 
+    /// Parts two hosts from each other until the guard is dropped; both still reach everybody else. A bridge has one group of
+    /// ports that may not talk among each other, so only one pair at a time can be parted.
+    pub fn part(&self, one: usize, other: usize) -> Result<Parted> {
+        let mut parted = Parted { cables: Vec::new() };
+        for host in [one, other] {
+            let Some(space) = &self.hosts[host].space else {
+                fail!("without namespaces there are no cables");
+            };
+            isolate(&space.cable, true)?;
+            parted.cables.push(space.cable.clone());
+        }
+        Ok(parted)
+    }
+
     /// Can cables be pulled?
     pub fn has_cables(&self) -> bool {
         self.bridge.is_some()
@@ -237,6 +251,29 @@ impl Drop for Cut {
     }
 }
 
+/// Two hosts that do not reach each other; dropping it joins them again.
+#[derive(Debug)]
+pub struct Parted {
+    cables: Vec<String>,
+}
+
+impl Drop for Parted {
+    fn drop(&mut self) {
+        for cable in &self.cables {
+            if let Err(failure) = isolate(cable, false) {
+                eprintln!("{failure}");
+            }
+        }
+    }
+}
+
+/// Isolated ports of a bridge pass nothing to each other.
+fn isolate(cable: &str, is_isolated: bool) -> Result<()> {
+    let word = if is_isolated { "on" } else { "off" };
+    let what = ["type", "bridge_slave", "isolated", word];
+    ip(&[&["link", "set", "dev", cable][..], &what].concat())
+}
+
 fn ip(args: &[&str]) -> Result<()> {
     let output = Command::new("ip")
         .args(args)
@@ -325,6 +362,7 @@ mod tests {
         let network = Network::loopback(3);
         assert_eq!(network.host(2).address, Ipv4Addr::new(127, 0, 77, 4));
         assert!(network.host(0).cut().is_err());
+        assert!(network.part(0, 1).is_err());
         let args = ["serve".to_owned()];
         let line = network.host(0).command(Path::new("/bin/p"), &args);
         assert_eq!((line.program.as_str(), line.args.len()), ("/bin/p", 1));

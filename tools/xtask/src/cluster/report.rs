@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::faults::Outcome;
 use crate::truths::verdict::Verdict;
 
 /// Everything of one run.
@@ -21,6 +22,9 @@ pub struct Section {
     pub verdicts: Vec<Verdict>,
     pub grids: Vec<Grid>,
     pub lines: Vec<Lines>,
+    /// What a fault did, if this is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
 }
 
 /// A table.
@@ -92,6 +96,12 @@ impl Section {
 }
 
 impl Report {
+    /// Adds what was found, and prints it.
+    pub fn add(&mut self, section: Section) {
+        println!("{}", section.text());
+        self.sections.push(section);
+    }
+
     /// Verdicts that are missed.
     pub fn missed(&self) -> usize {
         let all = self.sections.iter().flat_map(|section| &section.verdicts);

@@ -96,6 +96,8 @@ pub struct Spec {
     pub name: String,
     pub role: Role,
     pub address: Ipv4Addr,
+    /// Where its store and its journal lie.
+    pub home: PathBuf,
 }
 
 /// All of them, with what is the same for all.
@@ -114,6 +116,8 @@ pub struct Site {
     /// Of each member with a store; a front has [`Site::front_memory`].
     pub memory: Bytes,
     pub front_memory: Bytes,
+    /// Have members a journal of purges?
+    pub has_state: bool,
     /// Further lines of `[cluster]`.
     pub extra: Vec<String>,
 }
@@ -186,7 +190,7 @@ impl Site {
 
     /// Where a member's store is.
     pub fn store_of(&self, spec: &Spec) -> PathBuf {
-        self.dir.join(format!("{}.store", spec.name))
+        spec.home.join(format!("{}.store", spec.name))
     }
 
     /// A configuration.
@@ -209,7 +213,7 @@ impl Site {
              admin.address = \"{address}:{ADMIN}\"\nadmin.allow = [\"{range}\"]\n\
              [[listener]]\naddress = \"{address}:{FORWARD}\"\nallow = [\"{range}\"]\n\
              client-directives = \"obey\"\nallow-destinations = [\"loopback\"]\n\
-             [[listener]]\naddress = \"{address}:{SITE}\"\nallow = [\"{range}\"]\n\
+             [[listener]]\naddress = \"{address}:{SITE}\"\nallow = [\"{range}\"]\nclient-directives = \"obey\"\n\
              origin = \"http://{origin}\"\npass-host = false\n"
         );
         out += &format!("[[rule]]\npath = [\"/size/*/{PASSED}*\"]\nbypass = true\n");
@@ -228,14 +232,22 @@ impl Site {
     }
 
     fn cluster(&self, spec: &Spec) -> String {
-        let Spec { name, address, .. } = spec;
+        let Spec {
+            name,
+            address,
+            home,
+            ..
+        } = spec;
         let mut out = format!(
             "[cluster]\nname = \"{name}\"\naddress = \"{address}:{CLUSTER}\"\nkey-file = \"{}\"\n\
-             route = \"{}\"\nstate = \"{}\"\n",
+             route = \"{}\"\n",
             self.key().display(),
             self.route.name(),
-            self.dir.join(format!("{name}.state")).display(),
         );
+        if self.has_state {
+            let state = home.join(format!("{name}.state"));
+            out += &format!("state = \"{}\"\n", state.display());
+        }
         if spec.role.is_door() {
             out += "front = true\n";
         }
@@ -296,12 +308,14 @@ mod tests {
                     name,
                     role,
                     address: Ipv4Addr::new(10, 0, 0, 2 + n as u8),
+                    home: format!("/disk{n}").into(),
                 })
                 .collect(),
             route,
             store: Bytes(64 << 20),
             memory: Bytes(8 << 20),
             front_memory: Bytes(8 << 20),
+            has_state: true,
             extra: vec!["push-max = \"64KiB\"".into()],
         }
     }
@@ -316,6 +330,8 @@ mod tests {
             assert_eq!(cluster["route"].as_str(), Some("hash"));
             assert_eq!(cluster["push-max"].as_str(), Some("64KiB"));
             assert_eq!(cluster["member"].as_array().unwrap().len(), 3);
+            let state = cluster["state"].as_str().unwrap();
+            assert_eq!(Path::new(state).parent(), Some(&*spec.home));
             assert_eq!(value.get("store").is_some(), spec.role == Role::Node);
             assert_eq!(cluster.get("front").is_some(), spec.role == Role::Front);
         }

@@ -17,13 +17,13 @@
 //! Everything is undone by guards: attributes, limits, devices, files.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use rustix::fs::IFlags;
 
-use crate::block::Loop;
+use crate::block::{Limited, Loop};
 use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::size::Bytes;
@@ -41,30 +41,6 @@ const SECTOR: usize = 512;
 const SPAN_BLOCKS: u64 = 64;
 /// What leftovers take from the data area.
 const LEFTOVERS_BYTES: usize = 1 << 20;
-const THROTTLE_DIR: &str = "/sys/fs/cgroup/blkio";
-/// Operations a second of a throttled device.
-const CRAWL: Limit = Limit {
-    files: [
-        "blkio.throttle.read_iops_device",
-        "blkio.throttle.write_iops_device",
-    ],
-    value: 1,
-};
-/// Bytes a second of one that hangs.
-const HANG: Limit = Limit {
-    files: [
-        "blkio.throttle.read_bps_device",
-        "blkio.throttle.write_bps_device",
-    ],
-    value: 1,
-};
-
-/// What the block I/O controller lets through.
-#[derive(Debug, Clone, Copy)]
-struct Limit {
-    files: [&'static str; 2],
-    value: u32,
-}
 
 /// File or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
@@ -228,32 +204,20 @@ impl TestBed {
     }
 
     /// From now on the device crawls, until the guard is dropped.
-    pub fn throttle(&self) -> Result<Throttled> {
-        self.limit(CRAWL)
+    pub fn throttle(&self) -> Result<Limited> {
+        self.device()?.crawl()
     }
 
     /// From now on the device answers nothing, until the guard is dropped; then it answers all that waited.
-    pub fn hang(&self) -> Result<Throttled> {
-        self.limit(HANG)
+    pub fn hang(&self) -> Result<Limited> {
+        self.device()?.hang()
     }
 
-    fn limit(&self, limit: Limit) -> Result<Throttled> {
-        let Some(device) = &self.device else {
-            fail!("only a loop device can be slowed without slowing others");
-        };
-        let meta = fs::metadata(&device.device)
-            .during(|| format!("looking at {}", device.device.display()))?;
-        let number = meta.rdev();
-        let throttled = Throttled {
-            device: format!(
-                "{}:{}",
-                rustix::fs::major(number),
-                rustix::fs::minor(number)
-            ),
-            files: limit.files,
-        };
-        throttled.set(limit.value)?;
-        Ok(throttled)
+    fn device(&self) -> Result<&Loop> {
+        match &self.device {
+            Some(device) => Ok(device),
+            None => fail!("only a loop device can be slowed without slowing others"),
+        }
     }
 }
 
@@ -385,33 +349,6 @@ impl Drop for Immutable {
         });
         if let Err(e) = undone {
             eprintln!("making a store writable again (chattr -i): {e}");
-        }
-    }
-}
-
-/// A device that crawls or hangs; dropping this lets it run.
-#[derive(Debug)]
-pub struct Throttled {
-    device: String,
-    files: [&'static str; 2],
-}
-
-impl Throttled {
-    fn set(&self, value: u32) -> Result<()> {
-        for file in self.files {
-            let path = Path::new(THROTTLE_DIR).join(file);
-            fs::write(&path, format!("{} {value}", self.device))
-                .during(|| format!("{}", path.display()))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Throttled {
-    fn drop(&mut self) {
-        // 0 is no limit.
-        if let Err(failure) = self.set(0) {
-            eprintln!("{failure}");
         }
     }
 }

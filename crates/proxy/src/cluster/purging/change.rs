@@ -101,6 +101,11 @@ impl Change {
         applied
     }
 
+    /// Does applying it look at all of memory?
+    pub fn takes_long(&self) -> bool {
+        !self.patterns.is_empty() || self.soft
+    }
+
     /// The hashes of its names in this process.
     pub fn primaries<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = KeyHash> + 'a {
         let hasher = shared.hasher();

@@ -4,6 +4,9 @@
 //! journal, then it is acknowledged. So what our journal has heard is durable in our stores, also after a crash. Many entries share
 //! a flush.
 //!
+//! What has to look at all of memory (a pattern) is applied by a thread of its own (`sweeping`), so that beats and other purges go on. It
+//! is acknowledged when it is through.
+//!
 //! What a store does not take (no room for a pattern, its device fails) is applied again each second, with everything behind it waiting. Nothing
 //! is acknowledged meanwhile, so whoever purges is told that this member has not got it. What an unsafe method changed is tried once, and its
 //! client is not made to wait by our device, as with our own.
@@ -24,6 +27,7 @@ use super::{
     journal::Entry,
     message::Message,
     stamp::Vector,
+    sweeping::{Applying, Sweeping},
 };
 use crate::state::Shared;
 
@@ -43,6 +47,8 @@ pub struct Waiting {
     pub message: Message,
     /// What was applied; nothing, of a message that is no entry.
     pub change: Change,
+    /// It is being applied elsewhere.
+    pub applying: Option<Applying>,
     /// When it is durable.
     pub handles: Vec<DurabilityHandles>,
     /// It was not taken.
@@ -104,7 +110,7 @@ impl Following {
             Message::Entry { entry, .. } => {
                 (self.begun).hear(entry.origin, entry.stamp, entry.unix_s);
             }
-            Message::Lost { heard } => self.begun.hear_all(heard),
+            Message::Lost { heard } | Message::Upto { heard, .. } => self.begun.hear_all(heard),
             _ => {}
         }
         self.queue.push_back(waiting);
@@ -112,7 +118,8 @@ impl Following {
 
     /// The next that wait, to be settled together; what is not an entry comes alone.
     pub fn batch(&mut self) -> Vec<Waiting> {
-        let is_entry = |w: &Waiting| matches!(w.message, Message::Entry { .. });
+        let is_entry =
+            |w: &Waiting| matches!(w.message, Message::Entry { .. } | Message::Also { .. });
         let entries = self
             .queue
             .iter()
@@ -134,7 +141,7 @@ impl Following {
             Message::Entry { entry, .. } => {
                 (self.done).hear(entry.origin, entry.stamp, entry.unix_s);
             }
-            Message::Lost { heard } => self.done.hear_all(heard),
+            Message::Lost { heard } | Message::Upto { heard, .. } => self.done.hear_all(heard),
             _ => {}
         }
     }
@@ -147,24 +154,38 @@ impl Waiting {
             from,
             message,
             change: Change::default(),
+            applying: None,
             handles: Vec::new(),
             is_refused: false,
             is_hopeless: false,
         }
     }
 
-    /// With a change that was applied.
-    pub fn applied(self, change: Change, applied: Applied) -> Waiting {
-        Waiting {
-            change,
-            is_refused: applied.refused.is_some(),
-            handles: applied.handles,
-            ..self
+    /// With a change that is applied now, or by the thread for what takes long.
+    pub fn apply(mut self, change: Change, shared: &Shared, sweeping: &Sweeping) -> Waiting {
+        match change.takes_long() {
+            true => self.applying = Some(sweeping.apply(&change)),
+            false => self.applied(change.apply(shared)),
+        }
+        Waiting { change, ..self }
+    }
+
+    /// This came of its change.
+    pub fn applied(&mut self, applied: Applied) {
+        (self.handles, self.is_refused) = (applied.handles, applied.refused.is_some());
+    }
+
+    async fn await_applied(&mut self) {
+        if let Some(applying) = self.applying.take()
+            && let Ok(applied) = applying.await
+        {
+            self.applied(applied);
         }
     }
 
     /// Waits until it is durable in our stores, and applies it again if that does not come.
-    pub async fn settle(&mut self, shared: &Arc<Shared>) {
+    pub async fn settle(&mut self, shared: &Arc<Shared>, sweeping: &Sweeping) {
+        self.await_applied().await;
         self.is_hopeless = shared.is_without_its_stores();
         if self.is_hopeless {
             return;
@@ -175,8 +196,8 @@ impl Waiting {
         }
         while !shared.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
             tokio::time::sleep(SETTLED_WITHIN).await;
-            let applied = self.change.apply(shared);
-            (self.handles, self.is_refused) = (applied.handles, applied.refused.is_some());
+            self.applying = Some(sweeping.apply(&self.change));
+            self.await_applied().await;
         }
     }
 }

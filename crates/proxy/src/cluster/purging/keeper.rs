@@ -2,23 +2,40 @@
 //!
 //! Jobs are done in the order in which they are given; all that have come meanwhile are made durable at once.
 //!
+//! A disk that hangs lets jobs wait. When they are too many, the journal *skips* what comes: it is told to members with a link as ever, and
+//! nothing says that it is durable. When the disk works again, the journal hears of what it skipped without having it, so that a
+//! member that needs it is told that it is lost.
+//!
 //! Not known here: members, what an entry says.
-//! Limits: as many jobs as purges wait (`telling`, `following`).
+//! Limits: [`JOBS_MAX`] jobs of [`WAITING_BYTES_MAX`] bytes, and one more of each kind that is never skipped. The end of the process waits
+//! for [`END_MAX`].
 
 use std::{
     io,
-    sync::mpsc,
-    thread::{self, JoinHandle},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 use tokio::sync::mpsc as results;
 
 use super::super::MemberId;
 use super::{
-    journal::{Entry, Journal, Position},
+    journal::{Entry, Journal, Line, Position},
     stamp::{Stamp, Vector},
 };
 use crate::clock;
+
+/// Jobs that wait at most.
+const JOBS_MAX: u64 = 256 << 10;
+/// Bytes of entries that wait at most.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// How long the end of the process waits for the journal's disk.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -31,10 +48,24 @@ pub enum Job {
     Adopt(Vector, Synced),
     /// What was stored before a new journal has been dropped.
     Trust,
+    /// A member tells this by a summary; is it the first that it tells?
+    Also(MemberId, bytes::Bytes, bool),
+    /// It has told all of the summary.
+    Upto(MemberId, Vector),
     /// Where to begin for a member, then [`Event::Found`].
     Find(MemberId, u64, Option<Vector>),
-    /// Some entries for a member, then [`Event::Read`].
+    /// Some lines for a member, then [`Event::Read`].
     Read(MemberId, u64, Position),
+}
+
+impl Job {
+    fn bytes(&self) -> u64 {
+        match self {
+            Job::Append(entry) => entry.change.len() as u64,
+            Job::Also(_, change, _) => change.len() as u64,
+            _ => 0,
+        }
+    }
 }
 
 /// For whom the journal is made durable.
@@ -53,15 +84,41 @@ pub enum Event {
     Synced(Synced, bool),
     /// Where a member's reading begins, or all that was heard if something that it lacks is gone.
     Found(MemberId, u64, Result<Position, Vector>),
-    /// Entries, and where the next are.
-    Read(MemberId, u64, Option<(Vec<Entry>, Position)>),
+    /// Lines, and where the next are.
+    Read(MemberId, u64, Option<(Vec<Line>, Position)>),
+}
+
+/// What was not done because too much waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The journal will not have this entry.
+    Entry,
+    /// A purge of ours will not be durable.
+    Own(Stamp),
+    /// The member has to be asked anew.
+    Telling(MemberId),
 }
 
 /// The thread.
 #[derive(Debug)]
 pub struct Keeper {
     jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    /// Jobs that wait, and their bytes.
+    waiting: Arc<Waiting>,
+    /// Entries that were not written; the journal hears of them when it can.
+    skipped: Option<Vector>,
+    /// What is to be made durable for others, when it can.
+    sync_later: Option<Synced>,
+    trust_later: bool,
+    /// Members whose summary is not whole, a bit each.
+    broken: u64,
+    ended: mpsc::Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Keeper {
@@ -70,25 +127,116 @@ impl Keeper {
     /// # Errors
     /// The system gives no thread.
     pub fn start(journal: Journal) -> io::Result<(Keeper, results::UnboundedReceiver<Event>)> {
-        let (jobs, waiting) = mpsc::channel();
+        Keeper::start_with(journal, || ())
+    }
+
+    /// The same, with what comes before each job.
+    fn start_with(
+        journal: Journal,
+        before: impl Fn() + Send + 'static,
+    ) -> io::Result<(Keeper, results::UnboundedReceiver<Event>)> {
+        let (jobs, given) = mpsc::channel();
+        // As many events as jobs.
         let (events, results) = results::unbounded_channel();
+        let (ends, ended) = mpsc::channel();
+        let waiting = Arc::new(Waiting::default());
         let desk = Desk {
             journal,
             events,
+            waiting: Arc::clone(&waiting),
             is_failing: false,
         };
-        let thread = thread::Builder::new()
+        thread::Builder::new()
             .name("purges".into())
-            .spawn(move || desk.work(&waiting))?;
+            .spawn(move || {
+                desk.work(&given, before);
+                drop(ends);
+            })?;
         let keeper = Keeper {
             jobs: Some(jobs),
-            thread: Some(thread),
+            waiting,
+            skipped: None,
+            sync_later: None,
+            trust_later: false,
+            broken: 0,
+            ended,
         };
         Ok((keeper, results))
     }
 
-    /// Gives it a job.
-    pub fn give(&self, job: Job) {
+    /// Gives it a job, or says what is not done because too much waits.
+    pub fn give(&mut self, job: Job) -> Option<Refused> {
+        self.catch_up();
+        if self.skipped.is_none() && self.has_room(&job) {
+            self.send(job);
+            return None;
+        }
+        if self.skipped.is_none() {
+            tracing::error!(
+                "the cluster's journal of purges does not keep up with its disk: members that are away now must drop what they have stored when they come back"
+            );
+        }
+        let skipped = self.skipped.get_or_insert_default();
+        match job {
+            Job::Append(entry) => {
+                skipped.hear(entry.origin, entry.stamp, entry.unix_s);
+                return Some(Refused::Entry);
+            }
+            Job::Sync(Synced::Own(stamp)) => return Some(Refused::Own(stamp)),
+            Job::Sync(followed) => self.sync_later = Some(followed),
+            Job::Adopt(heard, followed) => {
+                skipped.hear_all(&heard);
+                self.sync_later = Some(followed);
+            }
+            Job::Trust => self.trust_later = true,
+            Job::Also(member, ..) => self.broken |= member.bit(),
+            Job::Upto(member, heard) => {
+                self.broken &= !member.bit();
+                skipped.hear_all(&heard);
+            }
+            Job::Find(member, ..) | Job::Read(member, ..) => {
+                return Some(Refused::Telling(member));
+            }
+        }
+        None
+    }
+
+    /// Gives what was put off, if the journal works again. To be called now and then.
+    pub fn catch_up(&mut self) {
+        if self.skipped.is_none() || self.waiting.jobs.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        let Some(skipped) = self.skipped.take() else {
+            return;
+        };
+        // It is only in memory that nothing was heard of it.
+        let followed = self.sync_later.take().unwrap_or(Synced::Followed(0));
+        self.send(Job::Adopt(skipped, followed));
+        if std::mem::take(&mut self.trust_later) {
+            self.send(Job::Trust);
+        }
+    }
+
+    fn has_room(&self, job: &Job) -> bool {
+        let (jobs, bytes) = (&self.waiting.jobs, &self.waiting.bytes);
+        jobs.load(Ordering::Relaxed) < JOBS_MAX
+            && bytes.load(Ordering::Relaxed) + job.bytes() <= WAITING_BYTES_MAX
+    }
+
+    fn send(&mut self, job: Job) {
+        if let Job::Also(member, _, true) = &job {
+            self.broken &= !member.bit();
+        }
+        let job = match job {
+            // Some of what it told was skipped.
+            Job::Upto(member, heard) if self.broken & member.bit() != 0 => {
+                self.broken &= !member.bit();
+                Job::Adopt(heard, Synced::Followed(0))
+            }
+            job => job,
+        };
+        self.waiting.jobs.fetch_add(1, Ordering::Relaxed);
+        self.waiting.bytes.fetch_add(job.bytes(), Ordering::Relaxed);
         if let Some(jobs) = &self.jobs {
             // It ends before us only by a panic, which ends the process.
             let _ = jobs.send(job);
@@ -97,11 +245,15 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Waits until everything is durable.
+    /// Waits until everything is durable, but not for a disk that hangs.
     fn drop(&mut self) {
+        self.catch_up();
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // Nothing is ever sent: the thread drops it as it ends.
+        if self.ended.recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::error!(
+                "the disk of the cluster's journal of purges does not answer; the process ends without it: what it does not have, other members tell at the next start"
+            );
         }
     }
 }
@@ -109,18 +261,23 @@ impl Drop for Keeper {
 struct Desk {
     journal: Journal,
     events: results::UnboundedSender<Event>,
+    waiting: Arc<Waiting>,
     /// Its last write or read failed, and that was said.
     is_failing: bool,
 }
 
 impl Desk {
-    fn work(mut self, waiting: &mpsc::Receiver<Job>) {
+    fn work(mut self, given: &mpsc::Receiver<Job>, before: impl Fn()) {
         let mut to_sync = Vec::new();
-        while let Ok(job) = waiting.recv() {
+        while let Ok(job) = given.recv() {
             let mut next = Some(job);
             while let Some(job) = next {
+                let bytes = job.bytes();
+                before();
                 self.carry_out(job, &mut to_sync);
-                next = waiting.try_recv().ok();
+                self.waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.waiting.jobs.fetch_sub(1, Ordering::Release);
+                next = given.try_recv().ok();
             }
             if !to_sync.is_empty() {
                 let done = self.journal.sync();
@@ -149,6 +306,16 @@ impl Desk {
             }
             Job::Trust => {
                 let done = self.journal.trust();
+                self.said(done, "cannot be written");
+                return;
+            }
+            Job::Also(member, change, is_first) => {
+                let done = self.journal.also(member.0.into(), &change, is_first);
+                self.said(done, "cannot be written");
+                return;
+            }
+            Job::Upto(member, heard) => {
+                let done = self.journal.upto(member.0.into(), &heard, now_s());
                 self.said(done, "cannot be written");
                 return;
             }
@@ -193,4 +360,118 @@ impl Desk {
 
 fn now_s() -> u64 {
     clock::unix_ms() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Mutex, MutexGuard},
+        time::Instant,
+    };
+
+    use super::super::{
+        journal::Limits,
+        medium::Medium,
+        stamp::{Origin, Stamp},
+    };
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        bytes_max: 1 << 20,
+        age_max_s: 1000,
+    };
+    const A: MemberId = MemberId(1);
+
+    /// A disk that hangs for as long as the lock is held.
+    fn hanging(
+        disk: &'static Mutex<()>,
+    ) -> (
+        Keeper,
+        results::UnboundedReceiver<Event>,
+        MutexGuard<'static, ()>,
+    ) {
+        let hangs = disk.lock().unwrap();
+        let medium = Medium::Memory(std::collections::BTreeMap::new());
+        let (journal, _) = Journal::open(medium, LIMITS, Origin(1), 0).unwrap();
+        let wait = || drop(disk.lock().unwrap());
+        let (keeper, events) = Keeper::start_with(journal, wait).unwrap();
+        (keeper, events, hangs)
+    }
+
+    fn entry(n: u64, bytes: usize) -> Job {
+        let names = vec![vec![b'a'; bytes]];
+        Job::Append(Entry {
+            origin: Origin(1),
+            stamp: Stamp(n),
+            before: Stamp(n - 1),
+            unix_s: n,
+            change: super::super::change::Change::of_unsafe_method(names)
+                .encode()
+                .unwrap()
+                .into(),
+        })
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_a_disk_that_hangs() {
+        static DISK: Mutex<()> = Mutex::new(());
+        let (mut keeper, _events, hangs) = hanging(&DISK);
+        assert_eq!(keeper.give(entry(1, 10)), None);
+        let began = Instant::now();
+        drop(keeper);
+        let took = began.elapsed();
+        assert!(took >= END_MAX && took < END_MAX * 2, "{took:?}");
+        drop(hangs);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_heard_of_and_lost_for_those_who_need_it() {
+        static DISK: Mutex<()> = Mutex::new(());
+        let (mut keeper, mut events, hangs) = hanging(&DISK);
+        let longest = 500 << 10;
+        let most = WAITING_BYTES_MAX / longest as u64 + 1;
+        for n in 1..=most - 1 {
+            assert_eq!(keeper.give(entry(n, longest)), None, "{n}");
+        }
+        assert_eq!(keeper.give(entry(most, longest)), Some(Refused::Entry));
+        // Also what would fit: the journal has no gaps.
+        assert_eq!(keeper.give(entry(most + 1, 10)), Some(Refused::Entry));
+        let own = Synced::Own(Stamp(most + 1));
+        assert_eq!(
+            keeper.give(Job::Sync(own)),
+            Some(Refused::Own(Stamp(most + 1)))
+        );
+        assert_eq!(keeper.give(Job::Sync(Synced::Followed(3))), None);
+        assert_eq!(
+            keeper.give(Job::Find(A, 7, None)),
+            Some(Refused::Telling(A))
+        );
+        assert!(events.try_recv().is_err());
+        drop(hangs);
+        let began = Instant::now();
+        while keeper.skipped.is_some() && began.elapsed() < Duration::from_secs(10) {
+            keeper.catch_up();
+            thread::yield_now();
+        }
+        let followed = events.blocking_recv().unwrap();
+        assert!(
+            matches!(followed, Event::Synced(Synced::Followed(3), true)),
+            "{followed:?}"
+        );
+        assert_eq!(keeper.give(entry(most + 2, 10)), None);
+        let heard = |upto| {
+            let mut vector = Vector::default();
+            vector.hear(Origin(1), Stamp(upto), 0);
+            Some(vector)
+        };
+        assert_eq!(keeper.give(Job::Find(A, 8, heard(most - 1))), None);
+        assert_eq!(keeper.give(Job::Find(A, 9, heard(most + 1))), None);
+        let lost = events.blocking_recv().unwrap();
+        assert!(
+            matches!(&lost, Event::Found(A, 8, Err(heard)) if heard.last(Origin(1)) == Stamp(most + 2)),
+            "{lost:?}"
+        );
+        let found = events.blocking_recv().unwrap();
+        assert!(matches!(found, Event::Found(A, 9, Ok(_))), "{found:?}");
+    }
 }

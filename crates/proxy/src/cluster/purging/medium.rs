@@ -18,6 +18,9 @@ const PREFIX: &str = "purges.";
 /// A file that is there while the journal is new, and what was stored before it may still be served.
 const DOUBTFUL: &str = "new";
 
+/// Names of drafts, before the number.
+const DRAFT: &str = "draft.";
+
 /// Numbered sequences of bytes.
 #[derive(Debug)]
 pub enum Medium {
@@ -66,6 +69,64 @@ impl Files {
     }
 }
 
+/// Bytes that are to become a sequence all at once, or never ([`Medium::install`]).
+#[derive(Debug)]
+pub enum Draft {
+    /// A file.
+    File(PathBuf, File, u64),
+    /// In this process only.
+    Memory(Vec<u8>),
+}
+
+impl Draft {
+    /// Appends to it.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Draft::Memory(all) => all.extend(bytes),
+            Draft::File(_, file, length) => {
+                file.write_all_at(bytes, *length)?;
+                *length += bytes.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// At most so many bytes from there.
+    pub fn read(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let left = self.bytes().saturating_sub(offset).min(bytes_max as u64) as usize;
+        match self {
+            Draft::Memory(all) => Ok(all
+                .iter()
+                .skip(offset as usize)
+                .take(left)
+                .copied()
+                .collect()),
+            Draft::File(_, file, _) => {
+                let mut out = vec![0; left];
+                file.read_exact_at(&mut out, offset)?;
+                Ok(out)
+            }
+        }
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Draft::Memory(all) => all.len() as u64,
+            Draft::File(_, _, length) => *length,
+        }
+    }
+}
+
+impl Drop for Draft {
+    /// One that was installed has another name by then.
+    fn drop(&mut self) {
+        if let Draft::File(path, ..) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 fn missing() -> io::Error {
     io::Error::from(ErrorKind::NotFound)
 }
@@ -107,6 +168,50 @@ impl Medium {
             _ => {}
         }
         files.sync_names()
+    }
+
+    /// Begins a draft, in place of one of the same number.
+    pub fn draft(&self, number: u64) -> io::Result<Draft> {
+        let files = match self {
+            Medium::Memory(_) => return Ok(Draft::Memory(Vec::new())),
+            Medium::Files(files) => files,
+        };
+        let path = files.directory.join(format!("{DRAFT}{number}"));
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(true).read(true).write(true);
+        let file = options.open(&path)?;
+        Ok(Draft::File(path, file, 0))
+    }
+
+    /// Makes a sequence of a draft, durably, in place of that of this number if there is one.
+    pub fn install(&mut self, draft: Draft, number: u64) -> io::Result<()> {
+        match (self, &draft) {
+            (Medium::Memory(all), Draft::Memory(bytes)) => {
+                all.insert(number, bytes.clone());
+            }
+            (Medium::Files(files), Draft::File(path, file, _)) => {
+                file.sync_all()?;
+                files.last.take_if(|(last, _)| *last == number);
+                fs::rename(path, files.path(number))?;
+                files.sync_names()?;
+            }
+            _ => return Err(missing()),
+        }
+        Ok(())
+    }
+
+    /// Removes what drafts an earlier process has left.
+    pub fn remove_drafts(&self) -> io::Result<()> {
+        let Medium::Files(files) = self else {
+            return Ok(());
+        };
+        for entry in fs::read_dir(&files.directory)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(DRAFT) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Begins one with these bytes, durably.

@@ -9,8 +9,10 @@
 //! 3 ENTRY u8 1 if somebody is away | u8 number of them that its origin could not tell | the hash of each name | entry
 //!                                       →                       a purge, in the order of its origin
 //! 4 LOST vector                         →                       something that you lack cannot be told: drop what is stored
+//! 8 ALSO token | place u64 | change     →                       of a summary: a purge that does not say which it is
+//! 9 UPTO token | number of ALSO | vector   →                    that was the summary: you have heard so much
 //! 5 TOLD round | token | u8 1 if the teller itself has been told   →   that was all
-//!                                       ←  6 DONE origin | stamp          it is durable here
+//!                                       ←  6 DONE origin | stamp          it is durable here; both 0: one ALSO is
 //!                                       ←  7 ENACTED token                all before that TOLD is durable here
 //! ```
 //!
@@ -18,6 +20,8 @@
 //! Numbers have 8 bytes, little-endian.
 //!
 //! Not known here: who says it when.
+
+use bytes::Bytes;
 
 use super::{
     journal::Entry,
@@ -50,6 +54,24 @@ pub enum Message {
     /// Some of what you lack is not in the journal any more.
     Lost {
         /// You have heard so much once you have dropped what is stored.
+        heard: Vector,
+    },
+    /// A purge out of a summary. Nothing is heard of it before UPTO.
+    Also {
+        /// Of this telling.
+        token: u64,
+        /// How many came before it in this telling, so that a lost one is noticed.
+        place: u64,
+        /// What goes.
+        change: Bytes,
+    },
+    /// That was the summary.
+    Upto {
+        /// Of this telling.
+        token: u64,
+        /// How many [`Message::Also`] came before it in this telling.
+        place: u64,
+        /// You have heard so much.
         heard: Vector,
     },
     /// That was all that you lacked.
@@ -86,6 +108,8 @@ impl Message {
             Message::Told { .. } => 5,
             Message::Done { .. } => 6,
             Message::Enacted { .. } => 7,
+            Message::Also { .. } => 8,
+            Message::Upto { .. } => 9,
         }];
         match self {
             Message::Ask => {}
@@ -112,6 +136,24 @@ impl Message {
                 out.extend(entry.encode());
             }
             Message::Lost { heard } => heard.encode(&mut out),
+            Message::Also {
+                token,
+                place,
+                change,
+            } => {
+                out.extend(token.to_le_bytes());
+                out.extend(place.to_le_bytes());
+                out.extend(change);
+            }
+            Message::Upto {
+                token,
+                place,
+                heard,
+            } => {
+                out.extend(token.to_le_bytes());
+                out.extend(place.to_le_bytes());
+                heard.encode(&mut out);
+            }
             Message::Told {
                 round,
                 token,
@@ -160,6 +202,16 @@ impl Message {
             },
             7 => Message::Enacted {
                 token: number(&mut rest)?,
+            },
+            8 => Message::Also {
+                token: number(&mut rest)?,
+                place: number(&mut rest)?,
+                change: Bytes::copy_from_slice(std::mem::take(&mut rest)),
+            },
+            9 => Message::Upto {
+                token: number(&mut rest)?,
+                place: number(&mut rest)?,
+                heard: vector(&mut rest)?,
             },
             _ => return None,
         };
@@ -217,6 +269,11 @@ mod tests {
                     change: bytes::Bytes::new(),
                 },
             },
+            Message::Upto {
+                token: 3,
+                place: 4,
+                heard: heard.clone(),
+            },
             Message::Lost { heard },
             Message::Told {
                 round: 1,
@@ -229,6 +286,17 @@ mod tests {
             },
             Message::Enacted { token: 5 },
         ]
+    }
+
+    #[test]
+    fn of_a_summary_any_bytes_are_a_change() {
+        let also = Message::Also {
+            token: 1,
+            place: 2,
+            change: Bytes::from_static(b"abc"),
+        };
+        assert_eq!(Message::decode(&also.encode()), Some(also));
+        assert_eq!(Message::decode(&[8, 0]), None);
     }
 
     #[test]

@@ -8,11 +8,12 @@
 //! |---|---|
 //! | `change` | what goes, as it is told |
 //! | `stamp` | which purges a member has heard of |
-//! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
+//! | `journal` with `journal/summary`, `medium` | the purges that members which are away have to hear; where they lie |
 //! | `keeper` | the thread that writes and reads the journal |
 //! | `message` | what members say to each other |
 //! | `telling` | who is told what, and when a purge is acknowledged |
 //! | `following` | what others tell us |
+//! | `sweeping` | the thread that applies what takes long |
 //! | `rejoining`, `gate` | when a member that was away serves again what it had stored, and what it serves until then |
 //! | `window` | what was purged just now is not copied from another member |
 //! | `run` | the task that does all this, on the cluster's thread |
@@ -34,6 +35,7 @@ pub mod message;
 pub mod rejoining;
 pub mod run;
 pub mod stamp;
+pub mod sweeping;
 pub mod telling;
 pub mod window;
 
@@ -41,7 +43,7 @@ use std::{
     io,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -54,6 +56,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::MemberId;
 use crate::{chance, clock, plan, state::Shared};
 use change::Change;
+use following::SETTLED_WITHIN;
 use gate::{Gate, Served};
 use journal::{AGE_MAX_S, Journal, Limits, Opening};
 use medium::{Files, Medium};
@@ -62,7 +65,8 @@ use stamp::Origin;
 use telling::{Outcome, all};
 use window::Window;
 
-/// Purges that wait for the task; one more is told to nobody and answered so.
+/// Purges that wait for the task; one more waits for room as long as for its answer, and then it is told to nobody and answered so. One of an
+/// unsafe method cannot be refused: then others are told that everything goes.
 const ORDERS_MAX: usize = 4096;
 /// Messages that wait for the task; then links are not read.
 const HEARD_MAX: usize = 256;
@@ -84,6 +88,8 @@ pub struct Purging {
     window: Window,
     /// Members that have heard all we have told, a bit each.
     current: AtomicU64,
+    /// A purge of an unsafe method was told to nobody.
+    is_untold: AtomicBool,
     inbox: Mutex<Option<Inbox>>,
     journal: Mutex<Option<(Journal, Opening)>>,
     /// What is counted.
@@ -107,6 +113,8 @@ pub struct Figures {
     pub lost: AtomicU64,
     /// How often this process was found to have been stopped for a while.
     pub stopped: AtomicU64,
+    /// Purges that the journal has not taken, because its disk hangs.
+    pub unkept: AtomicU64,
     /// How often what was stored is served again although nobody who knows said what was purged meanwhile.
     pub untold: AtomicU64,
     /// Ours that wait for members.
@@ -117,7 +125,7 @@ pub struct Figures {
 
 impl Figures {
     /// Name, meaning and value of each, for the metrics.
-    pub fn all(&self) -> [(&'static str, &'static str, u64); 10] {
+    pub fn all(&self) -> [(&'static str, &'static str, u64); 11] {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             (
@@ -156,6 +164,11 @@ impl Figures {
                 of(&self.stopped),
             ),
             (
+                "cluster_purges_unkept",
+                "Purges that the journal has not taken because its disk hangs: members that are away then drop what they have stored",
+                of(&self.unkept),
+            ),
+            (
                 "cluster_purges_untold",
                 "Times that what was stored is served again though nobody could say what was purged meanwhile",
                 of(&self.untold),
@@ -185,8 +198,8 @@ struct Inbox {
 #[derive(Debug)]
 struct Order {
     change: Vec<u8>,
-    /// Who waits, and how long.
-    waits: Option<(oneshot::Sender<Outcome>, Duration)>,
+    /// Who waits, how long, and how long for our own journal.
+    waits: Option<(oneshot::Sender<Outcome>, Duration, Duration)>,
 }
 
 impl Purging {
@@ -202,6 +215,7 @@ impl Purging {
             gate: Gate::of_start(),
             window: Window::default(),
             current: AtomicU64::new(0),
+            is_untold: AtomicBool::new(false),
             inbox: Mutex::new(Some(Inbox {
                 orders: orders_out,
                 heard: heard_out,
@@ -232,24 +246,43 @@ impl Purging {
 
     /// Tells all members of a change that was applied here, and waits until they have it.
     pub async fn tell(&self, change: &Change, longest: Duration) -> Outcome {
-        let nobody = Outcome {
+        let told = self.order_and_wait(change, longest).await;
+        told.unwrap_or_else(|| Outcome {
             missing: all(self.members),
             ..Outcome::default()
-        };
+        })
+    }
+
+    /// `None`: it was told to nobody.
+    async fn order_and_wait(&self, change: &Change, longest: Duration) -> Option<Outcome> {
         let (answer, answered) = oneshot::channel();
-        if !self.order(change, Some((answer, longest))) {
-            return nobody;
-        }
-        match tokio::time::timeout(longest + GRACE, answered).await {
-            Ok(Ok(outcome)) => outcome,
-            _ => nobody,
-        }
+        let order = Order {
+            change: change.encode()?,
+            waits: Some((
+                answer,
+                longest,
+                match change.is_of_unsafe_method {
+                    true => longest.min(SETTLED_WITHIN),
+                    false => longest,
+                },
+            )),
+        };
+        let ordered = tokio::time::timeout(longest, self.orders.send(order)).await;
+        ordered.ok()?.ok()?;
+        let answered = tokio::time::timeout(longest + GRACE, answered).await;
+        Some(answered.ok().and_then(Result::ok).unwrap_or(Outcome {
+            missing: all(self.members),
+            ..Outcome::default()
+        }))
     }
 
     /// Tells all members of a change that was applied here, after an unsafe method: waits until they have it, and counts if they do not.
     pub async fn tell_unsafe(&self, change: &Change, longest: Duration) {
-        let outcome = self.tell(change, longest).await;
-        if outcome.missing != 0 || outcome.is_unkept {
+        let outcome = self.order_and_wait(change, longest).await;
+        if outcome.is_none() {
+            self.is_untold.store(true, Ordering::Release);
+        }
+        if outcome.is_none_or(|outcome| outcome.missing != 0 || outcome.is_unkept) {
             self.figures.not_waited_for.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -257,7 +290,11 @@ impl Purging {
     /// Tells all members of a change that was applied here, and does not wait. One that cannot be told now is counted: it is of an answer
     /// that is out of date, not of a purge.
     pub fn tell_later(&self, change: &Change) {
-        if !self.order(change, None) {
+        let order = change.encode().map(|change| Order {
+            change,
+            waits: None,
+        });
+        if order.is_none_or(|order| self.orders.try_send(order).is_err()) {
             self.figures.not_waited_for.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -266,13 +303,6 @@ impl Purging {
     pub fn note(&self, shared: &Shared, change: &Change, now_ms: u64) {
         let (names, has_patterns) = (change.primaries(shared), !change.patterns.is_empty());
         self.window.note(names, has_patterns, now_ms);
-    }
-
-    fn order(&self, change: &Change, waits: Option<(oneshot::Sender<Outcome>, Duration)>) -> bool {
-        let Some(change) = change.encode() else {
-            return false;
-        };
-        self.orders.try_send(Order { change, waits }).is_ok()
     }
 
     /// What of the cache may be served now.

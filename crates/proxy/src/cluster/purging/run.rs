@@ -5,6 +5,7 @@
 use std::{
     collections::{HashMap, HashSet},
     pin::Pin,
+    rc::Rc,
     sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
 };
@@ -21,13 +22,13 @@ use super::{
     Inbox, Order, Purging,
     change::Change,
     following::{Came, Following, SETTLED_WITHIN, Waiting},
-    gate::STOPPED_AFTER_MS,
     journal::{Entry, Opening},
-    keeper::{Event, Job, Keeper, Synced},
+    keeper::{Event, Job, Keeper, Refused, Synced},
     message::Message,
     rejoining::{Rejoined, Rejoining},
     stamp::{Origin, Stamp, Vector},
-    telling::{Command, Outcome, Telling, Ticket, all},
+    sweeping::Sweeping,
+    telling::{AWAY_AFTER_MS, Command, Outcome, Telling, Ticket, Waits, all},
 };
 use crate::state::Shared;
 
@@ -35,6 +36,8 @@ use crate::state::Shared;
 const TICK: Duration = Duration::from_millis(50);
 /// A member that is behind a gap is asked again after so long, ms.
 const ASKED_AGAIN_MS: u64 = 1000;
+/// Messages that wait for our journal; then links are not read any more.
+const UNSYNCED_MAX: usize = 16 << 10;
 /// The first member, where none is meant.
 const NOBODY: MemberId = MemberId(0);
 
@@ -49,18 +52,23 @@ pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender
         mut orders,
         mut heard,
     } = inbox;
-    let mut desk = Desk::new(shared, cluster, &journal);
-    let (keeper, mut events) = match Keeper::start(journal) {
+    let applying = Arc::clone(&shared);
+    let sweeping = match Sweeping::start(move |change| change.apply(&applying)) {
+        Ok(started) => started,
+        Err(error) => return tracing::error!(%error, "the thread that applies purges"),
+    };
+    let mut desk = Desk::new(shared, cluster, &journal, sweeping);
+    let (mut keeper, mut events) = match Keeper::start(journal) {
         Ok(started) => started,
         Err(error) => return tracing::error!(%error, "the thread of the journal of purges"),
     };
-    desk.opened(opening, &keeper);
+    desk.opened(opening, &mut keeper);
     drop(begun);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut settling: Option<Settling> = None;
     loop {
-        desk.carry_out(&keeper);
+        desk.carry_out(&mut keeper);
         if settling.is_none() {
             settling = desk.next_batch();
         }
@@ -72,14 +80,17 @@ pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender
         };
         tokio::select! {
             biased;
-            _ = ticks.tick() => desk.tick(),
+            _ = ticks.tick() => {
+                keeper.catch_up();
+                desk.tick();
+            }
             Some(event) = events.recv() => desk.came_of(event),
             batch = batch => {
                 settling = None;
-                desk.settled(batch, &keeper);
+                desk.settled(batch, &mut keeper);
             }
             Some(order) = orders.recv() => desk.order(order),
-            Some((member, message)) = heard.recv(), if desk.following.has_room() => {
+            Some((member, message)) = heard.recv(), if desk.has_room() => {
                 desk.heard(member, message);
             }
             else => return,
@@ -87,11 +98,22 @@ pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender
     }
 }
 
+/// A message that goes out when the journal is durable.
+struct Unsynced {
+    /// Up to this number of batches.
+    number: u64,
+    to: MemberId,
+    message: Message,
+    is_of_unsafe_method: bool,
+    since_ms: u64,
+}
+
 struct Desk {
     shared: Arc<Shared>,
     cluster: Arc<Cluster>,
     telling: Telling,
     following: Following,
+    sweeping: Rc<Sweeping>,
     rejoining: Rejoining,
     answers: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: Ticket,
@@ -99,8 +121,7 @@ struct Desk {
     is_fresh: bool,
     /// Times that everything stored was to be dropped and is not yet, durably.
     dropping: usize,
-    /// Messages that go out when the journal is durable up to their number.
-    unsynced: Vec<(u64, MemberId, Message)>,
+    unsynced: Vec<Unsynced>,
     batches: u64,
     /// Since when our stores are waited for.
     settling_since_ms: Option<u64>,
@@ -108,12 +129,17 @@ struct Desk {
     of_unsafe_methods: HashSet<(MemberId, Origin, Stamp)>,
     /// When each member was last asked to begin anew.
     asked_ms: Vec<u64>,
-    /// Wall time less that of the cluster's clock.
-    offset_ms: Option<u64>,
+    /// Of each member the telling that it tells a summary in, and how many changes have come.
+    summaries: Vec<(u64, u64)>,
 }
 
 impl Desk {
-    fn new(shared: Arc<Shared>, cluster: Arc<Cluster>, journal: &super::journal::Journal) -> Desk {
+    fn new(
+        shared: Arc<Shared>,
+        cluster: Arc<Cluster>,
+        journal: &super::journal::Journal,
+        sweeping: Sweeping,
+    ) -> Desk {
         let members = cluster.members.len();
         let wait_ms = cluster.plan.rejoin_wait.as_millis() as u64;
         let (own, heard) = (journal.own(), journal.heard().clone());
@@ -123,6 +149,7 @@ impl Desk {
         Desk {
             telling: Telling::new(own, heard.last(own), first, names),
             following: Following::new(heard),
+            sweeping: Rc::new(sweeping),
             rejoining: Rejoining::new(all(members), wait_ms, cluster.now_ms()),
             answers: HashMap::new(),
             tickets: 0,
@@ -133,7 +160,7 @@ impl Desk {
             settling_since_ms: None,
             of_unsafe_methods: HashSet::new(),
             asked_ms: vec![0; members],
-            offset_ms: None,
+            summaries: vec![(0, 0); members],
             shared,
             cluster,
         }
@@ -148,7 +175,7 @@ impl Desk {
     }
 
     /// What the journal was like at the start.
-    fn opened(&mut self, opening: Opening, keeper: &Keeper) {
+    fn opened(&mut self, opening: Opening, keeper: &mut Keeper) {
         match opening {
             Opening::Kept {
                 is_damaged: true, ..
@@ -164,8 +191,11 @@ impl Desk {
                     tracing::warn!(
                         "there is no journal of the cluster's purges, so nothing that was stored before is served"
                     );
-                    let heard = Vector::default();
-                    self.drop_everything(NOBODY, heard);
+                    // At once, before anything is stored.
+                    let mut waiting = self.everything(NOBODY, Vector::default());
+                    waiting.change = Change::everything();
+                    waiting.applied(waiting.change.apply(&self.shared));
+                    self.following.push(waiting);
                 } else if !self.shared.is_without_its_stores() {
                     keeper.give(Job::Trust);
                 }
@@ -175,23 +205,48 @@ impl Desk {
 
     /// What was stored until now counts as purged, and all of `heard` as heard.
     fn drop_everything(&mut self, from: MemberId, heard: Vector) {
+        let waiting = self.everything(from, heard);
+        self.take_in(waiting, Change::everything());
+    }
+
+    fn everything(&mut self, from: MemberId, heard: Vector) -> Waiting {
         self.dropping += 1;
         self.purging().figures.lost.fetch_add(1, Ordering::Relaxed);
-        let change = Change::everything();
-        let applied = change.apply(&self.shared);
-        let waiting = Waiting::of(from, Message::Lost { heard });
-        self.following.push(waiting.applied(change, applied));
+        Waiting::of(from, Message::Lost { heard })
+    }
+
+    fn take_in(&mut self, waiting: Waiting, change: Change) {
+        let waiting = waiting.apply(change, &self.shared, &self.sweeping);
+        self.following.push(waiting);
+    }
+
+    /// May more come in?
+    fn has_room(&self) -> bool {
+        self.following.has_room() && self.unsynced.len() < UNSYNCED_MAX
+    }
+
+    fn give(&mut self, keeper: &mut Keeper, job: Job) {
+        let now_ms = self.now_ms();
+        match keeper.give(job) {
+            Some(Refused::Entry) => {
+                let unkept = &self.purging().figures.unkept;
+                unkept.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Refused::Own(stamp)) => self.telling.synced(stamp, false, now_ms),
+            Some(Refused::Telling(member)) => self.telling.put_off(member, now_ms),
+            None => {}
+        }
     }
 
     /// The next batch that waits for our stores.
     fn next_batch(&mut self) -> Option<Settling> {
         let mut batch = self.following.batch();
-        let shared = Arc::clone(&self.shared);
+        let (shared, sweeping) = (Arc::clone(&self.shared), Rc::clone(&self.sweeping));
         self.settling_since_ms = (!batch.is_empty()).then(|| self.now_ms());
         (!batch.is_empty()).then(|| -> Settling {
             Box::pin(async move {
                 for waiting in &mut batch {
-                    waiting.settle(&shared).await;
+                    waiting.settle(&shared, &sweeping).await;
                 }
                 batch
             })
@@ -199,10 +254,18 @@ impl Desk {
     }
 
     /// A batch is durable in our stores: on to the journal.
-    fn settled(&mut self, batch: Vec<Waiting>, keeper: &Keeper) {
+    fn settled(&mut self, batch: Vec<Waiting>, keeper: &mut Keeper) {
         self.batches += 1;
         self.settling_since_ms = None;
         let (number, before) = (self.batches, self.unsynced.len());
+        let since_ms = self.now_ms();
+        let unsynced = |to, message, is_of_unsafe_method| Unsynced {
+            number,
+            to,
+            message,
+            is_of_unsafe_method,
+            since_ms,
+        };
         for waiting in batch {
             if waiting.is_hopeless {
                 self.given_up(&waiting);
@@ -217,41 +280,64 @@ impl Desk {
                     entry,
                 } => {
                     let (origin, stamp) = (entry.origin, entry.stamp);
-                    keeper.give(Job::Append(entry));
+                    self.give(keeper, Job::Append(entry));
                     // The journal has it before it is asked what it has for them.
                     self.telling.others_could_not_tell(&untold);
-                    let is_waited_for = !waiting.change.is_of_unsafe_method
+                    let is_of_unsafe_method = waiting.change.is_of_unsafe_method;
+                    let is_waited_for = !is_of_unsafe_method
                         || self.of_unsafe_methods.remove(&(from, origin, stamp));
                     let done = Message::Done { origin, stamp };
                     match keep {
                         _ if !is_waited_for => {}
-                        true => self.unsynced.push((number, from, done)),
+                        true => (self.unsynced).push(unsynced(from, done, is_of_unsafe_method)),
                         false => self.reply(from, &done),
                     }
                 }
                 Message::Lost { heard } => {
                     self.dropping -= 1;
-                    keeper.give(Job::Adopt(heard, Synced::Followed(number)));
-                    keeper.give(Job::Trust);
+                    self.give(keeper, Job::Adopt(heard, Synced::Followed(number)));
+                    self.give(keeper, Job::Trust);
                 }
+                Message::Also { change, place, .. } => {
+                    self.give(keeper, Job::Also(from, change, place == 0));
+                    let (origin, stamp) = (Origin(0), Stamp(0));
+                    self.reply(from, &Message::Done { origin, stamp });
+                }
+                Message::Upto { heard, .. } => self.give(keeper, Job::Upto(from, heard)),
                 Message::Told {
                     round,
                     token,
                     is_sure,
                 } => {
-                    let counts = self.rejoining.told(from, round, is_sure);
-                    self.is_fresh &= !counts;
+                    self.rejoining.told(from, round, is_sure);
+                    // Also one of an earlier round: all that was stored before is dropped by now, and what we have heard says the rest.
+                    self.is_fresh = false;
                     let enacted = Message::Enacted { token };
-                    self.unsynced.push((number, from, enacted));
+                    self.unsynced.push(unsynced(from, enacted, false));
                 }
                 _ => {}
             }
         }
         if self.unsynced.len() > before {
-            keeper.give(Job::Sync(Synced::Followed(number)));
+            self.give(keeper, Job::Sync(Synced::Followed(number)));
         }
         // Before anybody hears that we have it.
         self.say_who_is_current();
+    }
+
+    /// What unsafe methods changed and could not be told: nobody knows any more what it was.
+    fn tell_what_was_not(&mut self) {
+        if !self.purging().is_untold.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!(
+            "purges by unsafe methods could not be told to other members: these take everything that they have stored for purged"
+        );
+        let change = Change::everything().encode().unwrap_or_default();
+        self.order(Order {
+            change,
+            waits: None,
+        });
     }
 
     /// What came cannot be durable in this process: see `following`.
@@ -275,6 +361,12 @@ impl Desk {
                 self.reply(from, &Message::Done { origin, stamp });
             }
         }
+        // Nor does our journal let them wait.
+        let is_meant = |one: &mut Unsynced| one.is_of_unsafe_method && is_slow(one.since_ms);
+        let meant: Vec<Unsynced> = self.unsynced.extract_if(.., is_meant).collect();
+        for Unsynced { to, message, .. } in meant {
+            self.reply(to, &message);
+        }
     }
 
     fn came_of(&mut self, event: Event) {
@@ -285,9 +377,9 @@ impl Desk {
             }
             // Also if it failed: whoever needs our journal then is told that something is lost.
             Event::Synced(Synced::Followed(number), _) => {
-                let is_done = |waiting: &mut (u64, MemberId, Message)| waiting.0 <= number;
+                let is_done = |waiting: &mut Unsynced| waiting.number <= number;
                 let done: Vec<_> = self.unsynced.extract_if(.., is_done).collect();
-                for (_, to, message) in done {
+                for Unsynced { to, message, .. } in done {
                     self.reply(to, &message);
                 }
             }
@@ -302,10 +394,16 @@ impl Desk {
     /// A purge of ours, applied here already.
     fn order(&mut self, order: Order) {
         let now_ms = self.now_ms();
-        let waits = order.waits.map(|(answer, longest)| {
+        let waits = order.waits.map(|(answer, longest, longest_kept)| {
             self.tickets += 1;
             self.answers.insert(self.tickets, answer);
-            (self.tickets, now_ms + longest.as_millis() as u64)
+            let after = |wait: Duration| now_ms + wait.as_millis() as u64;
+            Waits {
+                ticket: self.tickets,
+                until_ms: after(longest),
+                // One second of it is the time in which a member is found to be away.
+                kept_until_ms: after(longest_kept) + AWAY_AFTER_MS,
+            }
         });
         (self.purging().figures.told).fetch_add(1, Ordering::Relaxed);
         let unix_s = crate::clock::unix_ms() / 1000;
@@ -337,6 +435,35 @@ impl Desk {
                 self.drop_everything(member, heard);
             }
             told @ Message::Told { .. } => self.following.push(Waiting::of(member, told)),
+            Message::Also {
+                token,
+                place,
+                ref change,
+            } => {
+                let known = &mut self.summaries[usize::from(member.0)];
+                if place != 0 && *known != (token, place) {
+                    return self.ask_anew(member);
+                }
+                *known = (token, place + 1);
+                let change = understood(change);
+                self.take_in(Waiting::of(member, message), change);
+            }
+            Message::Upto { token, place, .. } => {
+                if place != 0 && self.summaries[usize::from(member.0)] != (token, place) {
+                    return self.ask_anew(member);
+                }
+                self.following.push(Waiting::of(member, message));
+            }
+        }
+    }
+
+    /// Something that this member has told was lost on its way.
+    fn ask_anew(&mut self, member: MemberId) {
+        let now_ms = self.now_ms();
+        let asked_ms = &mut self.asked_ms[usize::from(member.0)];
+        if now_ms.saturating_sub(*asked_ms) >= ASKED_AGAIN_MS {
+            *asked_ms = now_ms;
+            self.say_what_we_have(member);
         }
     }
 
@@ -344,28 +471,15 @@ impl Desk {
         let (origin, stamp) = (entry.origin, entry.stamp);
         match self.following.came(&entry) {
             Came::Again => self.reply(from, &Message::Done { origin, stamp }),
-            Came::BehindAGap => {
-                let now_ms = self.now_ms();
-                let asked_ms = &mut self.asked_ms[usize::from(from.0)];
-                if now_ms.saturating_sub(*asked_ms) >= ASKED_AGAIN_MS {
-                    *asked_ms = now_ms;
-                    self.say_what_we_have(from);
-                }
-            }
+            Came::BehindAGap => self.ask_anew(from),
             Came::New => {
-                // What a newer version says may be about anything.
-                let change = Change::decode(&entry.change).unwrap_or_else(|| {
-                    tracing::error!("a purge was told that is not understood: nothing that was stored before is served");
-                    Change::everything()
-                });
-                let applied = change.apply(&self.shared);
+                let change = understood(&entry.change);
                 let heard = &self.purging().figures.heard;
                 heard.fetch_add(1, Ordering::Relaxed);
                 if change.is_of_unsafe_method {
                     self.of_unsafe_methods.insert((from, origin, stamp));
                 }
-                let waiting = Waiting::of(from, message);
-                self.following.push(waiting.applied(change, applied));
+                self.take_in(Waiting::of(from, message), change);
             }
         }
     }
@@ -381,10 +495,10 @@ impl Desk {
 
     fn tick(&mut self) {
         let now_ms = self.now_ms();
-        let has_slept = self.has_slept(now_ms);
         let gate = &self.cluster.purging.gate;
-        let was_stopped = gate.tick(now_ms) || has_slept;
-        if was_stopped || (gate.is_closed_by_stop() && self.rejoining.is_over()) {
+        if gate.tick(crate::clock::boot_ms())
+            || (gate.is_closed_by_stop() && self.rejoining.is_over())
+        {
             self.was_away(now_ms);
         }
         let links: Vec<(bool, u64)> = (self.cluster.members.iter())
@@ -399,6 +513,7 @@ impl Desk {
             self.rejoined(rejoined);
         }
         self.do_not_keep_waiting(now_ms);
+        self.tell_what_was_not();
         self.say_who_is_current();
         let figures = &self.purging().figures;
         let pending = self.telling.pending() as u64;
@@ -413,13 +528,6 @@ impl Desk {
         let current = members.filter(|member| self.telling.is_current(*member));
         let current = current.fold(0, |mask, member| mask | member.bit());
         self.purging().current.store(current, Ordering::Release);
-    }
-
-    /// Was the whole machine asleep? The clock of the cluster stands still then, that of the wall does not.
-    fn has_slept(&mut self, now_ms: u64) -> bool {
-        let offset_ms = crate::clock::unix_ms().saturating_sub(now_ms);
-        let before_ms = self.offset_ms.replace(offset_ms).unwrap_or(offset_ms);
-        offset_ms.saturating_sub(before_ms) > STOPPED_AFTER_MS
     }
 
     /// This process was stopped for a while.
@@ -460,7 +568,7 @@ impl Desk {
     }
 
     /// Carries out what was decided.
-    fn carry_out(&mut self, keeper: &Keeper) {
+    fn carry_out(&mut self, keeper: &mut Keeper) {
         while let Some(command) = self.telling.poll() {
             match command {
                 Command::Send(to, message) => {
@@ -471,13 +579,15 @@ impl Desk {
                 }
                 Command::Append(entry) => {
                     self.following.own(&entry);
-                    keeper.give(Job::Append(entry));
+                    self.give(keeper, Job::Append(entry));
                 }
-                Command::Sync(stamp) => keeper.give(Job::Sync(Synced::Own(stamp))),
+                Command::Sync(stamp) => self.give(keeper, Job::Sync(Synced::Own(stamp))),
                 Command::Find(member, token, heard) => {
-                    keeper.give(Job::Find(member, token, heard));
+                    self.give(keeper, Job::Find(member, token, heard));
                 }
-                Command::Read(member, token, from) => keeper.give(Job::Read(member, token, from)),
+                Command::Read(member, token, from) => {
+                    self.give(keeper, Job::Read(member, token, from));
+                }
                 Command::Answer(ticket, outcome) => self.answer(ticket, outcome),
             }
         }
@@ -501,6 +611,16 @@ impl Desk {
             purging.reply(to, frame(message));
         }
     }
+}
+
+/// What a change says. What a newer version says may be about anything.
+fn understood(change: &[u8]) -> Change {
+    Change::decode(change).unwrap_or_else(|| {
+        tracing::error!(
+            "a purge was told that is not understood: nothing that was stored before is served"
+        );
+        Change::everything()
+    })
 }
 
 fn frame(message: &Message) -> Bytes {

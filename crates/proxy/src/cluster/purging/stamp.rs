@@ -94,6 +94,12 @@ impl Vector {
         }
     }
 
+    /// When the newest was, seconds since 1970.
+    pub fn newest_unix_s(&self) -> u64 {
+        let all = self.0.values().map(|heard| heard.unix_s);
+        all.max().unwrap_or(0)
+    }
+
     /// Number of origins, then each: name, last number, time, all as 8 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend((self.0.len() as u32).to_le_bytes());

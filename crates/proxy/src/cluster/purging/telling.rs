@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 use super::super::MemberId;
 use super::{
-    journal::{Entry, Position},
+    journal::{Entry, Line, Position},
     message::Message,
     stamp::{Origin, Stamp, Vector},
 };
@@ -38,6 +38,17 @@ const ASKED_AGAIN_MS: u64 = 1000;
 
 /// The number of a purge that somebody waits for.
 pub type Ticket = u64;
+
+/// Who waits for a purge, and how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// Whom to answer.
+    pub ticket: Ticket,
+    /// When at the latest.
+    pub until_ms: u64,
+    /// Until when our own journal is waited for.
+    pub kept_until_ms: u64,
+}
 
 /// What became of a purge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,11 +93,13 @@ enum State {
 struct Replaying {
     token: u64,
     next: Position,
-    entries: VecDeque<Entry>,
+    lines: VecDeque<Line>,
     is_reading: bool,
     /// Our last purge when reading was last asked for.
     read_at: Stamp,
     on_their_way: usize,
+    /// Changes of summaries that were sent.
+    also: u64,
 }
 
 #[derive(Debug)]
@@ -102,10 +115,9 @@ struct Follower {
 
 #[derive(Debug)]
 struct Pending {
-    ticket: Ticket,
+    waits: Waits,
     waiting: u64,
     away: u64,
-    until_ms: u64,
     sync: Sync,
 }
 
@@ -169,8 +181,8 @@ impl Telling {
         self.pending.len()
     }
 
-    /// A purge of ours. With a ticket it is answered, at the latest at `until_ms`.
-    pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<(Ticket, u64)>, now_ms: u64) {
+    /// A purge of ours. It is answered if somebody waits.
+    pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<Waits>, now_ms: u64) {
         let entry = Entry {
             origin: self.own,
             stamp: self.next,
@@ -194,7 +206,7 @@ impl Telling {
                 self.commands.push_back(send(number, message));
             }
         }
-        let Some((ticket, until_ms)) = waits else {
+        let Some(waits) = waits else {
             return;
         };
         let all = all(self.followers.len());
@@ -203,16 +215,16 @@ impl Telling {
                 missing: all,
                 ..Outcome::default()
             };
-            self.commands.push_back(Command::Answer(ticket, outcome));
+            self.commands
+                .push_back(Command::Answer(waits.ticket, outcome));
             return;
         }
         self.pending.insert(
             entry.stamp,
             Pending {
-                ticket,
+                waits,
                 waiting: all,
                 away: 0,
-                until_ms,
                 sync: Sync::NotAsked,
             },
         );
@@ -241,6 +253,11 @@ impl Telling {
         for stamp in waiting {
             self.settle(stamp, now_ms);
         }
+    }
+
+    /// The journal cannot be read now: the member is asked anew after a while.
+    pub fn put_off(&mut self, member: MemberId, now_ms: u64) {
+        self.followers[usize::from(member.0)].state = State::Asked { at_ms: now_ms };
     }
 
     /// What was sent last has not gone out.
@@ -290,10 +307,11 @@ impl Telling {
                 follower.state = State::Replaying(Replaying {
                     token,
                     next,
-                    entries: VecDeque::new(),
+                    lines: VecDeque::new(),
                     is_reading: true,
                     read_at: self.last,
                     on_their_way: 0,
+                    also: 0,
                 });
                 self.commands.push_back(Command::Read(member, token, next));
             }
@@ -309,12 +327,12 @@ impl Telling {
         }
     }
 
-    /// Some entries of the journal, and where the next are; `None`: they are not there any more.
+    /// Some lines of the journal, and where the next are; `None`: they are not there any more.
     pub fn read(
         &mut self,
         member: MemberId,
         token: u64,
-        brought: Option<(Vec<Entry>, Position)>,
+        brought: Option<(Vec<Line>, Position)>,
         is_sure: bool,
     ) {
         let (last, number) = (self.last, usize::from(member.0));
@@ -326,14 +344,14 @@ impl Telling {
             return;
         }
         replaying.is_reading = false;
-        let Some((entries, next)) = brought else {
+        let Some((lines, next)) = brought else {
             follower.state = State::Finding { token };
             let find = Command::Find(member, token, Some(follower.heard.clone()));
             self.commands.push_back(find);
             return;
         };
         replaying.next = next;
-        if entries.is_empty() && replaying.entries.is_empty() && replaying.read_at == last {
+        if lines.is_empty() && replaying.lines.is_empty() && replaying.read_at == last {
             let told = Message::Told {
                 round: follower.round,
                 token,
@@ -343,7 +361,7 @@ impl Telling {
             self.commands.push_back(send(number, told));
             return;
         }
-        replaying.entries.extend(entries);
+        replaying.lines.extend(lines);
         self.go_on(member);
     }
 
@@ -398,7 +416,7 @@ impl Telling {
             return;
         };
         while replaying.on_their_way < WINDOW {
-            let Some(entry) = replaying.entries.pop_front() else {
+            let Some(line) = replaying.lines.pop_front() else {
                 if !replaying.is_reading {
                     replaying.is_reading = true;
                     replaying.read_at = self.last;
@@ -407,15 +425,34 @@ impl Telling {
                 }
                 return;
             };
-            if follower.heard.has(entry.origin, entry.stamp) {
-                continue;
-            }
-            follower.heard.hear(entry.origin, entry.stamp, entry.unix_s);
-            replaying.on_their_way += 1;
-            let message = Message::Entry {
-                keep: true,
-                untold: Vec::new(),
-                entry,
+            let message = match line {
+                Line::Entry(entry) if follower.heard.has(entry.origin, entry.stamp) => continue,
+                Line::Entry(entry) => {
+                    (follower.heard).hear(entry.origin, entry.stamp, entry.unix_s);
+                    replaying.on_their_way += 1;
+                    Message::Entry {
+                        keep: true,
+                        untold: Vec::new(),
+                        entry,
+                    }
+                }
+                Line::Also(change) => {
+                    replaying.on_their_way += 1;
+                    replaying.also += 1;
+                    Message::Also {
+                        token: replaying.token,
+                        place: replaying.also - 1,
+                        change,
+                    }
+                }
+                Line::Upto(heard) => {
+                    follower.heard.hear_all(&heard);
+                    Message::Upto {
+                        token: replaying.token,
+                        place: replaying.also,
+                        heard,
+                    }
+                }
             };
             self.commands.push_back(send(number, message));
         }
@@ -455,15 +492,17 @@ impl Telling {
             pending.sync = Sync::Asked;
             self.commands.push_back(Command::Sync(stamp));
         }
-        let is_kept = pending.away == 0 || matches!(pending.sync, Sync::Done | Sync::Failed);
-        if (pending.waiting == 0 && is_kept) || now_ms >= pending.until_ms {
+        let is_kept = pending.away == 0
+            || matches!(pending.sync, Sync::Done | Sync::Failed)
+            || now_ms >= pending.waits.kept_until_ms;
+        if (pending.waiting == 0 && is_kept) || now_ms >= pending.waits.until_ms {
             let outcome = Outcome {
                 missing: pending.waiting,
                 away: pending.away,
                 is_unkept: pending.away != 0 && pending.sync != Sync::Done,
             };
             self.commands
-                .push_back(Command::Answer(pending.ticket, outcome));
+                .push_back(Command::Answer(pending.waits.ticket, outcome));
             self.pending.remove(&stamp);
         }
     }

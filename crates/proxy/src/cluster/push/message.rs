@@ -260,8 +260,8 @@ pub enum Verdict {
 const VERDICTS: [(Verdict, u16, &str); 7] = [
     (Verdict::Stored, 204, "stored"),
     (Verdict::Policy, 403, "policy"),
-    (Verdict::Invalidated, 409, "invalidated"),
     (Verdict::Size, 413, "size"),
+    (Verdict::Invalidated, 409, "invalidated"),
     (Verdict::Paused, 503, "paused"),
     (Verdict::Disk, 507, "disk"),
     (Verdict::Malformed, 400, "malformed"),
@@ -274,6 +274,8 @@ impl Verdict {
         let mut at = 0;
         while at < all.len() {
             all[at] = VERDICTS[at].0;
+            // Counters are found by the number of a verdict, and told in this order.
+            assert!(all[at] as usize == at);
             at += 1;
         }
         all

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::cache::{Cache, Map};
+use super::constants::{Constant, Trust};
 use super::free_space::{BLOCK_BYTES, Frag, FreeSpace, Full, InodePlace};
 use super::hardware::Hardware;
 use super::machine::Machine;
@@ -37,6 +38,56 @@ const META: Owner = 0;
 const DIRECT_BLOCKS: usize = 12;
 /// each of which has so many.
 const INDIRECT_BLOCKS: usize = 2048;
+
+/// Each with its source.
+pub fn constants() -> Vec<Constant> {
+    use Trust::{Known, Measured, Paper, Source};
+    let addresses = format!("{DIRECT_BLOCKS}, {INDIRECT_BLOCKS}");
+    vec![
+        Constant::new(
+            "`DIRECT_BLOCKS`, `INDIRECT_BLOCKS`",
+            addresses,
+            Known,
+            "UFS",
+        ),
+        Constant::new(
+            "`ENTRY_BYTES`",
+            names::ENTRY_BYTES.to_string(),
+            Known,
+            "a name of eight to fifteen letters",
+        ),
+        Constant::new(
+            "`SEARCHED_BLOCKS_MAX`",
+            names::SEARCHED_BLOCKS_MAX.to_string(),
+            Trust::Assumed,
+            "a longer directory is searched so often that memory holds it",
+        ),
+        Constant::new(
+            "read-ahead",
+            "one cluster behind a sequential block",
+            Source,
+            "`ufs_getpage`",
+        ),
+        Constant::new(
+            "a cluster goes out",
+            "full, broken off, or at close",
+            Source,
+            "the write path, `ufs_close`",
+        ),
+        Constant::new(
+            "read before a write of part of a page",
+            "yes",
+            Paper,
+            "section 3.4",
+        ),
+        Constant::new(
+            "writes waited for",
+            "create: inode, entry, inode again with data; delete: entry, inode if there was data",
+            Measured,
+            "Figure 3",
+        ),
+    ]
+}
 
 /// A file or directory.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use super::memory::page;
 use super::{Dir, Entry, Ufs, full, unknown};
 
 /// Bytes of an entry with a name of eight to fifteen letters.
-const ENTRY_BYTES: u64 = 24;
+pub(super) const ENTRY_BYTES: u64 = 24;
 /// A directory of more blocks is searched so often that all of it is in memory; only the block that changes is looked at.
-const SEARCHED_BLOCKS_MAX: u32 = 8;
+pub(super) const SEARCHED_BLOCKS_MAX: u32 = 8;
 
 impl Ufs {
     /// Makes a file's inode and its entry.

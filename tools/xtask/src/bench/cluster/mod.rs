@@ -156,6 +156,8 @@ fn build(route: Route, fronts: usize, nodes: usize) -> Result<Bed> {
         store: STORE,
         memory: MEMORY,
         front_memory: MEMORY,
+        has_state: true,
+        has_disk: false,
         extra: Vec::new(),
         absent: 0,
     })

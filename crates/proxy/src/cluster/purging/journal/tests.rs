@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::super::change::Change;
 use super::*;
+use crate::cache::predicate::About;
 
 const LIMITS: Limits = Limits {
     bytes_max: 64 << 10,
@@ -32,8 +34,13 @@ fn entry(n: u64) -> Entry {
         stamp: Stamp(n),
         before: Stamp(n - 1),
         unix_s: n,
-        change: vec![n as u8; 10].into(),
+        change: change(&format!("GET http://a.example/{n:08}")),
     }
+}
+
+fn change(name: &str) -> Bytes {
+    let names = vec![name.as_bytes().to_vec()];
+    Change::of_unsafe_method(names).encode().unwrap().into()
 }
 
 fn heard(n: u64) -> Vector {
@@ -43,26 +50,46 @@ fn heard(n: u64) -> Vector {
 }
 
 /// What a member is told that has heard the first `n`; `None`: it has lost something.
-fn told(journal: &Journal, n: u64) -> Option<Vec<u64>> {
-    let lacks = heard(n);
-    let mut at = journal.position_for(&lacks)?;
+fn lines(journal: &Journal, n: u64) -> Option<Vec<Line>> {
+    let mut at = journal.position_for(&heard(n))?;
     let mut all = Vec::new();
     loop {
-        let (entries, next) = journal.read(at).unwrap()?;
-        if entries.is_empty() {
+        let (lines, next) = journal.read(at).unwrap()?;
+        if lines.is_empty() {
             return Some(all);
         }
-        let lacking = entries.iter().filter(|e| !lacks.has(e.origin, e.stamp));
-        all.extend(lacking.map(|entry| entry.stamp.0));
+        all.extend(lines);
         at = next;
     }
+}
+
+/// The numbers in the names of that, without those that it has heard as entries.
+fn told(journal: &Journal, n: u64) -> Option<Vec<u64>> {
+    let lacks = heard(n);
+    let mut all = Vec::new();
+    for line in lines(journal, n)? {
+        let change = match line {
+            Line::Entry(entry) if !lacks.has(entry.origin, entry.stamp) => entry.change,
+            Line::Also(change) => change,
+            _ => continue,
+        };
+        let change = Change::decode(&change).unwrap();
+        let number = |name: &Vec<u8>| String::from_utf8_lossy(&name[21..]).parse::<u64>();
+        all.extend(change.names.iter().map(|name| number(name).unwrap()));
+    }
+    Some(all)
+}
+
+fn summaries(journal: &Journal) -> usize {
+    let is_summary = |segment: &&Segment| segment.kind != Kind::Entries;
+    journal.segments.iter().filter(is_summary).count()
 }
 
 fn with_entries(count: u64) -> Journal {
     let (mut journal, opening) = open(Segments::new());
     assert_eq!(opening, Opening::Fresh);
     for n in 1..=count {
-        journal.append(&entry(n), n).unwrap();
+        journal.append(&entry(n), n / 100).unwrap();
     }
     journal
 }
@@ -154,23 +181,352 @@ fn a_byte_that_changed_never_makes_another_purge() {
 }
 
 #[test]
-fn the_oldest_segments_go_and_who_needs_them_has_lost_them() {
-    let mut journal = with_entries(5000);
+fn names_that_are_purged_again_and_again_need_room_once() {
+    let mut journal = with_entries(0);
+    for n in 1..=20_000 {
+        let name = format!("GET http://a.example/{:08}", n % 300);
+        let change = change(&name);
+        journal
+            .append(&Entry { change, ..entry(n) }, n / 100)
+            .unwrap();
+    }
     assert!(journal.bytes() <= LIMITS.bytes_max);
-    assert_eq!(told(&journal, 0), None);
-    assert_eq!(told(&journal, 4990), Some((4991..=5000).collect()));
-    assert_eq!(told(&journal, 5000), Some(vec![]));
-    let first = (0..5000).find(|&n| told(&journal, n).is_some()).unwrap();
-    assert!(first < 4500, "most of the room is used: {first}");
+    assert!(summaries(&journal) > 0);
+    let mut all = told(&journal, 0).unwrap();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all, (0..300).collect::<Vec<_>>(), "each, and by its name");
+    let is_coarse = |segment: &Segment| segment.is_coarse();
+    assert!(!journal.segments.iter().any(is_coarse));
+    // Who was away for a moment is told what it missed and nothing else.
+    assert_eq!(told(&journal, 19_990).map(|all| all.len()), Some(10));
     let (again, _) = open(segments(&journal));
-    assert_eq!(told(&again, first - 1), None);
-    assert_eq!(told(&again, first), Some((first + 1..=5000).collect()));
+    assert_eq!(lines(&again, 0), lines(&journal, 0));
+    assert_eq!(again.heard().last(Origin(5)), Stamp(20_000));
+}
+
+#[test]
+fn where_names_differ_directories_stand_for_them_and_the_newest_stay_exact() {
+    let journal = with_entries(20_000);
+    assert!(journal.bytes() <= LIMITS.bytes_max);
+    let said = lines(&journal, 0).unwrap();
+    let is_of_directory = |line: &Line| match line {
+        Line::Also(change) => {
+            let change = Change::decode(change).unwrap();
+            change.patterns == [About::Prefix(b"GET http://a.example/".to_vec())]
+        }
+        _ => false,
+    };
+    assert!(said.iter().any(is_of_directory));
+    let last = said.iter().rfind(|line| !matches!(line, Line::Also(_)));
+    assert!(matches!(last, Some(Line::Entry(entry)) if entry.stamp == Stamp(20_000)));
+    // Who was away for a short time is told names.
+    let all = told(&journal, 19_900).unwrap();
+    let lacks = all.iter().filter(|n| **n > 19_900).count();
+    assert!(lacks == 100 && all.len() < 300, "{lacks} of {}", all.len());
+}
+
+#[test]
+fn what_has_no_room_in_any_form_goes_and_who_needs_it_has_lost_it() {
+    let (mut journal, _) = open(Segments::new());
+    // Each at a server of its own.
+    for n in 1..=5000 {
+        let change = change(&format!("GET http://a{n:08}.example/"));
+        journal
+            .append(&Entry { change, ..entry(n) }, n / 100)
+            .unwrap();
+    }
+    assert!(journal.bytes() <= LIMITS.bytes_max);
+    assert_eq!(lines(&journal, 0), None);
+    assert!(lines(&journal, 4990).is_some());
+    let first = (0..5000).find(|&n| lines(&journal, n).is_some()).unwrap();
+    assert!(first < 4800, "most of the room is used: {first}");
+    let (again, _) = open(segments(&journal));
+    assert_eq!(lines(&again, first - 1), None);
+    assert_eq!(lines(&again, first), lines(&journal, first));
     // After a long time all but the segment that is being written is too old.
-    journal.append(&entry(5001), 90_000).unwrap();
-    for n in 5002..5100 {
+    for n in 5001..5100 {
         journal.append(&entry(n), 90_000).unwrap();
     }
-    assert_eq!(told(&journal, 4900), None);
+    assert_eq!(lines(&journal, 4900), None);
+}
+
+#[test]
+fn a_summary_is_whole_or_not_there_at_all() {
+    let mut journal = with_entries(0);
+    for n in 1..=5_000 {
+        let change = change(&format!("GET http://a.example/{:08}", n % 300));
+        journal
+            .append(&Entry { change, ..entry(n) }, n / 100)
+            .unwrap();
+    }
+    let held = segments(&journal);
+    let at = (journal.segments.iter()).position(|segment| segment.kind != Kind::Entries);
+    let (number, length) = {
+        let summary = &journal.segments[at.unwrap()];
+        (summary.number, summary.bytes as usize)
+    };
+    let begins_with = journal.segments[at.unwrap()].begins_with.last(Origin(5)).0;
+    for at in (0..length).step_by(7) {
+        for is_cut in [false, true] {
+            let mut held = held.clone();
+            let summary = held.get_mut(&number).unwrap();
+            match is_cut {
+                true => summary.truncate(at),
+                false => summary[at] ^= 1,
+            }
+            let (damaged, opening) = open(held);
+            let is_damaged = matches!(
+                opening,
+                Opening::Kept {
+                    is_damaged: true,
+                    ..
+                }
+            );
+            assert!(is_damaged, "{at} {is_cut}");
+            assert_eq!(lines(&damaged, begins_with), None, "{at} {is_cut}");
+            assert_eq!(told(&damaged, 4_995).map(|all| all.len()), Some(5));
+        }
+    }
+    // A crash before what it replaces was removed.
+    let (mut again, mut held) = (with_entries(0), Segments::new());
+    for n in 1..=5_000 {
+        let change = change(&format!("GET http://a.example/{:08}", n % 300));
+        again
+            .append(&Entry { change, ..entry(n) }, n / 100)
+            .unwrap();
+        let before = std::mem::replace(&mut held, segments(&again));
+        let left: Segments = before
+            .into_iter()
+            .filter(|it| !held.contains_key(&it.0))
+            .collect();
+        if left.is_empty() {
+            continue;
+        }
+        let mut both = held.clone();
+        both.extend(left);
+        let (crashed, _) = open(both);
+        assert_eq!(lines(&crashed, n - 1), lines(&again, n - 1));
+        assert_eq!(lines(&crashed, 0), lines(&again, 0));
+    }
+}
+
+/// Members that purge, tell each other, stop in the middle of it, and start again. What a member says that it has heard it has done.
+mod model {
+    use super::*;
+    use std::collections::HashMap;
+
+    const TIGHT: Limits = Limits {
+        bytes_max: 6 << 10,
+        age_max_s: 1000,
+    };
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) % n
+        }
+    }
+
+    struct Member {
+        journal: Journal,
+        next: Stamp,
+        /// When each name was last purged here.
+        purged: HashMap<Vec<u8>, u64>,
+        prefixes: Vec<(Vec<u8>, u64)>,
+    }
+
+    #[derive(Default)]
+    struct Seen {
+        lost: u64,
+        upto: u64,
+        prefixes: u64,
+    }
+
+    impl Member {
+        fn new(number: u64) -> Member {
+            let medium = Medium::Memory(Segments::new());
+            let (journal, _) = Journal::open(medium, TIGHT, Origin(number), 0).unwrap();
+            let next = journal.first_stamp().next();
+            let (purged, prefixes) = (HashMap::new(), Vec::new());
+            Member {
+                journal,
+                next,
+                purged,
+                prefixes,
+            }
+        }
+
+        fn purge(&mut self, change: &[u8], now: u64, seen: &mut Seen) {
+            let change = Change::decode(change).unwrap();
+            for name in change.names {
+                self.purged.insert(name, now);
+            }
+            for pattern in change.patterns {
+                let About::Prefix(prefix) = pattern else {
+                    continue;
+                };
+                seen.prefixes += 1;
+                self.prefixes.push((prefix, now));
+            }
+        }
+
+        fn has_purged(&self, name: &[u8], since: u64) -> bool {
+            let by_name = self.purged.get(name).is_some_and(|at| *at >= since);
+            let is_met = |(prefix, at): &(Vec<u8>, u64)| *at >= since && name.starts_with(prefix);
+            by_name || self.prefixes.iter().any(is_met)
+        }
+    }
+
+    /// Tells so many lines at most; true: all.
+    fn tell(
+        all: &mut [Member],
+        from: usize,
+        to: usize,
+        most: u64,
+        now: u64,
+        seen: &mut Seen,
+    ) -> bool {
+        let Some(mut at) = all[from].journal.position_for(all[to].journal.heard()) else {
+            let heard = all[from].journal.heard().clone();
+            all[to].purge(&Change::everything().encode().unwrap(), now, seen);
+            all[to].journal.adopt(&heard, now).unwrap();
+            seen.lost += 1;
+            return true;
+        };
+        let (mut count, mut is_first) = (0, true);
+        loop {
+            let (lines, next) = all[from].journal.read(at).unwrap().unwrap();
+            if lines.is_empty() {
+                return true;
+            }
+            for line in lines {
+                count += 1;
+                if count > most {
+                    return false;
+                }
+                let follower = &mut all[to];
+                match line {
+                    Line::Entry(entry) => {
+                        if follower.journal.heard().has(entry.origin, entry.stamp) {
+                            continue;
+                        }
+                        let heard = follower.journal.heard();
+                        assert!(heard.has(entry.origin, entry.before), "a gap: {entry:?}");
+                        follower.purge(&entry.change, now, seen);
+                        follower.journal.append(&entry, now).unwrap();
+                    }
+                    Line::Also(change) => {
+                        follower.purge(&change, now, seen);
+                        let is_first = std::mem::take(&mut is_first);
+                        let also = follower.journal.also(from as u64, &change, is_first);
+                        // More than it has room for: then it cannot tell it.
+                        drop(also);
+                    }
+                    Line::Upto(heard) => {
+                        seen.upto += 1;
+                        follower.journal.upto(from as u64, &heard, now).unwrap();
+                    }
+                }
+            }
+            at = next;
+        }
+    }
+
+    fn play(seed: u64, seen: &mut Seen) {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut all: Vec<Member> = (1..=3).map(Member::new).collect();
+        let mut truth: Vec<(Entry, Vec<u8>, u64)> = Vec::new();
+        for now in 1..600 {
+            let who = random.below(3) as usize;
+            let other = (who + 1 + random.below(2) as usize) % 3;
+            match random.below(20) {
+                0..=15 => {
+                    let server = random.below(random.0 % 40 + 1);
+                    let name = format!(
+                        "GET http://s{server}/{}/{}",
+                        random.below(3),
+                        random.below(50)
+                    );
+                    let member = &mut all[who];
+                    let entry = Entry {
+                        origin: member.journal.own(),
+                        stamp: member.next,
+                        before: member.journal.heard().last(member.journal.own()),
+                        unix_s: now,
+                        change: change(&name),
+                    };
+                    member.next = member.next.next();
+                    member.purge(&entry.change, now, seen);
+                    member.journal.append(&entry, now).unwrap();
+                    truth.push((entry.clone(), name.into_bytes(), now));
+                    // Some hear it at once.
+                    let is_next = all[other].journal.heard().has(entry.origin, entry.before);
+                    if is_next && random.below(2) == 0 {
+                        all[other].purge(&entry.change, now, seen);
+                        all[other].journal.append(&entry, now).unwrap();
+                    }
+                }
+                16 => {
+                    let most = random.below(30);
+                    tell(&mut all, who, other, most, now, seen);
+                }
+                17 => {
+                    while !tell(&mut all, who, other, u64::MAX, now, seen) {}
+                    let heard = all[who].journal.heard().clone();
+                    assert!(all[other].journal.heard().covers(&heard), "seed {seed}");
+                }
+                _ => {
+                    let held = segments(&all[who].journal);
+                    let medium = Medium::Memory(held);
+                    let fresh = Origin(99);
+                    let heard = all[who].journal.heard().clone();
+                    let (journal, _) = Journal::open(medium, TIGHT, fresh, now).unwrap();
+                    assert_eq!(*journal.heard(), heard, "seed {seed}");
+                    all[who].next = journal.first_stamp().next();
+                    all[who].journal = journal;
+                }
+            }
+            assert!(
+                all[who].journal.bytes() <= TIGHT.bytes_max + 2048,
+                "seed {seed}"
+            );
+            if now % 20 != 0 {
+                continue;
+            }
+            for (number, member) in all.iter().enumerate() {
+                let heard = member.journal.heard();
+                for (entry, name, since) in &truth {
+                    assert!(
+                        !heard.has(entry.origin, entry.stamp) || member.has_purged(name, *since),
+                        "seed {seed}, {now}: {number} has not purged {}",
+                        String::from_utf8_lossy(name)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_member_has_heard_it_has_purged() {
+        let mut seen = Seen::default();
+        for seed in 1..=60 {
+            play(seed, &mut seen);
+        }
+        let Seen {
+            lost,
+            upto,
+            prefixes,
+        } = seen;
+        assert!(
+            upto > 100 && prefixes > 100 && lost > 0,
+            "{upto} {prefixes} {lost}"
+        );
+    }
 }
 
 #[test]
@@ -255,4 +611,45 @@ fn a_directory_is_one_process_and_its_files_come_back() {
     ));
     assert_eq!(again.own(), Origin(1));
     assert_eq!(told(&again, 450), before);
+}
+
+/// An hour of a thousand a second, of a hundred thousand names: by hand, since it takes a minute.
+#[test]
+#[ignore = "takes a minute; prints what an hour of unsafe methods costs"]
+fn an_hour_of_unsafe_methods_has_room() {
+    let place = tempfile::tempdir().unwrap();
+    let medium = Medium::Files(super::super::medium::Files::open(place.path()).unwrap());
+    let limits = Limits {
+        bytes_max: 64 << 20,
+        age_max_s: 86_400,
+    };
+    let (mut journal, _) = Journal::open(medium, limits, Origin(1), 0).unwrap();
+    let mut longest = std::time::Duration::ZERO;
+    let began = std::time::Instant::now();
+    for n in 1..=3_600_000_u64 {
+        let name = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        let name = format!(
+            "GET http://www.example.org/api/v1/accounts/{:06}/balance",
+            name % 100_000
+        );
+        let entry = Entry {
+            change: change(&name),
+            ..entry(n)
+        };
+        let at = std::time::Instant::now();
+        journal.append(&entry, n / 1000).unwrap();
+        longest = longest.max(at.elapsed());
+    }
+    let took = began.elapsed();
+    let said = lines(&journal, 0).unwrap();
+    let also = said.iter().filter(|line| matches!(line, Line::Also(_)));
+    println!(
+        "{took:?}, longest {longest:?}; {} MiB in {} segments, {} of them summaries; told: {} lines, {} of summaries",
+        journal.bytes() >> 20,
+        journal.segments.len(),
+        summaries(&journal),
+        said.len(),
+        also.count(),
+    );
+    assert!(!journal.segments.iter().any(Segment::is_coarse));
 }

@@ -1,5 +1,6 @@
 //! What a member that was away is told.
 
+use super::super::change::Change;
 use super::super::journal::{Journal, Limits};
 use super::super::medium::Medium;
 use super::*;
@@ -14,7 +15,8 @@ struct Desk {
     journal: Journal,
     sent: Vec<(MemberId, Message)>,
     answers: Vec<(Ticket, Outcome)>,
-    syncs: bool,
+    /// Does it become durable? `None`: its disk hangs.
+    syncs: Option<bool>,
 }
 
 impl Desk {
@@ -30,7 +32,7 @@ impl Desk {
             journal,
             sent: Vec::new(),
             answers: Vec::new(),
-            syncs: true,
+            syncs: Some(true),
         }
     }
 
@@ -39,7 +41,11 @@ impl Desk {
             match command {
                 Command::Send(to, message) => self.sent.push((to, message)),
                 Command::Append(entry) => self.journal.append(&entry, 0).unwrap(),
-                Command::Sync(stamp) => self.telling.synced(stamp, self.syncs, now_ms),
+                Command::Sync(stamp) => {
+                    if let Some(is_done) = self.syncs {
+                        self.telling.synced(stamp, is_done, now_ms);
+                    }
+                }
                 Command::Find(member, token, heard) => {
                     let place = heard.and_then(|heard| self.journal.position_for(&heard));
                     let place = place.ok_or_else(|| self.journal.heard().clone());
@@ -70,7 +76,11 @@ impl Desk {
     }
 
     fn order(&mut self, ticket: Ticket, now_ms: u64) {
-        let waits = Some((ticket, now_ms + 5000));
+        let waits = Some(Waits {
+            ticket,
+            until_ms: now_ms + 5000,
+            kept_until_ms: now_ms + 4000,
+        });
         let change = Bytes::from_static(b"change");
         self.telling.order(change, 0, waits, now_ms);
         self.run(now_ms);
@@ -85,6 +95,8 @@ impl Desk {
             .map(|(_, message)| match message {
                 Message::Ask => "ask".to_owned(),
                 Message::Entry { entry, .. } => (entry.stamp.0 as u32).to_string(),
+                Message::Also { token, place, .. } => format!("also {token}.{place}"),
+                Message::Upto { token, place, .. } => format!("upto {token}.{place}"),
                 Message::Lost { .. } => "lost".to_owned(),
                 Message::Told { .. } => "told".to_owned(),
                 other => format!("{other:?}"),
@@ -179,10 +191,23 @@ fn who_is_away_is_not_waited_for_and_told_when_it_is_back() {
 #[test]
 fn a_journal_that_is_not_durable_is_said_if_somebody_is_away() {
     let mut desk = with_both();
-    desk.syncs = false;
+    desk.syncs = Some(false);
     desk.link([true, false], 100);
     desk.order(1, 2000);
     desk.done(A, 1, 2001);
+    assert!(desk.answers[0].1.is_unkept);
+}
+
+#[test]
+fn our_own_journal_is_waited_for_no_longer_than_is_said() {
+    let mut desk = with_both();
+    desk.syncs = None;
+    desk.link([true, false], 100);
+    desk.order(1, 2000);
+    desk.done(A, 1, 2001);
+    desk.link([true, false], 5999);
+    assert_eq!(desk.answers, []);
+    desk.link([true, false], 6000);
     assert!(desk.answers[0].1.is_unkept);
 }
 
@@ -193,8 +218,10 @@ fn who_has_missed_more_than_the_journal_holds_has_lost_it() {
     desk.have(A, 0, 10);
     desk.enact(A, 10);
     for n in 0..5000 {
-        desk.telling
-            .order(Bytes::from_static(&[7; 40]), 0, None, 20 + n);
+        // Each at a server of its own, so that nothing can stand for many.
+        let names = vec![format!("GET http://server-{n}.example/of/its/own").into_bytes()];
+        let change = Change::of_unsafe_method(names).encode().unwrap();
+        desk.telling.order(change.into(), 0, None, 20 + n);
         desk.run(20 + n);
     }
     desk.link([true, true], 9000);

@@ -1,0 +1,78 @@
+//! What the models are made of: each constant with its value, as the code has it, and where it comes from.
+//!
+//! Not known here: what follows from them.
+
+use super::{drive, flash, free_space, machine, ufs};
+
+/// How far a constant can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The paper names it.
+    Paper,
+    /// A table of the paper, or a benchmark of the time, has the number.
+    Measured,
+    /// The published source of OpenSolaris has it.
+    Source,
+    /// Common knowledge of that hardware, written down without a document at hand.
+    Known,
+    /// Nobody told us.
+    Assumed,
+}
+
+impl Trust {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Trust::Paper => "paper",
+            Trust::Measured => "measured",
+            Trust::Source => "source",
+            Trust::Known => "known",
+            Trust::Assumed => "assumed",
+        }
+    }
+}
+
+/// A constant of a model, or several that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant {
+    /// As the code calls it, or what it is about.
+    pub name: &'static str,
+    /// With its unit.
+    pub value: String,
+    /// How far it can be trusted.
+    pub trust: Trust,
+    /// Where it comes from.
+    pub from: &'static str,
+}
+
+impl Constant {
+    pub(super) fn new(
+        name: &'static str,
+        value: impl Into<String>,
+        trust: Trust,
+        from: &'static str,
+    ) -> Constant {
+        Constant {
+            name,
+            value: value.into(),
+            trust,
+            from,
+        }
+    }
+}
+
+/// Of the disk of 1999, with its machine and file system.
+pub fn of_1999() -> Vec<Constant> {
+    [
+        drive::constants(),
+        free_space::constants(),
+        ufs::constants(),
+        machine::constants(),
+    ]
+    .concat()
+}
+
+/// Of the flash device.
+pub fn of_flash() -> Vec<Constant> {
+    flash::constants()
+}
