@@ -269,7 +269,8 @@ async fn ask_one(
     let worker = ex.worker;
     let cluster = front(ex).ok_or(Unanswered::ByMember)?;
     let trip = ex.record.trip();
-    let destination = cluster.destination(id, Some(ex.listener.number));
+    let destination = cluster.destination(id, ex.listener.number);
+    let destination = destination.ok_or(Unanswered::ByMember)?;
     let whom = Whom {
         destination: &destination,
         rules: &worker.shared.peers.rules,
@@ -281,12 +282,12 @@ async fn ask_one(
     let (upstream, head) = match heads {
         Ok(answered) => answered,
         Err(UpstreamError::Timeout) if works_on_it => {
-            tracing::debug!(member = %member.name, "its origin gave it no answer in time");
+            tracing::debug!(member = %member.name(), "its origin gave it no answer in time");
             worker.counters.origin_failed(answered::LATE);
             return Err(Unanswered::ByOrigin);
         }
         Err(error) => {
-            tracing::debug!(member = %member.name, %error, "gave no answer");
+            tracing::debug!(member = %member.name(), %error, "gave no answer");
             if !whom::is_ours(&error) {
                 trip.broke_off();
                 failed(cluster, member);
@@ -340,7 +341,7 @@ async fn first_heads(
 /// A member has failed to answer, or broke off.
 fn failed(cluster: &Cluster, member: &Member) {
     if member.failed(cluster.now_ms()) {
-        tracing::warn!(member = %member.name, "does not answer requests, and is not asked for a while");
+        tracing::warn!(member = %member.name(), "does not answer requests, and is not asked for a while");
     }
 }
 

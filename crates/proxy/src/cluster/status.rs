@@ -56,6 +56,8 @@ pub struct MemberStatus {
     pub name: String,
     /// Its address for members.
     pub address: String,
+    /// Was it found, and is forgotten when it has left? Else the configuration names it.
+    pub discovered: bool,
     /// The word of its [`Standing`](super::Standing).
     pub state: &'static str,
     /// What follows from it, if anything does.
@@ -205,24 +207,26 @@ impl Cluster {
                 missing: value(&purges.missing),
                 rejoining: value(&purges.is_rejoining) != 0,
             },
-            members: (self.members.iter().zip(0..))
-                .map(|(member, number)| self.member_status(MemberId(number), member))
+            members: (self.members())
+                .filter_map(|(id, member)| self.member_status(id, member))
                 .collect(),
         }
     }
 
-    fn member_status(&self, id: MemberId, member: &Member) -> MemberStatus {
+    fn member_status(&self, id: MemberId, member: &Member) -> Option<MemberStatus> {
+        let who = member.who()?;
         let known = self.view().status(id.0);
         // After what is known, which is of an earlier moment then.
         let now_ms = self.now_ms();
-        let (load, counters) = (&member.load, &member.counters);
+        let (load, counters) = (&member.load, &member.counted());
         let columns = known.iter().flat_map(|known| &known.columns);
         let columns: Vec<_> = columns.map(|column| Column::of(column, now_ms)).collect();
         let (standing, is_trusted) = (self.standing(id), member.is_trusted());
         let since_s = now_ms.saturating_sub(member.since_ms()) / 1000;
-        MemberStatus {
-            name: member.name.to_string(),
-            address: member.at.to_string(),
+        Some(MemberStatus {
+            name: who.name.to_string(),
+            address: who.at.to_string(),
+            discovered: who.is_discovered,
             state: standing.as_str(),
             state_means: standing.meaning(),
             trusted: is_trusted,
@@ -245,20 +249,18 @@ impl Cluster {
             pushes: Pushes::of(counters),
             failures: value(&counters.failures),
             distrusted: value(&counters.distrusted),
-        }
+        })
     }
 
     /// Name, meaning and value of what is counted, all members together.
     pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let relaxed = Ordering::Relaxed;
-        let sum = |of: fn(&Member) -> u64| self.members.iter().map(of).sum::<u64>();
+        // Of those that were forgotten, too.
+        let sum = |of: fn(&Member) -> u64| self.places.iter().map(of).sum::<u64>();
         let own = |counter: &AtomicU64| counter.load(relaxed);
         let now_ms = self.now_ms();
-        let usable = self
-            .members
-            .iter()
-            .filter(|it| it.is_usable(now_ms))
-            .count();
+        let is_usable = |(_, it): &(MemberId, &Member)| it.is_usable(now_ms);
+        let usable = self.members().filter(is_usable).count();
         let told = self.publishing().as_ref().map(super::Publishing::figures);
         let [updates, entries, names, _] = told.unwrap_or_default();
         let followed = self.view().figures();
@@ -267,6 +269,31 @@ impl Cluster {
                 "cluster_members_usable_open",
                 "Other members of the cluster that requests may be sent to",
                 usable as u64,
+            ),
+            (
+                "cluster_members_open",
+                "Other members of the cluster, also those that are away",
+                self.members().count() as u64,
+            ),
+            (
+                "cluster_members_forgotten",
+                "Members that were discovered and are none any more",
+                own(&self.discovery.forgotten),
+            ),
+            (
+                "cluster_discovered_addresses_open",
+                "Addresses that the name of the members has (cluster.discover)",
+                own(&self.discovery.addresses),
+            ),
+            (
+                "cluster_discovered_unplaced_open",
+                "Addresses among them that are left out because there are too many",
+                own(&self.discovery.unplaced),
+            ),
+            (
+                "cluster_discovery_failures",
+                "Look-ups of the name of the members that failed",
+                own(&self.discovery.failures),
             ),
             (
                 "cluster_handshakes_refused",
