@@ -185,6 +185,44 @@ fn oldest(columns: &[Column]) -> Option<u64> {
     each.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
+/// Name and meaning of what is counted, and its value.
+type Figure = (&'static str, &'static str, u64);
+
+/// What is counted of each member.
+type Counted = (
+    &'static str,
+    &'static str,
+    fn(&MemberCounters) -> &AtomicU64,
+);
+
+const OF_MEMBERS: [Counted; 5] = [
+    (
+        "cluster_hits_true",
+        "Requests sent to members that were answered from their caches",
+        |it| &it.hits_true,
+    ),
+    (
+        "cluster_hits_false",
+        "Requests sent to members by a wrong hint",
+        |it| &it.hits_false,
+    ),
+    (
+        "cluster_hits_stale",
+        "Requests sent to members whose object they had to validate",
+        |it| &it.hits_stale,
+    ),
+    (
+        "cluster_failures",
+        "Requests that members failed to answer",
+        |it| &it.failures,
+    ),
+    (
+        "cluster_distrusted",
+        "Times that a member's link ended or fell silent",
+        |it| &it.distrusted,
+    ),
+];
+
 impl Cluster {
     /// How it stands.
     pub fn status(&self) -> ClusterStatus {
@@ -195,8 +233,8 @@ impl Cluster {
             name: self.plan.name.clone(),
             front: self.plan.front,
             pushes: self.pushing.is_on,
-            told_entries: told.map(|[_, _, names, _]| names),
-            telling_memory_bytes: told.map_or(0, |[_, _, _, bytes]| bytes),
+            told_entries: told.map(|told| told.names),
+            telling_memory_bytes: told.map_or(0, |told| told.memory_bytes),
             hints_memory_bytes: reader.groups().memory_bytes() as u64,
             hints_groups: reader.groups().iter().count(),
             purges: Purges {
@@ -253,22 +291,27 @@ impl Cluster {
     }
 
     /// Name, meaning and value of what is counted, all members together.
-    pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let relaxed = Ordering::Relaxed;
-        // Of those that were forgotten, too.
-        let sum = |of: fn(&Member) -> u64| self.places.iter().map(of).sum::<u64>();
-        let own = |counter: &AtomicU64| counter.load(relaxed);
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut all = self.figures_of_members().to_vec();
+        all.extend(self.figures_of_links());
+        all.extend(self.figures_of_hints());
+        // Of members that were forgotten, too.
+        let sum = |of: fn(&MemberCounters) -> &AtomicU64| {
+            let each = self.places.iter().map(|place| value(of(&place.counters)));
+            each.sum()
+        };
+        all.extend(OF_MEMBERS.map(|(name, meaning, of)| (name, meaning, sum(of))));
+        all
+    }
+
+    fn figures_of_members(&self) -> [Figure; 6] {
         let now_ms = self.now_ms();
         let is_usable = |(_, it): &(MemberId, &Member)| it.is_usable(now_ms);
-        let usable = self.members().filter(is_usable).count();
-        let told = self.publishing().as_ref().map(super::Publishing::figures);
-        let [updates, entries, names, _] = told.unwrap_or_default();
-        let followed = self.view().figures();
-        vec![
+        [
             (
                 "cluster_members_usable_open",
                 "Other members of the cluster that requests may be sent to",
-                usable as u64,
+                self.members().filter(is_usable).count() as u64,
             ),
             (
                 "cluster_members_open",
@@ -278,54 +321,67 @@ impl Cluster {
             (
                 "cluster_members_forgotten",
                 "Members that were discovered and are none any more",
-                own(&self.discovery.forgotten),
+                value(&self.discovery.forgotten),
             ),
             (
                 "cluster_discovered_addresses_open",
                 "Addresses that the name of the members has (cluster.discover)",
-                own(&self.discovery.addresses),
+                value(&self.discovery.addresses),
             ),
             (
                 "cluster_discovered_unplaced_open",
                 "Addresses among them that are left out because there are too many",
-                own(&self.discovery.unplaced),
+                value(&self.discovery.unplaced),
             ),
             (
                 "cluster_discovery_failures",
                 "Look-ups of the name of the members that failed",
-                own(&self.discovery.failures),
+                value(&self.discovery.failures),
             ),
+        ]
+    }
+
+    fn figures_of_links(&self) -> [Figure; 4] {
+        [
             (
                 "cluster_handshakes_refused",
                 "Cluster connections refused, ours and others': no proof of the key, another name, another version",
-                own(&self.counters.handshakes_refused),
+                value(&self.counters.handshakes_refused),
             ),
             (
                 "cluster_frames_malformed",
                 "Links to members that ended because of what came over them",
-                own(&self.counters.frames_malformed),
+                value(&self.counters.frames_malformed),
             ),
             (
                 "cluster_hint_frames",
                 "Frames of hints sent and received",
-                own(&self.counters.hint_frames),
+                value(&self.counters.hint_frames),
             ),
             (
                 "cluster_hint_bytes",
                 "Bytes of hints sent and received",
-                own(&self.counters.hint_bytes),
+                value(&self.counters.hint_bytes),
             ),
+        ]
+    }
+
+    fn figures_of_hints(&self) -> [Figure; 7] {
+        let told = self.publishing().as_ref().map(super::Publishing::figures);
+        let told = told.unwrap_or_default();
+        let followed = self.view().figures();
+        [
             (
                 "cluster_told_names_open",
                 "Names that this member tells others that it holds",
-                names,
+                told.names,
             ),
             (
                 "cluster_told_updates",
                 "Updates of what this member holds",
-                updates,
+                told.updates,
             ),
-            ("cluster_told_entries", "Entries in them", entries),
+            ("cluster_told_entries", "Entries in them", told.entries),
             (
                 "cluster_followed_updates",
                 "Updates of what other members hold",
@@ -345,31 +401,6 @@ impl Cluster {
                 "cluster_followed_gaps",
                 "Links that ended because an update was lost",
                 followed.gaps,
-            ),
-            (
-                "cluster_hits_true",
-                "Requests sent to members that were answered from their caches",
-                sum(|it| it.counters.hits_true.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_hits_false",
-                "Requests sent to members by a wrong hint",
-                sum(|it| it.counters.hits_false.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_hits_stale",
-                "Requests sent to members whose object they had to validate",
-                sum(|it| it.counters.hits_stale.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_failures",
-                "Requests that members failed to answer",
-                sum(|it| it.counters.failures.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_distrusted",
-                "Times that a member's link ended or fell silent",
-                sum(|it| it.counters.distrusted.load(Ordering::Relaxed)),
             ),
         ]
     }

@@ -299,11 +299,13 @@ impl Desk {
                     // The journal has it before it is asked what it has for them.
                     self.telling.others_could_not_tell(&untold);
                     let is_of_unsafe_method = waiting.change.is_of_unsafe_method;
-                    let is_waited_for = !is_of_unsafe_method
-                        || self.of_unsafe_methods.remove(&(from, origin, stamp));
+                    let waited_for = (from, origin, stamp);
+                    if is_of_unsafe_method && !self.of_unsafe_methods.remove(&waited_for) {
+                        // It was acknowledged by `do_not_keep_waiting`.
+                        continue;
+                    }
                     let done = Message::Done { origin, stamp };
                     match keep {
-                        _ if !is_waited_for => {}
                         true => self.reply_when_synced(from, done, is_of_unsafe_method),
                         false => self.reply(from, &done),
                     }
