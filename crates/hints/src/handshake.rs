@@ -1,8 +1,8 @@
 //! The handshake of two members: what they say, as bytes.
 //!
 //! ```text
-//!   opener   -> hello     what it is for, its name, whom it calls, a nonce
-//!   acceptor -> answer    its name, a nonce, its proof
+//!   opener   -> hello     what it is for, its name, incarnation and address, whom it calls, a nonce
+//!   acceptor -> answer    its name and incarnation, a nonce, its proof
 //!   opener   -> proof
 //!   acceptor -> verdict   one byte
 //! ```
@@ -41,9 +41,13 @@ pub struct Hello {
     pub purpose: Purpose,
     /// The opener's nonce.
     pub nonce: [u8; PROOF_BYTES],
+    /// Of the opener's process.
+    pub incarnation: u64,
     /// The opener's name.
     pub from: Vec<u8>,
-    /// The name that it knows the acceptor by.
+    /// Where the opener lets members connect, as text: `10.0.0.11:3130`.
+    pub at: Vec<u8>,
+    /// The name that it knows the acceptor by; empty: it has its address only.
     pub to: Vec<u8>,
 }
 
@@ -52,6 +56,8 @@ pub struct Hello {
 pub struct Answer {
     /// The acceptor's nonce.
     pub nonce: [u8; PROOF_BYTES],
+    /// Of the acceptor's process.
+    pub incarnation: u64,
     /// The acceptor's name.
     pub name: Vec<u8>,
 }
@@ -117,7 +123,8 @@ impl Hello {
         };
         out.push(kind);
         out.extend_from_slice(&self.nonce);
-        for name in [listener, &self.from, &self.to] {
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        for name in [listener, &self.from, &self.at, &self.to] {
             put_name(&mut out, name);
         }
         out
@@ -131,8 +138,10 @@ impl Hello {
         let mut rest = after_beginning(bytes)?;
         let [kind] = take_array(&mut rest)?;
         let nonce = take_array(&mut rest)?;
+        let incarnation = u64::from_le_bytes(take_array(&mut rest)?);
         let listener = take_name(&mut rest)?;
-        let (from, to) = (take_name(&mut rest)?, take_name(&mut rest)?);
+        let (from, at) = (take_name(&mut rest)?, take_name(&mut rest)?);
+        let to = take_name(&mut rest)?;
         let purpose = match (kind, listener.is_empty()) {
             (1, true) => Purpose::Frames,
             (2, false) => Purpose::Http(listener),
@@ -141,7 +150,9 @@ impl Hello {
         let hello = Hello {
             purpose,
             nonce,
+            incarnation,
             from,
+            at,
             to,
         };
         ended(rest, hello)
@@ -153,6 +164,7 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin();
         out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
         put_name(&mut out, &self.name);
         out
     }
@@ -164,8 +176,14 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Answer, NoMessage> {
         let mut rest = after_beginning(bytes)?;
         let nonce = take_array(&mut rest)?;
+        let incarnation = u64::from_le_bytes(take_array(&mut rest)?);
         let name = take_name(&mut rest)?;
-        ended(rest, Answer { nonce, name })
+        let answer = Answer {
+            nonce,
+            incarnation,
+            name,
+        };
+        ended(rest, answer)
     }
 }
 
@@ -220,7 +238,9 @@ mod tests {
         Hello {
             purpose,
             nonce: [7; PROOF_BYTES],
+            incarnation: 5,
             from: b"n1".to_vec(),
+            at: b"10.0.0.11:3130".to_vec(),
             to: b"n2".to_vec(),
         }
     }
@@ -238,6 +258,7 @@ mod tests {
         }
         let answer = Answer {
             nonce: [9; PROOF_BYTES],
+            incarnation: 6,
             name: b"n2".to_vec(),
         };
         assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
@@ -260,7 +281,9 @@ mod tests {
         let hello = Hello {
             purpose: Purpose::Http(name.clone()),
             nonce: [0; PROOF_BYTES],
+            incarnation: 0,
             from: name.clone(),
+            at: name.clone(),
             to: name,
         };
         assert!(hello.encode().len() + PROOF_BYTES <= MESSAGE_BYTES_MAX);

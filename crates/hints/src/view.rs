@@ -202,6 +202,11 @@ impl View {
         }
     }
 
+    /// So many columns are expected in a group that begins from now on.
+    pub fn expect_columns(&mut self, columns: u32) {
+        self.columns_expected = columns.clamp(1, COLUMNS_MAX);
+    }
+
     /// Matrices may take so many bytes together. A column whose group would take more is not followed.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_max = bytes;

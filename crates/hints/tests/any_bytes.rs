@@ -24,7 +24,8 @@ proptest! {
         name in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         let nonce = [7; hints::handshake::PROOF_BYTES];
-        from_bytes::shake(&[&nonce[..], &[name.len() as u8], &name].concat());
+        let (incarnation, length) = ([5; 8], [name.len() as u8]);
+        from_bytes::shake(&[&nonce[..], &incarnation, &length, &name].concat());
         from_bytes::cut(&hints::Frame::Purging(name).to_bytes());
     }
 

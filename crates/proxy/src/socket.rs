@@ -78,6 +78,16 @@ pub fn reset_when_closed(socket: &Socket) {
     }
 }
 
+/// It breaks when what was written is not taken for so long.
+pub fn give_up_after(socket: &Socket, longest: Duration) {
+    #[cfg(not(feature = "simulation"))]
+    let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(longest));
+    #[cfg(feature = "simulation")]
+    if let Socket::Tcp(tcp) = socket {
+        let _ = socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(longest));
+    }
+}
+
 /// Bytes that were written and that the other side has not taken yet.
 pub fn untaken_bytes(socket: &Socket) -> u64 {
     #[cfg(not(feature = "simulation"))]

@@ -6,6 +6,7 @@
 
 use crate::clock::Instant;
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     collections::HashSet,
     net::SocketAddr,
@@ -373,13 +374,13 @@ impl Shared {
     }
 
     /// The name of the proxy that was asked in place of the origin.
-    pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<&str> {
+    pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<Cow<'_, str>> {
         match hierarchy {
             Hierarchy::Node => {
                 let member = self.cluster.as_ref()?.member(MemberId(number))?;
-                Some(&member.name)
+                Some(Cow::Owned(member.name().to_string()))
             }
-            hierarchy => self.peers.name_of(hierarchy, number),
+            hierarchy => self.peers.name_of(hierarchy, number).map(Cow::Borrowed),
         }
     }
 

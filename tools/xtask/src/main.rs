@@ -184,3 +184,17 @@ fn become_release_build() -> Result<()> {
         .exec();
     fail!("running the release build of xtask: {error}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `--beside` of all commands names another build; an option of that name of a command's own made the parser panic.
+    #[test]
+    fn the_papers_commands_are_understood() {
+        for paper in ["paper000", "paper004"] {
+            let words = ["xtask", "rivals", paper, "--rivals", "squid-ufs"];
+            assert!(Cli::try_parse_from(words).is_ok(), "{paper}");
+        }
+    }
+}

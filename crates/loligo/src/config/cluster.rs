@@ -1,9 +1,10 @@
 //! The cluster: from `[cluster]` and its `[[cluster.member]]` blocks to `proxy::plan::Cluster`.
 //!
 //! Rules kept here, and nowhere else:
-//!   C1  a cluster has an address, a key, and another member at least
+//!   C1  a cluster has an address, a key, and another member at least, or a name that lists them
 //!   C2  no two members have one name or one address
 //!   C3  the file may name this member among the others, so that all members have the same list; it is left out
+//!   C5  a member that is discovered has a name that is its own: one is given, or the address is
 //!   C4  with `hints` somebody holds something: a front, or a store
 //!
 //! Not known here: whether a member is there.
@@ -48,6 +49,10 @@ pub fn rows() -> Vec<Row<ClusterDraft>> {
         /// Where members connect: for hints, purges, and requests that are forwarded. Not for clients. What goes over it is not
         /// encrypted; members prove to each other that they have the key.
         "cluster.address": "`ADDRESS:PORT`", "required" => address = values::socket_address;
+        /// A name whose addresses are those of all members, and the port where members connect: members come and go without a change of any
+        /// file. It is asked every `discover-every`; a member that opens a link and proves the key is one, too. Beside or instead of
+        /// `[[cluster.member]]`.
+        "cluster.discover": "`HOST:PORT` or `none`", "none" => plan.discover = discovered;
         /// The file with the cluster's key, 64 hexadecimal digits, the same for all members: `loligo cluster key > cluster.key`.
         "cluster.key-file": "a path", "required" => key_file = values::path;
         /// How members tell what they hold. `bloom`: a filter of some bits an object, now and then wrong; `directory`: a table of all
@@ -114,6 +119,13 @@ fn member_address(given: &Given) -> Result<PeerAddress, String> {
     }
 }
 
+fn discovered(given: &Given) -> Result<Option<PeerAddress>, String> {
+    match values::text(given)?.trim() {
+        "none" => Ok(None),
+        _ => member_address(given).map(Some),
+    }
+}
+
 /// -1 is without bound.
 fn burst(given: &Given) -> Result<Option<u32>, String> {
     const MAX: i64 = plan::Cluster::REPLACEMENT_BURST_MAX as i64;
@@ -159,17 +171,24 @@ pub fn settle(
             "a cluster needs an address where members connect, such as address = \"10.0.0.11:3130\"",
         )),
     }
+    let has_name = own.name.is_some();
     cluster.name = own.name.unwrap_or_else(|| cluster.address.to_string());
     key(&mut cluster, own.key_file, block, machine, problems);
     cluster.members = members(&raw.members, &cluster.name, problems);
+    // C5
+    if cluster.discover.is_some() && !has_name && cluster.address.ip().is_unspecified() {
+        let message = "every member that is discovered needs a name of its own, such as that of its machine: set it here, or start with --cluster-name";
+        problems.push(block.problem("cluster.name", message));
+    }
     if cluster.members.is_empty()
+        && cluster.discover.is_none()
+        && !block.says("cluster.discover")
         && raw
             .members
             .iter()
             .all(|member| member.says("cluster.member.address"))
     {
-        let message =
-            "a cluster needs another member: [[cluster.member]] with its name and address";
+        let message = "a cluster needs another member: [[cluster.member]] with its name and address, or discover, a name that lists them";
         problems.push(block.problem("cluster.member", message));
     }
     if draft.plan.digests.serve {
@@ -268,6 +287,39 @@ mod tests {
         };
         assert_eq!((burst("-1"), burst("10")), (Ok(None), Ok(Some(10))));
         assert!(burst("-2").is_err() && burst("0").is_err());
+    }
+
+    #[test]
+    fn a_name_may_list_the_members() {
+        let at = SOUND.find("[[cluster.member]]").unwrap();
+        let text = format!("{}discover = \"Nodes.example:3130\"\n", &SOUND[..at]);
+        let cluster = settle(&text).unwrap().plan.cluster.unwrap();
+        let discover = cluster.discover.unwrap().to_string();
+        assert_eq!(
+            (discover.as_str(), cluster.members.len()),
+            ("nodes.example:3130", 0)
+        );
+        let both = SOUND.replacen("front", "discover = \"nodes.example:3130\"\nfront", 1);
+        assert_eq!(
+            settle(&both).unwrap().plan.cluster.unwrap().members.len(),
+            1
+        );
+        let none = SOUND.replacen("front", "discover = \"none\"\nfront", 1);
+        assert!(
+            settle(&none)
+                .unwrap()
+                .plan
+                .cluster
+                .unwrap()
+                .discover
+                .is_none()
+        );
+        let nameless =
+            text.replacen("name = \"n1\"\n", "", 1)
+                .replacen("127.0.0.1:3130", "0.0.0.0:3130", 1);
+        assert!(complaints(&nameless).contains("needs a name of its own"));
+        let portless = text.replacen("example:3130", "example", 1);
+        assert!(complaints(&portless).contains("expected HOST:PORT"));
     }
 
     #[test]

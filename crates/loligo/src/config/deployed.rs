@@ -45,37 +45,54 @@ fn values(path: &str, start: &str) -> Vec<String> {
 
 #[test]
 fn every_member_takes_its_file_and_knows_the_others() {
-    for (node, front) in [
-        ("kubernetes/node.toml", "kubernetes/front.toml"),
-        ("compose/node.toml", "compose/front.toml"),
-    ] {
-        let names = members(node);
-        assert_eq!(names, members(front));
-        for name in &names {
-            let is_front = name.contains("front");
-            let plan = settled(if is_front { front } else { node }, name).plan;
-            let cluster = plan.cluster.expect("a cluster");
-            assert_eq!(
-                (&cluster.name, cluster.members.len()),
-                (name, names.len() - 1)
-            );
-            assert_eq!(
-                (cluster.front, plan.stores.is_empty()),
-                (is_front, is_front)
-            );
-        }
+    let (node, front) = ("compose/node.toml", "compose/front.toml");
+    let names = members(node);
+    assert_eq!(names, members(front));
+    for name in &names {
+        let is_front = name.contains("front");
+        let cluster = of_kind(if is_front { front } else { node }, name, is_front);
+        assert_eq!(cluster.members.len(), names.len() - 1);
     }
 }
 
+/// The cluster of a member that is a front without a store, or a node with one.
+fn of_kind(file: &str, name: &str, is_front: bool) -> proxy::plan::Cluster {
+    let plan = settled(file, name).plan;
+    let cluster = plan.cluster.expect("a cluster");
+    assert_eq!(
+        (cluster.front, plan.stores.is_empty()),
+        (is_front, is_front)
+    );
+    assert_eq!(cluster.name, name);
+    cluster
+}
+
 #[test]
-fn pods_are_as_many_as_the_lists_name() {
-    let names = members("kubernetes/node.toml");
-    for (file, kind) in [("nodes", "loligo-node-"), ("fronts", "loligo-front-")] {
-        let replicas = values(&format!("kubernetes/{file}.yaml"), "replicas:");
-        let count: usize = replicas[0].parse().expect("a number");
-        let expected: Vec<String> = (0..count).map(|pod| format!("{kind}{pod}")).collect();
-        let listed: Vec<&String> = names.iter().filter(|n| n.starts_with(kind)).collect();
-        assert_eq!(listed, expected.iter().collect::<Vec<_>>());
+fn pods_find_each_other_by_the_service() {
+    for (file, set, pod) in [
+        ("node.toml", "nodes.yaml", "loligo-node-4"),
+        ("front.toml", "fronts.yaml", "loligo-front-7"),
+    ] {
+        let cluster = of_kind(&format!("kubernetes/{file}"), pod, file == "front.toml");
+        assert!(cluster.members.is_empty(), "no list to keep");
+        let discover = cluster.discover.expect("a name");
+        let set = format!("kubernetes/{set}");
+        assert_eq!(values(&set, "serviceName:").join(" "), discover.host);
+        let services = read("kubernetes/services.yaml");
+        let service = services.split("---").find(|it| it.contains(&discover.host));
+        let service = service.expect("the service");
+        for line in [
+            "clusterIP: None".to_owned(),
+            "publishNotReadyAddresses: true".to_owned(),
+            format!("port: {}", discover.port),
+        ] {
+            assert!(service.contains(&line), "{line}");
+        }
+        let flag = values(&set, "args:").concat();
+        assert!(
+            flag.contains("\"--cluster-name\", \"$(POD_NAME)\""),
+            "{flag}"
+        );
     }
 }
 

@@ -169,6 +169,14 @@ fn explain_cluster(cluster: &Cluster, has_store: bool, out: &mut String) {
     for member in &cluster.members {
         line(out, "member", &format!("{} at {}", member.name, member.at));
     }
+    if let Some(name) = &cluster.discover {
+        let text = format!(
+            "all addresses of {name}, asked every {}; and whoever proves the key. One that has left is forgotten after {}",
+            Time(cluster.discover_every),
+            Time(cluster.forget_after)
+        );
+        line(out, "members", &text);
+    }
     let kind = match cluster.hints {
         HintKind::Bloom => format!("filters, {} bits an object", cluster.bits_per_object),
         HintKind::Directory => "tables of all objects".to_owned(),

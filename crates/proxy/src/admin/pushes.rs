@@ -12,8 +12,10 @@ pub fn figures(cluster: &Cluster) -> Vec<Figure> {
     let (pushing, receiving) = (&cluster.pushing, &cluster.receiving);
     let relaxed = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let sum = |of: &dyn Fn(&MemberCounters) -> &AtomicU64| -> u64 {
-        let each = cluster.members.iter();
-        each.map(|member| relaxed(of(&member.counters))).sum()
+        cluster
+            .counted()
+            .map(|counters| relaxed(of(counters)))
+            .sum()
     };
     let (bytes, _, dropped) = pushing.figures();
     let counters = &pushing.counters;

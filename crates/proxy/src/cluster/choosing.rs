@@ -63,14 +63,13 @@ impl Cluster {
         }
         let now_ms = self.now_ms();
         let has_hint = mask != 0;
-        let others = self.members.iter().zip(0..).filter_map(|(member, number)| {
-            let id = MemberId(number);
+        let others = self.members().filter_map(|(id, member)| {
             let can_be_asked = match has_hint {
                 true => mask & id.bit() != 0 && member.is_usable(now_ms),
                 false => member.takes_new(now_ms) && is_node(hints, id),
             };
             let can_be_asked = can_be_asked && self.purging.is_current(id);
-            can_be_asked.then(|| candidate(member, usize::from(number), now_ms))
+            can_be_asked.then(|| candidate(member, usize::from(id.0), now_ms))
         });
         let mut candidates: Vec<Candidate> = others.collect();
         if !has_hint && self.has_store {
@@ -117,7 +116,7 @@ fn candidate(member: &Member, number: usize, now_ms: u64) -> Candidate {
     Candidate {
         number,
         weight: 1,
-        name_hash: hash(member.name.as_bytes()),
+        name_hash: member.name_hash(),
         waiting: member.busyness(now_ms),
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
-use super::{Cluster, MemberId, Standing, choosing, following::trace_of, routing::Reason};
+use super::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
@@ -75,11 +75,10 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
     }
     *out += "  is not stored here\n";
     let holders = hints.nodes(trace_of(name));
-    for (member, number) in cluster.members.iter().zip(0..) {
-        let id = MemberId(number);
+    for (id, member) in cluster.members() {
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
         let standing = cluster.standing(id);
-        let _ = write!(out, "  member {}: {}", member.name, standing.as_str());
+        let _ = write!(out, "  member {}: {}", member.name(), standing.as_str());
         if let Some(meaning) = standing.meaning() {
             let _ = write!(out, " ({meaning})");
         }
@@ -112,8 +111,8 @@ fn decision(cluster: &Cluster, hints: &Groups, name: &[u8]) -> String {
         };
     };
     let members = route.members.iter().flatten();
-    let names = members.filter_map(|id| Some(&*cluster.member(*id)?.name));
-    let names: Vec<&str> = names.collect();
+    let names = members.filter_map(|id| Some(cluster.member(*id)?.name()));
+    let names: Vec<std::sync::Arc<str>> = names.collect();
     let why = match route.reason {
         Reason::Hint => "by hints",
         Reason::Home => "the home of what no member has",

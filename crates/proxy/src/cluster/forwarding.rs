@@ -269,7 +269,8 @@ async fn ask_one(
     let worker = ex.worker;
     let cluster = front(ex).ok_or(Unanswered::ByMember)?;
     let trip = ex.record.trip();
-    let destination = cluster.destination(id, Some(ex.listener.number));
+    let destination = cluster.destination(id, ex.listener.number);
+    let destination = destination.ok_or(Unanswered::ByMember)?;
     let whom = Whom {
         destination: &destination,
         rules: &worker.shared.peers.rules,
@@ -281,12 +282,12 @@ async fn ask_one(
     let (upstream, head) = match heads {
         Ok(answered) => answered,
         Err(UpstreamError::Timeout) if works_on_it => {
-            tracing::debug!(member = %member.name, "its origin gave it no answer in time");
+            tracing::debug!(member = %member.name(), "its origin gave it no answer in time");
             worker.counters.origin_failed(answered::LATE);
             return Err(Unanswered::ByOrigin);
         }
         Err(error) => {
-            tracing::debug!(member = %member.name, %error, "gave no answer");
+            tracing::debug!(member = %member.name(), %error, "gave no answer");
             if !whom::is_ours(&error) {
                 trip.broke_off();
                 failed(cluster, member);
@@ -340,7 +341,7 @@ async fn first_heads(
 /// A member has failed to answer, or broke off.
 fn failed(cluster: &Cluster, member: &Member) {
     if member.failed(cluster.now_ms()) {
-        tracing::warn!(member = %member.name, "does not answer requests, and is not asked for a while");
+        tracing::warn!(member = %member.name(), "does not answer requests, and is not asked for a while");
     }
 }
 
@@ -353,59 +354,36 @@ async fn pass_on(
     cache_status: Vec<u8>,
 ) -> Option<After> {
     let is_bodiless = ex.reply.is_head_only() || matches!(head.status, 204 | 304);
+    let bytes = match head.framing {
+        Framing::Length(bytes) if !is_bodiless => bytes,
+        _ => {
+            let (no_body, class) = (Upload::default(), Class::Miss);
+            return Some(pass::relay(ex, upstream, &head, no_body, class, cache_status).await);
+        }
+    };
     let may_be_shared = asking.may_be_shared
         && head.status == 200
         && is_plain(wanted)
         && asking.directives.may_share();
     if may_be_shared
-        && !is_bodiless
-        && matches!(head.framing, Framing::Length(_))
         && let Some(copied) = hot(ex, wanted)
         && let Some(reader) = start_copy(ex.worker, wanted, &copied)
     {
-        let copied = Some(copied);
-        return shared(
-            ex,
-            wanted,
-            reader,
-            (upstream, head),
-            (asking, copied),
-            cache_status,
-        )
-        .await;
+        let (answer, asking) = ((upstream, head), (asking, Some(copied)));
+        return shared(ex, wanted, reader, answer, asking, cache_status).await;
     }
-    match head.framing {
-        Framing::Length(bytes) if !is_bodiless && bytes <= WHOLE_BYTES_MAX => {
-            whole(ex, upstream, &head, cache_status).await
-        }
-        Framing::Length(bytes) if !is_bodiless => {
-            let is_shared = bytes > ALONE_BYTES_MAX
-                && may_be_shared
-                && httpcache::has_strong_validator(&head.fields);
-            match is_shared
-                .then(|| start_shared(ex.worker, wanted, asking))
-                .flatten()
-            {
-                Some(reader) => {
-                    shared(
-                        ex,
-                        wanted,
-                        reader,
-                        (upstream, head),
-                        (asking, None),
-                        cache_status,
-                    )
-                    .await
-                }
-                None => Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await),
-            }
-        }
-        _ => {
-            let no_body = Upload::default();
-            let class = Class::Miss;
-            Some(pass::relay(ex, upstream, &head, no_body, class, cache_status).await)
-        }
+    if bytes <= WHOLE_BYTES_MAX {
+        return whole(ex, upstream, &head, cache_status).await;
     }
+    if may_be_shared
+        && bytes > ALONE_BYTES_MAX
+        && httpcache::has_strong_validator(&head.fields)
+        && let Some(reader) = start_shared(ex.worker, wanted, asking)
+    {
+        let (answer, asking) = ((upstream, head), (asking, None));
+        return shared(ex, wanted, reader, answer, asking, cache_status).await;
+    }
+    Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await)
 }
 
 /// Sends a short answer, once all of it is there.

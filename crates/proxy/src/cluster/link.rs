@@ -1,5 +1,7 @@
 //! A link that we open to another member, and open again whenever it has ended.
 //!
+//! Members that are discovered come and go: a link ends with its member, and the place waits for the next one.
+//!
 //! Over it come the member's hints and beats, and go our purges. A member that is silent for [`SILENCE_MAX`] is not trusted, and the link
 //! stays: one that was only stopped goes on where it was. After [`GONE_AFTER`] it is opened anew.
 //!
@@ -17,14 +19,16 @@ use tokio::{
 };
 
 use super::{
-    Cluster, Member, MemberId,
+    Cluster, Member, MemberId, Refusal, Who,
     framing::{self, Incoming},
     proof::Cover,
+    roll::{Said, Verdict},
     shaking,
 };
 use crate::{
+    access::Forbidden,
     chance,
-    origin::{ConnectError, Connector},
+    origin::{ConnectError, Connector, Destination},
     socket::Socket,
     state::Shared,
 };
@@ -40,68 +44,139 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Keeps a link to that member, until the task is aborted.
+/// Keeps a link to whoever has that place, until the task is aborted.
 pub async fn keep(
     shared: Arc<Shared>,
     cluster: Arc<Cluster>,
     connector: Rc<Connector>,
     id: MemberId,
 ) {
-    let member = &cluster.members[usize::from(id.0)];
-    let Some(mut waiting) = member.take_waiting() else {
+    let Some(place) = cluster.place(id) else {
         return;
     };
-    let mut pause = PAUSE_MIN;
+    let Some(mut waiting) = place.take_waiting() else {
+        return;
+    };
+    let mut watch = place.watch();
+    let mut occupant = None;
     loop {
-        match connect(&shared, &cluster, &connector, id).await {
-            Ok((socket, cover)) => {
-                let ended = Link {
-                    cluster: &cluster,
-                    id,
-                    cover,
-                }
-                .carry(socket, &mut waiting, &mut pause)
-                .await;
-                cluster.view().lost(id.0);
-                let is_news = member.set_trusted(false, cluster.now_ms());
-                match (is_news, member.is_draining()) {
-                    (true, false) => {
-                        tracing::warn!(member = %member.name, "the link to a cluster member has ended: {ended}");
-                    }
-                    (true, true) => {
-                        tracing::info!(member = %member.name, "a cluster member has ended, as it had said");
-                    }
-                    (false, _) => {}
-                }
-                if ended.kind() == io::ErrorKind::InvalidData {
-                    let malformed = &cluster.counters.frames_malformed;
-                    malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                }
-                // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
-                while waiting.try_recv().is_ok() {}
-                member.withdrawals.link_ended();
-            }
-            Err(error) => {
-                tracing::debug!(member = %member.name, "no link to a cluster member: {error}")
-            }
+        let who = watch.borrow_and_update().clone();
+        if occupant != who.as_ref().map(|who| who.occupant) {
+            occupant = who.as_ref().map(|who| who.occupant);
+            cluster.view().remove(id.0);
         }
+        let turn = who.as_ref().map(|who| who.turn);
+        let other = async {
+            let is_other = |who: &Option<Arc<Who>>| who.as_ref().map(|who| who.turn) != turn;
+            // It lives as long as the cluster.
+            let _ = watch.wait_for(is_other).await;
+        };
+        let keeping = async {
+            match who.as_deref().filter(|who| who.is_called) {
+                Some(who) => {
+                    let keeper = Keeper {
+                        shared: &shared,
+                        cluster: &cluster,
+                        connector: &connector,
+                        id,
+                        place,
+                    };
+                    keeper.keep(who, &mut waiting).await
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            () = sleep(with_jitter(pause)) => pause = (pause * 2).min(PAUSE_MAX),
-            () = member.knocked.notified() => pause = PAUSE_MIN,
+            biased;
+            () = other => {}
+            () = keeping => {}
         }
+        cluster.view().lost(id.0);
+        place.set_trusted(false, cluster.now_ms());
+        while waiting.try_recv().is_ok() {}
+        place.withdrawals.link_ended();
     }
 }
 
-async fn connect(
-    shared: &Shared,
-    cluster: &Cluster,
-    connector: &Connector,
+/// Keeps the link to one member.
+struct Keeper<'k> {
+    shared: &'k Shared,
+    cluster: &'k Cluster,
+    connector: &'k Connector,
     id: MemberId,
-) -> Result<(Socket, Cover), ConnectError> {
-    let to = cluster.destination(id, None);
-    let mut socket = connector.socket_to(&to, &shared.peers.rules).await?;
-    let cover = shaking::open_link(cluster, &mut socket, id).await?;
-    Ok((socket, cover))
+    place: &'k Member,
+}
+
+impl Keeper<'_> {
+    async fn keep(&self, who: &Who, waiting: &mut mpsc::Receiver<Bytes>) {
+        let (cluster, place) = (self.cluster, self.place);
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.connect(who).await {
+                Ok((socket, cover)) => {
+                    let ended = Link {
+                        cluster,
+                        id: self.id,
+                        cover,
+                    }
+                    .carry(socket, waiting, &mut pause)
+                    .await;
+                    cluster.view().lost(self.id.0);
+                    let is_news = place.set_trusted(false, cluster.now_ms());
+                    match (is_news, place.is_draining()) {
+                        (true, false) => {
+                            tracing::warn!(member = %place.name(), "the link to a cluster member has ended: {ended}");
+                        }
+                        (true, true) => {
+                            tracing::info!(member = %place.name(), "a cluster member has ended, as it had said");
+                        }
+                        (false, _) => {}
+                    }
+                    if ended.kind() == io::ErrorKind::InvalidData {
+                        let malformed = &cluster.counters.frames_malformed;
+                        malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
+                    while waiting.try_recv().is_ok() {}
+                    place.withdrawals.link_ended();
+                }
+                Err(
+                    ConnectError::Member(Refusal::Own)
+                    | ConnectError::Forbidden(Forbidden::OwnListener),
+                ) => {
+                    cluster.is_own_address(self.id, who.turn);
+                }
+                Err(error) => {
+                    tracing::debug!(member = %place.name(), "no link to a cluster member: {error}")
+                }
+            }
+            tokio::select! {
+                () = sleep(with_jitter(pause)) => pause = (pause * 2).min(PAUSE_MAX),
+                () = place.knocked.notified() => pause = PAUSE_MIN,
+            }
+        }
+    }
+
+    /// A link to whoever has that address, if it is that of this place.
+    async fn connect(&self, who: &Who) -> Result<(Socket, Cover), ConnectError> {
+        let (cluster, shared) = (self.cluster, self.shared);
+        let to = Destination {
+            tls: false,
+            host: who.at.host.as_str().into(),
+            port: who.at.port,
+            member: None,
+        };
+        let mut socket = self.connector.socket_to(&to, &shared.peers.rules).await?;
+        let opened = shaking::open_link(cluster, &mut socket, who).await?;
+        let said = Said {
+            name: &opened.name,
+            incarnation: opened.incarnation,
+        };
+        match cluster.met(self.id, who.turn, said) {
+            Verdict::Stays => Ok((socket, opened.cover)),
+            Verdict::Leaves | Verdict::Waits => Err(Refusal::NotHere.into()),
+        }
+    }
 }
 
 /// Between half of it and all of it, so that members that start together do not knock together for ever.
@@ -169,7 +244,7 @@ impl Link<'_> {
         }
         let member = self.member();
         if member.set_trusted(false, self.cluster.now_ms()) {
-            tracing::warn!(member = %member.name, "a cluster member is silent; it is not asked until it is heard");
+            tracing::warn!(member = %member.name(), "a cluster member is silent; it is not asked until it is heard");
         }
         match timeout(GONE_AFTER, incoming.next()).await {
             Ok(frame) => frame,
@@ -181,7 +256,7 @@ impl Link<'_> {
         let said = framing::decode(frame)?;
         let member = self.member();
         if member.set_trusted(true, self.cluster.now_ms()) {
-            tracing::info!(member = %member.name, "the link to a cluster member is up");
+            tracing::info!(member = %member.name(), "the link to a cluster member is up");
         }
         self.cluster.counters.passed(&said, frame.len());
         let wanted = self.cluster.follow(self.id, said, &self.cover);
@@ -195,6 +270,6 @@ impl Link<'_> {
     }
 
     fn member(&self) -> &Member {
-        &self.cluster.members[usize::from(self.id.0)]
+        &self.cluster.places[usize::from(self.id.0)]
     }
 }

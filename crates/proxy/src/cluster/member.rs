@@ -1,5 +1,8 @@
 //! The other members, and how they are: what workers read of them while they route.
 //!
+//! A [`Member`] is a place for one, with a number. Members of the configuration keep theirs; those that are discovered come and go, and a place is
+//! taken by another one later. Whoever holds a number for longer than a moment may find another member there, and has to bear that.
+//!
 //! A member is *trusted* while its link is up and beats. It is *avoided* for a while when requests to it fail in a row, although it
 //! beats. One that is *draining* takes nothing new. All of it is atomics: the cluster's thread and the workers write, everybody reads.
 //!
@@ -7,14 +10,17 @@
 //!
 //! Not known here: what a member holds, frames.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use hints::Withdrawals;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
-use super::push::message::Verdict;
-use crate::plan::{ClusterMember, PeerAddress};
+use super::{choosing, push::message::Verdict};
+use crate::plan::PeerAddress;
 
 /// Failures in a row after which a member is avoided.
 const FAILURES_MAX: u32 = 3;
@@ -25,7 +31,7 @@ const SLOW_START_MS: u64 = 10_000;
 /// Frames that wait for a link; one more is refused.
 const WAITING_MAX: usize = 4096;
 
-/// The number of another member, by the order of the configuration: bit `1 << id` of a mask.
+/// The number of another member, that of its place: bit `1 << id` of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct MemberId(pub u8);
 
@@ -36,12 +42,33 @@ impl MemberId {
     }
 }
 
-/// One other member.
-pub struct Member {
-    /// Its name.
-    pub name: Box<str>,
+/// Who a member is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// Its name; its address, until it has said its name.
+    pub name: Arc<str>,
+    /// Has it said its name, or does the configuration?
+    pub is_named: bool,
     /// Its address for members.
     pub at: PeerAddress,
+    /// Does anything say that it is there? If not, it is only waited for.
+    pub is_called: bool,
+    /// Was it discovered? Else the configuration names it.
+    pub is_discovered: bool,
+    /// Another number is another member.
+    pub occupant: u64,
+    /// Another number is another member, or another address: the link to it begins anew.
+    pub turn: u64,
+}
+
+/// A place for one other member.
+pub struct Member {
+    /// Who has it; `None`: it is free.
+    who: watch::Sender<Option<Arc<Who>>>,
+    /// Of its name, for hashing.
+    name_hash: AtomicU64,
+    /// What was counted before it came.
+    counted_before: Mutex<MemberCounters>,
     /// Is its link up, and has it beaten lately?
     is_trusted: AtomicBool,
     /// Does it say that it ends?
@@ -64,7 +91,7 @@ pub struct Member {
     pub(super) withdrawals: Withdrawals,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
-    waiting: std::sync::Mutex<Option<mpsc::Receiver<Bytes>>>,
+    waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
 }
 
 /// What a member says of itself in each beat.
@@ -82,7 +109,17 @@ pub struct Load {
     pub has_store: AtomicBool,
 }
 
-/// What is counted of one member.
+impl Load {
+    /// Nothing was said yet.
+    fn clear(&self) {
+        for number in [&self.requests, &self.reads, &self.queue_ms, &self.free_mib] {
+            number.store(0, Ordering::Relaxed);
+        }
+        self.has_store.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What is counted of one member, and of those that had its place before.
 #[derive(Default, Debug)]
 pub struct MemberCounters {
     /// Requests sent to it that were answered from its cache.
@@ -103,6 +140,33 @@ pub struct MemberCounters {
     pub false_misses: AtomicU64,
 }
 
+impl MemberCounters {
+    fn each(&self) -> impl Iterator<Item = &AtomicU64> {
+        let single = [
+            &self.hits_true,
+            &self.hits_false,
+            &self.hits_stale,
+            &self.failures,
+            &self.distrusted,
+            &self.pushes_lost,
+            &self.false_misses,
+        ];
+        single.into_iter().chain(&self.pushes)
+    }
+
+    /// What was counted since these were copied.
+    fn since(&self, before: &MemberCounters) -> MemberCounters {
+        let since = MemberCounters::default();
+        let now = self.each().zip(before.each());
+        for (since, (now, before)) in since.each().zip(now) {
+            let before = before.load(Ordering::Relaxed);
+            let counted = now.load(Ordering::Relaxed).saturating_sub(before);
+            since.store(counted, Ordering::Relaxed);
+        }
+        since
+    }
+}
+
 /// A request of ours that a member is answering.
 pub struct InProgress<'m>(&'m Member);
 
@@ -113,12 +177,13 @@ impl Drop for InProgress<'_> {
 }
 
 impl Member {
-    /// A member of which nothing is known yet.
-    pub fn new(plan: &ClusterMember) -> Member {
+    /// A place that nobody has yet.
+    pub fn free() -> Member {
         let (outgoing, waiting) = mpsc::channel(WAITING_MAX);
         Member {
-            name: plan.name.as_str().into(),
-            at: plan.at.clone(),
+            who: watch::Sender::new(None),
+            name_hash: AtomicU64::new(0),
+            counted_before: Mutex::default(),
             is_trusted: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             since_ms: AtomicU64::new(0),
@@ -130,8 +195,64 @@ impl Member {
             knocked: Notify::new(),
             withdrawals: Withdrawals::default(),
             outgoing,
-            waiting: std::sync::Mutex::new(Some(waiting)),
+            waiting: Mutex::new(Some(waiting)),
         }
+    }
+
+    /// Somebody takes the place, nobody has it any more, or more is known of the one that has it.
+    pub(super) fn set_who(&self, who: Option<Who>, now_ms: u64) {
+        let relaxed = Ordering::Relaxed;
+        let occupant = |who: Option<&Who>| who.map(|who| who.occupant);
+        if occupant(self.who.borrow().as_deref()) != occupant(who.as_ref()) {
+            self.set_trusted(false, now_ms);
+            self.since_ms.store(now_ms, relaxed);
+            self.failures.store(0, relaxed);
+            self.avoided_until_ms.store(0, relaxed);
+            self.is_draining.store(false, relaxed);
+            self.load.clear();
+            let mut before = self.counted_before.lock();
+            **before.as_mut().unwrap_or_else(PoisonError::get_mut) =
+                self.counters.since(&MemberCounters::default());
+        }
+        let name = who.as_ref().map_or("", |who| &who.name);
+        self.name_hash
+            .store(choosing::hash(name.as_bytes()), relaxed);
+        self.who.send_replace(who.map(Arc::new));
+    }
+
+    /// Who has the place.
+    pub fn who(&self) -> Option<Arc<Who>> {
+        self.who.borrow().clone()
+    }
+
+    /// Says when somebody else has it, or more is known of the one that has it.
+    pub(super) fn watch(&self) -> watch::Receiver<Option<Arc<Who>>> {
+        self.who.subscribe()
+    }
+
+    /// Has anybody the place?
+    pub fn is_there(&self) -> bool {
+        self.who.borrow().is_some()
+    }
+
+    /// The name of the member; of a free place a word for people.
+    pub fn name(&self) -> Arc<str> {
+        match &*self.who.borrow() {
+            Some(who) => Arc::clone(&who.name),
+            None => "(forgotten)".into(),
+        }
+    }
+
+    /// The hash of its name.
+    pub fn name_hash(&self) -> u64 {
+        self.name_hash.load(Ordering::Relaxed)
+    }
+
+    /// What was counted of the member that has the place now.
+    pub fn counted(&self) -> MemberCounters {
+        let before = self.counted_before.lock();
+        let before = before.unwrap_or_else(PoisonError::into_inner);
+        self.counters.since(&before)
     }
 
     /// Sends an encoded frame over the link that we have opened to it. False: the link is down, or too many frames wait.
@@ -148,9 +269,7 @@ impl Member {
     /// Where frames for its link come out; once.
     pub(super) fn take_waiting(&self) -> Option<mpsc::Receiver<Bytes>> {
         let waiting = self.waiting.lock();
-        waiting
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take()
+        waiting.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Is its link up, and has it beaten lately?
@@ -243,7 +362,7 @@ mod tests {
 
     #[test]
     fn one_that_fails_in_a_row_is_avoided_for_a_while() {
-        let member = Member::new(&ClusterMember::default());
+        let member = Member::free();
         assert!(!member.is_usable(0), "its link is not up");
         assert!(member.set_trusted(true, 0));
         assert!(!member.set_trusted(true, 5), "no news");
@@ -259,10 +378,7 @@ mod tests {
 
     #[test]
     fn one_that_has_just_come_seems_busier_and_less_so_with_time() {
-        let (old, new) = (
-            Member::new(&ClusterMember::default()),
-            Member::new(&ClusterMember::default()),
-        );
+        let (old, new) = (Member::free(), Member::free());
         old.set_trusted(true, 0);
         new.set_trusted(true, 50_000);
         let _five: Vec<_> = (0..5).map(|_| old.begin()).collect();
@@ -274,7 +390,7 @@ mod tests {
 
     #[test]
     fn frames_for_a_member_without_a_link_are_refused() {
-        let member = Member::new(&ClusterMember::default());
+        let member = Member::free();
         assert!(!member.send(Bytes::new()));
         member.set_trusted(true, 0);
         let mut waiting = member.take_waiting().unwrap();
@@ -285,7 +401,7 @@ mod tests {
 
     #[test]
     fn withdrawals_wait_for_a_link_and_are_lost_beyond_the_limit() {
-        let member = Member::new(&ClusterMember::default());
+        let member = Member::free();
         let mut waiting = member.take_waiting().unwrap();
         for _ in 0..WAITING_MAX {
             member.withdraw(Bytes::from_static(b"a"));

@@ -7,6 +7,7 @@
 //! | file | story |
 //! |---|---|
 //! | `member` | who the others are, and how they are |
+//! | `roll`, `discovering` | which members there are, if they come and go |
 //! | `proof` | what is made of the key |
 //! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
@@ -30,10 +31,11 @@
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
 //!
 //! Not known here: HTTP, and how a request is routed.
-//! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
+//! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members at a time.
 
 pub mod answered;
 mod choosing;
+pub mod discovering;
 pub mod explaining;
 pub mod following;
 pub mod forwarded;
@@ -48,6 +50,7 @@ pub mod publishing;
 pub mod purging;
 pub mod push;
 pub mod receive;
+mod roll;
 mod routing;
 mod shaking;
 pub mod standing;
@@ -72,10 +75,12 @@ use crate::{
     plan::{self, Plan},
 };
 
+use discovering::Discovery;
 use publishing::Publishing;
 use purging::Purging;
+use roll::Roll;
 
-pub use member::{Member, MemberId};
+pub use member::{Member, MemberId, Who};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
 pub use standing::Standing;
@@ -86,8 +91,12 @@ pub use thread::{ClusterThread, Start};
 pub struct Cluster {
     /// The settings.
     pub plan: plan::Cluster,
-    /// The other members, by their numbers.
-    pub members: Vec<Member>,
+    /// Places for the other members, by their numbers.
+    places: Box<[Member]>,
+    /// Who has them.
+    roll: Mutex<Roll>,
+    /// How members are found that come and go.
+    pub discovery: Discovery,
     /// The names of our listeners in the cluster, by their numbers.
     pub listeners: Vec<Box<str>>,
     /// Differs from start to start.
@@ -102,6 +111,8 @@ pub struct Cluster {
     pub counters: Counters,
     /// Purges of all members.
     pub purging: Purging,
+    /// Stores that a member is expected to have: as many as we have.
+    stores_expected: u32,
     /// Have we a store that others are told of?
     has_store: bool,
     /// Requests routed in turn so far.
@@ -166,22 +177,34 @@ impl Cluster {
         let incarnation = crate::chance::u64()?;
         let publishing = stores.map(|stores| Publishing::new(settings, incarnation, stores));
         let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
-        let columns_expected = (settings.members.len() * plan.stores.len().max(1)) as u32;
-        Ok(Some(Cluster {
-            members: settings.members.iter().map(Member::new).collect(),
+        let stores_expected = plan.stores.len().max(1) as u32;
+        let columns_expected = settings.members.len() as u32 * stores_expected;
+        let places = match settings.discover {
+            Some(_) => plan::MEMBERS_MAX,
+            None => settings.members.len(),
+        };
+        let forget_ms = settings.forget_after.as_millis() as u64;
+        let roll = Roll::new(&settings.name, &settings.members, places, forget_ms);
+        let cluster = Cluster {
+            places: (0..places).map(|_| Member::free()).collect(),
+            roll: Mutex::new(roll),
+            discovery: Discovery::default(),
+            stores_expected,
             listeners: names.collect(),
             incarnation,
             pushing: Pushing::new(plan, settings),
             receiving: Receiving::default(),
             began: Instant::now(),
             counters: Counters::default(),
-            purging: Purging::new(settings.members.len()),
+            purging: Purging::new(places),
             has_store: !plan.stores.is_empty(),
             turn: AtomicU64::new(0),
             publishing: Mutex::new(publishing.transpose()?),
             view: Mutex::new(View::new(columns_expected)),
             plan: settings.clone(),
-        }))
+        };
+        cluster.apply(&mut cluster.roll());
+        Ok(Some(cluster))
     }
 
     /// What our stores hold; `None` in it: there is no store.
@@ -205,34 +228,50 @@ impl Cluster {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Where a member is reached: its link, or requests for its listener that is called as ours of this number.
-    pub fn destination(&self, id: MemberId, listener: Option<usize>) -> Destination {
-        let at = &self.members[usize::from(id.0)].at;
-        Destination {
+    /// Where requests for a member's listener go that is called as ours of this number. `None`: there is no such member.
+    pub fn destination(&self, id: MemberId, listener: usize) -> Option<Destination> {
+        let who = self.place(id)?.who()?;
+        Some(Destination {
             tls: false,
-            host: at.host.as_str().into(),
-            port: at.port,
-            member: listener.map(|listener| OfMember { id, listener }),
-        }
+            host: who.at.host.as_str().into(),
+            port: who.at.port,
+            member: Some(OfMember { id, listener }),
+        })
+    }
+
+    /// The other members, by their numbers.
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        let places = self.places.iter().zip(0..);
+        let places = places.map(|(place, number)| (MemberId(number), place));
+        places.filter(|(_, place)| place.is_there())
+    }
+
+    /// What was counted of all members, also of those that were forgotten.
+    pub fn counted(&self) -> impl Iterator<Item = &member::MemberCounters> {
+        self.places.iter().map(|place| &place.counters)
     }
 
     /// A member by its number.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
-        self.members.get(usize::from(id.0))
+        self.place(id).filter(|place| place.is_there())
+    }
+
+    /// The place of this number, whoever has it.
+    pub(super) fn place(&self, id: MemberId) -> Option<&Member> {
+        self.places.get(usize::from(id.0))
     }
 
     /// The names of members, a bit each.
     pub fn names_of(&self, members: u64) -> Vec<String> {
-        let named = |(number, member): (usize, &Member)| {
-            (members >> number & 1 != 0).then(|| member.name.to_string())
+        let named = |(id, member): (MemberId, &Member)| {
+            (members & id.bit() != 0).then(|| member.name().to_string())
         };
-        self.members.iter().enumerate().filter_map(named).collect()
+        self.members().filter_map(named).collect()
     }
 
     /// The number of the member of this name.
     pub fn member_named(&self, name: &[u8]) -> Option<MemberId> {
-        let position = |member: &Member| member.name.as_bytes() == name;
-        (self.members.iter().position(position)).map(|number| MemberId(number as u8))
+        self.roll().named(std::str::from_utf8(name).ok()?)
     }
 
     /// The number of our listener of this name.

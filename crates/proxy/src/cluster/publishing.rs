@@ -58,6 +58,19 @@ pub struct Publishing {
     traces: Vec<u64>,
 }
 
+/// What is counted of what we tell.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Figures {
+    /// Updates made so far.
+    pub updates: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Names that are told now.
+    pub names: u64,
+    /// Bytes of memory for telling them.
+    pub memory_bytes: u64,
+}
+
 /// A store as a column.
 struct Publisher {
     store: Arc<Store>,
@@ -228,17 +241,15 @@ impl Publishing {
         }
     }
 
-    /// Updates made so far, entries in them, names that are told, bytes of memory.
-    pub fn figures(&self) -> [u64; 4] {
-        let mut sum = [0; 4];
-        for column in &self.columns {
-            let registrar = &column.registrar;
+    /// What is counted of all columns.
+    pub fn figures(&self) -> Figures {
+        let mut sum = Figures::default();
+        for Publisher { registrar, .. } in &self.columns {
             let figures = registrar.figures();
-            let memory = registrar.memory_bytes() as u64;
-            let of_column = [figures.updates, figures.entries, registrar.names(), memory];
-            for (sum, one) in sum.iter_mut().zip(of_column) {
-                *sum += one;
-            }
+            sum.updates += figures.updates;
+            sum.entries += figures.entries;
+            sum.names += registrar.names();
+            sum.memory_bytes += registrar.memory_bytes() as u64;
         }
         sum
     }

@@ -64,9 +64,9 @@ use began::Moments;
 use large::Large;
 use queue::Queue;
 
-/// The queue gets one of so many parts of the memory for objects, and that beside it;
+/// The queue may take this share of the size of the memory for objects. It is taken in addition to that memory.
 const QUEUE_PART: u64 = 8;
-/// so much at least.
+/// The queue may take so much at least, bytes.
 const QUEUE_BYTES_MIN: u64 = 8 << 20;
 
 /// What a front has to push.

@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -20,8 +21,9 @@ use tokio::{
 };
 
 use super::{
-    Cluster, MemberId,
+    Cluster, MemberId, Who,
     proof::{Cover, Prover, is_proof, prove},
+    roll::Said,
 };
 use crate::{chance, clock::Instant};
 
@@ -51,6 +53,18 @@ pub enum Refusal {
     /// It calls itself by a name that is none of our members'.
     #[error("no member of this name is known")]
     Unknown,
+    /// It is this process.
+    #[error("the other side is this proxy itself")]
+    Own,
+    /// Another process has our name.
+    #[error("another member has this one's name")]
+    OwnName,
+    /// Its name cannot be one.
+    #[error("the other side's name is no word of printable characters")]
+    NoName,
+    /// It is another one than was called, and has a place of its own.
+    #[error("another member has this address now")]
+    NotHere,
     /// There is no listener of that name.
     #[error("there is no listener of that name")]
     NoListener,
@@ -77,7 +91,7 @@ impl From<NoMessage> for Refusal {
 impl Refusal {
     /// Does it speak of a mistake, or of an attempt to get in, rather than of a connection that broke?
     fn is_told(self) -> bool {
-        !matches!(self, Refusal::Broken(_) | Refusal::Busy)
+        !matches!(self, Refusal::Broken(_) | Refusal::Busy | Refusal::Own)
     }
 }
 
@@ -91,6 +105,16 @@ pub struct Shaken {
     pub cover: Cover,
 }
 
+/// A connection that we have opened to a member.
+pub struct Opened {
+    /// Its name.
+    pub name: String,
+    /// Of its process.
+    pub incarnation: u64,
+    /// Covers what only the two sides may read.
+    pub cover: Cover,
+}
+
 /// What an accepted connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accepted {
@@ -100,19 +124,15 @@ pub enum Accepted {
     Http(usize),
 }
 
-/// Opens a link over this connection, which leads to that member.
+/// Opens a link over this connection, which leads to that member, or to somebody of whom the address only is known.
 ///
 /// # Errors
 /// It is refused by one of the two sides.
-pub async fn open_link<S>(
-    cluster: &Cluster,
-    stream: &mut S,
-    member: MemberId,
-) -> Result<Cover, Refusal>
+pub async fn open_link<S>(cluster: &Cluster, stream: &mut S, to: &Who) -> Result<Opened, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    open(cluster, stream, member, Purpose::Frames).await
+    open(cluster, stream, to, Purpose::Frames).await
 }
 
 /// Opens a way for requests to a listener of that member, called as ours of this number.
@@ -130,24 +150,31 @@ where
 {
     let name = cluster.listeners.get(listener).ok_or(Refusal::NoListener)?;
     let purpose = Purpose::Http(name.as_bytes().to_vec());
-    open(cluster, stream, member, purpose).await.map(drop)
+    let to = cluster.member(member).and_then(|it| it.who());
+    let to = to.filter(|who| who.is_named).ok_or(Refusal::Unknown)?;
+    open(cluster, stream, &to, purpose).await.map(drop)
 }
 
 async fn open<S>(
     cluster: &Cluster,
     stream: &mut S,
-    member: MemberId,
+    to: &Who,
     purpose: Purpose,
-) -> Result<Cover, Refusal>
+) -> Result<Opened, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let to = cluster.member(member).ok_or(Refusal::Unknown)?;
     let hello = Hello {
-        purpose,
         nonce: nonce()?,
+        incarnation: cluster.incarnation,
         from: cluster.plan.name.as_bytes().to_vec(),
-        to: to.name.as_bytes().to_vec(),
+        at: cluster.plan.address.to_string().into_bytes(),
+        // Another member may have got the address of one that was discovered.
+        to: match purpose == Purpose::Frames && to.is_discovered {
+            true => Vec::new(),
+            false => to.name.as_bytes().to_vec(),
+        },
+        purpose,
     };
     let shaken = timeout(SHAKEN_WITHIN, opened(cluster, stream, &hello)).await;
     let shaken = shaken.unwrap_or(Err(Refusal::Broken(io::ErrorKind::TimedOut)));
@@ -159,7 +186,7 @@ where
     shaken
 }
 
-async fn opened<S>(cluster: &Cluster, stream: &mut S, hello: &Hello) -> Result<Cover, Refusal>
+async fn opened<S>(cluster: &Cluster, stream: &mut S, hello: &Hello) -> Result<Opened, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -170,16 +197,28 @@ where
     let (answer, proof) = message
         .split_last_chunk::<PROOF_BYTES>()
         .ok_or(Refusal::Foreign)?;
-    if Answer::decode(answer)?.name != hello.to {
+    let told = Answer::decode(answer)?;
+    if !hello.to.is_empty() && told.name != hello.to {
         return Err(Refusal::OtherName);
     }
     let both = [&said[..], answer];
     if !is_proof(key, Prover::Acceptor, both, proof) {
         return Err(Refusal::NoProof);
     }
+    if told.name == hello.from {
+        return Err(match told.incarnation == hello.incarnation {
+            true => Refusal::Own,
+            false => Refusal::OwnName,
+        });
+    }
+    let name = name_of(&told.name)?.to_owned();
     send(stream, &prove(key, Prover::Opener, both)).await?;
     match Welcome::of(stream.read_u8().await?) {
-        Some(Welcome::Yes) => Ok(Cover::new(key, both)),
+        Some(Welcome::Yes) => Ok(Opened {
+            name,
+            incarnation: told.incarnation,
+            cover: Cover::new(key, both),
+        }),
         Some(Welcome::NoProof) => Err(Refusal::NoProof),
         Some(Welcome::Unknown) => Err(Refusal::Unknown),
         Some(Welcome::OtherName) => Err(Refusal::OtherName),
@@ -196,23 +235,28 @@ where
 pub async fn accept<S>(
     cluster: &Cluster,
     stream: &mut S,
-    from: &str,
+    from: SocketAddr,
     is_busy: bool,
 ) -> Result<Shaken, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let shaken = timeout(SHAKEN_WITHIN, accepted(cluster, stream, is_busy)).await;
+    let shaken = timeout(SHAKEN_WITHIN, accepted(cluster, stream, from, is_busy)).await;
     let shaken = shaken.unwrap_or(Err(Refusal::Broken(io::ErrorKind::TimedOut)));
     if let Err(refusal) = &shaken
         && refusal.is_told()
     {
-        refused(cluster, from, *refusal);
+        refused(cluster, &from.to_string(), *refusal);
     }
     shaken
 }
 
-async fn accepted<S>(cluster: &Cluster, stream: &mut S, is_busy: bool) -> Result<Shaken, Refusal>
+async fn accepted<S>(
+    cluster: &Cluster,
+    stream: &mut S,
+    from: SocketAddr,
+    is_busy: bool,
+) -> Result<Shaken, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -221,6 +265,7 @@ where
     let hello = Hello::decode(&said)?;
     let answer = Answer {
         nonce: nonce()?,
+        incarnation: cluster.incarnation,
         name: cluster.plan.name.as_bytes().to_vec(),
     };
     let answer = answer.encode();
@@ -230,7 +275,7 @@ where
     let theirs = receive(stream).await?;
     let verdict = match is_proof(key, Prover::Opener, both, &theirs) {
         false => Err(Refusal::NoProof),
-        true => welcome(cluster, &hello, is_busy),
+        true => welcome(cluster, &hello, from, is_busy),
     };
     let code = match &verdict {
         Ok(_) => Welcome::Yes,
@@ -253,12 +298,28 @@ where
 fn welcome(
     cluster: &Cluster,
     hello: &Hello,
+    from: SocketAddr,
     is_busy: bool,
 ) -> Result<(MemberId, Accepted), Refusal> {
-    if hello.to != cluster.plan.name.as_bytes() {
+    if !hello.to.is_empty() && hello.to != cluster.plan.name.as_bytes() {
         return Err(Refusal::OtherName);
     }
-    let member = cluster.member_named(&hello.from).ok_or(Refusal::Unknown)?;
+    if hello.from == cluster.plan.name.as_bytes() {
+        return Err(match hello.incarnation == cluster.incarnation {
+            true => Refusal::Own,
+            false => Refusal::OwnName,
+        });
+    }
+    let said = Said {
+        name: name_of(&hello.from)?,
+        incarnation: hello.incarnation,
+    };
+    let member = match hello.purpose {
+        _ if is_busy => cluster.member_named(&hello.from),
+        Purpose::Frames => cluster.knocked(said, reached_at(&hello.at, from)),
+        Purpose::Http(_) => cluster.member_named(&hello.from),
+    };
+    let member = member.ok_or(Refusal::Unknown)?;
     if is_busy {
         return Err(Refusal::Busy);
     }
@@ -270,6 +331,25 @@ fn welcome(
         }
     };
     Ok((member, purpose))
+}
+
+/// Where somebody is reached that says so, and has come from there: it need not know its own address.
+fn reached_at(said: &[u8], from: SocketAddr) -> SocketAddr {
+    let said: Option<SocketAddr> = std::str::from_utf8(said)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    match said {
+        Some(said) if said.ip().is_unspecified() => SocketAddr::new(from.ip(), said.port()),
+        Some(said) => said,
+        None => from,
+    }
+}
+
+/// A name as the configuration would take it: it goes into logs and fields.
+fn name_of(bytes: &[u8]) -> Result<&str, Refusal> {
+    let is_word = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic);
+    let name = std::str::from_utf8(bytes).ok().filter(|_| is_word);
+    name.ok_or(Refusal::NoName)
 }
 
 /// Counts a refused connection, and says so once a minute.
@@ -314,6 +394,8 @@ mod tests {
     use crate::plan::{self, ClusterKey, ClusterMember, Listener, Plan};
     use tokio::io::duplex;
 
+    const FROM: &str = "127.0.0.1:40000";
+
     fn member(own: &str, other: &str, key: u8) -> Cluster {
         let forward = Listener::forward(([127, 0, 0, 1], 0).into(), Vec::new());
         let mut plan = Plan::with_listeners(vec![forward]);
@@ -333,14 +415,18 @@ mod tests {
         one: &Cluster,
         two: &Cluster,
         purpose: Purpose,
-    ) -> (Result<Cover, Refusal>, Result<Shaken, Refusal>) {
+    ) -> (Result<Opened, Refusal>, Result<Shaken, Refusal>) {
         let (mut ours, mut theirs) = duplex(4096);
         let opened = async {
-            let opened = open(one, &mut ours, MemberId(0), purpose).await;
+            let to = one.member(MemberId(0)).and_then(|it| it.who()).unwrap();
+            let opened = open(one, &mut ours, &to, purpose).await;
             drop(ours);
             opened
         };
-        tokio::join!(opened, accept(two, &mut theirs, "test", false))
+        tokio::join!(
+            opened,
+            accept(two, &mut theirs, FROM.parse().unwrap(), false)
+        )
     }
 
     #[tokio::test]
@@ -349,7 +435,7 @@ mod tests {
         let (opened, accepted) = shake(&one, &two, Purpose::Frames).await;
         let accepted = accepted.unwrap();
         assert_eq!(accepted.purpose, Accepted::Frames);
-        let covered = opened.unwrap().apply(0, 42);
+        let covered = opened.unwrap().cover.apply(0, 42);
         assert_eq!(accepted.cover.apply(0, covered), 42);
         let (opened, accepted) = shake(&one, &two, Purpose::Http(b"1".to_vec())).await;
         assert!(opened.is_ok());
@@ -383,7 +469,9 @@ mod tests {
         let hello = Hello {
             purpose: Purpose::Frames,
             nonce: [0; PROOF_BYTES],
+            incarnation: 1,
             from: b"a".to_vec(),
+            at: Vec::new(),
             to: b"b".to_vec(),
         };
         let mut overheard = Vec::new();
@@ -402,7 +490,10 @@ mod tests {
                 send(&mut ours, &overheard).await.unwrap();
                 ours.read_u8().await.unwrap()
             };
-            let (code, accepted) = tokio::join!(opened, accept(&two, &mut theirs, "test", false));
+            let (code, accepted) = tokio::join!(
+                opened,
+                accept(&two, &mut theirs, FROM.parse().unwrap(), false)
+            );
             match Welcome::of(code).unwrap() {
                 Welcome::Yes => assert!(accepted.is_ok()),
                 other => {
@@ -415,6 +506,19 @@ mod tests {
         panic!("the same proof was taken twice");
     }
 
+    #[test]
+    fn somebody_is_reached_where_it_says_or_where_it_comes_from() {
+        let from = "10.0.0.7:40000".parse().unwrap();
+        for (said, at) in [
+            ("10.0.0.8:3130", "10.0.0.8:3130"),
+            ("0.0.0.0:3131", "10.0.0.7:3131"),
+            ("[::]:3131", "10.0.0.7:3131"),
+            ("nonsense", "10.0.0.7:40000"),
+        ] {
+            assert_eq!(reached_at(said.as_bytes(), from).to_string(), at);
+        }
+    }
+
     #[tokio::test]
     async fn somebody_who_speaks_http_is_refused() {
         let two = member("b", "a", 1);
@@ -422,7 +526,7 @@ mod tests {
         ours.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             .await
             .unwrap();
-        let accepted = accept(&two, &mut theirs, "test", false).await;
+        let accepted = accept(&two, &mut theirs, FROM.parse().unwrap(), false).await;
         assert_eq!(accepted.err(), Some(Refusal::Foreign));
     }
 }

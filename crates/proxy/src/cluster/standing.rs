@@ -83,7 +83,7 @@ mod tests {
         };
         let cluster = Cluster::new(&plan, None).unwrap().unwrap();
         assert_eq!(cluster.standing(MemberId(0)), Standing::Away);
-        cluster.members[0].set_trusted(true, 0);
+        cluster.places[0].set_trusted(true, 0);
         assert_eq!(cluster.standing(MemberId(0)), Standing::CatchingUp);
         assert_eq!(
             cluster.standing(MemberId(1)),

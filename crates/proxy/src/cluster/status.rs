@@ -56,6 +56,8 @@ pub struct MemberStatus {
     pub name: String,
     /// Its address for members.
     pub address: String,
+    /// Was it found, and is forgotten when it has left? Else the configuration names it.
+    pub discovered: bool,
     /// The word of its [`Standing`](super::Standing).
     pub state: &'static str,
     /// What follows from it, if anything does.
@@ -183,6 +185,44 @@ fn oldest(columns: &[Column]) -> Option<u64> {
     each.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
+/// Name and meaning of what is counted, and its value.
+type Figure = (&'static str, &'static str, u64);
+
+/// What is counted of each member.
+type Counted = (
+    &'static str,
+    &'static str,
+    fn(&MemberCounters) -> &AtomicU64,
+);
+
+const OF_MEMBERS: [Counted; 5] = [
+    (
+        "cluster_hits_true",
+        "Requests sent to members that were answered from their caches",
+        |it| &it.hits_true,
+    ),
+    (
+        "cluster_hits_false",
+        "Requests sent to members by a wrong hint",
+        |it| &it.hits_false,
+    ),
+    (
+        "cluster_hits_stale",
+        "Requests sent to members whose object they had to validate",
+        |it| &it.hits_stale,
+    ),
+    (
+        "cluster_failures",
+        "Requests that members failed to answer",
+        |it| &it.failures,
+    ),
+    (
+        "cluster_distrusted",
+        "Times that a member's link ended or fell silent",
+        |it| &it.distrusted,
+    ),
+];
+
 impl Cluster {
     /// How it stands.
     pub fn status(&self) -> ClusterStatus {
@@ -193,8 +233,8 @@ impl Cluster {
             name: self.plan.name.clone(),
             front: self.plan.front,
             pushes: self.pushing.is_on,
-            told_entries: told.map(|[_, _, names, _]| names),
-            telling_memory_bytes: told.map_or(0, |[_, _, _, bytes]| bytes),
+            told_entries: told.map(|told| told.names),
+            telling_memory_bytes: told.map_or(0, |told| told.memory_bytes),
             hints_memory_bytes: reader.groups().memory_bytes() as u64,
             hints_groups: reader.groups().iter().count(),
             purges: Purges {
@@ -205,24 +245,26 @@ impl Cluster {
                 missing: value(&purges.missing),
                 rejoining: value(&purges.is_rejoining) != 0,
             },
-            members: (self.members.iter().zip(0..))
-                .map(|(member, number)| self.member_status(MemberId(number), member))
+            members: (self.members())
+                .filter_map(|(id, member)| self.member_status(id, member))
                 .collect(),
         }
     }
 
-    fn member_status(&self, id: MemberId, member: &Member) -> MemberStatus {
+    fn member_status(&self, id: MemberId, member: &Member) -> Option<MemberStatus> {
+        let who = member.who()?;
         let known = self.view().status(id.0);
         // After what is known, which is of an earlier moment then.
         let now_ms = self.now_ms();
-        let (load, counters) = (&member.load, &member.counters);
+        let (load, counters) = (&member.load, &member.counted());
         let columns = known.iter().flat_map(|known| &known.columns);
         let columns: Vec<_> = columns.map(|column| Column::of(column, now_ms)).collect();
         let (standing, is_trusted) = (self.standing(id), member.is_trusted());
         let since_s = now_ms.saturating_sub(member.since_ms()) / 1000;
-        MemberStatus {
-            name: member.name.to_string(),
-            address: member.at.to_string(),
+        Some(MemberStatus {
+            name: who.name.to_string(),
+            address: who.at.to_string(),
+            discovered: who.is_discovered,
             state: standing.as_str(),
             state_means: standing.meaning(),
             trusted: is_trusted,
@@ -245,60 +287,101 @@ impl Cluster {
             pushes: Pushes::of(counters),
             failures: value(&counters.failures),
             distrusted: value(&counters.distrusted),
-        }
+        })
     }
 
     /// Name, meaning and value of what is counted, all members together.
-    pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let relaxed = Ordering::Relaxed;
-        let sum = |of: fn(&Member) -> u64| self.members.iter().map(of).sum::<u64>();
-        let own = |counter: &AtomicU64| counter.load(relaxed);
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut all = self.figures_of_members().to_vec();
+        all.extend(self.figures_of_links());
+        all.extend(self.figures_of_hints());
+        // Of members that were forgotten, too.
+        let sum = |of: fn(&MemberCounters) -> &AtomicU64| {
+            let each = self.places.iter().map(|place| value(of(&place.counters)));
+            each.sum()
+        };
+        all.extend(OF_MEMBERS.map(|(name, meaning, of)| (name, meaning, sum(of))));
+        all
+    }
+
+    fn figures_of_members(&self) -> [Figure; 6] {
         let now_ms = self.now_ms();
-        let usable = self
-            .members
-            .iter()
-            .filter(|it| it.is_usable(now_ms))
-            .count();
-        let told = self.publishing().as_ref().map(super::Publishing::figures);
-        let [updates, entries, names, _] = told.unwrap_or_default();
-        let followed = self.view().figures();
-        vec![
+        let is_usable = |(_, it): &(MemberId, &Member)| it.is_usable(now_ms);
+        [
             (
                 "cluster_members_usable_open",
                 "Other members of the cluster that requests may be sent to",
-                usable as u64,
+                self.members().filter(is_usable).count() as u64,
             ),
+            (
+                "cluster_members_open",
+                "Other members of the cluster, also those that are away",
+                self.members().count() as u64,
+            ),
+            (
+                "cluster_members_forgotten",
+                "Members that were discovered and are none any more",
+                value(&self.discovery.forgotten),
+            ),
+            (
+                "cluster_discovered_addresses_open",
+                "Addresses that the name of the members has (cluster.discover)",
+                value(&self.discovery.addresses),
+            ),
+            (
+                "cluster_discovered_unplaced_open",
+                "Addresses among them that are left out because there are too many",
+                value(&self.discovery.unplaced),
+            ),
+            (
+                "cluster_discovery_failures",
+                "Look-ups of the name of the members that failed",
+                value(&self.discovery.failures),
+            ),
+        ]
+    }
+
+    fn figures_of_links(&self) -> [Figure; 4] {
+        [
             (
                 "cluster_handshakes_refused",
                 "Cluster connections refused, ours and others': no proof of the key, another name, another version",
-                own(&self.counters.handshakes_refused),
+                value(&self.counters.handshakes_refused),
             ),
             (
                 "cluster_frames_malformed",
                 "Links to members that ended because of what came over them",
-                own(&self.counters.frames_malformed),
+                value(&self.counters.frames_malformed),
             ),
             (
                 "cluster_hint_frames",
                 "Frames of hints sent and received",
-                own(&self.counters.hint_frames),
+                value(&self.counters.hint_frames),
             ),
             (
                 "cluster_hint_bytes",
                 "Bytes of hints sent and received",
-                own(&self.counters.hint_bytes),
+                value(&self.counters.hint_bytes),
             ),
+        ]
+    }
+
+    fn figures_of_hints(&self) -> [Figure; 7] {
+        let told = self.publishing().as_ref().map(super::Publishing::figures);
+        let told = told.unwrap_or_default();
+        let followed = self.view().figures();
+        [
             (
                 "cluster_told_names_open",
                 "Names that this member tells others that it holds",
-                names,
+                told.names,
             ),
             (
                 "cluster_told_updates",
                 "Updates of what this member holds",
-                updates,
+                told.updates,
             ),
-            ("cluster_told_entries", "Entries in them", entries),
+            ("cluster_told_entries", "Entries in them", told.entries),
             (
                 "cluster_followed_updates",
                 "Updates of what other members hold",
@@ -318,31 +401,6 @@ impl Cluster {
                 "cluster_followed_gaps",
                 "Links that ended because an update was lost",
                 followed.gaps,
-            ),
-            (
-                "cluster_hits_true",
-                "Requests sent to members that were answered from their caches",
-                sum(|it| it.counters.hits_true.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_hits_false",
-                "Requests sent to members by a wrong hint",
-                sum(|it| it.counters.hits_false.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_hits_stale",
-                "Requests sent to members whose object they had to validate",
-                sum(|it| it.counters.hits_stale.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_failures",
-                "Requests that members failed to answer",
-                sum(|it| it.counters.failures.load(Ordering::Relaxed)),
-            ),
-            (
-                "cluster_distrusted",
-                "Times that a member's link ended or fell silent",
-                sum(|it| it.counters.distrusted.load(Ordering::Relaxed)),
             ),
         ]
     }

@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    Cluster, MemberId, link,
+    Cluster, MemberId, Who, discovering, link,
     linked::Linked,
     proof::Cover,
     purging,
@@ -42,6 +42,8 @@ use crate::{
 
 /// Handshakes of accepted connections at a time.
 const HANDSHAKES_MAX: usize = 256;
+/// A link on which nothing is taken for so long is dead: there is a beat a second.
+const UNTAKEN_MAX: Duration = Duration::from_secs(30);
 /// How long nothing is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the end waits until every member that follows us has heard of it.
@@ -115,15 +117,22 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
         worker::connector_settings(&shared.plan),
         tls,
     ));
-    for number in 0..cluster.members.len() {
+    for number in 0..cluster.places.len() {
         let (shared, cluster) = (Arc::clone(&shared), Arc::clone(&cluster));
         let id = MemberId(number as u8);
         spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
     }
+    spawn_local(discovering::discover(
+        Arc::clone(&shared),
+        Arc::clone(&cluster),
+    ));
+    if cluster.discovers() {
+        spawn_local(discovering::forget(Arc::clone(&cluster)));
+    }
     let purging = purging::run::run(Arc::clone(&shared), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
-        links: cluster.members.iter().map(|_| Place::default()).collect(),
+        links: cluster.places.iter().map(|_| Place::default()).collect(),
         news: watch::channel(0).0,
         shared,
         cluster,
@@ -185,6 +194,7 @@ impl Drop for Follower {
         if self.house.links[usize::from(self.id.0)].turn.get() != self.turn {
             return;
         }
+        self.house.cluster.discovery.set_linked(self.id, false);
         if let Some(publishing) = self.house.cluster.publishing().as_mut() {
             publishing.unsubscribe(self.id);
         }
@@ -261,7 +271,7 @@ impl House {
 
     async fn take(self: &Rc<Self>, mut stream: Socket, from: SocketAddr) {
         let is_busy = self.shared.is_draining();
-        let shaken = shaking::accept(&self.cluster, &mut stream, &from.to_string(), is_busy).await;
+        let shaken = shaking::accept(&self.cluster, &mut stream, from, is_busy).await;
         let Ok(shaken) = shaken else {
             return;
         };
@@ -275,6 +285,16 @@ impl House {
 
     /// Serves a link that a member has opened, in place of the one that it had.
     fn link(self: &Rc<Self>, stream: Socket, id: MemberId, cover: Cover) {
+        let Some(member) = self.cluster.place(id) else {
+            return;
+        };
+        let mut watch = member.watch();
+        let Some(who) = watch.borrow_and_update().clone() else {
+            return;
+        };
+        // A machine that is gone says nothing; its member is not to seem linked for ever.
+        socket::give_up_after(&stream, UNTAKEN_MAX);
+        self.cluster.discovery.set_linked(id, true);
         let place = &self.links[usize::from(id.0)];
         let turn = place.turn.get() + 1;
         place.turn.set(turn);
@@ -294,15 +314,18 @@ impl House {
         };
         let serving = spawn_local(async move {
             let _follower = follower;
-            let ended = linked.serve(stream).await;
-            tracing::debug!("a member's link has ended: {ended}");
+            let is_other =
+                |now: &Option<Arc<Who>>| now.as_ref().map(|now| now.occupant) != Some(who.occupant);
+            tokio::select! {
+                biased;
+                _ = watch.wait_for(is_other) => tracing::debug!("the member of a link was forgotten"),
+                ended = linked.serve(stream) => tracing::debug!("a member's link has ended: {ended}"),
+            }
         });
         if let Some(before) = place.serving.replace(Some(serving.abort_handle())) {
             before.abort();
         }
-        if let Some(member) = self.cluster.member(id) {
-            member.knocked.notify_one();
-        }
+        member.knocked.notify_one();
     }
 
     /// Gives a connection for requests to a worker. One that cannot be given is closed, and the member asks elsewhere.

@@ -104,6 +104,20 @@ impl Resolver {
 
     /// The addresses of `host` (lower case), at most `ADDRESSES_MAX`, never none.
     pub async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        self.ask(host).await.map(|found| alternate(&found))
+    }
+
+    /// The addresses of `host` (lower case) in ascending order, the first `most` of them, never none.
+    pub async fn look_up_all(&self, host: &str, most: usize) -> Result<Vec<IpAddr>, ConnectError> {
+        let mut found = self.ask(host).await?;
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// All addresses of `host`, never none.
+    async fn ask(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
         if let Some(addresses) = without_question(host) {
             return Ok(addresses);
         }
@@ -121,7 +135,7 @@ impl Resolver {
             }
             Ok(Ok(answer)) => answer,
         };
-        let addresses = alternate(&answer.iter().collect::<Vec<_>>());
+        let addresses: Vec<IpAddr> = answer.iter().collect();
         if addresses.is_empty() {
             Err(ConnectError::NotFound)
         } else {
@@ -255,7 +269,7 @@ impl NameServer {
         }
     }
 
-    /// two.example has an address of each family, inside.example loopback's, none.example does not exist.
+    /// two.example has an address of each family, many.example twenty, inside.example loopback's, none.example does not exist.
     fn answer(question: &[u8]) -> Vec<u8> {
         let name_length = question[12..].iter().position(|&b| b == 0).unwrap() + 1;
         let question_end = 12 + name_length + 4;
@@ -264,6 +278,7 @@ impl NameServer {
         {
             (b"two", true) => Some(&[192, 0, 2, 7]),
             (b"two", false) => Some(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]),
+            (b"many", true) => Some(&[192, 0, 2, 0]),
             (b"inside", true) => Some(&[127, 0, 0, 1]),
             _ => None,
         };
@@ -272,25 +287,20 @@ impl NameServer {
             b"no" => 3,
             _ => 0,
         };
+        let times = match (address, &question[13..17]) {
+            (None, _) => 0,
+            (Some(_), b"many") => 20,
+            (Some(_), _) => 1,
+        };
         let mut answer = question[..2].to_vec();
-        answer.extend([
-            0x81,
-            0x80 | code,
-            0,
-            1,
-            0,
-            u8::from(address.is_some()),
-            0,
-            0,
-            0,
-            0,
-        ]);
+        answer.extend([0x81, 0x80 | code, 0, 1, 0, times, 0, 0, 0, 0]);
         answer.extend(&question[12..question_end]);
-        if let Some(address) = address {
+        for number in 0..times {
             // The name by reference, type, class IN, TTL 0, length.
-            let kind = if ipv4 { 1 } else { 28 };
+            let (kind, address) = (if ipv4 { 1 } else { 28 }, address.unwrap());
             answer.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, address.len() as u8]);
             answer.extend(address);
+            *answer.last_mut().unwrap() += number;
         }
         answer
     }
@@ -348,6 +358,30 @@ mod tests {
         assert!(Asking::begin(&count).is_some());
         drop(asking);
         assert_eq!(count.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn all_addresses_come_in_order_and_are_asked_for_anew() {
+        let server = NameServer::new().await;
+        let resolver = Resolver::new(DnsSettings {
+            ttl_min: Duration::ZERO,
+            ttl_max: Duration::ZERO,
+            names_max: 0,
+            ..server.settings()
+        });
+        for most in [20, 3] {
+            let asked = server.while_answering(async {
+                let all = resolver.look_up_all("many.example", most).await.unwrap();
+                let expected = (0..most).map(|n| IpAddr::from([192, 0, 2, n as u8]));
+                assert_eq!(all, expected.collect::<Vec<_>>());
+            });
+            assert_eq!(asked.await, 2, "both families, each time");
+        }
+        let work = async {
+            let few = resolver.look_up("many.example").await.unwrap();
+            assert_eq!(few.len(), ADDRESSES_MAX);
+        };
+        server.while_answering(work).await;
     }
 
     #[tokio::test]

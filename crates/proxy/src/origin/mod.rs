@@ -42,7 +42,7 @@ pub mod trip;
 pub mod upstream;
 
 pub use connect::{Connector, Settings};
-pub use dns::DnsSettings;
+pub use dns::{DnsSettings, Resolver};
 pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};
 

@@ -34,6 +34,10 @@ pub struct Cluster {
     /// How long a member that has just started, or was stopped for a while, waits for others to tell it what was purged meanwhile.
     /// Nothing stored before is served until they have, or until this is over.
     rejoin_wait: Duration = seconds(0, 10, 3600),
+    /// How often the name of `discover` is asked who the members are.
+    discover_every: Duration = millis(100, 5000, 600_000),
+    /// A member that was discovered is forgotten when it has neither been in the name nor had a link for so long. Until then a purge names it as away.
+    forget_after: Duration = seconds(1, 600, 604_800),
 }
 besides {
     /// Its name, unlike those of all other members.
@@ -44,6 +48,8 @@ besides {
     key: ClusterKey = ClusterKey::default(),
     /// The other members, at most [`MEMBERS_MAX`].
     members: Vec<ClusterMember> = Vec::new(),
+    /// A name whose addresses are those of all members, and the port where members connect; `None`: `members` is the list.
+    discover: Option<PeerAddress> = None,
     /// How it is told what a member holds.
     hints: HintKind = HintKind::default(),
     /// How a front chooses the member that it asks.

@@ -284,6 +284,7 @@ impl<'c> Exchange<'c> {
             (self.record).stage(StageName::ProxyReply, started, started, ended);
         }
         let record = &self.record;
+        let name_of_peer = (worker.shared).name_of_peer(record.facts.hierarchy, record.facts.peer);
         worker.finish(&Finished {
             began: record.began,
             seen: record.seen,
@@ -300,10 +301,7 @@ impl<'c> Exchange<'c> {
             has_body: self.body.received > 0,
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
-            peer: match worker
-                .shared
-                .name_of_peer(record.facts.hierarchy, record.facts.peer)
-            {
+            peer: match &name_of_peer {
                 Some(name) => name.as_bytes(),
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),
             },

@@ -52,6 +52,7 @@ mod bodies;
 mod budgets;
 mod cache;
 mod cluster;
+mod cluster_discovery;
 mod cluster_looking;
 mod cluster_purge;
 mod cluster_push;

@@ -129,7 +129,7 @@ impl Following {
         self.queue.drain(..count).collect()
     }
 
-    /// Hears of what our own members order.
+    /// Hears of a purge of ours.
     pub fn own(&mut self, entry: &Entry) {
         self.begun.hear(entry.origin, entry.stamp, entry.unix_s);
         self.done.hear(entry.origin, entry.stamp, entry.unix_s);

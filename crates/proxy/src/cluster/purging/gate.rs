@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A process whose last tick is older was stopped, ms.
-pub const STOPPED_AFTER_MS: u64 = 2500;
+const STOPPED_AFTER_MS: u64 = 2500;
 
 /// What may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

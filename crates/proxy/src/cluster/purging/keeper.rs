@@ -109,6 +109,7 @@ pub struct Keeper {
     skipped: Option<Vector>,
     /// What is to be made durable for others, when it can.
     sync_later: Option<Synced>,
+    /// [`Job::Trust`] was put off.
     trust_later: bool,
     /// Members whose summary is not whole, a bit each.
     broken: u64,
@@ -209,7 +210,7 @@ impl Keeper {
         let Some(skipped) = self.skipped.take() else {
             return;
         };
-        // It is only in memory that nothing was heard of it.
+        // The journal hears of what was skipped without having it: a member that needs it has lost it.
         let followed = self.sync_later.take().unwrap_or(Synced::Followed(0));
         self.send(Job::Adopt(skipped, followed));
         if std::mem::take(&mut self.trust_later) {
@@ -292,55 +293,50 @@ impl Desk {
     }
 
     fn carry_out(&mut self, job: Job, to_sync: &mut Vec<Synced>) {
-        let event = match job {
-            Job::Append(entry) => {
-                let done = self.journal.append(&entry, now_s());
-                self.said(done, "cannot be written");
-                return;
-            }
+        let written = match job {
+            Job::Append(entry) => self.journal.append(&entry, now_s()),
             Job::Sync(whom) => return to_sync.push(whom),
             Job::Adopt(heard, whom) => {
-                let done = self.journal.adopt(&heard, now_s());
-                self.said(done, "cannot be written");
-                return to_sync.push(whom);
+                to_sync.push(whom);
+                self.journal.adopt(&heard, now_s())
             }
-            Job::Trust => {
-                let done = self.journal.trust();
-                self.said(done, "cannot be written");
-                return;
-            }
+            Job::Trust => self.journal.trust(),
             Job::Also(member, change, is_first) => {
-                let done = self.journal.also(member.0.into(), &change, is_first);
-                self.said(done, "cannot be written");
-                return;
+                (self.journal).also(member.0.into(), &change, is_first)
             }
-            Job::Upto(member, heard) => {
-                let done = self.journal.upto(member.0.into(), &heard, now_s());
-                self.said(done, "cannot be written");
-                return;
-            }
+            Job::Upto(member, heard) => self.journal.upto(member.0.into(), &heard, now_s()),
             Job::Find(member, token, heard) => {
-                let place = match heard {
-                    None if self.journal.heard().is_empty() => {
-                        self.journal.position_for(&Vector::default())
-                    }
-                    None => None,
-                    Some(heard) => self.journal.position_for(&heard),
-                };
-                let place = place.ok_or_else(|| self.journal.heard().clone());
-                Event::Found(member, token, place)
+                let place = self.place_for(heard);
+                let _ = self.events.send(Event::Found(member, token, place));
+                return;
             }
             Job::Read(member, token, from) => {
-                let brought = self.journal.read(from);
-                if let Err(error) = &brought {
-                    self.said(Err(io::Error::other(error.to_string())), "cannot be read");
-                    // Whoever needs what is in it has lost it.
-                    let _ = self.journal.adopt(&Vector::default(), now_s());
-                }
-                Event::Read(member, token, brought.unwrap_or_default())
+                let lines = self.read(from);
+                let _ = self.events.send(Event::Read(member, token, lines));
+                return;
             }
         };
-        let _ = self.events.send(event);
+        self.said(written, "cannot be written");
+    }
+
+    /// Where to begin for a member that has heard so much (`None`: it has no journal), or all that was heard here.
+    fn place_for(&self, heard: Option<Vector>) -> Result<Position, Vector> {
+        let known = self.journal.heard();
+        let place = match heard {
+            None if known.is_empty() => self.journal.position_for(&Vector::default()),
+            None => None,
+            Some(heard) => self.journal.position_for(&heard),
+        };
+        place.ok_or_else(|| known.clone())
+    }
+
+    fn read(&mut self, from: Position) -> Option<(Vec<Line>, Position)> {
+        self.journal.read(from).unwrap_or_else(|error| {
+            self.said(Err(error), "cannot be read");
+            // A member that needs what is in it has lost it.
+            let _ = self.journal.adopt(&Vector::default(), now_s());
+            None
+        })
     }
 
     /// Logs the first of errors in a row; true if there is none.

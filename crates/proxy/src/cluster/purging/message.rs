@@ -100,76 +100,55 @@ pub enum Message {
 impl Message {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![match self {
-            Message::Ask => 1,
-            Message::Have { .. } => 2,
-            Message::Entry { .. } => 3,
-            Message::Lost { .. } => 4,
-            Message::Told { .. } => 5,
-            Message::Done { .. } => 6,
-            Message::Enacted { .. } => 7,
-            Message::Also { .. } => 8,
-            Message::Upto { .. } => 9,
-        }];
         match self {
-            Message::Ask => {}
+            Message::Ask => begun(1, &[]),
             Message::Have {
                 round,
                 is_fresh,
                 heard,
             } => {
-                out.extend(round.to_le_bytes());
+                let mut out = begun(2, &[*round]);
                 out.push(u8::from(*is_fresh));
-                heard.encode(&mut out);
+                with(out, heard)
             }
             Message::Entry {
                 keep,
                 untold,
                 entry,
             } => {
-                out.push(u8::from(*keep));
                 // A cluster has 64 members.
-                out.push(untold.len() as u8);
-                for name in untold {
-                    out.extend(name.to_le_bytes());
-                }
+                let mut out = vec![3, u8::from(*keep), untold.len() as u8];
+                out.extend(untold.iter().flat_map(|name| name.to_le_bytes()));
                 out.extend(entry.encode());
+                out
             }
-            Message::Lost { heard } => heard.encode(&mut out),
-            Message::Also {
-                token,
-                place,
-                change,
-            } => {
-                out.extend(token.to_le_bytes());
-                out.extend(place.to_le_bytes());
-                out.extend(change);
-            }
-            Message::Upto {
-                token,
-                place,
-                heard,
-            } => {
-                out.extend(token.to_le_bytes());
-                out.extend(place.to_le_bytes());
-                heard.encode(&mut out);
-            }
+            Message::Lost { heard } => with(begun(4, &[]), heard),
             Message::Told {
                 round,
                 token,
                 is_sure,
             } => {
-                out.extend(round.to_le_bytes());
-                out.extend(token.to_le_bytes());
+                let mut out = begun(5, &[*round, *token]);
                 out.push(u8::from(*is_sure));
+                out
             }
-            Message::Done { origin, stamp } => {
-                out.extend(origin.0.to_le_bytes());
-                out.extend(stamp.0.to_le_bytes());
+            Message::Done { origin, stamp } => begun(6, &[origin.0, stamp.0]),
+            Message::Enacted { token } => begun(7, &[*token]),
+            Message::Also {
+                token,
+                place,
+                change,
+            } => {
+                let mut out = begun(8, &[*token, *place]);
+                out.extend(change);
+                out
             }
-            Message::Enacted { token } => out.extend(token.to_le_bytes()),
+            Message::Upto {
+                token,
+                place,
+                heard,
+            } => with(begun(9, &[*token, *place]), heard),
         }
-        out
     }
 
     /// What was encoded; `None` if that is no message.
@@ -217,6 +196,19 @@ impl Message {
         };
         rest.is_empty().then_some(message)
     }
+}
+
+/// The beginning of a message: its kind and these numbers.
+fn begun(kind: u8, numbers: &[u64]) -> Vec<u8> {
+    let mut out = vec![kind];
+    out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    out
+}
+
+/// With a vector behind it.
+fn with(mut out: Vec<u8>, vector: &Vector) -> Vec<u8> {
+    vector.encode(&mut out);
+    out
 }
 
 fn number(rest: &mut &[u8]) -> Option<u64> {

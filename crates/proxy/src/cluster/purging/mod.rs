@@ -2,13 +2,14 @@
 //!
 //! A purge that one member is asked for holds at all. It is applied there, told to all members with a link, and acknowledged when each of
 //! them has it durable. Members that are away hear it when they are back, before they serve anything they had stored: every member keeps
-//! a journal of all purges, its own and those it was told. Nobody tells on what it was told while it is news, so nothing goes round.
+//! a journal of all purges, its own and those it was told. A member tells purges of others only
+//! out of its journal, to members that have said how far they have heard, so nothing goes round.
 //!
 //! | file | story |
 //! |---|---|
 //! | `change` | what goes, as it is told |
 //! | `stamp` | which purges a member has heard of |
-//! | `journal` with `journal/summary`, `medium` | the purges that members which are away have to hear; where they lie |
+//! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
 //! | `keeper` | the thread that writes and reads the journal |
 //! | `message` | what members say to each other |
 //! | `telling` | who is told what, and when a purge is acknowledged |

@@ -8,6 +8,9 @@
 //! * when `rejoin-wait` is over. Then it serves what may have been purged, and says so: better than no cache for as long as the others
 //!   are down.
 //!
+//! Members that come and go are known when the name that lists them was answered; before that nobody has told everything. Without
+//! another member there is nobody who could, and it waits for `rejoin-wait`: one that starts first may not see the others yet.
+//!
 //! Each time it was away is a *round*; what was told for an earlier round does not count.
 //!
 //! Not known here: clocks, messages, what is not served meanwhile (`gate`).
@@ -30,6 +33,7 @@ pub enum Rejoined {
 #[derive(Debug)]
 pub struct Rejoining {
     members: u64,
+    are_members_known: bool,
     wait_ms: u64,
     round: u64,
     began_ms: u64,
@@ -45,6 +49,7 @@ impl Rejoining {
     pub fn new(members: u64, wait_ms: u64, now_ms: u64) -> Rejoining {
         Rejoining {
             members,
+            are_members_known: true,
             wait_ms,
             round: 1,
             began_ms: now_ms,
@@ -53,6 +58,13 @@ impl Rejoining {
             is_over: false,
             is_told: false,
         }
+    }
+
+    /// These are the other members now. `come`: those of them that others had the numbers of before. `are_known`: nobody else can be
+    /// one, as far as can be known.
+    pub fn set_members(&mut self, members: u64, come: u64, are_known: bool) {
+        (self.members, self.are_members_known) = (members, are_known);
+        self.told_by &= members & !come;
     }
 
     /// The present round.
@@ -74,6 +86,7 @@ impl Rejoining {
     pub fn was_away(&mut self, now_ms: u64) {
         *self = Rejoining {
             round: self.round + 1,
+            are_members_known: self.are_members_known,
             ..Rejoining::new(self.members, self.wait_ms, now_ms)
         };
     }
@@ -100,8 +113,9 @@ impl Rejoining {
         }
         let past_ms = now_ms.saturating_sub(self.began_ms);
         let have_linked = linked & self.untold() == 0;
-        self.is_told =
+        let is_enough =
             self.untold() == 0 || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
+        self.is_told = is_enough && self.are_members_known;
         let was_over = self.is_over;
         self.is_over |= self.is_told || past_ms >= self.wait_ms;
         (self.is_over && !was_over).then_some(match self.is_told {
@@ -167,6 +181,29 @@ mod tests {
         assert_eq!(it.look(0, 10_000), Some(Rejoined::Untold));
         let mut single = Rejoining::new(0, 10_000, 0);
         assert_eq!(single.look(0, 0), Some(Rejoined::Told));
+    }
+
+    #[test]
+    fn who_the_members_are_has_to_be_known_first() {
+        let mut it = Rejoining::new(0, 10_000, 0);
+        it.set_members(0, 0, false);
+        assert_eq!(it.look(0, 5000), None, "the name was not answered");
+        it.set_members(0b11, 0b11, false);
+        assert!(it.told(A, 1, true) && it.told(B, 1, true));
+        assert_eq!(it.look(0b11, 5000), None, "there may be others");
+        it.set_members(0b111, 0b100, true);
+        assert_eq!(it.look(0b111, 5000), None, "the third has to tell");
+        it.set_members(0b11, 0, true);
+        assert_eq!(it.look(0b11, 5000), Some(Rejoined::Told), "it has left");
+    }
+
+    #[test]
+    fn what_another_one_told_under_this_number_does_not_count() {
+        let mut it = started();
+        assert!(it.told(A, 1, true) && it.told(B, 1, true));
+        it.set_members(0b11, 0b10, true);
+        assert_eq!(it.untold(), 0b10);
+        assert_eq!(it.look(0b11, 5), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::super::{Cluster, MemberId, choosing};
+use super::super::{Cluster, Member, MemberId};
 use super::{
     Inbox, Order, Purging,
     change::Change,
@@ -28,7 +28,7 @@ use super::{
     rejoining::{Rejoined, Rejoining},
     stamp::{Origin, Stamp, Vector},
     sweeping::Sweeping,
-    telling::{AWAY_AFTER_MS, Command, Outcome, Telling, Ticket, Waits, all},
+    telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
 use crate::state::Shared;
 
@@ -140,17 +140,16 @@ impl Desk {
         journal: &super::journal::Journal,
         sweeping: Sweeping,
     ) -> Desk {
-        let members = cluster.members.len();
+        let places = cluster.places.len();
         let wait_ms = cluster.plan.rejoin_wait.as_millis() as u64;
         let (own, heard) = (journal.own(), journal.heard().clone());
-        let names = cluster.members.iter();
-        let names = names.map(|member| choosing::hash(member.name.as_bytes()));
+        let names = cluster.places.iter().map(|place| place.name_hash());
         let (names, first) = (names.collect(), journal.first_stamp());
-        Desk {
+        let mut desk = Desk {
             telling: Telling::new(own, heard.last(own), first, names),
             following: Following::new(heard),
             sweeping: Rc::new(sweeping),
-            rejoining: Rejoining::new(all(members), wait_ms, cluster.now_ms()),
+            rejoining: Rejoining::new(all(places), wait_ms, cluster.now_ms()),
             answers: HashMap::new(),
             tickets: 0,
             is_fresh: false,
@@ -159,10 +158,34 @@ impl Desk {
             batches: 0,
             settling_since_ms: None,
             of_unsafe_methods: HashSet::new(),
-            asked_ms: vec![0; members],
-            summaries: vec![(0, 0); members],
+            asked_ms: vec![0; places],
+            summaries: vec![(0, 0); places],
             shared,
             cluster,
+        };
+        desk.look_who_is_there();
+        desk
+    }
+
+    /// Members come and go.
+    fn look_who_is_there(&mut self) {
+        // First: when they are known, all of them have their places.
+        let are_known = self.cluster.are_members_known();
+        let seat = |place: &Member| {
+            place.who().map(|who| Seat {
+                occupant: who.occupant,
+                name: place.name_hash(),
+            })
+        };
+        let seats: Vec<Option<Seat>> = self.cluster.places.iter().map(seat).collect();
+        let there = seats.iter().enumerate().filter(|(_, seat)| seat.is_some());
+        let there = there.fold(0, |mask, (number, _)| mask | 1 << number);
+        let changed = self.telling.set_members(&seats, self.now_ms());
+        self.rejoining.set_members(there, changed, are_known);
+        for (number, summary) in self.summaries.iter_mut().enumerate() {
+            if changed >> number & 1 != 0 {
+                *summary = (0, 0);
+            }
         }
     }
 
@@ -258,14 +281,6 @@ impl Desk {
         self.batches += 1;
         self.settling_since_ms = None;
         let (number, before) = (self.batches, self.unsynced.len());
-        let since_ms = self.now_ms();
-        let unsynced = |to, message, is_of_unsafe_method| Unsynced {
-            number,
-            to,
-            message,
-            is_of_unsafe_method,
-            since_ms,
-        };
         for waiting in batch {
             if waiting.is_hopeless {
                 self.given_up(&waiting);
@@ -284,12 +299,14 @@ impl Desk {
                     // The journal has it before it is asked what it has for them.
                     self.telling.others_could_not_tell(&untold);
                     let is_of_unsafe_method = waiting.change.is_of_unsafe_method;
-                    let is_waited_for = !is_of_unsafe_method
-                        || self.of_unsafe_methods.remove(&(from, origin, stamp));
+                    let waited_for = (from, origin, stamp);
+                    if is_of_unsafe_method && !self.of_unsafe_methods.remove(&waited_for) {
+                        // It was acknowledged by `do_not_keep_waiting`.
+                        continue;
+                    }
                     let done = Message::Done { origin, stamp };
                     match keep {
-                        _ if !is_waited_for => {}
-                        true => (self.unsynced).push(unsynced(from, done, is_of_unsafe_method)),
+                        true => self.reply_when_synced(from, done, is_of_unsafe_method),
                         false => self.reply(from, &done),
                     }
                 }
@@ -312,8 +329,7 @@ impl Desk {
                     self.rejoining.told(from, round, is_sure);
                     // Also one of an earlier round: all that was stored before is dropped by now, and what we have heard says the rest.
                     self.is_fresh = false;
-                    let enacted = Message::Enacted { token };
-                    self.unsynced.push(unsynced(from, enacted, false));
+                    self.reply_when_synced(from, Message::Enacted { token }, false);
                 }
                 _ => {}
             }
@@ -323,6 +339,17 @@ impl Desk {
         }
         // Before anybody hears that we have it.
         self.say_who_is_current();
+    }
+
+    /// Replies when the journal has this batch durably.
+    fn reply_when_synced(&mut self, to: MemberId, message: Message, is_of_unsafe_method: bool) {
+        self.unsynced.push(Unsynced {
+            number: self.batches,
+            to,
+            message,
+            is_of_unsafe_method,
+            since_ms: self.now_ms(),
+        });
     }
 
     /// What unsafe methods changed and could not be told: nobody knows any more what it was.
@@ -352,7 +379,8 @@ impl Desk {
         }
     }
 
-    /// What unsafe methods changed is acknowledged although our stores let us wait: it holds, and their clients wait for it.
+    /// Acknowledges purges of unsafe methods that our stores or our journal are slow to make durable: they are applied, and the clients of
+    /// those methods wait for their answers.
     fn do_not_keep_waiting(&mut self, now_ms: u64) {
         let within_ms = SETTLED_WITHIN.as_millis() as u64;
         let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
@@ -361,7 +389,7 @@ impl Desk {
                 self.reply(from, &Message::Done { origin, stamp });
             }
         }
-        // Nor does our journal let them wait.
+        // These wait for our journal.
         let is_meant = |one: &mut Unsynced| one.is_of_unsafe_method && is_slow(one.since_ms);
         let meant: Vec<Unsynced> = self.unsynced.extract_if(.., is_meant).collect();
         for Unsynced { to, message, .. } in meant {
@@ -427,7 +455,7 @@ impl Desk {
                 self.entry(member, entry, message);
             }
             Message::Lost { heard } => {
-                let member_name = &self.cluster.members[usize::from(member.0)].name;
+                let member_name = self.cluster.places[usize::from(member.0)].name();
                 tracing::warn!(
                     member = %member_name,
                     "purges were missed that cannot be told any more: nothing that was stored before is served"
@@ -501,7 +529,10 @@ impl Desk {
         {
             self.was_away(now_ms);
         }
-        let links: Vec<(bool, u64)> = (self.cluster.members.iter())
+        if self.cluster.discovers() {
+            self.look_who_is_there();
+        }
+        let links: Vec<(bool, u64)> = (self.cluster.places.iter())
             .map(|member| (member.is_trusted(), member.since_ms()))
             .collect();
         self.telling.tick(&links, now_ms);
@@ -524,7 +555,7 @@ impl Desk {
 
     /// Says to the workers who has heard everything.
     fn say_who_is_current(&self) {
-        let members = (0..self.cluster.members.len()).map(|number| MemberId(number as u8));
+        let members = self.cluster.members().map(|(id, _)| id);
         let current = members.filter(|member| self.telling.is_current(*member));
         let current = current.fold(0, |mask, member| mask | member.bit());
         self.purging().current.store(current, Ordering::Release);
@@ -540,8 +571,8 @@ impl Desk {
         self.rejoining.was_away(now_ms);
         let stopped = &self.purging().figures.stopped;
         stopped.fetch_add(1, Ordering::Relaxed);
-        for number in 0..self.cluster.members.len() {
-            self.say_what_we_have(MemberId(number as u8));
+        for (id, _) in self.cluster.members() {
+            self.say_what_we_have(id);
         }
     }
 
@@ -572,7 +603,7 @@ impl Desk {
         while let Some(command) = self.telling.poll() {
             match command {
                 Command::Send(to, message) => {
-                    let member = &self.cluster.members[usize::from(to.0)];
+                    let member = &self.cluster.places[usize::from(to.0)];
                     if !member.send(frame(&message)) {
                         self.telling.broke(to);
                     }

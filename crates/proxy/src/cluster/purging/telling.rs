@@ -102,8 +102,19 @@ struct Replaying {
     also: u64,
 }
 
+/// Who has a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// Another number is another member.
+    pub occupant: u64,
+    /// The hash of its name.
+    pub name: u64,
+}
+
 #[derive(Debug)]
 struct Follower {
+    /// Which member it is; `None`: none has the number.
+    occupant: Option<u64>,
     state: State,
     /// Since when it has a link, or has none.
     since_ms: u64,
@@ -147,13 +158,7 @@ impl Telling {
     /// Nobody has a link yet. `last`: our last purge before this start; `first`: what stamps of this start are above; `names`: of
     /// each member the hash of its name.
     pub fn new(own: Origin, last: Stamp, first: Stamp, names: Box<[u64]>) -> Telling {
-        let follower = |_| Follower {
-            state: State::Silent,
-            since_ms: 0,
-            is_linked: false,
-            heard: Vector::default(),
-            round: 0,
-        };
+        let follower = |_| Follower::new(Some(0), 0);
         Telling {
             own,
             last,
@@ -164,6 +169,38 @@ impl Telling {
             tokens: 0,
             commands: VecDeque::new(),
         }
+    }
+
+    /// These are the members now, by their numbers. A purge does not wait for one that is none any more: if it ever returns, it is told
+    /// what the journal has, or drops everything. True for those that were others before, a bit each.
+    pub fn set_members(&mut self, seats: &[Option<Seat>], now_ms: u64) -> u64 {
+        let mut changed = 0;
+        for (number, (follower, seat)) in self.followers.iter_mut().zip(seats).enumerate() {
+            self.names[number] = seat.map_or(0, |seat| seat.name);
+            let occupant = seat.map(|seat| seat.occupant);
+            if follower.occupant != occupant {
+                *follower = Follower::new(occupant, now_ms);
+                changed |= 1 << number;
+            }
+        }
+        if changed != 0 {
+            let stamps: Vec<Stamp> = self.pending.keys().copied().collect();
+            for stamp in stamps {
+                if let Some(pending) = self.pending.get_mut(&stamp) {
+                    pending.waiting &= !changed;
+                    pending.away &= !changed;
+                }
+                self.settle(stamp, now_ms);
+            }
+        }
+        changed
+    }
+
+    /// The members, a bit each.
+    fn members(&self) -> u64 {
+        let there = self.followers.iter().enumerate();
+        let there = there.filter(|(_, follower)| follower.occupant.is_some());
+        there.fold(0, |mask, (number, _)| mask | 1 << number)
     }
 
     /// The next command. To be asked until there is none, after every call.
@@ -191,9 +228,12 @@ impl Telling {
             change,
         };
         (self.last, self.next) = (self.next, self.next.next());
-        let keep = (self.followers.iter()).any(|f| !matches!(f.state, State::Current));
+        let is_there = |f: &Follower| f.occupant.is_some();
+        let keep =
+            (self.followers.iter()).any(|f| is_there(f) && !matches!(f.state, State::Current));
         let is_told = |f: &Follower| matches!(f.state, State::Confirming { .. } | State::Current);
-        let untold = (self.followers.iter().zip(&self.names)).filter(|(f, _)| !is_told(f));
+        let untold =
+            (self.followers.iter().zip(&self.names)).filter(|(f, _)| is_there(f) && !is_told(f));
         let untold: Vec<u64> = untold.map(|(_, name)| *name).collect();
         self.commands.push_back(Command::Append(entry.clone()));
         for (number, follower) in self.followers.iter().enumerate() {
@@ -209,7 +249,7 @@ impl Telling {
         let Some(waits) = waits else {
             return;
         };
-        let all = all(self.followers.len());
+        let all = self.members();
         if self.pending.len() >= PENDING_MAX {
             let outcome = Outcome {
                 missing: all,
@@ -235,6 +275,9 @@ impl Telling {
     pub fn tick(&mut self, links: &[(bool, u64)], now_ms: u64) {
         for (number, &(is_linked, since_ms)) in links.iter().enumerate() {
             let follower = &mut self.followers[number];
+            if follower.occupant.is_none() {
+                continue;
+            }
             if (follower.is_linked, follower.since_ms) != (is_linked, since_ms) {
                 (follower.is_linked, follower.since_ms) = (is_linked, since_ms);
                 follower.state = State::Silent;
@@ -504,6 +547,20 @@ impl Telling {
             self.commands
                 .push_back(Command::Answer(pending.waits.ticket, outcome));
             self.pending.remove(&stamp);
+        }
+    }
+}
+
+impl Follower {
+    /// One that has no link yet.
+    fn new(occupant: Option<u64>, now_ms: u64) -> Follower {
+        Follower {
+            occupant,
+            state: State::Silent,
+            since_ms: now_ms,
+            is_linked: false,
+            heard: Vector::default(),
+            round: 0,
         }
     }
 }

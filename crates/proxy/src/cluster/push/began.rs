@@ -21,7 +21,7 @@ use store::Sequence;
 use crate::clock::Instant;
 
 /// A purge that has not reached every member after so long was not acknowledged.
-pub const HEARD_AFTER: Duration = Duration::from_secs(10);
+const HEARD_AFTER: Duration = Duration::from_secs(10);
 /// Moments that are kept.
 const MOMENTS_MAX: usize = HEARD_AFTER.as_secs() as usize + 2;
 

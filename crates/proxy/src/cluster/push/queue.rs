@@ -16,7 +16,7 @@ use crate::clock::Instant;
 /// How long a push may wait.
 pub const AGE_MAX: Duration = Duration::from_secs(10);
 /// Pushes at a time to a member.
-pub const UNDER_WAY_MAX: usize = 8;
+const UNDER_WAY_MAX: usize = 8;
 /// So many of those that wait are looked at for one that may go.
 const LOOKED_AT_MAX: usize = 64;
 

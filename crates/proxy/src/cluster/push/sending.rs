@@ -81,7 +81,7 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
         return;
     };
     let (number, push) = (taken.member, &taken.push);
-    let member = &cluster.members[number];
+    let member = &cluster.places[number];
     let is_hinted = is_hinted(worker, number, push);
     // First: requests that go to the member from now on find it there, or have the member fetch it.
     let registered = register(worker, number, push);
@@ -130,17 +130,17 @@ fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
 fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) -> Option<usize> {
     let now_ms = cluster.now_ms();
     let holders = groups.nodes(trace_of(&push.name));
-    let candidate = |(number, member): (u8, &Member)| {
-        let (bit, at) = (MemberId(number).bit(), usize::from(number));
-        (may_get(cluster, number, push, now_ms) && loads.has_room(at)).then(|| Candidate {
+    let candidate = |(id, member): (MemberId, &Member)| {
+        let (bit, at) = (id.bit(), usize::from(id.0));
+        (may_get(cluster, id.0, push, now_ms) && loads.has_room(at)).then(|| Candidate {
             member: at,
             busyness: member.busyness(now_ms) + loads.of(at) as u64,
             free_mib: member.load.free_mib.load(Ordering::Relaxed),
             holds: holders & bit != 0,
-            belonging: belonging(server_of_key(&push.name), &member.name),
+            belonging: belonging(server_of_key(&push.name), member.name_hash()),
         })
     };
-    let candidates = (0..).zip(&cluster.members).filter_map(candidate);
+    let candidates = cluster.members().filter_map(candidate);
     let candidates: Vec<_> = candidates.collect();
     let chance = chance::u64().unwrap_or(now_ms);
     target::choose(&candidates, cluster.plan.spread, chance)
@@ -158,13 +158,13 @@ fn may_get(cluster: &Cluster, number: u8, push: &Push, now_ms: u64) -> bool {
 
 fn may_go_on(cluster: &Cluster, push: &Push) -> bool {
     let now_ms = cluster.now_ms();
-    let mut numbers = 0..cluster.members.len() as u8;
-    numbers.any(|number| may_get(cluster, number, push, now_ms))
+    let mut members = cluster.members();
+    members.any(|(id, _)| may_get(cluster, id.0, push, now_ms))
 }
 
 /// How much a server belongs to a member: the same at all fronts.
-fn belonging(server: &[u8], member: &str) -> u64 {
-    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(member.as_bytes()), server)
+fn belonging(server: &[u8], name_hash: u64) -> u64 {
+    XxHash3_64::oneshot_with_seed(name_hash, server)
 }
 
 /// Do hints say that the member has it?
@@ -197,7 +197,9 @@ async fn send(
     registered: Registered,
 ) -> Result<Answer, UpstreamError> {
     let id = MemberId(member as u8);
-    let Some(told) = push.began.of(id.0, registered.column) else {
+    let told = push.began.of(id.0, registered.column);
+    let destination = cluster.destination(id, push.listener);
+    let (Some(told), Some(destination)) = (told, destination) else {
         return Ok(Answer {
             verdict: Verdict::Invalidated,
             had_it: false,
@@ -212,8 +214,7 @@ async fn send(
         began: told.sequence,
         known: registered.known,
     };
-    let message = push.message(&cluster.members[member].name, &terms);
-    let destination = cluster.destination(id, Some(push.listener));
+    let message = push.message(&cluster.places[member].name(), &terms);
     let trip = Trip::new();
     let whom = Whom {
         destination: &destination,
@@ -261,7 +262,7 @@ fn is_for_another(member: &Member, now_ms: u64, sent: Result<Verdict, UpstreamEr
             matches!(verdict, Verdict::Paused | Verdict::Disk)
         }
         Err(error) => {
-            tracing::debug!(member = %member.name, %error, "took no push");
+            tracing::debug!(member = %member.name(), %error, "took no push");
             counters.pushes_lost.fetch_add(1, Ordering::Relaxed);
             member.failed(now_ms);
             true

@@ -29,7 +29,7 @@ use crate::rivals::Rival;
 pub struct Options {
     /// Whom to set beside Loligo, by name
     #[arg(long, value_delimiter = ',', default_value = "squid-ufs")]
-    beside: Vec<String>,
+    rivals: Vec<String>,
     /// Rates of the figures, requests a second (with --both-disks those of the slow one)
     #[arg(long, value_delimiter = ',', default_value = "25,50,100,200")]
     rate: Vec<f64>,
@@ -64,11 +64,11 @@ Examples:
   The low-end machine of the paper:
     cargo xtask rivals paper000 --disk slow --html low.html
   The high-end one, and what the paper's Squid used (diskd):
-    cargo xtask rivals paper000 --disk fast --beside squid-diskd,squid-ufs --rate 100,200,400";
+    cargo xtask rivals paper000 --disk fast --rivals squid-diskd,squid-ufs --rate 100,200,400";
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {
-    let rivals = loligo_and(&options.beside)?;
+    let rivals = loligo_and(&options.rivals)?;
     let on = |disk: Speed| Conditions {
         disk,
         ..options.conditions.clone()

@@ -24,7 +24,7 @@ use crate::failure::Result;
 pub struct Options {
     /// Whom to set beside Loligo, by name
     #[arg(long, value_delimiter = ',', default_value = "squid-ufs")]
-    beside: Vec<String>,
+    rivals: Vec<String>,
     /// Rate at which they stand side by side in Tables 6.1 to 6.4, requests a second; looking for the peaks begins there
     #[arg(long, default_value_t = 100.0)]
     rate: f64,
@@ -42,7 +42,7 @@ Examples:
   With room up to 800 requests/s, which takes longer:
     cargo xtask rivals paper004 --disk slow --cache-size 512MiB
   More of the curve, with a Squid of several processes:
-    cargo xtask rivals paper004 --disk fast --beside squid-diskd --peak-runs 12 --cache-size 512MiB
+    cargo xtask rivals paper004 --disk fast --rivals squid-diskd --peak-runs 12 --cache-size 512MiB
   Servers that think as long as the paper's did (2.5 s), at the rate of its first Squid, one run each:
     cargo xtask rivals paper004 --disk slow --rate 60 --peak-runs 1 --think-scale 1
   The paper's own length, about 12 hours each:
@@ -53,7 +53,7 @@ Examples:
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan {
         title: "Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004",
-        rivals: loligo_and(&options.beside)?,
+        rivals: loligo_and(&options.rivals)?,
         rates: vec![options.rate],
         // The one at the rate is the first of them.
         peak_runs: Some(options.peak_runs.saturating_sub(1)),

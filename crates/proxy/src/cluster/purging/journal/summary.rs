@@ -16,9 +16,7 @@ use std::{
     io,
 };
 
-use bytes::Bytes;
-
-use super::super::change::Change;
+use super::{super::change::Change, segment::Bodies};
 use crate::cache::predicate::{About, TAG_BYTES_MAX};
 
 /// A record of a summary is ended when it has so many bytes.
@@ -79,15 +77,12 @@ fn items_of(change: &[u8]) -> impl Iterator<Item = (Key, Manner)> {
     (names.chain(patterns)).map(move |item| (key(item), manner))
 }
 
-/// Gives the changes of a summary one after the other.
-pub type Changes<'a> = Box<dyn FnMut() -> io::Result<Option<Bytes>> + 'a>;
-
 /// Where items come from, in their order.
 pub enum Source<'a> {
     /// What was collected.
     Items(std::iter::Peekable<btree_map::IntoIter<Key, Manner>>),
     /// A summary.
-    Changes(Changes<'a>, VecDeque<(Key, Manner)>),
+    Changes(Bodies<'a>, VecDeque<(Key, Manner)>),
 }
 
 impl<'a> Source<'a> {
@@ -97,7 +92,7 @@ impl<'a> Source<'a> {
     }
 
     /// A summary.
-    pub fn of_changes(changes: Changes<'a>) -> Source<'a> {
+    pub fn of_changes(changes: Bodies<'a>) -> Source<'a> {
         Source::Changes(changes, VecDeque::new())
     }
 
@@ -302,6 +297,8 @@ fn directories(key: &Key) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn change(names: &[&str], soft: bool) -> Vec<u8> {
