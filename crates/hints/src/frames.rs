@@ -164,7 +164,7 @@ pub struct Load {
     pub disk_reads_per_s: u32,
     /// How long a read waits, in milliseconds.
     pub queue_ms: u32,
-    /// Free room in its stores, in MiB.
+    /// Room in its stores that no record takes that can be looked up, in MiB.
     pub free_mib: u32,
 }
 

@@ -53,11 +53,11 @@ figures! {
         chunk_bytes
         /// Chunks of the data area
         total_chunks
-        /// Chunks that hold no record that can be looked up and are next to be written to
-        free_chunks
-        /// Separate pieces that the allocator's free chunks lie in
+        /// Chunks that the next writes go to before anything has to be evicted. With second-chance a few regions at most, however empty the store is: live, dead and never written bytes tell how full it is
+        ready_chunks
+        /// Separate pieces of free space that the allocator chooses from. With second-chance they are of the region being filled
         free_pieces
-        /// Chunks of the largest free piece
+        /// Chunks of the largest such piece
         largest_free_chunks
         /// Bytes of the data area taken by records that can be looked up, padding to whole chunks included
         live_bytes

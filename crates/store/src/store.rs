@@ -517,7 +517,7 @@ impl Store {
                 Room::Book(_) => free,
             };
             figures.total_chunks = u64::from(space.total().0);
-            figures.free_chunks = u64::from(space.free_chunks().0) + ahead;
+            figures.ready_chunks = u64::from(space.free_chunks().0) + ahead;
             figures.free_pieces = space.pieces() as u64;
             figures.largest_free_chunks = space.largest().map_or(0, |piece| u64::from(piece.len.0));
             figures.space_bytes = space.memory_bytes() as u64;

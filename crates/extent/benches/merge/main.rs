@@ -5,7 +5,12 @@
 //! cargo bench -p extent               the full table: under two minutes of one core, 2 GiB
 //! cargo bench -p extent -- --quick    small rows only
 //! cargo test -p extent --benches      the same small rows, so that this file cannot rot
+//! cargo bench -p extent -- --only front-rear,short,1000000     one manager and one row, to be counted
 //! ```
+//!
+//! With `--only` the program runs under a tool that counts instructions and simulates caches, for times depend on what else
+//! the machine does. All that is measured happens within [`free_batch`] and [`take_batch`], which such a tool can be told
+//! to count alone: docs/extent-bench.md has the command.
 //!
 //! For each row a space is built with exactly n free pieces, each between two used extents. Then, in batches: free some
 //! of the used extents, chosen at random, each of which joins the piece below and the piece above ("free"); and take as
@@ -224,17 +229,11 @@ impl Plan {
                     |start: Instant| start.elapsed().as_nanos() as f64 / batch.len() as f64;
 
                 let start = Instant::now();
-                for &e in batch {
-                    space.free(e);
-                }
+                free_batch(&mut **space, batch);
                 contender.free.push(per_call(start));
 
-                let mut checksum = contender.outcome.checksum;
                 let start = Instant::now();
-                for e in batch {
-                    let taken = space.allocate(e.len).map_or(0, |e| e.first.0);
-                    checksum = checksum.rotate_left(5).wrapping_add(taken.into());
-                }
+                let checksum = take_batch(&mut **space, batch, contender.outcome.checksum);
                 contender.take.push(per_call(start));
                 contender.outcome.checksum = checksum;
                 contender.outcome.pieces_left = space.pieces();
@@ -248,6 +247,48 @@ impl Plan {
         }
         index_bytes
     }
+}
+
+/// Frees every extent of `batch`. Never part of another function, so that a tool can count it alone.
+#[inline(never)]
+fn free_batch(space: &mut dyn Space, batch: &[Extent]) {
+    for &e in batch {
+        space.free(e);
+    }
+}
+
+/// Takes as many extents of the same lengths, and returns `checksum` with their places. Never part of another function, as above.
+#[inline(never)]
+fn take_batch(space: &mut dyn Space, batch: &[Extent], mut checksum: u64) -> u64 {
+    for e in batch {
+        let taken = space.allocate(e.len).map_or(0, |e| e.first.0);
+        checksum = checksum.rotate_left(5).wrapping_add(taken.into());
+    }
+    checksum
+}
+
+/// The managers by the names of `--only`, in the order of [`contenders`].
+const NAMES: [&str; 4] = ["front-rear", "bit-by-bit", "word-by-word", "trees"];
+
+/// Runs one row of one manager: `WHICH` is `NAME,SHAPE,PIECES`. Prints how many calls of each kind were made.
+fn run_only(which: &str) -> Option<()> {
+    let mut parts = which.split(',');
+    let name = parts.next()?;
+    let number = NAMES.iter().position(|&known| known == name)?;
+    let shape = match parts.next()? {
+        "short" => Shape::Short,
+        "long" => Shape::Long { total: LONG_TOTAL },
+        _ => return None,
+    };
+    let pieces = parts.next()?.parse().ok().filter(|&n| n >= 100)?;
+    let plan = Plan::new(shape, pieces);
+    let mut contenders = contenders();
+    for _ in 0..plan.builds {
+        plan.measure(&mut contenders[number..=number]);
+    }
+    let calls = plan.victims.len() * plan.builds;
+    println!("{which}: {calls} frees, {calls} takes");
+    Some(())
 }
 
 fn contenders() -> [Contender; 4] {
@@ -353,6 +394,16 @@ impl fmt::Display for Spread {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--only") {
+        let which = args.get(at + 1).map_or("", String::as_str);
+        if run_only(which).is_none() {
+            eprintln!(
+                "--only takes NAME,SHAPE,PIECES: NAME one of {NAMES:?}, SHAPE short or long, PIECES from 100"
+            );
+            std::process::exit(2);
+        }
+        return;
+    }
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     // Cargo says --bench when it measures and nothing when it tests.
     let quick = has("--quick") || has("--test") || !has("--bench");

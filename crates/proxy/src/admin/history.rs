@@ -39,6 +39,7 @@ struct Sample {
     origin_failures_per_s: f64,
     disk_reads_per_s: f64,
     disk_writes_per_s: f64,
+    disk_write_bytes_mean: Option<f64>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     connections_open: u64,
@@ -169,6 +170,7 @@ impl Ring {
             origin_failures_per_s: of(&|s| s.origin_failures_per_s),
             disk_reads_per_s: of(&|s| s.disk_reads_per_s),
             disk_writes_per_s: of(&|s| s.disk_writes_per_s),
+            disk_write_bytes_mean: maybe(&|s| s.disk_write_bytes_mean),
             p50_us: maybe(&|s| s.p50_us),
             p99_us: maybe(&|s| s.p99_us),
             connections_open: of(&|s| s.connections_open as f64),
@@ -199,6 +201,10 @@ impl Sample {
             origin_failures_per_s: per_s(passed.value("origin_errors")),
             disk_reads_per_s: per_s(passed.value("disk_reads")),
             disk_writes_per_s: per_s(passed.value("disk_writes")),
+            disk_write_bytes_mean: mean(
+                passed.value("disk_write_bytes"),
+                passed.value("disk_writes"),
+            ),
             p50_us: latency.quantile_us(0.5).map(rounded),
             p99_us: latency.quantile_us(0.99).map(rounded),
             connections_open: passed.value("client_connections_open"),
@@ -206,6 +212,11 @@ impl Sample {
             resident_bytes: process.resident_bytes,
         }
     }
+}
+
+/// `None` of nothing.
+fn mean(sum: u64, count: u64) -> Option<f64> {
+    (count > 0).then(|| rounded(sum as f64 / count as f64))
 }
 
 /// The document.
@@ -229,6 +240,8 @@ pub struct Columns {
     origin_failures_per_s: Vec<f64>,
     disk_reads_per_s: Vec<f64>,
     disk_writes_per_s: Vec<f64>,
+    /// Bytes of a write of records.
+    disk_write_bytes_mean: Vec<Option<f64>>,
     /// All requests except tunnels.
     p50_us: Vec<Option<f64>>,
     p99_us: Vec<Option<f64>>,
@@ -244,7 +257,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::record::metrics::Counters;
+    use crate::record::metrics::{self, Counters};
 
     #[test]
     fn an_hour_is_kept_and_no_more() {
@@ -264,6 +277,11 @@ mod tests {
                     counters[0].finish(class, 1000, 100);
                     counters[0].answered(0, if n % 2 == 0 { 200 } else { 503 }, 1000);
                 }
+            }
+            // Two writes a second of 1,500 bytes on average, until the last second, when nothing is written.
+            if step + 1 < steps + 100 {
+                metrics::add(&counters[0].disk_writes, 2);
+                metrics::add(&counters[0].disk_write_bytes, 3000);
             }
             let process = Process {
                 cpu_s: Some(f64::from(step) * 0.5),
@@ -288,6 +306,12 @@ mod tests {
             assert_eq!(last("status_2xx_per_s"), 10.0);
             assert_eq!(last("status_5xx_per_s"), 10.0);
             assert_eq!(last("cpu_cores"), 0.5);
+            let mean = &columns["disk_write_bytes_mean"];
+            assert_eq!(mean[samples - 2], 1500.0);
+            assert!(
+                samples == SAMPLES_MAX || mean[samples - 1].is_null(),
+                "a mean of nothing"
+            );
             assert!(last("resident_bytes").is_null() && last("p99_us").is_f64());
             let classes = columns["class_per_s"].as_object().unwrap();
             assert_eq!(classes.len(), 2);

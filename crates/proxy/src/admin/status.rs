@@ -199,11 +199,11 @@ struct Store {
     aside: bool,
     /// During the scan after an unclean stop.
     recovery: Option<Recovery>,
-    /// Bytes of records that can be looked up.
+    /// Bytes of records that can be looked up. With the next two: the whole room for records.
     live_bytes: u64,
-    /// Bytes of dead records.
+    /// Bytes that were written and belong to no record any more.
     dead_bytes: u64,
-    /// Bytes never written.
+    /// Bytes never written since the store was made.
     never_written_bytes: u64,
     now: InOrder<u64>,
     since_opened: InOrder<u64>,

@@ -419,7 +419,7 @@ impl Rates {
         for store in shared.store.stores().take(shared.devices.len()) {
             let figures = store.figures();
             pinned += figures.reads_pinned;
-            free_bytes += figures.free_chunks * figures.chunk_bytes;
+            free_bytes += figures.dead_bytes + figures.never_written_bytes;
         }
         let reads_a_second = a_second(reads.saturating_sub(reads_before));
         // Little's law: those that are under way, by how many end in a second.

@@ -82,7 +82,7 @@ pub struct MemberStatus {
     pub disk_reads_per_s: u64,
     /// How long a read waits for its disk.
     pub disk_queue_ms: u64,
-    /// Of its stores.
+    /// Room in its stores that no record takes that can be looked up.
     pub free_mib: u64,
     /// Its stores, as far as they are followed.
     pub columns: Vec<Column>,

@@ -321,7 +321,7 @@ fn the_page_shows_numbers_and_asks_nobody_else() {
             let section = section(page, id);
             assert!(section.contains(part), "{part} in {id}: {section}");
         }
-        assert_eq!(page.matches("<svg ").count(), 9);
+        assert_eq!(page.matches("<svg ").count(), 10);
         assert!(page.contains("<section id=\"cluster\" hidden"), "{page}");
     }
     house.proxy.stop();

@@ -38,12 +38,12 @@ fn what_is_being_written_is_not_evicted() {
 fn killed_records_are_dead_space_until_the_hand_comes() {
     let mut shell = Shell::small();
     shell.fill(2 * MIB, 20_000);
-    let free = shell.store.figures().free_chunks;
+    let free = shell.store.figures().ready_chunks;
     for n in 0..40 {
         shell.purge(format!("fill{n}").as_bytes());
     }
     assert_eq!(
-        shell.store.figures().free_chunks,
+        shell.store.figures().ready_chunks,
         free,
         "nothing comes back yet"
     );

@@ -34,7 +34,7 @@ fn room_is_not_evicted_in_vain() {
     let mut shell = Shell::with_policy(16 * MIB, "gdsf");
     churn(&mut shell, 20_000);
     let figures = shell.store.figures();
-    let used = 100 - figures.free_chunks * 100 / figures.total_chunks;
+    let used = 100 - figures.ready_chunks * 100 / figures.total_chunks;
     assert!(
         used >= 80,
         "{used} % in use, {} free pieces, {} records cleared with stretches",

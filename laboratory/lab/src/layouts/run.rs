@@ -441,7 +441,7 @@ impl Run {
         findings.renewed = now.second_chances - before.second_chances;
         findings.device = self.device.deeds().since(device);
         findings.full_percent =
-            100.0 * (1.0 - now.free_chunks as f64 / now.total_chunks.max(1) as f64);
+            100.0 * (1.0 - now.ready_chunks as f64 / now.total_chunks.max(1) as f64);
         findings.free_pieces = now.free_pieces;
         findings.insert_us = 1e6 * self.insert_s / findings.inserts.max(1) as f64;
         findings.get_us = 1e6 * spent_s / findings.gets.max(1) as f64;

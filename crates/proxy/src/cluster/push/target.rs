@@ -19,7 +19,7 @@ pub struct Candidate {
     pub member: usize,
     /// How much it has to do.
     pub busyness: u64,
-    /// Its free space, MiB.
+    /// Room in its stores that no record takes that can be looked up, MiB.
     pub free_mib: u64,
     /// Does it hold a version, as far as its hints say?
     pub holds: bool,

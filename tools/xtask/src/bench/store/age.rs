@@ -258,7 +258,7 @@ impl Watch {
         column.add("evictions", 0, more(|f| f.evictions + f.stretch_evictions));
         let refused = more(|f| f.refused_no_space + f.refused_paused + f.refused_behind);
         column.add("refused", 0, refused);
-        let free = now.free_chunks as f64 / now.total_chunks as f64;
+        let free = now.ready_chunks as f64 / now.total_chunks as f64;
         column.add("empty, %", 2, free * 100.0);
         column.add("free pieces", 0, now.free_pieces);
         column

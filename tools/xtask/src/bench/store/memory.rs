@@ -258,7 +258,7 @@ impl Life {
             bytes += record_bytes;
         }
         let percent = |chunks: f64| chunks * 100.0 / figures.total_chunks as f64;
-        let (live, ahead) = (percent(chunks as f64), percent(figures.free_chunks as f64));
+        let (live, ahead) = (percent(chunks as f64), percent(figures.ready_chunks as f64));
         let without_padding = percent(bytes as f64 / chunk_bytes as f64);
         column.target(
             "live and dead records, %",
