@@ -16,10 +16,6 @@
 //! used up. Empty regions cost hits: they are about 2.4 % of the area, 4 to 6 % in stores of less than 100 MiB, whose
 //! stretches are longer to be worth a note with its flushes.
 //!
-//! A note is four operations, one after the other, and each waits in the device's queue. Where reads wait for seconds, more is
-//! written during a note than lies ahead. Then sweeps begin earlier and notes cover more regions ([`Hand::end_note`]), until notes
-//! end in time; up to [`LATE_SHARE`] of the area.
-//!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
@@ -44,12 +40,6 @@ const SMALL_LEAD_SHARE: u32 = 2;
 
 /// One note in the journal covers regions of about this many bytes, so that small regions do not cost a flush each.
 const NOTE_BYTES: u64 = 16 << 20;
-
-/// At most this share of the regions is kept empty beyond the usual, where notes are late.
-const LATE_SHARE: u32 = 8;
-
-/// That number of regions falls by this share of it, and at least by one, with each note that ends early.
-const LATE_FALLS_SHARE: u32 = 16;
 
 /// Regions kept ready beyond the ones of one note.
 const READY_MIN: usize = 1;
@@ -144,8 +134,6 @@ pub struct Hand {
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
-    /// How many more regions than the grid's lead are kept ahead, because notes took so long that room ran out.
-    late_regions: u32,
     pub(crate) current: Option<u32>,
     /// Regions that a scan has yet to look at; empty when there is none.
     unscanned: Vec<bool>,
@@ -169,7 +157,6 @@ impl Hand {
             swept: VecDeque::new(),
             noting: Vec::new(),
             ready: VecDeque::new(),
-            late_regions: 0,
             current: None,
             unscanned: Vec::new(),
             written: Vec::new(),
@@ -254,7 +241,7 @@ impl Hand {
 
     /// The sweep under way; begins one if little lies ahead, or `at_once`.
     pub(crate) fn sweep_or_begin(&mut self, at_once: bool) -> Option<&mut Sweep> {
-        let lead = self.lead();
+        let lead = self.grid.lead_regions as usize;
         // A sweep must never reach regions that are being written or will be.
         let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
         let is_wanted = at_once || self.ahead() < lead;
@@ -286,9 +273,7 @@ impl Hand {
     /// The regions to note next, if any are wanted now. `free` says whether no write to a region is under way.
     pub fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
         // All swept regions are noted ahead, so that a fast writer does not wait for the two flushes of a note.
-        let late = self.late_regions as usize;
-        let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize) + late;
-        let regions_max = self.grid.note_regions as usize + late;
+        let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize);
         if !self.noting.is_empty() || !wanted || self.swept.front().is_none_or(|&r| !free(r)) {
             return None;
         }
@@ -297,7 +282,7 @@ impl Hand {
                 .noting
                 .last()
                 .is_none_or(|&last| last + 1 == region && journal::same_page(last, region));
-            if self.noting.len() >= regions_max || !next || !free(region) {
+            if self.noting.len() >= self.grid.note_regions as usize || !next || !free(region) {
                 break;
             }
             self.noting.push(region);
@@ -307,21 +292,10 @@ impl Hand {
         Some(first..first + self.noting.len() as u32)
     }
 
-    /// The note is durable, or has failed. If nothing was ready any more, it came too late, and more is kept ahead from now on.
+    /// The note is durable, or has failed.
     pub fn end_note(&mut self, ok: bool) {
         let noted = std::mem::take(&mut self.noting);
         if ok {
-            self.late_regions = if self.ready.is_empty() && self.current.is_some() {
-                let most = self.grid.regions / LATE_SHARE;
-                (self.late_regions * 2)
-                    .max(self.grid.stretch_regions)
-                    .min(most)
-            } else if self.ready.len() > self.lead() / 2 {
-                let less = self.late_regions.div_ceil(LATE_FALLS_SHARE);
-                self.late_regions - less
-            } else {
-                self.late_regions
-            };
             self.ready.extend(noted);
         } else {
             noted
@@ -343,14 +317,9 @@ impl Hand {
 
     /// Are few regions ready, and is there work that makes more? Then wake the background thread.
     pub(crate) fn is_short(&self) -> bool {
-        let kept = self.lead() - READY_MIN;
+        let kept = self.grid.lead_regions as usize - READY_MIN;
         let few = READY_MIN.max(kept - kept / 4);
         self.ready.len() <= few && (!self.swept.is_empty() || self.needs_sweep())
-    }
-
-    /// A sweep begins when fewer regions lie ahead, swept or ready.
-    fn lead(&self) -> usize {
-        (self.grid.lead_regions + self.late_regions) as usize
     }
 
     /// Goes on to the next region that is ready.
