@@ -1,77 +1,14 @@
 //! MD5 (RFC 1321), because the keys of Squid's digests are made with it. Nothing here trusts it.
 
-/// The rotations of the four rounds.
-const ROTATIONS: [[u32; 4]; 4] = [
-    [7, 12, 17, 22],
-    [5, 9, 14, 20],
-    [4, 11, 16, 23],
-    [6, 10, 15, 21],
-];
+use md5::{Digest, Md5};
 
 /// The 16 bytes of the pieces, one after the other.
 pub(crate) fn md5(pieces: &[&[u8]]) -> [u8; 16] {
-    let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
-    let mut block = [0; 64];
-    let mut len = 0usize;
-    for byte in pieces.iter().flat_map(|piece| piece.iter()) {
-        block[len % 64] = *byte;
-        len += 1;
-        if len.is_multiple_of(64) {
-            add(&mut state, &block);
-        }
-    }
-    let used = len % 64;
-    block[used] = 0x80;
-    block[used + 1..].fill(0);
-    if used >= 56 {
-        add(&mut state, &block);
-        block.fill(0);
-    }
-    block[56..].copy_from_slice(&(len as u64 * 8).to_le_bytes());
-    add(&mut state, &block);
-    let mut out = [0; 16];
-    for (bytes, word) in out.chunks_exact_mut(4).zip(state) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    out
+    let sum = pieces
+        .iter()
+        .fold(Md5::new(), |sum, piece| sum.chain_update(piece));
+    sum.finalize().into()
 }
-
-fn add(state: &mut [u32; 4], block: &[u8; 64]) {
-    let mut words = [0; 16];
-    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
-        *word = u32::from_le_bytes(*bytes);
-    }
-    let [mut a, mut b, mut c, mut d] = *state;
-    for i in 0..64 {
-        let (mixed, at) = match i / 16 {
-            0 => (b & c | !b & d, i),
-            1 => (d & b | !d & c, 5 * i + 1),
-            2 => (b ^ c ^ d, 3 * i + 5),
-            _ => (c ^ (b | !d), 7 * i),
-        };
-        let sum = (a.wrapping_add(mixed))
-            .wrapping_add(SINES[i])
-            .wrapping_add(words[at % 16]);
-        let turned = sum.rotate_left(ROTATIONS[i / 16][i % 4]);
-        (a, d, c, b) = (d, c, b, b.wrapping_add(turned));
-    }
-    for (word, more) in state.iter_mut().zip([a, b, c, d]) {
-        *word = word.wrapping_add(more);
-    }
-}
-
-//= rfc1321 §3.4   the integer part of 4294967296 times abs(sin(i)), i in radians
-#[rustfmt::skip]
-const SINES: [u32; 64] = [
-    0xd76a_a478, 0xe8c7_b756, 0x2420_70db, 0xc1bd_ceee, 0xf57c_0faf, 0x4787_c62a, 0xa830_4613, 0xfd46_9501,
-    0x6980_98d8, 0x8b44_f7af, 0xffff_5bb1, 0x895c_d7be, 0x6b90_1122, 0xfd98_7193, 0xa679_438e, 0x49b4_0821,
-    0xf61e_2562, 0xc040_b340, 0x265e_5a51, 0xe9b6_c7aa, 0xd62f_105d, 0x0244_1453, 0xd8a1_e681, 0xe7d3_fbc8,
-    0x21e1_cde6, 0xc337_07d6, 0xf4d5_0d87, 0x455a_14ed, 0xa9e3_e905, 0xfcef_a3f8, 0x676f_02d9, 0x8d2a_4c8a,
-    0xfffa_3942, 0x8771_f681, 0x6d9d_6122, 0xfde5_380c, 0xa4be_ea44, 0x4bde_cfa9, 0xf6bb_4b60, 0xbebf_bc70,
-    0x289b_7ec6, 0xeaa1_27fa, 0xd4ef_3085, 0x0488_1d05, 0xd9d4_d039, 0xe6db_99e5, 0x1fa2_7cf8, 0xc4ac_5665,
-    0xf429_2244, 0x432a_ff97, 0xab94_23a7, 0xfc93_a039, 0x655b_59c3, 0x8f0c_cc92, 0xffef_f47d, 0x8584_5dd1,
-    0x6fa8_7e4f, 0xfe2c_e6e0, 0xa301_4314, 0x4e08_11a1, 0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391,
-];
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,11 @@
 //!
 //! Not known here: what the proxy did with them.   Limits: none of its own.   Source: issue 6; spec section 4 for the markup.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use md5::{Digest as _, Md5};
+
 use crate::content::{Kind, ObjectId};
-use crate::md5::{self, Md5};
 use crate::name;
 
 const OPEN: &[u8] = b"<html><body>\n";
@@ -86,11 +89,11 @@ impl Body {
         });
     }
 
-    /// Its checksum, as Content-MD5 has it.
+    /// Its checksum, as Content-MD5 has it (RFC 1864). No security: every byte is compared anyway.
     #[must_use]
     pub fn content_md5(&self) -> String {
         const PIECE_BYTES: u64 = 16 * 1024;
-        let mut sum = Md5::default();
+        let mut sum = Md5::new();
         let mut piece = vec![0; usize::try_from(self.len.min(PIECE_BYTES)).expect("a piece")];
         let mut offset = 0;
         while offset < self.len {
@@ -101,7 +104,7 @@ impl Body {
             sum.update(&piece[..take]);
             offset += take as u64;
         }
-        md5::base64(sum.finish())
+        STANDARD.encode(sum.finalize())
     }
 
     /// Where these bytes, which begin at `offset`, differ first.
@@ -188,6 +191,29 @@ mod tests {
         let mut bytes = vec![0; usize::try_from(body.len()).unwrap()];
         body.fill(0, &mut bytes);
         bytes
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_all_bytes_however_many_pieces() {
+        let lens: Vec<u64> = (0..200)
+            .map(|number| ObjectId {
+                kind: Kind::Other,
+                number,
+                ..page()
+            })
+            .map(|id| {
+                let body = Body::new(id, 0);
+                let sum = STANDARD.encode(Md5::digest(whole(&body)));
+                assert_eq!(body.content_md5(), sum);
+                body.len()
+            })
+            .collect();
+        assert!(lens.iter().any(|&len| len > 16 * 1024), "several pieces");
+        // rfc1864 §2, the example.
+        assert_eq!(
+            STANDARD.encode(b"Check Integrity!"),
+            "Q2hlY2sgSW50ZWdyaXR5IQ=="
+        );
     }
 
     #[test]

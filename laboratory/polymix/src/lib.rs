@@ -17,7 +17,7 @@
 //! | `random` | chance from a seed; distributions by inverse transform |
 //! | `content` | kinds of objects, their sizes and cachability |
 //! | `life` | when an object changes: Last-Modified and Expires |
-//! | `body`, `md5` | its bytes, and their checksum |
+//! | `body` | its bytes, and their checksum |
 //! | `name`, `dns` | its URL, where the servers are, and a name server for them |
 //! | `network` | delay and loss on the servers' side |
 //! | `popularity` | which object is asked for: new or old, hot or not, the working set |
@@ -52,7 +52,6 @@ pub mod ideal;
 pub mod left_out;
 pub mod life;
 pub mod lru;
-pub mod md5;
 pub mod name;
 pub mod network;
 pub mod pages;

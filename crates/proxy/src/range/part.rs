@@ -23,11 +23,11 @@
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
 mod ending;
+mod keeping;
+mod sending;
 
-use crate::mistakes::{Mistake, makes};
 use std::ops::Range;
 
-use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, ResponseHead};
 use httpcache::{
@@ -37,24 +37,24 @@ use httpcache::{
 use profile::Class;
 use store::Sequence;
 
+use self::sending::Flow;
 use crate::{
     cache::holding::Holding,
-    cache::object::{Large, Object},
-    deliver::spans::{self, FromOrigin, Source, Span, Whole},
+    cache::object::Object,
     deliver::{arriving, stored},
     fetch::flight::{FirstEvent, FlightReader},
     fetch::prepare::{self, Confirmed},
-    fetch::response::{FetchRequest, Response},
+    fetch::response::FetchRequest,
     fetch::share,
-    fetch::storing,
     fetch::whom::{self, To},
+    mistakes::{Mistake, makes},
     origin::outcome::UpstreamError,
     origin::upstream::Upstream,
     range::fill::Filling,
     range::fill_lock::{self, FillLock},
     record::metrics,
-    reply::{After, Length, ReplyHead, lines},
-    request::exchange::{Exchange, Said, forwarded},
+    reply::After,
+    request::exchange::{Exchange, forwarded},
     request::onward,
     request::wanted::Wanted,
 };
@@ -476,78 +476,6 @@ impl Parts<'_, '_> {
         self.send(flow, upstream, &head, filling).await
     }
 
-    /// The object that the parts of this response belong to: the stored one if it is the same representation, otherwise a new
-    /// one. `Err`: it may not be stored in parts; `true`: nor the next time.
-    async fn keep(
-        &self,
-        response: &Response,
-        span: Part,
-        total: Option<u64>,
-    ) -> Result<Option<Object>, bool> {
-        let (worker, size) = (self.ex.worker, self.fragment_bytes);
-        let shared = &worker.shared;
-        let (Some(disk), Some(total)) = (&worker.disk, total) else {
-            return Err(true);
-        };
-        let store = shared.store.of(self.wanted.primary);
-        let most = shared
-            .plan
-            .limits
-            .object_bytes_max
-            .min(store.object_bytes_max())
-            .min(response.decision.object_bytes_max);
-        //= rfc9111 §3.4   only if they all share the same strong validator
-        if response.storable.is_err()
-            || !httpcache::has_strong_validator(&response.fields)
-            || total > most
-        {
-            return Err(true);
-        }
-        let is_of_use = total > size && span.len() >= size.min(total - span.first);
-        let Ok(fragments) = u32::try_from(total.div_ceil(size)) else {
-            return Err(true);
-        };
-        if !is_of_use {
-            return Err(false);
-        }
-        let place = storing::place(worker, self.began, &self.fetch_request, &response.fields);
-        let Some(place) = place else {
-            return Err(false);
-        };
-        let known = disk.load(place.primary, place.hash, &place.key).await;
-        let known = known.ok().map(|loaded| loaded.object).filter(|object| {
-            let fits = |large: &Large| large.bytes == total && disk.fits(place.primary, large);
-            object.status == 200
-                && object.large.as_ref().is_some_and(fits)
-                && httpcache::is_of_same(&object.fields(), &response.fields)
-                && shared.still_valid(object, self.began)
-        });
-        let large = known.and_then(|object| object.large).unwrap_or(Large {
-            fetch_id: storing::next_fetch_id(),
-            fragments,
-            bytes: total,
-        });
-        // The new fields are complete, so they replace the stored ones (RFC 9111 §3.4).
-        let mut head = Vec::with_capacity(response.head.len() + 32);
-        head.extend_from_slice(&response.head);
-        lines::write_number_field(b"Content-Length", total, &mut head);
-        let object = Object {
-            key: place.key,
-            hash: place.hash,
-            primary: place.primary,
-            status: 200,
-            standing: response.standing,
-            content_type: response.content_type,
-            head: head.into(),
-            body: Bytes::new(),
-            large: Some(large),
-        };
-        let handed = disk.store_object(&object, &[], self.began);
-        let is_stored = handed.is_stored() && !shared.take_back_hidden(&object);
-        shared.memory.remove(object.hash);
-        Ok(Some(object).filter(|_| is_stored))
-    }
-
     /// Waits if another request fetches the part that begins with this fragment. False: that request has fetched it.
     async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         let worker = self.ex.worker;
@@ -578,91 +506,6 @@ impl Parts<'_, '_> {
         let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
         answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
     }
-
-    /// Sends the wanted bytes from disk and from the origin, and stores those from the origin:
-    ///
-    /// ```text
-    /// wanted by the client      [---------------------------)
-    /// sent by the origin               [============)           one request, under way before the answer begins
-    /// from                       disk       origin     disk
-    /// ```
-    async fn send(
-        &mut self,
-        flow: Flow,
-        upstream: Upstream,
-        answered: &ResponseHead,
-        filling: Option<Filling>,
-    ) -> Outcome {
-        let worker = self.ex.worker;
-        let Flow {
-            mut fields,
-            object,
-            mut holding,
-            span,
-            want,
-            ..
-        } = flow;
-        let cache_status = forwarded(worker, self.why, |line| {
-            let line = line.forward_status(206);
-            match filling {
-                Some(_) => line.stored(true),
-                None => line,
-            }
-        });
-        let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
-        let said = Said {
-            class: match object {
-                Some(_) => Class::Miss,
-                None => Class::Uncachable,
-            },
-            content_type: &content_type,
-            age_s: flow.age_s,
-            cache_status,
-        };
-        let (first, last) = (want.start, want.end - 1);
-        let mut head = match flow.is_part {
-            true => stored::part_head(&fields, Part { first, last }, flow.total),
-            false => {
-                fields.remove(b"content-length");
-                ReplyHead::new(200, "", &fields)
-            }
-        };
-        head.add_lines(&flow.withheld);
-        let length = Length::Known(want.end - want.start);
-        if let Some(object) = &object {
-            self.ex.record.is_of(object.stored_bytes());
-        }
-        self.ex.begin(said, head, length);
-
-        // Without a filling, waiters would wait in vain: the lock is dropped here.
-        let fill_lock = self.fill_lock.take();
-        let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
-        let behind = span.last + 1;
-        let from_origin = span.first..behind;
-        let body = upstream.body(worker, answered);
-        let origin = FromOrigin::new(worker, body, from_origin, filling);
-        let origin = Source::Origin(Box::new(origin));
-        let mut spans = Vec::with_capacity(3);
-        let mut add = |range: Range<u64>, from| {
-            let lead = Bytes::new();
-            if !range.is_empty() {
-                spans.push(Span { lead, range, from });
-            }
-        };
-        if let Some(object) = &object {
-            add(want.start..want.end.min(span.first), Source::Disk(object));
-        }
-        add(want.start.max(span.first)..want.end.min(behind), origin);
-        if let Some(object) = &object {
-            add(behind.max(want.start)..want.end, Source::Disk(object));
-        }
-        let (ex, wanted) = (&mut *self.ex, self.wanted);
-        let whole = object.as_ref().map_or(Whole::Unknown, Whole::Stored);
-        match spans::send(ex, wanted, whole, &mut holding, spans, b"").await {
-            true => Outcome::Answered(ex.finish()),
-            false => Outcome::Pass,
-        }
-    }
 }
 
 /// The holes of an object in the wanted range.
@@ -677,28 +520,6 @@ struct Holes {
     is_mistaken: bool,
     /// Keeps the existing fragments until they are sent.
     holding: Holding,
-}
-
-/// The bytes of an answer and their sources.
-struct Flow {
-    /// Fields of the whole representation.
-    fields: Fields,
-    /// Field lines for this client alone.
-    withheld: Bytes,
-    /// Age, if the answer has the field.
-    age_s: Option<u32>,
-    /// The stored object, if there is one. Without it the client wants nothing beyond `span`.
-    object: Option<Object>,
-    /// Keeps the fragments that the answer needs.
-    holding: Holding,
-    /// Length of the whole representation, if it is known.
-    total: Option<u64>,
-    /// The bytes from the origin.
-    span: Part,
-    /// The bytes for the client. Those outside of `span` are stored.
-    want: Range<u64>,
-    /// 206, or 200 for all of it.
-    is_part: bool,
 }
 
 /// The bytes in this answer to a request for `span` of a stored object of `total` bytes: `span`, or a shorter beginning of it
