@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{
     cable::Cable,
-    cluster::{addresses, cluster, front, member, route},
+    cluster::{addresses, await_quiet, cluster, front, member, route},
     *,
 };
 
@@ -137,6 +137,8 @@ fn pair_of_the_deaf(origin: &Origin, disk: &Disk) -> (Proxy, Proxy) {
         front.get(&format!("/before-the-test/{fetched}"));
         (pushes(&front, "stored") > 0).then_some(())
     });
+    // What else was fetched before the member took the first.
+    await_quiet(&front);
     (node, front)
 }
 

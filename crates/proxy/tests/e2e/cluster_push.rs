@@ -7,7 +7,7 @@ use ::proxy::{Clock, plan::Plan};
 
 use crate::harness::{
     cable::Cable,
-    cluster::{self, addresses, await_hint, cluster, member},
+    cluster::{self, addresses, await_hint, await_quiet, cluster, member},
     *,
 };
 
@@ -103,17 +103,6 @@ fn await_pushing(front: &Proxy, nodes: &[&Proxy]) -> u64 {
     });
     await_quiet(front);
     front.counter("cluster_pushes_stored")
-}
-
-/// Until nothing is being pushed.
-fn await_quiet(front: &Proxy) {
-    eventually("nothing is on its way", || {
-        let metrics = front.admin("GET", "/metrics");
-        let is_quiet = metrics
-            .text()
-            .contains("\nloligo_cluster_push_bytes_open 0\n");
-        is_quiet.then_some(())
-    });
 }
 
 /// What a proxy has counted of pushes.

@@ -115,9 +115,10 @@ fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
     let groups = groups(worker)?;
     let pushing = &cluster.pushing;
     loop {
+        let now_ms = cluster.now_ms();
         let has_room = |loads: &Loads<'_>| {
             let mut members = cluster.members();
-            members.any(|(id, _)| loads.has_room(usize::from(id.0)))
+            members.any(|(id, it)| loads.has_room(usize::from(id.0)) && it.takes_new(now_ms))
         };
         let choose = |push: &Push, loads: &Loads<'_>| choose(cluster, &groups, push, loads);
         let taken = pushing.queue().take(Instant::now(), has_room, choose)?;

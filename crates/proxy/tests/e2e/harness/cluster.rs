@@ -90,3 +90,15 @@ pub fn await_route(front: &Proxy, url: &str, words: &str) {
         said.contains(words).then_some(())
     });
 }
+
+/// Until nothing is being pushed.
+#[track_caller]
+pub fn await_quiet(front: &Proxy) {
+    eventually("nothing is on its way", || {
+        let metrics = front.admin("GET", "/metrics");
+        let is_quiet = metrics
+            .text()
+            .contains("\nloligo_cluster_push_bytes_open 0\n");
+        is_quiet.then_some(())
+    });
+}

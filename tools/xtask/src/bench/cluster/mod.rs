@@ -102,12 +102,12 @@ pub fn run(options: &Options) -> Result<()> {
     let off = verdicts.is_some_and(|all| all.iter().any(|it| !it.is_met));
     if options.check && slower {
         fail!(
-            "a node spends {} % more or beyond on being followed",
+            "being followed costs a node more than {} % of its CPU time",
             100.0 * SLOWER_MAX
         );
     }
     if options.check && off {
-        fail!("the model is off by more than it may");
+        fail!("the model is off by more than 15 %: see the lines MISSED above");
     }
     Ok(())
 }
