@@ -110,10 +110,9 @@ fn an_answer_that_is_over_before_the_servers_ends_the_stage_there() {
     let record = profile.only(proxy);
     assert_eq!((record.status, record.class), (304, Class::Miss));
     let reply = stage(&record, StageName::ServerReply);
-    assert!(
-        u128::from(reply.total_us) <= most.as_micros(),
-        "{record:#?}"
-    );
+    // The client may read the answer before the proxy notes the time; the rest is held back for much longer.
+    let most_us = (most + HELD / 2).as_micros();
+    assert!(u128::from(reply.total_us) <= most_us, "{record:#?}");
     assert!(!record.flags.contains(Flags::CLIENT_ABORTED));
 }
 
