@@ -145,7 +145,7 @@ pub struct TraceSources {
     #[arg(long, value_name = "MEMORY/DISK", value_delimiter = ',', value_parser = caches, requires = "trace", help_heading = "Traces")]
     pub caches: Vec<Caches>,
 
-    /// Requests of clients that are read of each trace [default: as many as the paper's]
+    /// Requests of clients that are read of each trace; the paper's method ends there
     #[arg(long, value_name = "N", default_value_t = printed::GETS, value_parser = clap::value_parser!(u64).range(1..), requires = "trace", help_heading = "Traces")]
     pub gets: u64,
 

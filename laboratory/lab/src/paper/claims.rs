@@ -3,8 +3,8 @@
 //! Claims stand for: 1 Figure 2; 2 and 3 Figure 4; 4 and 5 Figure 5; 6 to 8 Figure 6; 9 and 15 Table 2; 10 to 12 Table 1; 13 and 14 Figure 8,
 //! at every utilisation that is run. Where the paper has words in place of a figure ("fast", "almost", "comparable") the bound is ours.
 //!
-//! Rules, the same for all streams: a *gain* is a ratio of rates, less one; it holds if it is at least [`GAIN_SHARE`] of the paper's.
-//! Two are *alike* if neither is more than [`ALIKE`] times as fast. An *order* holds if no pair of neighbours is turned round. Rates
+//! Rules, the same for all streams: a *gain* is a ratio of rates, less one; it holds if it is at least `GAIN_SHARE` of the paper's.
+//! Two are *alike* if neither is more than `ALIKE` times as fast. An *order* holds if no pair of neighbours is turned round. Rates
 //! are disk requests a second, so that a claim compares two managers under the same requests. Where a claim fails, the reason is given
 //! in figures of the runs themselves.
 //!

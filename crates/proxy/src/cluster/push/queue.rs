@@ -124,14 +124,19 @@ impl<T> Queue<T> {
         self.by_key.insert(key, ticket);
     }
 
-    /// The oldest push that may go now. `choose`: the member for it; `None` if it has to wait.
+    /// The oldest push that may go now. `has_room`: may any member get one? If not, no push is looked at. `choose`: the member for
+    /// a push; `None` if it has to wait.
     pub fn take(
         &mut self,
         now: Instant,
+        has_room: impl FnOnce(&Loads<'_>) -> bool,
         mut choose: impl FnMut(&T, &Loads<'_>) -> Option<usize>,
     ) -> Option<Taken<T>> {
         self.drop_old(now);
         let loads = Loads(&self.under_way);
+        if self.waiting.is_empty() || !has_room(&loads) {
+            return None;
+        }
         let may_go = |(ticket, waiting): (&u64, &Waiting<T>)| {
             let is_on_its_way = self.under_way.iter().any(|&(_, key)| key == waiting.key);
             let member = choose(&waiting.push, &loads).filter(|_| !is_on_its_way)?;
@@ -235,8 +240,9 @@ mod tests {
     }
 
     fn take_one(queue: &mut Queue<u64>) -> Option<Taken<u64>> {
-        let any = |_: &u64, loads: &Loads<'_>| (0..2).find(|&m| loads.has_room(m));
-        queue.take(Instant::now(), any)
+        let any = |loads: &Loads<'_>| (0..2).find(|&m| loads.has_room(m));
+        let has_room = |loads: &Loads<'_>| any(loads).is_some();
+        queue.take(Instant::now(), has_room, |_, loads| any(loads))
     }
 
     fn take(queue: &mut Queue<u64>) -> Option<u64> {
@@ -303,10 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn no_push_is_looked_at_while_no_member_has_room() {
+        let mut queue = queue(&[(1, 10), (2, 10)]);
+        let mut looked_at = 0;
+        let mut count = |_: &u64, _: &Loads<'_>| {
+            looked_at += 1;
+            None
+        };
+        assert!(queue.take(Instant::now(), |_| false, &mut count).is_none());
+        assert!(queue.take(Instant::now(), |_| true, &mut count).is_none());
+        assert_eq!(looked_at, 2);
+    }
+
+    #[test]
     fn what_has_waited_too_long_is_dropped() {
         let mut queue = queue(&[(1, 10)]);
         let later = Instant::now() + AGE_MAX + Duration::from_secs(1);
-        assert!(queue.take(later, |_, _| Some(0)).is_none());
+        assert!(queue.take(later, |_| true, |_, _| Some(0)).is_none());
         assert_eq!((queue.bytes(), queue.counts().old), (0, 1));
     }
 

@@ -17,7 +17,6 @@ use profile::Hierarchy;
 use twox_hash::XxHash3_64;
 
 use crate::{
-    chance,
     clock::Instant,
     cluster::{Cluster, Member, MemberId, following::trace_of},
     origin::outcome::UpstreamError,
@@ -116,8 +115,12 @@ fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
     let groups = groups(worker)?;
     let pushing = &cluster.pushing;
     loop {
+        let has_room = |loads: &Loads<'_>| {
+            let mut members = cluster.members();
+            members.any(|(id, _)| loads.has_room(usize::from(id.0)))
+        };
         let choose = |push: &Push, loads: &Loads<'_>| choose(cluster, &groups, push, loads);
-        let taken = pushing.queue().take(Instant::now(), choose)?;
+        let taken = pushing.queue().take(Instant::now(), has_room, choose)?;
         if !store.invalidated_since(taken.push.primary, taken.push.began.own) {
             return Some(taken);
         }
@@ -142,7 +145,8 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
     };
     let candidates = cluster.members().filter_map(candidate);
     let candidates: Vec<_> = candidates.collect();
-    let chance = chance::u64().unwrap_or(now_ms);
+    // As good as chance, and no call of the system for each push that is looked at.
+    let chance = XxHash3_64::oneshot_with_seed(now_ms, &push.name);
     target::choose(&candidates, cluster.plan.spread, chance)
 }
 

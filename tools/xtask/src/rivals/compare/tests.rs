@@ -135,7 +135,7 @@ fn the_text_says_who_carried_what_and_what_was_wrong() {
         "loligo at 50/s: such as stale: http://a/b (Get, Basic)",
         "offered %  LRU %  DHR %",
         "58.0   57.8   57.5",
-        "7.50       58.0",
+        "7.50        80.2",
         "KB to store/reply",
         "load of the machine before and after the runs: 0.5 to 0.7",
     ] {
