@@ -7,7 +7,7 @@
 //! | job | steps | at most |
 //! |---|---|---|
 //! | log commit | both copies of a page (and a full one to the ring), flush | one |
-//! | note | page, flush, second copy, flush | one |
+//! | note | both copies of a page, flush; the first after a start: page, flush, second copy, flush | one |
 //! | checkpoint (`snapshot`) | blocks, header, flush, superblock, flush, second copy, flush | one, two blocks under way |
 //! | scan (`scan`) | reads, yields to look them through | eight reads under way |
 //! | weeding (`weed`) | reads, yields to look them through | one read under way |
@@ -24,7 +24,7 @@ use crate::log::weed::WeedStep;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
 use crate::recover::checkpoint;
-use crate::recover::journal::{self, Journal};
+use crate::recover::journal::Journal;
 use crate::recover::scan_reads::ScanStep;
 use crate::recover::snapshot::Snapshot;
 use crate::recover::superblock::Superblock;
@@ -32,6 +32,7 @@ use crate::script::{Script, Step};
 use crate::store::Store;
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 const RETRY_MS_MIN: u64 = 100;
@@ -269,15 +270,14 @@ impl Store {
     }
 
     fn next_note_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
-        if background.journal.is_idle()
-            && !background.closing
-            && background.retry_note.is_due(now_ms)
-        {
+        if !background.closing {
             let mut writer = self.writer();
             let is_full = !moves::has_some_room(&writer);
             if let Room::Hand(hand) = &mut writer.room {
                 let is_kept = self.is_kept(hand);
-                if hand.needs_sweep() || is_kept {
+                // While a note is late, what the next one covers is swept.
+                let is_idle = background.journal.is_idle();
+                if (is_idle && is_kept) || hand.needs_sweep() {
                     // Nothing is being written, so an empty or a full store would wait forever.
                     hand.sweep_or_begin(is_kept);
                     self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS, is_full);
@@ -289,23 +289,33 @@ impl Store {
                     }
                 }
                 let grid = hand.grid;
-                let noted =
-                    hand.begin_note(|region| self.region_is_quiet(grid.extent(region..region + 1)));
+                let quiet = |region| self.region_is_quiet(grid.extent(region..region + 1));
+                let may_note = is_idle && background.retry_note.is_due(now_ms);
+                let noted = may_note.then(|| hand.begin_note(quiet)).flatten();
                 if let Some(regions) = noted {
                     if self.limits.mistakes.make(Mistake::EarlyReuse) {
                         hand.end_note(true);
                     } else {
-                        background.journal.begin_note(regions, self.next_sequence());
+                        self.begin_note(background, regions);
                     }
                 }
             }
         }
         let at = self.geometry.region_journal_at;
         let step = match background.journal.next_step()? {
-            journal::Step::Write(offset, data) => Step::Write(at + offset, data),
-            journal::Step::Flush => Step::Flush,
+            Step::Write(offset, data) => Step::Write(at + offset, data),
+            Step::Flush => Step::Flush,
         };
         background.step(Owner::Note, step)
+    }
+
+    fn begin_note(&self, background: &mut Background, mut regions: Range<u32>) {
+        if self.limits.mistakes.make(Mistake::NoteOfFirst) {
+            regions.end = regions.start + 1;
+        }
+        self.counters.notes.add(1);
+        self.counters.noted_regions.add(regions.len() as u64);
+        background.journal.begin_note(regions, self.next_sequence());
     }
 
     fn next_snapshot_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {

@@ -137,6 +137,10 @@ figures! {
         weeding_bytes
         /// Records that such readings took out: purged, or not to be verified
         weeded
+        /// Notes of regions to be filled next, each a few writes and flushes, begun
+        notes
+        /// Regions that these notes covered
+        noted_regions
         /// Checkpoints of the index published
         checkpoints
         /// Bytes of the checkpoints published

@@ -150,6 +150,21 @@ impl Geometry {
         Ok(geometry)
     }
 
+    /// The same with regions of `bytes` each, for simulations and tests, whose small stores would have only a dozen.
+    ///
+    /// # Panics
+    /// No whole pages and chunks, or more regions than the journal has room for.
+    #[must_use]
+    pub fn with_region_bytes(mut self, bytes: u64) -> Self {
+        self.region_chunks = (bytes / u64::from(self.chunk_bytes)) as u32;
+        self.data_chunks -= self
+            .data_chunks
+            .checked_rem(self.region_chunks)
+            .unwrap_or(0);
+        assert!(self.is_sound(), "regions that do not fit: {self:?}");
+        self
+    }
+
     /// Bytes that can hold records.
     pub fn data_bytes(&self) -> u64 {
         u64::from(self.data_chunks) * u64::from(self.chunk_bytes)
@@ -307,6 +322,23 @@ mod tests {
         let large = plan(256 * 1024 * MIB, 512);
         assert_eq!(large.region_bytes(), 64 * MIB);
         assert!((3900..=4096).contains(&large.regions()), "{large}");
+    }
+
+    #[test]
+    fn regions_can_be_made_smaller() {
+        let small = Geometry::plan(4 * MIB, 512).unwrap();
+        let small = small.with_region_bytes(64 * KIB);
+        assert_eq!((small.regions(), small.data_bytes()), (48, 3 * MIB));
+        assert!(small.is_sound());
+        let odd = Geometry::plan(4 * MIB, 512).unwrap();
+        assert_eq!(odd.with_region_bytes(100 * KIB).regions(), 30);
+    }
+
+    #[test]
+    #[should_panic(expected = "regions that do not fit")]
+    fn regions_of_no_whole_page_are_refused() {
+        let small = Geometry::plan(4 * MIB, 512).unwrap();
+        let _ = small.with_region_bytes(1000);
     }
 
     #[test]

@@ -43,11 +43,17 @@ pub enum Mistake {
     SaltAgain,
     /// What the log has invalidated keeps the marker that the checkpoint has.
     MarkerOfPurged,
+    /// A note of several regions has only the first of them.
+    NoteOfFirst,
+    /// What a note under way at a clean stop had is noted in smaller parts by the next start.
+    NoteInParts,
+    /// Regions that a scan finds empty are used in the order in which it finds them.
+    EmptyAtOnce,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 17] = [
+    pub const ALL: [Mistake; 20] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -65,6 +71,9 @@ impl Mistake {
         Mistake::KeepWaiting,
         Mistake::SaltAgain,
         Mistake::MarkerOfPurged,
+        Mistake::NoteOfFirst,
+        Mistake::NoteInParts,
+        Mistake::EmptyAtOnce,
     ];
 
     /// How it is written on the command line.
@@ -87,6 +96,9 @@ impl Mistake {
             Mistake::KeepWaiting => "keep-waiting",
             Mistake::SaltAgain => "salt-again",
             Mistake::MarkerOfPurged => "marker-of-purged",
+            Mistake::NoteOfFirst => "note-of-first",
+            Mistake::NoteInParts => "note-in-parts",
+            Mistake::EmptyAtOnce => "empty-at-once",
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum Stage {
 }
 
 /// The next step.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Write(u64, Bytes),
     Flush,

@@ -132,6 +132,7 @@ impl Run {
         };
         let in_recovery = store.recovery().is_some();
         let inserted = store.insert(&record, self.now_ms);
+        self.report.no_space += u64::from(inserted.outcome == Outcome::NoSpace);
         if inserted.outcome == Outcome::Stored {
             self.world.taken(number, sequence, in_recovery);
             self.report.stored += 1;

@@ -41,6 +41,12 @@ pub struct Report {
     pub weedings: u64,
     /// Records that this took out.
     pub weeded: u64,
+    /// Regions noted before they were filled.
+    pub noted_regions: u64,
+    /// Notes, each of one region or more.
+    pub notes: u64,
+    /// Records refused for want of room.
+    pub no_space: u64,
     /// Answers compared with the truth.
     pub compared: u64,
     /// Of those, what came along with the read of another record.
@@ -90,6 +96,9 @@ impl Report {
             moved,
             weedings,
             weeded,
+            noted_regions,
+            notes,
+            no_space,
             compared,
             came_along,
             read_needed,
@@ -120,6 +129,9 @@ impl Report {
         self.moved += moved;
         self.weedings += weedings;
         self.weeded += weeded;
+        self.noted_regions += noted_regions;
+        self.notes += notes;
+        self.no_space += no_space;
         self.compared += compared;
         self.came_along += came_along;
         self.read_needed += read_needed;
@@ -136,8 +148,8 @@ impl Report {
         self.faults.merge(faults);
     }
 
-    /// What a store did in its life: evictions, checkpoints, second chances, moves, weedings, records weeded.
-    pub fn count_deeds(&mut self, deeds: [u64; 6]) {
+    /// What a store did in its life: evictions, checkpoints, second chances, moves, weedings, records weeded, regions noted, notes.
+    pub fn count_deeds(&mut self, deeds: [u64; 8]) {
         let [
             evictions,
             checkpoints,
@@ -145,6 +157,8 @@ impl Report {
             moved,
             weedings,
             weeded,
+            noted_regions,
+            notes,
         ] = deeds;
         self.evictions += evictions;
         self.checkpoints += checkpoints;
@@ -152,10 +166,12 @@ impl Report {
         self.moved += moved;
         self.weedings += weedings;
         self.weeded += weeded;
+        self.noted_regions += noted_regions;
+        self.notes += notes;
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 28] {
+    pub fn numbers(&self) -> [(&'static str, u64); 31] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -172,6 +188,9 @@ impl Report {
             ("records moved", self.moved),
             ("weedings", self.weedings),
             ("records weeded", self.weeded),
+            ("regions noted", self.noted_regions),
+            ("notes", self.notes),
+            ("refused for want of room", self.no_space),
             ("answers compared", self.compared),
             ("of them came along", self.came_along),
             ("read by who needed them", self.read_needed),

@@ -31,6 +31,8 @@ const PUMP_MAX: usize = 100_000;
 const DRAIN_MS_MAX: u64 = 1_000_000;
 /// Steps between two audits.
 const AUDIT_EVERY: u64 = 100;
+/// Sizes of regions; 0 is the usual one.
+const REGION_BYTES: [u64; 3] = [0, 128 << 10, 64 << 10];
 /// A run begins here, in milliseconds since 1970.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
@@ -165,7 +167,12 @@ impl Run {
     fn new(options: Options) -> Self {
         let mut random = Random::new(options.seed);
         let total_bytes = (4 + random.below(7)) << 20;
-        let geometry = Geometry::plan(total_bytes, 512).expect("4 MiB are enough for a store");
+        let usual = Geometry::plan(total_bytes, 512).expect("4 MiB are enough for a store");
+        // Smaller regions, so that there are dozens, and notes of several.
+        let geometry = match random.pick(&REGION_BYTES) {
+            0 => usual,
+            bytes => usual.with_region_bytes(bytes),
+        };
         let faults = Faults::choose(&mut random);
         let disk_random = Random::new(random.number());
         let choice = Choice {
@@ -184,7 +191,8 @@ impl Run {
         let habits = Habits {
             keys: 100 + random.below(500),
             hosts: 4 + random.below(20),
-            mean_body: geometry.data_bytes() / (100 + random.below(400)),
+            mean_body: (geometry.data_bytes() / (100 + random.below(400)))
+                .min(geometry.region_bytes() / 4),
             crash_once_in: random.pick(&[40, 100, 200, 400]),
             predicates: random.one_in(2),
             hostile: random.one_in(2),

@@ -345,8 +345,9 @@ impl SimulatedStore {
         self.store.audit()
     }
 
-    /// What it did in this life: records evicted, checkpoints, second chances, records moved, weedings, records weeded.
-    pub fn deeds(&self) -> [u64; 6] {
+    /// What it did in this life: records evicted, checkpoints, second chances, records moved, weedings, records weeded, regions noted,
+    /// notes.
+    pub fn deeds(&self) -> [u64; 8] {
         let figures = self.store.figures();
         [
             figures.evictions + figures.stretch_evictions,
@@ -355,6 +356,8 @@ impl SimulatedStore {
             figures.moved,
             figures.weedings,
             figures.weeded,
+            figures.noted_regions,
+            figures.notes,
         ]
     }
 }

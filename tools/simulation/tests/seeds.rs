@@ -25,6 +25,12 @@ fn no_seed_fails() {
     }
     assert_eq!((sum.seeds, sum.steps), (SEEDS, SEEDS * 3000));
     assert!(sum.kills > 100 && sum.power_cuts > 100 && sum.closes > 50);
+    assert!(
+        sum.noted_regions > sum.notes * 2,
+        "{} notes of {} regions",
+        sum.notes,
+        sum.noted_regions
+    );
     assert!(sum.compared > 500 && sum.acknowledged > 100);
 }
 

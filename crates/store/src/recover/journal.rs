@@ -11,11 +11,17 @@
 //! half 0: slots for even write numbers | odd ones || half 1: even | odd
 //! ```
 //!
-//! A note writes its page, with the next write number, to the slot in half 0, flushes, writes the same to half 1 and
-//! flushes; then it is done. The two slots of the previous note stay untouched meanwhile. So:
+//! A note writes its page, with the next write number, to the slots of its parity in both halves, and flushes; then it is
+//! done. The two slots of the previous note stay untouched meanwhile. The first note of a page after a start flushes between the
+//! two writes. So:
 //!   J1  while a note is under way, both copies of the last one that was done are untouched: a torn write costs nothing
 //!   J2  a note that was done lies in two places: one write that the device dropped without a word costs nothing
-//!   J3  of a page's slots that are whole, the one of the highest (generation, write number) holds everything noted
+//!   J3  the first note after a start leaves the other parity whole in half 1 until what the start has read is durable
+//!   J4  of a page's slots that are whole, the one of the highest (generation, write number) holds everything noted
+//!
+//! J3, because a kill may leave a note that was never flushed: the start reads it, a power cut takes it. Then only the note before
+//! it is durable, in the very slots that the next note goes to. A note that was flushed in this life needs no such care, and the
+//! two operations in turn that it saves are seconds on a slow device.
 //!
 //! With only one slot in each half, J1 and J2 could fail together: one copy is torn while the other had lost its last
 //! write. A failed note may have spoilt both slots of its parity, so the next note goes to the same slots with a
@@ -32,6 +38,7 @@
 use crate::Sequence;
 use crate::layout::PAGE_BYTES;
 use crate::layout::region_journal_page as field;
+use crate::script::{Script, Stage, Step};
 use crate::secret::Secret;
 use crate::write::buffer::aligned;
 use bytes::Bytes;
@@ -68,15 +75,6 @@ pub(crate) const fn same_page(one: u32, other: u32) -> bool {
     one as usize / REGIONS_PER_PAGE == other as usize / REGIONS_PER_PAGE
 }
 
-/// The next step of a note. Offsets count from the start of the area.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
-    /// Write the page.
-    Write(u64, Bytes),
-    /// Make what was written durable.
-    Flush,
-}
-
 /// How a note ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
@@ -93,13 +91,8 @@ struct Note {
     regions: Range<u32>,
     sequence: Sequence,
     write: u64,
-    page: Bytes,
-    /// Write to half 0, flush, write to half 1, flush.
-    steps_done: u8,
-    outstanding: bool,
+    script: Script,
 }
-
-const STEPS: u8 = 4;
 
 /// The start of the store that reads and writes the journal.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +114,8 @@ pub(crate) struct Journal {
     /// For each page, the number of its next write. The number before is that of the state in memory, or, after a
     /// note that failed, of nothing.
     next_write: Vec<u64>,
+    /// For each page, whether its last note was flushed in this life.
+    flushed: Vec<bool>,
     damaged_pages: u32,
     note: Option<Note>,
 }
@@ -139,6 +134,8 @@ impl Journal {
             slot_area_bytes: bytes / SLOTS / PAGE_BYTES * PAGE_BYTES,
             opened_at: vec![0; regions as usize],
             next_write: vec![1; pages],
+            // The initial writes are flushed before anything is noted.
+            flushed: vec![true; pages],
             damaged_pages: 0,
             note: None,
         }
@@ -148,6 +145,7 @@ impl Journal {
     /// [`UNKNOWN`].
     pub(crate) fn read(area: &[u8], regions: u32, bytes: u64, start: Start) -> Self {
         let mut journal = Self::new(regions, bytes, start);
+        journal.flushed.fill(false);
         let mut generation_found = 0;
         for page in 0..journal.next_write.len() {
             let slots = (0..SLOTS).filter_map(|slot| journal.whole_slot(area, slot, page));
@@ -248,51 +246,38 @@ impl Journal {
         self.encode_page(page, write, &mut bytes);
         // Takes effect only when it is durable.
         self.opened_at[regions.start as usize..regions.end as usize].copy_from_slice(&before);
+        let bytes = bytes.freeze();
+        let [first, second] = [0, 1].map(|half| (self.place(half, write, page), bytes.clone()));
+        let script = if self.flushed[page] {
+            Script::write_and_flush([first, second])
+        } else {
+            let each = [first, second].map(|write| [Stage::Writes([write].into()), Stage::Flush]);
+            Script::new(each.into_iter().flatten())
+        };
         self.note = Some(Note {
             regions,
             sequence,
             write,
-            page: bytes.freeze(),
-            steps_done: 0,
-            outstanding: false,
+            script,
         });
     }
 
-    /// The next step of the note, to be reported by [`Self::step_done`]; `None` while one is outstanding.
+    /// The next step of the note, to be reported by [`Self::step_done`]; `None` while it waits for others. Offsets count from the start
+    /// of the area.
     pub(crate) fn next_step(&mut self) -> Option<Step> {
-        let (half, page, write) = match &mut self.note {
-            Some(note) if !note.outstanding => {
-                note.outstanding = true;
-                if note.steps_done % 2 == 1 {
-                    return Some(Step::Flush);
-                }
-                (
-                    u64::from(note.steps_done / 2),
-                    note.page.clone(),
-                    note.write,
-                )
-            }
-            _ => return None,
-        };
-        let number = field::PAGE.u32(&page) as usize;
-        Some(Step::Write(self.place(half, write, number), page))
+        self.note.as_mut()?.script.next()
     }
 
-    /// The outstanding step was carried out, or failed. Tells how the note ended, if it did.
+    /// A step was carried out, or failed. Tells how the note ended, if it did.
     pub(crate) fn step_done(&mut self, ok: bool) -> Option<Noted> {
-        let mut note = self.note.take()?;
-        assert!(note.outstanding, "a step that was not handed out");
-        note.outstanding = false;
-        note.steps_done += 1;
-        if ok && note.steps_done < STEPS {
-            self.note = Some(note);
-            return None;
-        }
+        let ok = self.note.as_mut()?.script.done(ok)?;
+        let note = self.note.take()?;
         let page = note.regions.start as usize / REGIONS_PER_PAGE;
         if ok {
             self.opened_at[note.regions.start as usize..note.regions.end as usize]
                 .fill(note.sequence);
             self.next_write[page] = note.write + 1;
+            self.flushed[page] = true;
         } else {
             // The slots of the other parity hold everything noted: do not touch them.
             self.next_write[page] = note.write + 2;

@@ -11,6 +11,7 @@
 
 use crate::Sequence;
 use crate::background::Background;
+use crate::evict::choose::Room;
 use crate::geometry::Geometry;
 use crate::index::marker::SPARE_MARKERS_VOLATILE;
 use crate::log::Log;
@@ -21,6 +22,7 @@ use crate::set::{Moves, SetNumbers};
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
 use bytes::Bytes;
+use std::sync::atomic::Ordering;
 
 /// Who a new or emptied store is. The randomness comes from the caller.
 #[derive(Clone, Debug)]
@@ -237,6 +239,11 @@ impl Store {
                 .map(|(offset, data)| (at + offset, data)),
         );
         let store = Self::with(&superblock, limits, 0, 0, background);
+        if let Room::Hand(hand) = &mut store.writer().room {
+            hand.begin_empty();
+            let next = hand.next_chunk();
+            store.hand_at.store(next.0, Ordering::Relaxed);
+        }
         store.set_opening(&superblock, log_and_journal);
         store
     }
@@ -250,9 +257,7 @@ impl Store {
         for number in 0..store.shards.len() {
             store.shard(number).index.spare_markers = SPARE_MARKERS_VOLATILE;
         }
-        store
-            .open_for_records
-            .store(false, std::sync::atomic::Ordering::SeqCst);
+        store.open_for_records.store(false, Ordering::SeqCst);
         store
     }
 

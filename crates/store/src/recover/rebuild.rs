@@ -186,7 +186,7 @@ impl Store {
             };
         }
         if by_hand {
-            in_order_of_need(&mut touched, opened, hand_at, geometry.regions());
+            in_order_of_need(&mut touched, opened, hand_at, &Grid::of(&geometry));
         }
 
         // What left this store by an earlier change may come back by this one, and has missed what was purged elsewhere.
@@ -557,20 +557,17 @@ fn book(bytes: &[u8]) -> Vec<(u64, KeyHash, Chunk)> {
 }
 
 /// First the regions opened last, where the writer was; then what lies ahead of the hand.
-fn in_order_of_need(
-    touched: &mut [u32],
-    opened: impl Fn(u32) -> Sequence,
-    hand: u32,
-    regions: u32,
-) {
+fn in_order_of_need(touched: &mut [u32], opened: impl Fn(u32) -> Sequence, hand: u32, grid: &Grid) {
+    let newest = (grid.ready_max() + NEWEST_BESIDE) as usize;
+    let regions = grid.regions;
     touched.sort_unstable_by_key(|&region| std::cmp::Reverse((opened(region), region)));
-    if let Some(rest) = touched.get_mut(NEWEST_REGIONS..) {
+    if let Some(rest) = touched.get_mut(newest..) {
         rest.sort_unstable_by_key(|&region| (region + regions - hand % regions) % regions);
     }
 }
 
-/// Regions that may have been noted ahead of the writer, and some more.
-const NEWEST_REGIONS: usize = 70;
+/// Beside the regions that may have been noted ahead of the writer: the one it was in, and some more.
+const NEWEST_BESIDE: u32 = 6;
 
 /// Is a record dead by what the log knows?
 pub(crate) fn is_killed(

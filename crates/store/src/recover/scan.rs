@@ -201,6 +201,9 @@ impl Store {
             let opened_at = scan.opened_at[reading.region as usize];
             let noted = opened_at > 0 && opened_at != journal::UNKNOWN;
             hand.scanned(reading.region, scan.region_is_empty && noted);
+            if self.limits.mistakes.make(Mistake::EmptyAtOnce) {
+                hand.use_at_once();
+            }
         }
         scan.region_is_empty = true;
         done_bytes

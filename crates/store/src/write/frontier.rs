@@ -16,6 +16,7 @@
 
 use crate::evict::choose::Room;
 use crate::evict::region::Grid;
+use crate::mistakes::Mistake;
 use crate::recover::journal::{Journal, UNKNOWN};
 use crate::store::Store;
 use crate::write::writer::Writer;
@@ -120,6 +121,9 @@ impl Store {
                 writer.space.free(Extent::between(from, whole.end()));
             }
             hand.go_on_at(frontier);
+            if self.limits.mistakes.make(Mistake::NoteInParts) {
+                hand.note_in_parts();
+            }
             self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
         }
     }

@@ -17,6 +17,7 @@ mod predicates;
 mod recovery;
 mod room;
 mod scattered;
+mod slow_device;
 mod slow_disk;
 mod starts;
 mod stress;
