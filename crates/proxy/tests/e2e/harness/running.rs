@@ -171,6 +171,12 @@ pub fn plan(mut listener: Listener) -> Plan {
     plan
 }
 
+/// With a drain as long as a test waits for anything: for one that does something while the proxy drains.
+pub fn draining_long(mut plan: Plan) -> Plan {
+    plan.timeouts.drain = PATIENCE;
+    plan
+}
+
 pub fn local() -> SocketAddr {
     LOCAL.parse().unwrap()
 }
