@@ -57,8 +57,8 @@ fn held_back(proxy: &Proxy) {
     until_elapsed(Instant::now(), HELD);
 }
 
-/// A port where nobody listens, and which is given to nobody who asks for any: tcpmux.
-const CLOSED: u16 = 1;
+/// A port where nobody listens, and which is given to nobody who asks for any.
+const CLOSED: u16 = 1025;
 
 fn of_class(records: &[Record], class: Class) -> Vec<Record> {
     let of_class = records.iter().filter(|record| record.class == class);
