@@ -40,6 +40,7 @@ use crate::index::{Entry, Index, Short, Spot};
 use crate::layout::{checkpoint_list, record_marker};
 use crate::mistakes::Mistake;
 use crate::store::Store;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -232,8 +233,14 @@ impl Index {
     }
 
     /// A scan has found a variant, stored under that marker. There is no record in the marker's place. False: the variant is out of
-    /// reach, the present marker is another one.
-    pub(crate) fn found_marker(&mut self, primary: KeyHash, carried: &Carried<'_>) -> bool {
+    /// reach, the present marker is another one. `age`: is it older or newer than all variants of the primary found so far, if there are
+    /// any? Of these the newest decides, since a salt given while a scan was under way may be below those the scan had yet to find.
+    pub(crate) fn found_marker(
+        &mut self,
+        primary: KeyHash,
+        carried: &Carried<'_>,
+        age: Option<Ordering>,
+    ) -> bool {
         let (era, generation) = Salts::parts(carried.salt);
         let segment = self.segment_of(primary);
         let present_era = u64::from(self.segment(segment).salts.era());
@@ -249,11 +256,20 @@ impl Index {
         let before = self.mark(primary);
         if let Some((spot, mark)) = before {
             let is_same = self.lists.get(mark.list).root == carried.root;
-            match mark.generation.cmp(&generation) {
-                std::cmp::Ordering::Greater => return false,
-                std::cmp::Ordering::Equal if is_same => return true,
+            let by_salt = generation.cmp(&mark.generation);
+            let order = match by_salt {
+                Ordering::Equal => by_salt,
+                _ => age.unwrap_or(by_salt),
+            };
+            if order != by_salt {
+                let higher = generation.max(mark.generation);
+                self.segment_mut(segment).salts.left(higher);
+            }
+            match order {
+                Ordering::Less => return false,
+                Ordering::Equal if is_same => return true,
                 // One salt for two lists: when it was given again nothing was left to tell. Nothing of either may be reached.
-                std::cmp::Ordering::Equal => {
+                Ordering::Equal => {
                     match self.segment(segment).salts.after(generation) {
                         Some(generation) => {
                             self.set(spot, Entry::marker(Mark { generation, ..mark }))
@@ -262,7 +278,7 @@ impl Index {
                     }
                     return false;
                 }
-                std::cmp::Ordering::Less => {}
+                Ordering::Greater => {}
             }
         }
         let Ok(number) = self.lists.take(carried.list, carried.root) else {
@@ -547,6 +563,7 @@ impl Store {
         primary: KeyHash,
         began: Sequence,
         carried: &Carried<'_>,
+        age: Option<Ordering>,
     ) -> bool {
         let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
         let mut shard = self.shard(self.shard_of(primary));
@@ -562,7 +579,7 @@ impl Store {
             let (_, freed) = shard.kill(primary);
             self.queue_freed(freed);
         }
-        shard.index.found_marker(primary, carried)
+        shard.index.found_marker(primary, carried, age)
     }
 }
 
@@ -598,9 +615,9 @@ mod tests {
         let began = store.sequence();
         assert!(!store.is_dead(purged, began, b"/a", b""));
         let _ = store.invalidate(purged);
-        assert!(!store.variant_found(purged, began, &carried));
+        assert!(!store.variant_found(purged, began, &carried, None));
         assert_eq!(store.marker(purged), None);
-        assert!(store.variant_found(other, began, &carried));
+        assert!(store.variant_found(other, began, &carried, None));
         assert!(store.marker(other).is_some());
     }
 
@@ -629,7 +646,7 @@ mod tests {
         store.scanning.store(true, Ordering::SeqCst);
         assert_eq!(store.insert(&variant, 0).outcome, Outcome::Stored);
         let carried = carried(1 << 16, b"accept");
-        assert!(!store.variant_found(found, store.sequence(), &carried));
+        assert!(!store.variant_found(found, store.sequence(), &carried, None));
         assert!(store.contains(variant.hash));
         assert_eq!(store.marker(found), None);
     }
@@ -647,12 +664,12 @@ mod tests {
         assert!(second > first);
         // Another marker of the segment leaves, so the floor rises.
         index.drop_marker(primary, false);
-        assert!(index.found_marker(primary, &carried(first, b"accept")));
+        assert!(index.found_marker(primary, &carried(first, b"accept"), None));
         assert!(set(&mut index, b"origin") > second);
         // One salt that was given for two lists.
         index.drop_marker(primary, false);
-        assert!(index.found_marker(primary, &carried(first, b"accept")));
-        assert!(!index.found_marker(primary, &carried(first, b"cookie")));
+        assert!(index.found_marker(primary, &carried(first, b"accept"), None));
+        assert!(!index.found_marker(primary, &carried(first, b"cookie"), None));
         assert!(index.marker(primary).unwrap().0.salt > second);
     }
 
@@ -674,5 +691,22 @@ mod tests {
             assert!(store.marker(primary).is_some(), "{n} of {max}");
             store.shard(0).index.drop_marker(primary, false);
         }
+    }
+
+    #[test]
+    fn the_newest_variant_that_a_scan_finds_tells_the_salt() {
+        use std::cmp::Ordering;
+        let primary = KeyHash(7);
+        let (low, high, higher) = (1 << 16, 1 << 16 | 2, 1 << 16 | 5);
+        let mut index = Index::new(1);
+        assert!(index.found_marker(primary, &carried(high, b"accept"), None));
+        let newer = Some(Ordering::Greater);
+        assert!(index.found_marker(primary, &carried(low, b"cookie"), newer));
+        let older = Some(Ordering::Less);
+        assert!(!index.found_marker(primary, &carried(higher, b"accept"), older));
+        assert_eq!(index.marker(primary).unwrap().0.salt, low);
+        // None of them is given again.
+        let (next, _) = index.set_marker(primary, b"range", |_, _| ()).unwrap();
+        assert!(next.salt > higher);
     }
 }

@@ -349,7 +349,9 @@ impl Store {
             let seen = &scan.seen[self.shard_of(primary)];
             // A record without variants that is newer was stored after the marker had left.
             let is_outlived = seen.get(&primary.0).is_some_and(|&it| it > header.sequence);
-            if is_outlived || !self.variant_found(primary, header.began, marker) {
+            let than_found = scan.variants.get(&primary.0);
+            let age = than_found.map(|newest| header.sequence.cmp(newest));
+            if is_outlived || !self.variant_found(primary, header.began, marker, age) {
                 return Worth::Dead;
             }
             let newest = scan.variants.entry(primary.0).or_default();
