@@ -10,8 +10,9 @@
 //! or a frame that could not be sent, makes it Silent. HAVE begins anew in any state.
 //!
 //! A purge is answered when every member has it. A member without a link for [`AWAY_AFTER_MS`] is *away*: it is not waited for, but our
-//! journal must be durable, and it is told when it is back. A member that has a link and does not answer until the purge's limit has
-//! *not* got it, and is named.
+//! journal must be durable, and it is told when it is back. So is one that has been Finding or Replaying for as long: what comes meanwhile
+//! reaches it by the journal, behind what it lacks. A member that has a link and does not answer until the purge's limit has *not* got
+//! it, and is named.
 //!
 //! Not known here: the journal's files, sockets, what a purge says, what is done with those of others.
 //! Limits: [`PENDING_MAX`] purges that wait; [`WINDOW`] entries on their way to a member that is replayed.
@@ -29,7 +30,7 @@ use super::{
 
 /// Purges that wait for members at most; one more is told, but answered as not heard by anybody.
 pub const PENDING_MAX: usize = 16 << 10;
-/// A member without a link for so long is away, ms.
+/// A member without a link for so long is away, ms; so is one that is told for so long what it has missed.
 pub const AWAY_AFTER_MS: u64 = 1000;
 /// Entries of the journal on their way to one member.
 const WINDOW: usize = 256;
@@ -119,6 +120,8 @@ struct Follower {
     /// Since when it has a link, or has none.
     since_ms: u64,
     is_linked: bool,
+    /// Since when it is being told what it has missed.
+    behind_since_ms: Option<u64>,
     /// What it had heard when it said so.
     heard: Vector,
     round: u64,
@@ -287,6 +290,9 @@ impl Telling {
                 State::Asked { at_ms } => now_ms.saturating_sub(at_ms) >= ASKED_AGAIN_MS,
                 _ => false,
             };
+            let is_behind = matches!(follower.state, State::Finding { .. } | State::Replaying(_));
+            let since_ms = follower.behind_since_ms.unwrap_or(now_ms);
+            follower.behind_since_ms = is_behind.then_some(since_ms);
             if is_linked && is_due {
                 follower.state = State::Asked { at_ms: now_ms };
                 self.commands.push_back(send(number, Message::Ask));
@@ -524,8 +530,12 @@ impl Telling {
         };
         for (number, follower) in self.followers.iter().enumerate() {
             let bit = 1 << number;
+            let since_ms = match follower.is_linked {
+                true => follower.behind_since_ms,
+                false => Some(follower.since_ms),
+            };
             let is_away =
-                !follower.is_linked && now_ms.saturating_sub(follower.since_ms) >= AWAY_AFTER_MS;
+                since_ms.is_some_and(|since| now_ms.saturating_sub(since) >= AWAY_AFTER_MS);
             if is_away && pending.waiting & bit != 0 {
                 pending.waiting &= !bit;
                 pending.away |= bit;
@@ -559,6 +569,7 @@ impl Follower {
             state: State::Silent,
             since_ms: now_ms,
             is_linked: false,
+            behind_since_ms: None,
             heard: Vector::default(),
             round: 0,
         }
