@@ -220,6 +220,28 @@ fn one_that_returns_after_it_was_forgotten_brings_nothing_back() {
 }
 
 #[test]
+fn a_purge_waits_for_one_that_has_knocked_just_now() {
+    let origin = counting();
+    let all = addresses(2);
+    let (listing, hers) = (Listing::of(&all[..1]), Listing::of(&[]));
+    hers.fail();
+    let first = Machine::of(0, &all, &listing);
+    let first = first.start(&origin);
+    let second = Machine::of(1, &all, &hers);
+    let mut plan = second.plan(&origin);
+    plan.memory_bytes = 1 << 20;
+    let second = Proxy::start(plan);
+    fill(&second, "/a");
+    hers.set(&all);
+    eventually("it has knocked", || {
+        told(&first).contains("n2").then_some(())
+    });
+    if !purge(&first, "/a").text().contains("away") {
+        assert!(!second.ask("GET", "/a", CACHED).is_hit());
+    }
+}
+
+#[test]
 fn a_name_that_is_not_answered_changes_nothing() {
     let origin = counting();
     let all = addresses(2);
