@@ -451,19 +451,9 @@ impl Desk {
 
     fn heard(&mut self, member: MemberId, message: Message) {
         let now_ms = self.now_ms();
-        let begins = matches!(
-            message,
-            Message::Ask | Message::Have { .. } | Message::Told { .. }
-        );
-        if begins && self.cluster.discovers() {
-            // It may have come since the last tick. The next one would forget that it has told everything.
-            self.look_who_is_there();
-        }
-        use Message::{Also, Entry, Lost, Upto};
-        if matches!(
-            message,
-            Entry { .. } | Also { .. } | Upto { .. } | Lost { .. }
-        ) {
+        // It may have come since the last tick. The next one would forget that it has told everything.
+        self.look_who_is_there();
+        if message.tells() {
             self.rejoining.heard(member, now_ms);
         }
         match message {

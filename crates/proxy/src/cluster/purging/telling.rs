@@ -290,9 +290,8 @@ impl Telling {
                 State::Asked { at_ms } => now_ms.saturating_sub(at_ms) >= ASKED_AGAIN_MS,
                 _ => false,
             };
-            let is_behind = matches!(follower.state, State::Finding { .. } | State::Replaying(_));
             let since_ms = follower.behind_since_ms.unwrap_or(now_ms);
-            follower.behind_since_ms = is_behind.then_some(since_ms);
+            follower.behind_since_ms = follower.is_behind().then_some(since_ms);
             if is_linked && is_due {
                 follower.state = State::Asked { at_ms: now_ms };
                 self.commands.push_back(send(number, Message::Ask));
@@ -531,10 +530,7 @@ impl Telling {
         };
         for (number, follower) in self.followers.iter().enumerate() {
             let bit = 1 << number;
-            let since_ms = match follower.is_linked {
-                true => follower.behind_since_ms,
-                false => Some(follower.since_ms),
-            };
+            let since_ms = follower.away_since_ms();
             let is_away =
                 since_ms.is_some_and(|since| now_ms.saturating_sub(since) >= AWAY_AFTER_MS);
             if is_away && pending.waiting & bit != 0 {
@@ -563,6 +559,19 @@ impl Telling {
 }
 
 impl Follower {
+    /// Is it being told what it has missed?
+    fn is_behind(&self) -> bool {
+        matches!(self.state, State::Finding { .. } | State::Replaying(_))
+    }
+
+    /// Since when purges reach it by the journal only.
+    fn away_since_ms(&self) -> Option<u64> {
+        match self.is_linked {
+            true => self.behind_since_ms.filter(|_| self.is_behind()),
+            false => Some(self.since_ms),
+        }
+    }
+
     /// One that has no link yet.
     fn new(occupant: Option<u64>, now_ms: u64) -> Follower {
         Follower {
