@@ -206,8 +206,8 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
     )
 }
 
-/// Of a cache, for each object of the stream: most of all with GDSF.
-const TABLE_BYTES_MAX: u64 = 48;
+/// Of a cache, for each object of the stream: 40 bytes with GDSF, less with others, in tables that double when they are full.
+const TABLE_BYTES_MAX: u64 = 80;
 
 /// Before it takes long: where a stream waits that is too long for memory, and how much memory the rest takes.
 fn say_how_much(name: &str, accesses: &Requests<Access>, tables_bytes: u64, quiet: bool) {

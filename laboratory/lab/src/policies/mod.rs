@@ -7,7 +7,7 @@
 //! measure it (`layouts`).
 //!
 //! Not known here: disks, memory tiers.
-//! Limits: those of `requests`; besides, the tables of the caches that run at a time, some 30 bytes for each object and cache.
+//! Limits: those of `requests`; besides, the tables of the caches that run at a time, up to 40 bytes for each object and cache.
 
 mod report;
 
