@@ -14,6 +14,7 @@ mod accelerate;
 mod bench;
 mod cli;
 mod config;
+mod diagnostics;
 mod drawings;
 mod dump;
 mod help;
