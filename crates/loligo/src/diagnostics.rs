@@ -36,6 +36,7 @@ struct Shared {
     queue: OnceLock<SyncSender<Vec<u8>>>,
     sent: AtomicU64,
     written: AtomicU64,
+    lost: AtomicU64,
     has_priorities: bool,
 }
 
@@ -75,12 +76,8 @@ impl Diagnostics {
     fn write_to(&self, out: impl Write + Send + 'static) {
         let (sender, receiver) = sync_channel(LINES_MAX);
         let shared = Arc::clone(&self.0);
-        let told = proxy::DIAGNOSTICS_LOST.load(Ordering::Relaxed);
         let thread = thread::Builder::new().name("diagnostics".into());
-        if thread
-            .spawn(move || run(&receiver, &shared, told, out))
-            .is_ok()
-        {
+        if thread.spawn(move || run(&receiver, &shared, out)).is_ok() {
             let _ = self.0.queue.set(sender);
         }
     }
@@ -104,6 +101,7 @@ impl Diagnostics {
                 self.0.sent.fetch_add(1, Ordering::AcqRel);
                 if queue.try_send(line.to_vec()).is_err() {
                     self.0.sent.fetch_sub(1, Ordering::AcqRel);
+                    self.0.lost.fetch_add(1, Ordering::Relaxed);
                     proxy::DIAGNOSTICS_LOST.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -111,12 +109,13 @@ impl Diagnostics {
     }
 }
 
-/// `told`: how many were lost before.
-fn run(receiver: &Receiver<Vec<u8>>, shared: &Shared, mut told: u64, mut out: impl Write) {
+fn run(receiver: &Receiver<Vec<u8>>, shared: &Shared, mut out: impl Write) {
+    // How many losses were told.
+    let mut told = 0;
     while let Ok(line) = receiver.recv() {
         let _ = out.write_all(&line);
         shared.written.fetch_add(1, Ordering::AcqRel);
-        let lost = proxy::DIAGNOSTICS_LOST.load(Ordering::Relaxed);
+        let lost = shared.lost.load(Ordering::Relaxed);
         if lost > told {
             let _ = writeln!(
                 out,
@@ -210,14 +209,13 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let diagnostics = Diagnostics::default();
         diagnostics.write_to(Locked(Arc::clone(&written)));
-        let before = proxy::DIAGNOSTICS_LOST.load(Ordering::Relaxed);
         let hang = written.lock().unwrap();
         let many = LINES_MAX * 2;
         for n in 0..many {
             let mut line = diagnostics.make_writer();
             line.write_all(format!("line {n}\n").as_bytes()).unwrap();
         }
-        let lost = proxy::DIAGNOSTICS_LOST.load(Ordering::Relaxed) - before;
+        let lost = diagnostics.0.lost.load(Ordering::Relaxed);
         // One is being written.
         assert!(
             (many - LINES_MAX - 1..=many - LINES_MAX).contains(&(lost as usize)),
