@@ -473,7 +473,7 @@ mod tests {
             copied: 0.0,
         };
         let [whole, half] = [MIX, half].map(|mix| demands(&costs(), &mix, shape));
-        assert_eq!(whole[0].1 - half[0].1, 10_000.0);
+        assert_eq!((whole[0].1 - half[0].1).round(), 10_000.0);
         assert_eq!((whole[1].1, half[1].1), (2_000.0, 1_000.0));
         assert_eq!((whole[2].1, half[2].1), (2.0, 1.0));
     }
