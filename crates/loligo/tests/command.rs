@@ -174,7 +174,10 @@ fn a_start_without_configuration_warns_of_nothing() {
     let others: String = (said.lines())
         .filter(|line| !line.contains("stays root"))
         .collect();
-    assert!(!others.contains("WARN") && !others.contains("ERROR"), "{said}");
+    assert!(
+        !others.contains("WARN") && !others.contains("ERROR"),
+        "{said}"
+    );
 }
 
 #[test]
