@@ -82,6 +82,7 @@ fn note(member: &Member, beat: &Beat) {
     let queue_ms = if hangs { 0 } else { beat.load.queue_ms };
     load.queue_ms.store(queue_ms.into(), relaxed);
     load.free_mib.store(beat.load.free_mib.into(), relaxed);
+    load.push_max_bytes.store(beat.push_max_bytes, relaxed);
     load.has_store.store(!beat.columns.is_empty(), relaxed);
     member.set_draining(beat.is_leaving);
 }
