@@ -1,17 +1,15 @@
 //! `loligo serve`: the one place that calls the data plane.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use crate::config::{Settled, machine};
+use crate::diagnostics::Diagnostics;
 use proxy::Ready;
 use proxy::plan::{Listener, Role};
-use tracing_subscriber::EnvFilter;
-
-use crate::config::{Settled, machine};
 
 /// Runs until a signal ends it and running requests are finished.
 pub fn serve(settled: Settled) -> ExitCode {
-    say_on_stderr(&settled.log_level);
+    let diagnostics = Diagnostics::start(&settled.log_level);
     machine::raise_files_limit();
     for note in &settled.notes {
         tracing::warn!("{note}");
@@ -24,7 +22,12 @@ pub fn serve(settled: Settled) -> ExitCode {
         Role::Reverse(_) => "reverse proxy",
     };
     let roles: Vec<_> = settled.plan.listeners.iter().map(role).collect();
-    match proxy::serve(settled.plan, |ready| announce(ready, &roles)) {
+    let said = diagnostics.clone();
+    let announce = |ready: &Ready| {
+        announce(ready, &roles);
+        said.stop_waiting();
+    };
+    let code = match proxy::serve(settled.plan, announce) {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -33,7 +36,9 @@ pub fn serve(settled: Settled) -> ExitCode {
             tracing::error!("{e}");
             ExitCode::FAILURE
         }
-    }
+    };
+    diagnostics.flush();
+    code
 }
 
 /// Logs once, when clients may come, where everything listens.
@@ -66,17 +71,4 @@ fn announce(ready: &Ready, roles: &[&str]) {
         "workers"
     };
     tracing::info!("ready, {} {threads}", ready.workers);
-}
-
-/// Diagnostics for people, on standard error; colours only on a terminal.
-fn say_on_stderr(level: &str) {
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(level))
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(false)
-        // An error in logging would be logged to standard error, which just failed, and would end the thread.
-        .log_internal_errors(false)
-        .init();
 }

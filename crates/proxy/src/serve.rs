@@ -33,7 +33,7 @@ use crate::{
     cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
     clock::Clock,
-    cluster::{self, Cluster, ClusterThread},
+    cluster::{self, Cluster, ClusterThread, purging},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
     fetch::flight::Flights,
@@ -46,7 +46,7 @@ use crate::{
     peers::fetching,
     peers::icp::Icp,
     peers::known::Peers,
-    plan::{AdmissionKind, IoEngine, Plan},
+    plan::{AdmissionKind, IoEngine, Plan, User},
     record::events::Events,
     record::journal::{Journal, Reopener},
     record::labels,
@@ -55,6 +55,7 @@ use crate::{
     record::seconds::Seconds,
     request::key::tags_in_use,
     state::{Phase, Shared},
+    user::{self, UserError},
     worker,
 };
 
@@ -80,9 +81,22 @@ pub enum ServeError {
     /// Our digest.
     #[error("{0}")]
     Digest(#[from] Unmakable),
+    /// Root's rights are still there.
+    #[error(transparent)]
+    User(#[from] UserError),
     /// A log file.
     #[error("log.access or log.profile: {0}")]
     Log(io::Error),
+    /// The same, of a process that was root.
+    #[error(
+        "log.access or log.profile: {source}; they are opened as user {user}, because rotated logs are made anew by it: give it the folder"
+    )]
+    LogOfUser {
+        /// Whom the process has become.
+        user: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The journal of purges.
     #[error("cluster.state: {0}")]
     Purges(io::Error),
@@ -195,7 +209,7 @@ fn run(
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
     let signals = signals.then(Signals::take).transpose()?;
     // Before anybody can connect: without its stores the proxy may not be wanted at all.
-    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, devices.is_some());
+    let in_memory = devices.is_some();
     let candidates = opening::look(&plan, devices)?;
     // For each worker one of every listener.
     let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
@@ -220,21 +234,36 @@ fn run(
         None => None,
     };
     let icp = open_icp(&mut plan)?;
+    // From here on nothing needs root.
+    if let Some(user) = &plan.user {
+        candidates.give_to(user)?;
+        user::become_user(user)?;
+    }
+    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, in_memory);
+    let purges = plan.cluster.as_ref().map(purging::Opened::open);
+    let purges = purges.transpose().map_err(ServeError::Purges)?;
+    let candidates = match purges.as_ref().is_some_and(purging::Opened::is_fresh) {
+        true => candidates.start_empty("there is no journal of the cluster's purges"),
+        false => candidates,
+    };
     let (opened, absent) = candidates.open(&plan)?;
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
     let may_listen = shared.plan.admin.is_some();
-    let journal = Journal::open(&shared.plan.logs, shared.keys_id(), may_listen);
-    let mut journal = journal.map_err(ServeError::Log)?;
+    let addresses: Vec<_> = (shared.plan.listeners.iter())
+        .map(|listener| listener.address.to_string())
+        .collect();
+    let keys_id = shared.keys_id();
+    let journal = Journal::open(&shared.plan.logs, &addresses, keys_id, may_listen);
+    let mut journal = journal.map_err(|source| log_error(source, shared.plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
     (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
-    if let Some(cluster) = &shared.cluster {
-        let opened = cluster.purging.open(&cluster.plan);
-        opened.map_err(ServeError::Purges)?;
+    if let (Some(cluster), Some(purges)) = (&shared.cluster, purges) {
+        cluster.purging.set_journal(purges);
     }
     let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();
@@ -263,6 +292,9 @@ fn run(
         workers: shared.plan.workers,
     };
     let seconds = Seconds::start(Arc::clone(&shared))?;
+    if let Some(user) = &shared.plan.user {
+        user::verify(user)?;
+    }
     on_ready(&ready, stopper.clone());
 
     runtime.block_on(async {
@@ -298,6 +330,17 @@ fn run(
     journal.stop();
     tell_how_they_closed(&shared, closed);
     Ok(())
+}
+
+/// A log cannot be opened.
+fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
+    match user {
+        Some(user) if source.kind() == io::ErrorKind::PermissionDenied => ServeError::LogOfUser {
+            user: user.name.clone(),
+            source,
+        },
+        _ => ServeError::Log(source),
+    }
 }
 
 /// Lets requests in progress end, and cuts those that take too long.

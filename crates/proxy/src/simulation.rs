@@ -82,7 +82,7 @@ impl Proxy {
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
         let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated")?;
-        let journal = Journal::open(&shared.plan.logs, shared.keys_id(), false);
+        let journal = Journal::open(&shared.plan.logs, &[], shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {

@@ -105,8 +105,12 @@ pub struct Load {
     pub reads: AtomicU64,
     /// How long a read waits for its disk, ms.
     pub queue_ms: AtomicU64,
+    /// Does no disk of it answer? Then what it holds comes from the origin.
+    pub hangs: AtomicBool,
     /// Free space of its stores, MiB.
     pub free_mib: AtomicU64,
+    /// The longest body that it takes when that is pushed.
+    pub push_max_bytes: AtomicU64,
     /// Has it a store that others may use?
     pub has_store: AtomicBool,
 }
@@ -114,10 +118,19 @@ pub struct Load {
 impl Load {
     /// Nothing was said yet.
     fn clear(&self) {
-        for number in [&self.requests, &self.reads, &self.queue_ms, &self.free_mib] {
+        let numbers = [
+            &self.requests,
+            &self.reads,
+            &self.queue_ms,
+            &self.free_mib,
+            &self.push_max_bytes,
+        ];
+        for number in numbers {
             number.store(0, Ordering::Relaxed);
         }
-        self.has_store.store(false, Ordering::Relaxed);
+        for word in [&self.has_store, &self.hangs] {
+            word.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -282,14 +295,20 @@ impl Member {
         self.is_trusted.load(Ordering::Acquire)
     }
 
-    /// May a request be sent to it?
+    /// May a request be sent to it? Not while its disks hang: it would have to fetch what it holds, and could not store it.
     pub fn is_usable(&self, now_ms: u64) -> bool {
-        self.is_trusted() && self.avoided_until_ms.load(Ordering::Relaxed) <= now_ms
+        let is_avoided = self.avoided_until_ms.load(Ordering::Relaxed) > now_ms;
+        self.is_trusted() && !is_avoided && !self.load.hangs.load(Ordering::Relaxed)
     }
 
     /// May something be put there that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
+    }
+
+    /// May a body of so many bytes be pushed to it, as far as it has told?
+    pub fn takes_body_of(&self, bytes: u64) -> bool {
+        bytes <= self.load.push_max_bytes.load(Ordering::Relaxed)
     }
 
     /// Requests of ours that it is answering.
@@ -377,6 +396,9 @@ mod tests {
         assert!(!member.failed(10) && !member.failed(10) && member.failed(10));
         assert!(!member.is_usable(10) && !member.is_usable(10 + AVOIDED_MS - 1));
         assert!(member.is_usable(10 + AVOIDED_MS));
+        member.load.hangs.store(true, Ordering::Relaxed);
+        assert!(!member.is_usable(2000), "its disks do not answer");
+        member.load.clear();
         member.set_draining(true);
         assert!(member.is_usable(2000) && !member.takes_new(2000));
     }
