@@ -15,7 +15,8 @@
 //! a checkpoint has the markers. A scan sets the marker of what it finds alive and younger than the checkpoint; of older records the
 //! checkpoint knows whether the marker is still there. A purge is in the log, and drops the marker again. While a scan is under way the
 //! place of a marker that gets a new salt, or of any record that is stored, is noted as *fresh*: variants that the scan finds of it are
-//! older, and are not taken.
+//! older, and are not taken. Salts may begin anew where a store was scanned without a checkpoint, so among the variants of a primary
+//! that one scan finds, the newest by sequence tells the salt, not the greatest.
 //!
 //! *How it leaves.* It ages by one in each pass (`evict/aging`), three to a round of the hand, and leaves in the fourth
 //! unless it was looked up, or a variant stored, since. So it stays at least as long as anything stored under it. Where no hand goes round, or if
