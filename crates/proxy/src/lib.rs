@@ -38,6 +38,7 @@ mod cluster;
 mod conn;
 mod deadline;
 mod deliver;
+mod edition;
 mod fetch;
 mod health;
 mod listener;

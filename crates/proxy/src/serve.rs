@@ -17,7 +17,6 @@ use std::{
 };
 
 use device::{Device, EngineKind};
-use httpcache::cache_status;
 use profile::MarkKind;
 use replacement::Admission;
 use tokio::{
@@ -36,6 +35,7 @@ use crate::{
     cluster::{self, Cluster, ClusterThread},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
+    edition::{self, Edition},
     fetch::flight::Flights,
     health::panicking,
     health::pulse::Pulse,
@@ -53,8 +53,7 @@ use crate::{
     record::marks,
     record::metrics::Counters,
     record::seconds::Seconds,
-    request::key::tags_in_use,
-    state::{Phase, Shared},
+    state::{Bounds, Phase, Shared},
     worker,
 };
 
@@ -225,8 +224,10 @@ fn run(
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
-    let may_listen = shared.plan.admin.is_some();
-    let journal = Journal::open(&shared.plan.logs, shared.keys_id(), may_listen);
+    let edition = shared.edition();
+    let plan = &edition.plan;
+    let may_listen = plan.admin.is_some();
+    let journal = Journal::open(&plan.logs, shared.keys_id(), may_listen);
     let mut journal = journal.map_err(ServeError::Log)?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
@@ -253,14 +254,14 @@ fn run(
     let (threads, dealers) = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
     let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
     let ready = Ready {
-        listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
-        admin: shared.plan.admin.as_ref().map(|a| a.address),
-        icp: shared.plan.icp.listen,
-        cluster: shared.plan.cluster.as_ref().map(|c| c.address),
+        listeners: plan.listeners.iter().map(|l| l.address).collect(),
+        admin: plan.admin.as_ref().map(|a| a.address),
+        icp: plan.icp.listen,
+        cluster: plan.cluster.as_ref().map(|c| c.address),
         stores: store_words,
         io_engine,
         io_engine_reason,
-        workers: shared.plan.workers,
+        workers: plan.workers,
     };
     let seconds = Seconds::start(Arc::clone(&shared))?;
     on_ready(&ready, stopper.clone());
@@ -270,7 +271,7 @@ fn run(
         if let Some(icp) = &shared.icp {
             tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
         }
-        fetching::start(&shared.digests, &shared.plan);
+        fetching::start(&shared.digests, plan);
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
@@ -303,7 +304,7 @@ fn run(
 /// Lets requests in progress end, and cuts those that take too long.
 async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
     tracing::info!("draining");
-    let limit = shared.plan.timeouts.drain;
+    let limit = shared.edition().plan.timeouts.drain;
     if tokio::time::timeout(limit, all_ended(threads))
         .await
         .is_err()
@@ -345,27 +346,21 @@ pub(crate) fn shared(
     absent: Vec<Absent>,
     io_engine: &'static str,
 ) -> Result<Shared, StoreError> {
-    let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
-    own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
-    own_addresses.extend(plan.cluster.as_ref().map(|c| c.address));
     let (labels, _) = labels::rows(&plan.listeners);
-    let cache_name = cache_status::member_name(&plan.name);
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device()?,
     };
-    let via_line = via_line(&plan.name);
+    let edition = Edition::new(1, plan, store.hasher(), edition::via_tag());
+    let plan = &edition.plan;
     Ok(Shared {
-        rules: rules(&plan),
-        limits: head_limits(&plan, plan.limits.head_bytes_max),
-        response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
+        bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
-            .with_burst(burst_max(&plan)),
-        tags: tags_in_use(&plan, store.hasher()),
+            .with_burst(burst_max(plan)),
         store,
         wake_up: Arc::default(),
-        admission: admission(&plan, opened),
+        admission: admission(plan, opened),
         devices: opened.iter().copied().flat_map(Opened::devices).collect(),
         read_queues: (opened.iter().copied().flat_map(Opened::devices))
             .map(|_| Arc::default())
@@ -380,23 +375,19 @@ pub(crate) fn shared(
         labels,
         events: Arc::default(),
         top: None,
-        peers: Peers::new(&plan, own_addresses.clone(), &via_line),
+        peers: Peers::new(plan, edition.own_addresses.clone(), &edition.via_line),
         icp: None,
-        cluster: Cluster::new(&plan, opened.map(|opened| &*opened.set))
+        cluster: Cluster::new(plan, opened.map(|opened| &*opened.set))
             .map_err(StoreError::Random)?
             .map(Arc::new),
         digests: Arc::default(),
-        own_addresses,
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: state_watch::channel(Phase::Running).0,
         began: Instant::now(),
         clock,
         io_engine,
-        hit_prefix: cache_status::hit_prefix(&cache_name),
-        cache_name,
-        via_line,
-        plan,
+        editions: state_watch::Sender::new(Arc::new(edition)),
     })
 }
 
@@ -568,36 +559,6 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
-}
-
-fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
-    http1::Limits {
-        head_bytes_max,
-        fields_max: plan.limits.fields_max,
-        target_bytes_max: plan.limits.target_bytes_max,
-    }
-}
-
-fn rules(plan: &Plan) -> httpcache::Rules {
-    let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
-    httpcache::Rules {
-        heuristic_fraction_percent: plan.cache.heuristic_percent,
-        heuristic_max_s: seconds(plan.cache.heuristic_max),
-        ttl_max_s: seconds(plan.cache.ttl_max),
-        default_ttl_s: seconds(plan.cache.default_ttl),
-        negative_ttl_s: seconds(plan.cache.negative_ttl),
-        error_ttl_s: seconds(plan.cache.error_ttl),
-        stale_while_revalidate_s: seconds(plan.cache.stale_while_revalidate),
-        stale_if_error_s: seconds(plan.cache.stale_if_error),
-        store_set_cookie: plan.cache.store_set_cookie,
-        ..httpcache::Rules::default()
-    }
-}
-
-/// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known.
-fn via_line(name: &str) -> Vec<u8> {
-    let tag = crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32);
-    format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
 }
 
 /// The bytes of body that an object is expected to have, to guess how many there will be.

@@ -8,8 +8,6 @@ use crate::clock::Instant;
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
-    collections::HashSet,
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
@@ -40,6 +38,7 @@ use crate::{
     cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
+    edition::Edition,
     fetch::flight::Flights,
     health::pulse::Pulse,
     mistakes::{Mistake, makes},
@@ -70,16 +69,12 @@ pub enum Phase {
     Stopping,
 }
 
-/// One for the process.
+/// One for the process, as long as it lives.
 pub struct Shared {
-    /// The settings.
-    pub plan: Plan,
-    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
-    pub rules: httpcache::Rules,
-    /// The limits of a request head in the form `http1` wants.
-    pub limits: http1::Limits,
-    /// Those of a response head.
-    pub response_limits: http1::Limits,
+    /// The configuration, as it is now.
+    pub editions: watch::Sender<Arc<Edition>>,
+    /// What is asked of it too often to look it up.
+    pub bounds: Bounds,
     /// What is kept of heads that are not complete.
     pub heads: Arc<HeadBudget>,
     /// Objects in memory.
@@ -118,12 +113,8 @@ pub struct Shared {
     pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
-    /// Addresses we listen on, the admin interface included.
-    pub own_addresses: Vec<SocketAddr>,
     /// A purge by pattern was refused for want of room, and that was said.
     pub predicates_refused: AtomicBool,
-    /// The key tags of all listeners: see [`crate::request::key`].
-    pub tags: HashSet<Vec<u8>>,
     /// Client connections of the process.
     pub connections: AtomicUsize,
     /// Running, draining, stopping.
@@ -134,18 +125,42 @@ pub struct Shared {
     pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
-    /// The plan's name as it stands in Cache-Status.
-    pub cache_name: Vec<u8>,
-    /// What Cache-Status says of a hit, but for the seconds.
-    pub hit_prefix: Vec<u8>,
-    /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
-    pub via_line: Vec<u8>,
+}
+
+/// Bounds of the whole process, as the configuration has them now.
+#[derive(Default)]
+pub struct Bounds {
+    /// `limits.connections-max`.
+    pub connections_max: AtomicUsize,
+    /// `limits.transfer-buffer`, bytes.
+    pub transfer_buffer_bytes: AtomicU64,
+}
+
+impl Bounds {
+    /// Those of a configuration.
+    pub fn of(plan: &Plan) -> Bounds {
+        let bounds = Bounds::default();
+        bounds.follow(plan);
+        bounds
+    }
+
+    /// Takes over those of a configuration.
+    pub fn follow(&self, plan: &Plan) {
+        let limits = &plan.limits;
+        (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
+        (self.transfer_buffer_bytes).store(limits.transfer_buffer_bytes, Ordering::Relaxed);
+    }
 }
 
 /// Percent of the room for purges by pattern that are worth a warning.
 const PREDICATES_WARN_PERCENT: u64 = 80;
 
 impl Shared {
+    /// The configuration as it is now. A request asks its listener instead.
+    pub fn edition(&self) -> Arc<Edition> {
+        Arc::clone(&self.editions.borrow())
+    }
+
     /// The hash of a key.
     pub fn hasher(&self) -> KeyHasher {
         self.store.hasher()
@@ -387,13 +402,14 @@ impl Shared {
     /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
     /// that clients who stand still do not keep everything else out of the store.
     pub fn is_crowded(&self) -> bool {
-        let most = self.plan.limits.transfer_buffer_bytes;
+        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
         self.flights.kept_bytes() + self.flights.sent_bytes().min(most / 2) > most
     }
 
     /// Do fragments that are being sent take more than half of it?
     pub fn is_crowded_by_fragments(&self) -> bool {
-        self.flights.sent_bytes() > self.plan.limits.transfer_buffer_bytes / 2
+        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
+        self.flights.sent_bytes() > most / 2
     }
 
     /// Is the process on its way out?
@@ -567,7 +583,7 @@ impl ConnectionCount {
     pub fn take(worker: &Rc<Worker>) -> Option<ConnectionCount> {
         let shared = Arc::clone(&worker.shared);
         let before = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= shared.plan.limits.connections_max {
+        if before >= shared.bounds.connections_max.load(Ordering::Relaxed) {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         }

@@ -24,22 +24,17 @@ use tokio::{
 };
 
 use crate::{
-    access::{Clients, Destinations},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
     cluster::{MemberId, push},
     conn::accepting::{Dealers, Dealt},
     conn::client,
-    listener::{ListenerState, RouteState},
+    listener::{ListenerState, listener_states},
     origin::{Connector, Settings, Tls},
     peers::probe::Probes,
-    plan::{Listener, Plan, Role},
+    plan::Plan,
     record::journal::JournalWriter,
-    record::labels::{self, Rows},
     record::lag,
-    request::key::forward_tag,
-    request::ports::Ports,
-    request::rulebook::Rulebook,
     socket::{self, Socket},
     state::{Phase, Shared, Worker},
 };
@@ -101,7 +96,8 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             return;
         }
     };
-    let connector = Connector::new(connector_settings(&shared.plan), start.tls)
+    let edition = shared.edition();
+    let connector = Connector::new(connector_settings(&edition.plan), start.tls)
         .in_cluster(shared.cluster.clone());
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
@@ -114,7 +110,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     crate::simulation::register(&worker);
     let house = Rc::new(House {
         worker: Rc::clone(&worker),
-        listeners: listener_states(&shared),
+        listeners: listener_states(&edition, shared.hasher()),
         connections: RefCell::default(),
         dealers: start.dealers,
     });
@@ -216,7 +212,8 @@ fn disk_of(
     if !shared.has_disk {
         return Ok(None);
     }
-    let storing = &shared.plan.storing;
+    let edition = shared.edition();
+    let storing = &edition.plan.storing;
     let mut reads = Vec::new();
     for (store, (device, queue)) in shared.devices.iter().zip(&shared.read_queues).enumerate() {
         let engine = Engine::new(kind, Arc::clone(device))?;
@@ -320,65 +317,6 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
             }
         }
     }
-}
-
-/// The listeners as a thread of its own sees them.
-pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
-    let book = Arc::new(Rulebook::new(&shared.plan.rules));
-    let (_, rows) = labels::rows(&shared.plan.listeners);
-    let state = |(number, (listener, rows)): (usize, (&Listener, Rows))| {
-        let (routes, destinations) = match &listener.role {
-            Role::Forward(forward) => (
-                Vec::new(),
-                Destinations {
-                    loopback: forward.destinations.loopback,
-                    link_local: forward.destinations.link_local,
-                    allow: forward.destinations.allow.clone(),
-                    own: shared.own_addresses.clone(),
-                    connect_ports: forward.connect_ports.clone(),
-                },
-            ),
-            // The operator named the origins: any address but our own is fine.
-            Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
-                Destinations {
-                    loopback: true,
-                    link_local: true,
-                    allow: Vec::new(),
-                    own: shared.own_addresses.clone(),
-                    connect_ports: Vec::new(),
-                },
-            ),
-        };
-        Rc::new(ListenerState {
-            key_tag: match &listener.role {
-                Role::Forward(forward) => forward_tag(&forward.destinations, shared.hasher()),
-                Role::Reverse(_) => Vec::new(),
-            },
-            routes,
-            destinations,
-            http_ports: match &listener.role {
-                Role::Forward(forward) => Ports::new(&forward.http_ports),
-                Role::Reverse(_) => Ports::new(&[]),
-            },
-            clients: Clients {
-                allow: listener.allow.clone(),
-            },
-            number,
-            name: listener.address.to_string().into(),
-            rows,
-            rules: httpcache::Rules {
-                targeted: listener.heeds.targeted,
-                client_directives: listener.heeds.client_directives,
-                ..shared.rules
-            },
-            foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
-            listener: listener.clone(),
-            book: Arc::clone(&book),
-        })
-    };
-    let listeners = shared.plan.listeners.iter().zip(rows);
-    listeners.enumerate().map(state).collect()
 }
 
 /// How connections are made and kept.

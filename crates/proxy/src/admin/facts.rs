@@ -417,7 +417,7 @@ impl Facts {
             phase: *shared.phase.borrow(),
             uptime: now.duration_since(shared.began),
             io_engine: shared.io_engine,
-            connections_max: shared.plan.limits.connections_max as u64,
+            connections_max: shared.edition().plan.limits.connections_max as u64,
             memory: MemoryFacts {
                 bytes: shared.memory.bytes(),
                 bytes_max: shared.memory.bytes_max(),
@@ -427,7 +427,7 @@ impl Facts {
             },
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
-            transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
+            transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),
             stores_absent: shared.absent.len() as u64,
             counted,

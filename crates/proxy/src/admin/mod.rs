@@ -67,12 +67,11 @@ use crate::{
     },
     cluster::explaining::{Unexplained, explain},
     health::watch,
-    listener::ListenerState,
+    listener::{ListenerState, listener_states},
     plan::host_fits,
     record::metrics::Counters,
     record::origins::OriginBook,
     state::{Phase, Shared},
-    worker,
 };
 
 /// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
@@ -145,9 +144,9 @@ impl Admin {
         history.note(nothing.clone());
         hour.note(nothing, Process::default());
         // A URL of the longest target must fit, with each byte percent-encoded.
-        let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
+        let target_bytes_max = shared.edition().limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
         Admin {
-            listeners: worker::listener_states(&shared),
+            listeners: listener_states(&shared.edition(), shared.hasher()),
             limits: http1::Limits {
                 head_bytes_max: target_bytes_max + FIELD_BYTES_MAX,
                 target_bytes_max,
@@ -163,7 +162,7 @@ impl Admin {
     }
 
     fn serves(&self, client: IpAddr) -> bool {
-        let plan = &self.shared.plan;
+        let plan = &self.shared.edition().plan;
         plan.admin
             .as_ref()
             .is_some_and(|admin| admin.serves(client))
@@ -343,7 +342,7 @@ impl Admin {
 
     /// Is it an IP address, `localhost` or a configured name?
     fn is_own_name(&self, Authority { host, .. }: Authority<'_>) -> bool {
-        let named = &self.shared.plan.admin_names;
+        let named = &self.shared.edition().plan.admin_names;
         host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()
             || named.iter().any(|name| host_fits(name, host))

@@ -233,8 +233,19 @@ impl Status {
             version: facts.version,
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
-            listeners: shared.plan.listeners.iter().map(Listener::of).collect(),
-            admin: shared.plan.admin.as_ref().map(|admin| admin.address),
+            listeners: shared
+                .edition()
+                .plan
+                .listeners
+                .iter()
+                .map(Listener::of)
+                .collect(),
+            admin: shared
+                .edition()
+                .plan
+                .admin
+                .as_ref()
+                .map(|admin| admin.address),
             workers: workers(shared),
             connections: Connections {
                 open: counted.value("client_connections_open"),
@@ -317,9 +328,10 @@ fn peers(shared: &Shared) -> Vec<PeerStanding> {
 
 fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
     let digests = &shared.digests;
+    let edition = shared.edition();
     let numbered = digests.siblings().filter_map(|number| {
         let standing = digests.theirs(number)?.standing(Instant::now());
-        let sibling = shared.plan.siblings.get(number)?;
+        let sibling = edition.plan.siblings.get(number)?;
         Some(SiblingsDigest {
             sibling: sibling.at.to_string(),
             format: standing.format.map(Format::name),

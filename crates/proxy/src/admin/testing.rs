@@ -14,12 +14,13 @@ use tokio::sync::watch;
 use crate::{
     cache::memory::MemoryTier,
     cache::opening,
+    edition::Edition,
     fetch::flight::Flights,
     health::pulse::Pulse,
     plan::{self, Listener, Plan},
     record::labels,
     record::metrics::Counters,
-    state::{Phase, Shared},
+    state::{Bounds, Phase, Shared},
 };
 
 /// With one forward listener.
@@ -40,13 +41,11 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         allow: Vec::new(),
     });
     let (labels, _) = labels::rows(&plan.listeners);
+    let store = opening::without_device().unwrap();
     Arc::new(Shared {
-        rules: httpcache::Rules::default(),
-        limits: http1::Limits::default(),
-        response_limits: http1::Limits::default(),
+        bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
-        store: opening::without_device().unwrap(),
         wake_up: Arc::default(),
         admission: None,
         devices: Vec::new(),
@@ -65,18 +64,14 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
-        own_addresses: Vec::new(),
-        tags: std::collections::HashSet::new(),
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
         clock: crate::clock::Clock::default(),
         io_engine: "none",
-        cache_name: Vec::new(),
-        hit_prefix: Vec::new(),
-        via_line: Vec::new(),
-        plan,
+        editions: watch::Sender::new(Arc::new(Edition::new(1, plan, store.hasher(), 0))),
+        store,
     })
 }
 

@@ -1,7 +1,11 @@
 //! Requests, and which of them are allowed.
 
 use super::*;
-use crate::{cache::opening::Absent, health::pulse::Pulse};
+use crate::{
+    cache::opening::Absent,
+    health::pulse::Pulse,
+    plan::{Listener, Plan},
+};
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {
@@ -165,10 +169,11 @@ fn a_page_under_another_name_may_neither_look_nor_purge() {
 
 #[test]
 fn a_name_of_the_settings_is_as_good_as_an_address() {
-    let mut shared = testing::shared();
+    let address = "127.0.0.1:3128".parse().unwrap();
+    let mut plan = Plan::with_listeners(vec![Listener::forward(address, Vec::new())]);
     let names = vec!["cache.example".to_owned(), "*.pods.example".to_owned()];
-    Arc::get_mut(&mut shared).unwrap().plan.admin_names = names;
-    let admin = Admin::new(shared);
+    plan.admin_names = names;
+    let admin = Admin::new(testing::shared_of(plan));
     for (host, served) in [
         ("cache.example:3129", true),
         ("Cache.Example.", true),

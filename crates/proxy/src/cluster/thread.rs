@@ -114,7 +114,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
         tls,
     } = start;
     let connector = Rc::new(Connector::new(
-        worker::connector_settings(&shared.plan),
+        worker::connector_settings(&shared.edition().plan),
         tls,
     ));
     for number in 0..cluster.places.len() {

@@ -101,7 +101,7 @@ impl Conn {
         body: &[u8],
         at_most: Option<Duration>,
     ) -> Wrote {
-        let plan = &worker.shared.plan;
+        let plan = &self.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let began = Instant::now();
         loop {

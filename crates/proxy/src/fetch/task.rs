@@ -115,7 +115,12 @@ impl Fetch {
     }
 
     fn window(&self) -> u64 {
-        self.worker.shared.plan.limits.transfer_bytes_max
+        self.fetch_request
+            .listener
+            .edition
+            .plan
+            .limits
+            .transfer_bytes_max
     }
 
     async fn run(&self) {
@@ -196,7 +201,7 @@ impl Fetch {
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
-                    head: Arc::new(prepare::interim(worker, &head)),
+                    head: Arc::new(prepare::interim(&to.listener.edition, &head)),
                     asked_with: Arc::clone(&fetch_request.request),
                 });
             }
@@ -401,5 +406,11 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
     let FetchRequest { version, asked, .. } = fetch_request;
-    onward::request(worker, "GET", *version, asked, &fields)
+    onward::request(
+        &fetch_request.listener.edition,
+        "GET",
+        *version,
+        asked,
+        &fields,
+    )
 }

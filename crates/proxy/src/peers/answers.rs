@@ -31,12 +31,11 @@ use crate::{
     access::Clients,
     clock::Instant,
     cluster::purging::gate::Served,
-    listener::ListenerState,
+    listener::{ListenerState, listener_states},
     peers::icp::{Icp, Manners, Treatment, add},
     plan::Role,
     request::target,
     state::{Phase, Shared},
-    worker::listener_states,
 };
 
 /// How often the names of siblings are looked up.
@@ -65,9 +64,10 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
         }
     };
     tokio::task::spawn_local(look_up(Arc::clone(&icp)));
-    let plan = &shared.plan.icp;
+    let edition = shared.edition();
+    let plan = &edition.plan.icp;
     let allow = plan.allow.clone();
-    let mut listeners = listener_states(&shared).into_iter();
+    let mut listeners = listener_states(&edition, shared.hasher()).into_iter();
     let mut answering = Answering {
         listener: listeners.find(|state| matches!(state.listener.role, Role::Forward(_))),
         manners: Manners::new(Clients { allow }, plan.rate_max, Instant::now()),

@@ -67,7 +67,7 @@ impl Parts<'_, '_> {
             want,
             ..
         } = flow;
-        let cache_status = forwarded(worker, self.why, |line| {
+        let cache_status = forwarded(self.ex.edition(), self.why, |line| {
             let line = line.forward_status(206);
             match filling {
                 Some(_) => line.stored(true),
