@@ -3,15 +3,30 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use proxy::Ready;
-use proxy::plan::{Listener, Role};
-use tracing_subscriber::EnvFilter;
+use proxy::plan::{Listener, Role, StorePlan};
+use proxy::{Reading, Ready};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry};
 
-use crate::config::{Settled, machine};
+use crate::cli::Flags;
+use crate::config::Settled;
+use crate::config::explain::explain;
+use crate::config::machine::{self, Machine};
+use crate::config::problem::Problem;
+use crate::config::raw::Raw;
+use crate::{Unsettled, read_and_settle};
 
-/// Runs until a signal ends it and running requests are finished.
-pub fn serve(settled: Settled) -> ExitCode {
-    say_on_stderr(&settled.log_level);
+/// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
+/// is read with again.
+pub fn serve(
+    settled: Settled,
+    raw: Raw,
+    machine: Machine,
+    flags: Flags,
+    add_own: impl Fn(&mut Raw) + 'static,
+) -> ExitCode {
+    let filter = say_on_stderr(&settled.log_level);
     machine::raise_files_limit();
     for note in &settled.notes {
         tracing::warn!("{note}");
@@ -24,7 +39,14 @@ pub fn serve(settled: Settled) -> ExitCode {
         Role::Reverse(_) => "reverse proxy",
     };
     let roles: Vec<_> = settled.plan.listeners.iter().map(role).collect();
-    match proxy::serve(settled.plan, |ready| announce(ready, &roles)) {
+    let stores = settled.plan.stores.clone();
+    let first = reading(settled, &raw, filter.clone());
+    let reread = Box::new(move || {
+        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own).map_err(in_lines)?;
+        with_sizes_of_the_start(&mut settled.plan.stores, &stores, &raw);
+        Ok(reading(settled, &raw, filter.clone()))
+    });
+    match proxy::serve(first, reread, |ready| announce(ready, &roles)) {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -32,6 +54,45 @@ pub fn serve(settled: Settled) -> ExitCode {
         Err(e) => {
             tracing::error!("{e}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// A checked configuration as the proxy takes it.
+fn reading(settled: Settled, raw: &Raw, filter: Filter) -> Reading {
+    let words = explain(&settled, raw);
+    let level = settled.log_level;
+    Reading {
+        plan: settled.plan,
+        words,
+        when_in_force: Box::new(move || {
+            if let Err(error) = filter.reload(EnvFilter::new(level)) {
+                tracing::warn!(%error, "log.level stays as it was");
+            }
+        }),
+    }
+}
+
+fn in_lines(unsettled: Unsettled) -> String {
+    match unsettled {
+        Unsettled::Unreadable(why) => why,
+        Unsettled::Wrong(problems) => {
+            let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
+            lines.join("\n")
+        }
+    }
+}
+
+/// A store without a size gets one from the space that is free. That is over once the store is there, so the size that it got counts.
+fn with_sizes_of_the_start(now: &mut [StorePlan], start: &[StorePlan], raw: &Raw) {
+    if raw.stores.len() != now.len() && !raw.stores.is_empty() {
+        return;
+    }
+    for (number, store) in now.iter_mut().enumerate() {
+        let says_size = (raw.stores.get(number)).is_some_and(|block| block.says("store.size"));
+        let before = start.iter().find(|before| before.path == store.path);
+        if let (false, Some(before)) = (says_size, before) {
+            store.size_bytes = before.size_bytes;
         }
     }
 }
@@ -68,15 +129,22 @@ fn announce(ready: &Ready, roles: &[&str]) {
     tracing::info!("ready, {} {threads}", ready.workers);
 }
 
+/// Changes what is said on standard error.
+type Filter = tracing_subscriber::reload::Handle<EnvFilter, Registry>;
+
 /// Diagnostics for people, on standard error; colours only on a terminal.
-fn say_on_stderr(level: &str) {
+fn say_on_stderr(level: &str) -> Filter {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(level))
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
         // An error in logging would be logged to standard error, which just failed, and would end the thread.
-        .log_internal_errors(false)
+        .log_internal_errors(false);
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
         .init();
+    handle
 }

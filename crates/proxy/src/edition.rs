@@ -11,14 +11,24 @@ use std::{collections::HashSet, net::SocketAddr, time::Duration};
 use httpcache::cache_status;
 use store::KeyHasher;
 
-use crate::{plan::Plan, request::key::tags_in_use};
+use crate::{
+    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows, request::key::tags_in_use,
+};
 
 /// A configuration in the forms that requests want.
 pub struct Edition {
     /// Counts the editions of the process, from 1.
     pub number: u32,
-    /// The settings.
+    /// The settings, with the ports that the system chose.
     pub plan: Plan,
+    /// The plan's listeners, by the numbers that stay with them.
+    pub ids: Vec<ListenerId>,
+    /// Where the requests of each are counted.
+    pub rows: Vec<Rows>,
+    /// TLS to origins.
+    pub tls: Tls,
+    /// How it came to be.
+    pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
     pub rules: httpcache::Rules,
     /// The limits of a request head in the form `http1` wants.
@@ -37,15 +47,62 @@ pub struct Edition {
     pub via_line: Vec<u8>,
 }
 
+/// How an edition came to be.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// When it was loaded, since 1970.
+    pub at: Duration,
+    /// Whoever has asked for it.
+    pub by: String,
+    /// What the configuration means, in lines; nothing of it is secret.
+    pub words: String,
+    /// Its parts that were left out, because they want a restart.
+    pub wanting_a_restart: Vec<&'static str>,
+}
+
+/// What an edition is made of.
+pub struct Parts {
+    /// As in [`Edition`].
+    pub number: u32,
+    /// As in [`Edition`].
+    pub plan: Plan,
+    /// As in [`Edition`].
+    pub ids: Vec<ListenerId>,
+    /// As in [`Edition`].
+    pub rows: Vec<Rows>,
+    /// As in [`Edition`].
+    pub tls: Tls,
+    /// As in [`Edition`].
+    pub loaded: Loaded,
+    /// The hash function of the store.
+    pub hasher: KeyHasher,
+    /// See [`via_tag`].
+    pub via_tag: u32,
+}
+
 impl Edition {
-    /// The edition of this number. `via_tag`: see [`via_tag`].
-    pub fn new(number: u32, plan: Plan, hasher: KeyHasher, via_tag: u32) -> Edition {
+    /// Derives the rest.
+    pub fn new(parts: Parts) -> Edition {
+        let Parts {
+            number,
+            plan,
+            ids,
+            rows,
+            tls,
+            loaded,
+            hasher,
+            via_tag,
+        } = parts;
         let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
         own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
         own_addresses.extend(plan.cluster.as_ref().map(|c| c.address));
         let cache_name = cache_status::member_name(&plan.name);
         Edition {
             number,
+            ids,
+            rows,
+            tls,
+            loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),
             response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),

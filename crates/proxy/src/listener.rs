@@ -7,9 +7,10 @@ use store::KeyHasher;
 use crate::{
     access::{Clients, Destinations},
     edition::Edition,
+    listening::ListenerId,
     origin::Destination,
     plan::{Listener, Role, Route},
-    record::labels::{self, Rows},
+    record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
     request::rulebook::Rulebook,
@@ -21,6 +22,8 @@ pub struct ListenerState {
     pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
+    /// Which of the process's listeners it is.
+    pub id: ListenerId,
     /// Its number in the plan.
     pub number: usize,
     /// Its address, as it is logged.
@@ -84,8 +87,7 @@ impl RouteState {
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&edition.plan.rules));
-    let (_, rows) = labels::rows(&edition.plan.listeners);
-    let state = |(number, (listener, rows)): (usize, (&Listener, Rows))| {
+    let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
                 Vec::new(),
@@ -123,9 +125,10 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            id: *id,
             number,
             name: listener.address.to_string().into(),
-            rows,
+            rows: rows.clone(),
             rules: httpcache::Rules {
                 targeted: listener.heeds.targeted,
                 client_directives: listener.heeds.client_directives,
@@ -137,6 +140,11 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             edition: Arc::clone(edition),
         })
     };
-    let listeners = edition.plan.listeners.iter().zip(rows);
+    let listeners = edition
+        .plan
+        .listeners
+        .iter()
+        .zip(&edition.rows)
+        .zip(&edition.ids);
     listeners.enumerate().map(state).collect()
 }

@@ -8,9 +8,10 @@ use crate::clock::Instant;
 use std::{
     io,
     net::{self, SocketAddr},
+    rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize},
     },
     thread::JoinHandle,
     time::Duration,
@@ -35,11 +36,13 @@ use crate::{
     cluster::{self, Cluster, ClusterThread},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
-    edition::{self, Edition},
+    edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::panicking,
     health::pulse::Pulse,
     health::watch,
+    listening::{ListenerId, Listening},
+    notify::Manager,
     origin::Tls,
     peers::answers,
     peers::digest::{Digests, Unmakable},
@@ -49,10 +52,11 @@ use crate::{
     plan::{AdmissionKind, IoEngine, Plan},
     record::events::Events,
     record::journal::{Journal, Reopener},
-    record::labels,
+    record::labels::{COUNTED_MAX, Labels},
     record::marks,
     record::metrics::Counters,
     record::seconds::Seconds,
+    reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
     worker,
 };
@@ -149,17 +153,38 @@ impl Stopper {
     }
 }
 
-/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. A panic ends the process.
-pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
+/// ends the process.
+pub fn serve(
+    configuration: Reading,
+    reread: Reread,
+    on_ready: impl FnOnce(&Ready),
+) -> Result<(), ServeError> {
     panicking::end_the_process();
-    run(plan, Clock::default(), true, None, |ready, _| {
-        on_ready(ready)
-    })
+    let how = How {
+        reread: Some(reread),
+        is_process: true,
+        ..How::default()
+    };
+    run(configuration, how, |ready, _| on_ready(ready))
 }
 
 /// Serves without taking signals, until the [`Stopper`] is used.
 pub fn start(plan: Plan, on_ready: impl FnOnce(&Ready, Stopper)) -> Result<(), ServeError> {
-    start_at(plan, Clock::default(), on_ready)
+    run(Reading::of(plan), How::default(), on_ready)
+}
+
+/// The same; the admin interface has `reread` read the configuration anew.
+pub fn start_reloadable(
+    configuration: Reading,
+    reread: Reread,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    let how = How {
+        reread: Some(reread),
+        ..How::default()
+    };
+    run(configuration, how, on_ready)
 }
 
 /// The same by a clock of the caller's.
@@ -168,7 +193,11 @@ pub fn start_at(
     clock: Clock,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, clock, false, None, on_ready)
+    let how = How {
+        clock,
+        ..How::default()
+    };
+    run(Reading::of(plan), how, on_ready)
 }
 
 /// The same on these devices instead of the plan's files, one for each of its stores: for tests, of devices that fail.
@@ -177,34 +206,55 @@ pub fn start_on(
     devices: Vec<Arc<Device>>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, Clock::default(), false, Some(devices), on_ready)
+    let how = How {
+        devices: Some(devices),
+        ..How::default()
+    };
+    run(Reading::of(plan), how, on_ready)
+}
+
+/// How a proxy runs.
+#[derive(Default)]
+struct How {
+    clock: Clock,
+    /// It has the process for itself: it takes signals, and tells the service manager how it is.
+    is_process: bool,
+    /// How its configuration is read again; `None`: it cannot be.
+    reread: Option<Reread>,
+    devices: Option<Vec<Arc<Device>>>,
 }
 
 fn run(
-    mut plan: Plan,
-    clock: Clock,
-    signals: bool,
-    devices: Option<Vec<Arc<Device>>>,
+    configuration: Reading,
+    how: How,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
+    let How {
+        clock,
+        is_process,
+        reread,
+        devices,
+    } = how;
+    let Reading {
+        mut plan, words, ..
+    } = configuration;
+    let configured = plan.clone();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
     let _inside = runtime.enter();
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
-    let signals = signals.then(Signals::take).transpose()?;
+    let signals = is_process.then(Signals::take).transpose()?;
+    let manager = Rc::new(match is_process {
+        true => Manager::of_environment(),
+        false => Manager::default(),
+    });
     // Before anybody can connect: without its stores the proxy may not be wanted at all.
     let (engine, io_engine, io_engine_reason) = choose_engine(&plan, devices.is_some());
     let candidates = opening::look(&plan, devices)?;
-    // For each worker one of every listener.
-    let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
+    let mut sockets: Vec<Vec<net::TcpListener>> = Vec::new();
     for listener in &mut plan.listeners {
-        for (socket, of_worker) in listen(&mut listener.address, plan.workers)?
-            .into_iter()
-            .zip(&mut sockets)
-        {
-            of_worker.push(socket);
-        }
+        sockets.push(listen(&mut listener.address, plan.workers)?);
     }
     let admin_socket = match &mut plan.admin {
         Some(admin) => {
@@ -223,10 +273,19 @@ fn run(
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
+    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine, tls.clone())?;
+    shared.say_what_is_configured(words);
+    let (reloads, asks) = Reloads::new();
+    if reread.is_some() {
+        shared.reloads = reloads;
+    }
     let edition = shared.edition();
     let plan = &edition.plan;
-    let may_listen = plan.admin.is_some();
+    for (id, sockets) in edition.ids.iter().zip(sockets) {
+        shared.listening.offer(*id, sockets);
+    }
+    // Somebody may come who listens, or a configuration that writes something.
+    let may_listen = plan.admin.is_some() || reread.is_some();
     let journal = Journal::open(&plan.logs, shared.keys_id(), may_listen);
     let mut journal = journal.map_err(ServeError::Log)?;
     shared.top = journal.top();
@@ -251,7 +310,7 @@ fn run(
         }
         None => None,
     };
-    let (threads, dealers) = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
+    let (threads, dealers) = start_workers(&runtime, &shared, engine, &journal)?;
     let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
     let ready = Ready {
         listeners: plan.listeners.iter().map(|l| l.address).collect(),
@@ -265,6 +324,7 @@ fn run(
     };
     let seconds = Seconds::start(Arc::clone(&shared))?;
     on_ready(&ready, stopper.clone());
+    manager.is_ready("edition 1 of the configuration");
 
     runtime.block_on(async {
         tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
@@ -276,10 +336,25 @@ fn run(
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
         }
+        if let Some(reread) = reread {
+            let logs = journal.log_files(shared.keys_id());
+            let manager = Rc::clone(&manager);
+            let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
+            tokio::task::spawn_local(control.run(asks));
+        }
+        if let Some(every) = manager.watchdog() {
+            tokio::task::spawn_local(tell_that_we_are_well(
+                Arc::clone(&shared),
+                Rc::clone(&manager),
+                every,
+            ));
+        }
         if let Some(signals) = signals {
-            tokio::task::spawn_local(signals.obey(stopper, journal.reopener()));
+            let obeying = signals.obey(Arc::clone(&shared), stopper, journal.reopener());
+            tokio::task::spawn_local(obeying);
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
+        manager.stops();
         drain(&shared, &threads).await;
     });
     drop(_inside);
@@ -299,6 +374,16 @@ fn run(
     journal.stop();
     tell_how_they_closed(&shared, closed);
     Ok(())
+}
+
+/// Says so as long as all threads move: a manager that hears nothing starts the process anew.
+async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
+    loop {
+        if watch::standstill(&shared).is_none() {
+            manager.is_well();
+        }
+        tokio::time::sleep(every).await;
+    }
 }
 
 /// Lets requests in progress end, and cuts those that take too long.
@@ -345,15 +430,34 @@ pub(crate) fn shared(
     opened: Option<&Opened>,
     absent: Vec<Absent>,
     io_engine: &'static str,
+    tls: Tls,
 ) -> Result<Shared, StoreError> {
-    let (labels, _) = labels::rows(&plan.listeners);
+    let labels = Labels::default();
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device()?,
     };
-    let edition = Edition::new(1, plan, store.hasher(), edition::via_tag());
+    let via_tag = edition::via_tag();
+    let edition = Edition::new(Parts {
+        number: 1,
+        ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
+        rows: labels.rows(&plan.listeners),
+        plan,
+        tls,
+        hasher: store.hasher(),
+        via_tag,
+        loaded: Loaded {
+            at: clock.now(),
+            by: "the start".to_owned(),
+            ..Loaded::default()
+        },
+    });
     let plan = &edition.plan;
     Ok(Shared {
+        followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
+        reloads: Reloads::default(),
+        listening: Listening::default(),
+        via_tag,
         bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
@@ -369,7 +473,7 @@ pub(crate) fn shared(
         absent,
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
@@ -403,22 +507,18 @@ fn start_workers(
     runtime: &LocalRuntime,
     shared: &Arc<Shared>,
     engine: EngineKind,
-    tls: &Tls,
     journal: &Journal,
-    sockets: Vec<Vec<net::TcpListener>>,
 ) -> Result<(Vec<JoinHandle<()>>, Dealers), ServeError> {
-    let (dealers, receivers) = Dealers::new(sockets.len());
+    let (dealers, receivers) = Dealers::new(shared.counters.len());
     let mut threads = Vec::new();
     let mut readies = Vec::new();
-    for (index, (sockets, dealt)) in sockets.into_iter().zip(receivers).enumerate() {
+    for (index, dealt) in receivers.into_iter().enumerate() {
         let (ready, is_ready) = oneshot::channel();
         let start = worker::Start {
             shared: Arc::clone(shared),
             index,
             engine,
-            tls: tls.clone(),
             journal: journal.writer(),
-            sockets,
             dealt,
             dealers: dealers.clone(),
         };
@@ -517,15 +617,22 @@ impl Signals {
         })
     }
 
-    /// Does what they say: stop, and asked again at once; open the logs anew. SIGQUIT and SIGUSR1 are for those who are used to
-    /// nginx; SIGUSR2 means nothing here, and must not end the process either.
-    async fn obey(mut self, stopper: Stopper, reopen: Reopener) {
+    /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
+    /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
+    async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
                 _ = self.interrupt.recv() => stopper.stop_or_cut(),
                 _ = self.quit.recv() => stopper.stop_or_cut(),
-                _ = self.hang_up.recv() => reopen.reopen(),
+                _ = self.hang_up.recv() => {
+                    // Also if the configuration is refused: logs are rotated.
+                    reopen.reopen();
+                    let shared = Arc::clone(&shared);
+                    tokio::task::spawn_local(async move {
+                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
+                    });
+                }
                 _ = self.user_1.recv() => reopen.reopen(),
                 _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
             }

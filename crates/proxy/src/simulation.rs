@@ -81,7 +81,14 @@ impl Proxy {
         let candidates = opening::look(&plan, Some(devices))?;
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
-        let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated")?;
+        let shared = serve::shared(
+            plan,
+            clock,
+            opened.as_ref(),
+            absent,
+            "simulated",
+            Tls::only(Vec::new()),
+        )?;
         let journal = Journal::open(&shared.edition().plan.logs, shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
@@ -127,7 +134,7 @@ impl Proxy {
         let address = self.listeners.get(listener)?.listener.address;
         let (ours, theirs) = pair(address, peer, room);
         let dealt = Dealt {
-            listener,
+            listener: self.listeners.get(listener)?.id,
             stream: socket::detach(ours).ok()?,
             peer,
             member: None,
@@ -243,9 +250,7 @@ async fn start_worker(
         shared: Arc::clone(shared),
         index,
         engine: EngineKind::Auto,
-        tls: Tls::only(Vec::new()),
         journal: journal.writer(),
-        sockets: Vec::new(),
         dealt,
         dealers: dealers.clone(),
     };

@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -41,6 +41,8 @@ use crate::{
     edition::Edition,
     fetch::flight::Flights,
     health::pulse::Pulse,
+    listener::ListenerState,
+    listening::{ListenerId, Listening},
     mistakes::{Mistake, makes},
     origin::Connector,
     peers::digest::Digests,
@@ -50,9 +52,10 @@ use crate::{
     range::pass_list::RangePassList,
     record::events::Events,
     record::journal::JournalWriter,
-    record::labels::Label,
+    record::labels::Labels,
     record::metrics::{self, Counters},
     record::top::Top,
+    reload::Reloads,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -73,7 +76,15 @@ pub enum Phase {
 pub struct Shared {
     /// The configuration, as it is now.
     pub editions: watch::Sender<Arc<Edition>>,
-    /// What is asked of it too often to look it up.
+    /// The last edition that each worker has taken over.
+    pub followed: Vec<AtomicU32>,
+    /// How a new one is asked for.
+    pub reloads: Reloads,
+    /// Sockets of listeners, for workers that have not taken them yet.
+    pub listening: Listening,
+    /// In `Via`: see [`crate::edition::via_tag`].
+    pub via_tag: u32,
+    /// What is asked of the configuration too often to look it up.
     pub bounds: Bounds,
     /// What is kept of heads that are not complete.
     pub heads: Arc<HeadBudget>,
@@ -100,7 +111,7 @@ pub struct Shared {
     /// Whether the workers move.
     pub pulses: Vec<Pulse>,
     /// What their rows count.
-    pub labels: Vec<Label>,
+    pub labels: Labels,
     /// Where events of the profile are noted.
     pub events: Arc<Events>,
     /// What is asked for most, if that is counted.
@@ -159,6 +170,23 @@ impl Shared {
     /// The configuration as it is now. A request asks its listener instead.
     pub fn edition(&self) -> Arc<Edition> {
         Arc::clone(&self.editions.borrow())
+    }
+
+    /// Says what the first configuration means, before anybody asks.
+    pub fn say_what_is_configured(&mut self, words: String) {
+        self.editions.send_modify(|edition| {
+            if let Some(edition) = Arc::get_mut(edition) {
+                edition.loaded.words = words;
+            }
+        });
+    }
+
+    /// Takes over the bounds of a configuration for what lives as long as the process.
+    pub fn follow(&self, plan: &Plan) {
+        self.bounds.follow(plan);
+        self.heads.follow(plan.limits.head_buffer_bytes);
+        self.flights.follow(plan.limits.waiters_max);
+        (self.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
 
     /// The hash of a key.
@@ -455,7 +483,13 @@ pub struct Worker {
     /// Of what nothing could be kept in parts lately.
     pub range_pass_list: RangePassList,
     /// Is an access log written?
-    pub logs_access: bool,
+    pub logs_access: Cell<bool>,
+    /// The edition that it has taken over.
+    pub edition: Cell<u32>,
+    /// The listeners of that edition.
+    pub listeners: RefCell<Vec<Rc<ListenerState>>>,
+    /// Those that have gone lately: connections that were accepted by them may still be on their way from another worker.
+    pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
     /// Relation of the monotonic clock to wall time; set anew once a second.
     clock: Cell<(Instant, Duration)>,
 }
@@ -496,15 +530,33 @@ impl Worker {
             pseudonyms,
             fetches: Cell::new(0),
             range_pass_list: RangePassList::new(),
-            logs_access,
+            logs_access: Cell::new(logs_access),
+            edition: Cell::new(0),
+            listeners: RefCell::default(),
+            gone: RefCell::default(),
             clock,
         }
+    }
+
+    /// The listener of this number, as it is now. `None`: it has gone.
+    pub fn listener(&self, id: ListenerId) -> Option<Rc<ListenerState>> {
+        let listeners = self.listeners.borrow();
+        listeners.iter().find(|listener| listener.id == id).cloned()
+    }
+
+    /// The same, for a connection that was accepted already: also one that has gone lately.
+    pub fn listener_of_accepted(&self, id: ListenerId) -> Option<Rc<ListenerState>> {
+        self.listener(id).or_else(|| {
+            let gone = self.gone.borrow();
+            let found = gone.iter().find(|(_, listener)| listener.id == id);
+            found.map(|(_, listener)| Rc::clone(listener))
+        })
     }
 
     /// Is a record kept of each request now: in the profile, in the access log, or for somebody who listens?
     #[inline]
     pub fn journals(&self) -> bool {
-        self.logs_access || self.shared.events.are_wanted()
+        self.logs_access.get() || self.shared.events.are_wanted()
     }
 
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.

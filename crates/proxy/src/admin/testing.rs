@@ -14,12 +14,14 @@ use tokio::sync::watch;
 use crate::{
     cache::memory::MemoryTier,
     cache::opening,
-    edition::Edition,
+    edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::pulse::Pulse,
+    listening::{ListenerId, Listening},
     plan::{self, Listener, Plan},
-    record::labels,
+    record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
+    reload::Reloads,
     state::{Bounds, Phase, Shared},
 };
 
@@ -40,9 +42,14 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),
     });
-    let (labels, _) = labels::rows(&plan.listeners);
+    let labels = Labels::default();
+    let rows = labels.rows(&plan.listeners);
     let store = opening::without_device().unwrap();
     Arc::new(Shared {
+        followed: Vec::new(),
+        reloads: Reloads::default(),
+        listening: Listening::default(),
+        via_tag: 0,
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
@@ -54,7 +61,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         absent: Vec::new(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..2)
-            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
         labels,
         events: Arc::default(),
@@ -70,7 +77,16 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         began: Instant::now() - Duration::from_secs(60),
         clock: crate::clock::Clock::default(),
         io_engine: "none",
-        editions: watch::Sender::new(Arc::new(Edition::new(1, plan, store.hasher(), 0))),
+        editions: watch::Sender::new(Arc::new(Edition::new(Parts {
+            number: 1,
+            ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
+            rows,
+            plan,
+            tls: crate::origin::Tls::only(Vec::new()),
+            hasher: store.hasher(),
+            via_tag: 0,
+            loaded: Loaded::default(),
+        }))),
         store,
     })
 }

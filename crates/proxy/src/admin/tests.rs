@@ -13,6 +13,8 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
         target,
         host,
         site: None,
+        is_of_a_page: false,
+        peer: None,
     };
     testing::wait(admin.answer(&request))
 }
@@ -33,6 +35,8 @@ fn a_page_of_another_site_does_not_listen() {
             target: "/profile",
             host: Some("127.0.0.1:3129"),
             site: site.map(str::as_bytes),
+            is_of_a_page: false,
+            peer: None,
         };
         let answer = testing::wait(admin.answer(&request));
         assert_eq!(answer.status, status, "{site:?}");
@@ -197,7 +201,7 @@ fn purges_say_whether_anything_was_there() {
     };
     assert!(purge().contains("\"purged\": false"));
     let keys = crate::request::target::names_of_url(
-        &admin.listeners,
+        &admin.listeners(),
         "http://h/a",
         crate::request::target::Names::All,
     )

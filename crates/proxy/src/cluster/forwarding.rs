@@ -400,7 +400,7 @@ async fn whole(
 ) -> Option<After> {
     let worker = ex.worker;
     let watch = worker.deadlines.watch();
-    let mut body = upstream.body(worker, head);
+    let mut body = upstream.body(head);
     let mut bytes = Bytes::new();
     loop {
         match body.next(worker, &watch).await {
@@ -449,7 +449,7 @@ async fn streamed(
     );
     ex.reply.starts(started);
     let (range, of_all, total) = place(head, bytes);
-    let body = upstream.body(worker, head);
+    let body = upstream.body(head);
     let from = FromOrigin::new(worker, body, range.clone(), None);
     let span = Span {
         lead: Bytes::new(),

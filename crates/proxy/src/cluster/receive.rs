@@ -172,7 +172,7 @@ async fn keep(
     let fetch_request =
         share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
     let (asked_at, received) = terms.by_clock(worker.now_ms());
-    let response = prepare::response(worker, &fetch_request, &response, asked_at, received);
+    let response = prepare::response(&fetch_request, &response, asked_at, received);
     if response.storable.is_err() {
         return Verdict::Policy;
     }

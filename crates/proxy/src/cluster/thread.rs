@@ -333,6 +333,10 @@ impl House {
         let Ok(stream) = socket::detach(stream) else {
             return;
         };
+        // The listeners of a member of a cluster stay the same: a reload does not change them.
+        let Some(&listener) = self.shared.edition().ids.get(listener) else {
+            return;
+        };
         let dealt = Dealt {
             listener,
             stream,

@@ -120,7 +120,7 @@ pub async fn serve(
                     socket::reset_when_closed(&conn.stream);
                     return;
                 }
-                if after == After::Close || worker.shared.is_draining() {
+                if after == After::Close || conn.is_over(&worker) {
                     conn.linger(&worker).await;
                     return;
                 }
@@ -228,7 +228,7 @@ impl Conn {
                 Progress::Answered => {
                     self.kept = None;
                     answered += 1;
-                    if worker.shared.is_draining() {
+                    if self.is_over(worker) {
                         return Turn::Closed;
                     }
                     if answered % TURN_REQUESTS == 0 {
@@ -259,7 +259,7 @@ impl Conn {
                 }
                 Progress::OnDisk(on_disk) => {
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
-                        Ok(true) if !worker.shared.is_draining() => {}
+                        Ok(true) if !self.is_over(worker) => {}
                         Ok(_) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
                     }
@@ -288,8 +288,9 @@ impl Conn {
             // Nothing left over: read into the worker's space and use it from there.
             let watch = Rc::clone(&self.watch);
             let idle = self.listener.edition.plan.timeouts.client_idle;
+            let listener = self.listener.id;
             let read = self.read_and_answer(worker);
-            return watch.limit_idle(idle, pin!(read)).await.ok()?;
+            return watch.limit_idle_of(listener, idle, pin!(read)).await.ok()?;
         }
         let began = began.unwrap_or_else(Instant::now);
         let is_complete = scanned == 0
@@ -394,6 +395,10 @@ impl Conn {
         bytes: &[u8],
         began: Instant,
     ) -> (usize, Progress) {
+        if !self.follow(worker) {
+            metrics::add(&worker.counters.client_connections_refused, 1);
+            return (bytes.len(), Progress::Close);
+        }
         let mut used = 0;
         let mut began = began;
         loop {

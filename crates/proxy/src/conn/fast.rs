@@ -183,7 +183,7 @@ pub fn answer(
         facts: Facts::of_hit(accepted.is_some(), hash.0, object.stored_bytes()),
         route: place.route_number(),
         keep_open: view.keep_alive,
-        asking: asking::of(view, worker.logs_access),
+        asking: asking::of(view, worker.logs_access.get()),
     };
     Fast::Hit(hit.send(worker, conn))
 }
@@ -375,7 +375,7 @@ pub async fn from_disk(
         stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
     let kept;
-    let asking = match worker.logs_access {
+    let asking = match worker.logs_access.get() {
         true => {
             kept = Kept::of(&incoming.head, incoming.head_bytes, true);
             kept.with_body(0)

@@ -466,7 +466,7 @@ async fn ask_for_rest(
         return None;
     }
     metrics::add(&worker.counters.bodies_completed, 1);
-    let body = upstream.body(worker, &head);
+    let body = upstream.body(&head);
     Some(FromOrigin::new(worker, body, first..behind, None))
 }
 

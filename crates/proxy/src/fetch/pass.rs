@@ -251,7 +251,7 @@ async fn move_body(
             }
         };
     };
-    match upstream.write_or_hear(ex.worker, watch, unsent).await {
+    match upstream.write_or_hear(watch, unsent).await {
         Ok(Moved::Heard) => Ok(Heard::Origin),
         Ok(Moved::Sent) => {
             upload.unsent = None;
@@ -410,7 +410,7 @@ pub async fn relay(
         ex.record.is_of(head.bytes() + bytes);
     }
     ex.begin(said, head, length);
-    let mut body = upstream.body(worker, response);
+    let mut body = upstream.body(response);
     if is_early {
         body.forbid_reuse();
     }
@@ -469,7 +469,7 @@ async fn next_of_both(
             }
             continue;
         };
-        match answer.write_or_hear(worker, watch, unsent).await {
+        match answer.write_or_hear(watch, unsent).await {
             Ok(Moved::Heard) => break,
             Ok(Moved::Sent) => body.taken(),
             Err(_) => body.stop(), // it wants no more of it; its answer still counts

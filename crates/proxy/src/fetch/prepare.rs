@@ -61,7 +61,6 @@ pub fn interim(edition: &Edition, head: &ResponseHead) -> ResponseHead {
 /// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
 /// came.
 pub fn response(
-    worker: &Worker,
     fetch_request: &FetchRequest,
     head: &ResponseHead,
     asked_at: UnixMillis,

@@ -210,7 +210,6 @@ impl Upstream {
     /// Writes bytes of a request body, and listens meanwhile.
     pub async fn write_or_hear(
         &mut self,
-        worker: &Worker,
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
@@ -336,7 +335,7 @@ impl Upstream {
     }
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
-    pub fn body(self, worker: &Worker, head: &ResponseHead) -> Body {
+    pub fn body(self, head: &ResponseHead) -> Body {
         let state = match head.framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
@@ -512,6 +511,7 @@ impl Drop for Heard {
 /// A response body as it arrives.
 pub struct Body {
     heard: Heard,
+    waits: OriginWaits,
     lease: Option<Lease>,
     input: BytesMut,
     state: BodyState,
@@ -559,7 +559,7 @@ impl Body {
                         return Ok(Some(piece));
                     }
                     let want = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let n = self.read(worker, watch, want.min(BODY_READ_BYTES)).await?;
+                    let n = self.read(watch, want.min(BODY_READ_BYTES)).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -570,7 +570,7 @@ impl Body {
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(piece));
                     }
-                    if self.read(worker, watch, BODY_READ_BYTES).await? == 0 {
+                    if self.read(watch, BODY_READ_BYTES).await? == 0 {
                         self.end(false);
                         return Ok(None);
                     }
@@ -580,7 +580,7 @@ impl Body {
                         return Ok(Some(piece));
                     }
                     let is_over = matches!(self.state, BodyState::Done);
-                    if !is_over && self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
+                    if !is_over && self.read(watch, FIRST_READ_BYTES).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
@@ -632,7 +632,6 @@ impl Body {
     /// Writes more of the request body until it is through or the next piece of the answer can be taken.
     pub async fn write_or_hear(
         &mut self,
-        worker: &Worker,
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
@@ -654,12 +653,7 @@ impl Body {
         self.trailers.take()
     }
 
-    async fn read(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-        want: usize,
-    ) -> Result<usize, UpstreamError> {
+    async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {
         let Some(lease) = &mut self.lease else {
             return Ok(0);
         };

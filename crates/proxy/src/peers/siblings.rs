@@ -336,7 +336,7 @@ pub async fn keep_connection(
     let is_short =
         matches!(head.framing, http1::Framing::Length(bytes) if bytes <= REFUSAL_BYTES_MAX);
     if is_short {
-        let mut body = upstream.body(worker, head);
+        let mut body = upstream.body(head);
         let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
         let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
     }

@@ -380,7 +380,7 @@ impl Parts<'_, '_> {
         let worker = self.ex.worker;
         let watch = worker.deadlines.watch();
         // A 304 has no body; reading its end returns the connection to the pool.
-        let _ = upstream.body(worker, head).next(worker, &watch).await;
+        let _ = upstream.body(head).next(worker, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
         if !confirmed.is_kept {
@@ -447,7 +447,7 @@ impl Parts<'_, '_> {
             _ => return self.passed_from_now_on(),
         };
         let (received, asked_at) = (worker.unix_ms(upstream.received), self.asked_at);
-        let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, received);
+        let response = prepare::response(&self.fetch_request, &whole, asked_at, received);
         let object = match self.keep(&response, span, total).await {
             Ok(object) => object,
             Err(is_for_long) => {

@@ -103,7 +103,7 @@ impl Worker {
             ..Record::begun(self.unix_us(done.began))
         };
         let mut journal = self.journal.borrow_mut();
-        let lost = if self.logs_access {
+        let lost = if self.logs_access.get() {
             journal.note(&Entry {
                 record,
                 client: done.client.ip(),

@@ -18,6 +18,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -38,6 +39,11 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The most batches waiting for the journal thread; beyond that records are dropped and counted.
 const BATCHES_MAX: usize = 256;
 
+/// How long a reload waits for the journal to take its files.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
+/// How often it tries.
+const TAKEN_STEP: Duration = Duration::from_millis(10);
+
 enum Message {
     /// Entries, and how many.
     Access(Vec<u8>, u64),
@@ -50,6 +56,10 @@ enum Message {
     /// One more listener.
     Listen(mpsc::Sender<Bytes>),
     Reopen,
+    /// Write into these files from now on; `None`: as before.
+    Begin(Option<AccessFile>, Option<ProfileFile>),
+    /// Write no access log any more; no profile.
+    End(bool, bool),
     Stop,
 }
 
@@ -146,7 +156,16 @@ impl Journal {
         }
     }
 
-    /// For the SIGHUP handler.
+    /// For a reload.
+    pub fn log_files(&self, keys_id: u32) -> LogFiles {
+        LogFiles {
+            sender: self.sender.clone(),
+            wants: self.wants.clone(),
+            keys_id,
+        }
+    }
+
+    /// For the signals that ask for it.
     pub fn reopener(&self) -> Reopener {
         Reopener(self.sender.clone())
     }
@@ -175,7 +194,89 @@ impl Reopener {
     }
 }
 
+/// Changes what is written, for a reload.
+pub struct LogFiles {
+    sender: Option<SyncSender<Message>>,
+    wants: Wants,
+    keys_id: u32,
+}
+
+/// Files that were opened and are not written to yet.
+#[derive(Default)]
+pub struct OpenedLogs {
+    access: Option<AccessFile>,
+    profile: Option<ProfileFile>,
+    /// Those that are not wanted.
+    ends: (bool, bool),
+}
+
+impl LogFiles {
+    /// Opens what is to be written.
+    ///
+    /// # Errors
+    /// The setting, and why its file cannot be opened.
+    pub fn open(&self, logs: &Logs) -> Result<OpenedLogs, (&'static str, io::Error)> {
+        let access = logs.access.as_ref().map(AccessFile::open).transpose();
+        let profile = logs.profile.as_deref();
+        let profile = profile.map(|path| ProfileFile::open(path, self.keys_id));
+        let opened = OpenedLogs {
+            ends: (logs.access.is_none(), logs.profile.is_none()),
+            access: access.map_err(|error| ("log.access", error))?,
+            profile: profile
+                .transpose()
+                .map_err(|error| ("log.profile", error))?,
+        };
+        Ok(opened)
+    }
+
+    /// From now on what is written goes there. To be called before workers are told to write it.
+    pub async fn begin(&self, opened: &mut OpenedLogs) {
+        if opened.profile.is_some() {
+            self.wants.set_file(true);
+        }
+        let begin = Message::Begin(opened.access.take(), opened.profile.take());
+        self.send(begin).await;
+    }
+
+    /// Closes what is not written any more. To be called when no worker writes it.
+    pub async fn end(&self, opened: &OpenedLogs) {
+        let (access, profile) = opened.ends;
+        if profile {
+            self.wants.set_file(false);
+        }
+        self.send(Message::End(access, profile)).await;
+    }
+
+    /// A journal whose disk hangs takes nothing more: then the files stay as they are.
+    async fn send(&self, mut message: Message) {
+        let Some(sender) = &self.sender else { return };
+        let deadline = Instant::now() + TAKEN_MAX;
+        while let Err(TrySendError::Full(back)) = sender.try_send(message) {
+            if Instant::now() >= deadline {
+                tracing::error!(
+                    "the logs' disk does not keep up; logs are written as before the reload"
+                );
+                return;
+            }
+            message = back;
+            tokio::time::sleep(TAKEN_STEP).await;
+        }
+    }
+}
+
 impl JournalWriter {
+    /// From now on an access log is wanted, or none.
+    pub fn follow(&mut self, wants_access: bool) {
+        match (wants_access, &self.access) {
+            (true, None) => self.access = Some(Vec::new()),
+            (false, Some(_)) => {
+                self.hand_over_access();
+                self.access = None;
+            }
+            _ => {}
+        }
+    }
+
     /// Is an access log wanted? Only then the caller collects its data.
     #[inline]
     pub fn wants_access(&self) -> bool {
@@ -370,6 +471,20 @@ fn run(
                 {
                     tracing::error!(%error, "cannot open the log anew; what was open is written on");
                 }
+                continue;
+            }
+            Message::Begin(access_file, profile_file) => {
+                access = access_file.or(access);
+                match profile_file {
+                    None => continue,
+                    Some(file) => profile.file = Some(file),
+                }
+                let opening = mem::take(&mut profile.opening);
+                (&mut of_profile, profile.open_with(opening), 0)
+            }
+            Message::End(ends_access, ends_profile) => {
+                access = access.filter(|_| !ends_access);
+                profile.file = profile.file.take().filter(|_| !ends_profile);
                 continue;
             }
             Message::Stop => break,

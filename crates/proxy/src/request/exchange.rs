@@ -131,7 +131,11 @@ impl<'c> Exchange<'c> {
         body: RequestBody,
         reply: Reply<'c>,
     ) -> Exchange<'c> {
-        let asking = Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access);
+        let asking = Kept::of(
+            &incoming.head,
+            incoming.head_bytes,
+            worker.logs_access.get(),
+        );
         let record = Notes::new(asking, incoming.began, incoming.accepted);
         Exchange {
             worker,
@@ -161,7 +165,7 @@ impl<'c> Exchange<'c> {
         let record = &mut self.record;
         record.class = said.class;
         record.content_type.clear();
-        if self.worker.logs_access {
+        if self.worker.logs_access.get() {
             record.content_type.extend_from_slice(said.content_type);
         }
         record.cache_status = said.cache_status;
