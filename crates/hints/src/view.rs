@@ -438,7 +438,7 @@ impl View {
             return Ok(());
         };
         let last = following.label.filter(|_| following.filling.is_none());
-        let is_next = last.is_some_and(|last| last + 1 == update.label);
+        let is_next = last.is_some_and(|last| last.checked_add(1) == Some(update.label));
         let is_taken = is_next || makes(Mistake::IgnoreGap) && following.label.is_some();
         if !is_taken {
             return Err(Broken::Gap {

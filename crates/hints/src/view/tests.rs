@@ -393,3 +393,27 @@ fn marks_are_counted_however_they_came() {
         assert_eq!(marks(&view), 0);
     }
 }
+
+#[test]
+fn behind_the_last_label_there_is_none() {
+    let mut view = View::new(1);
+    let hello = hello(vec![column(Kind::Directory, 1)]);
+    assert_eq!(view.hello(0, &hello, 0).unwrap().len(), 1);
+    let full = Full {
+        column: 0,
+        label: u64::MAX,
+        page: 0,
+        pages: 1,
+        sent_before: 0,
+        content: Page::Numbers(Vec::new()),
+    };
+    view.handle(0, &Frame::Full(full), 0).unwrap();
+    let update = Update {
+        column: 0,
+        label: 0,
+        is_directory: true,
+        entries: Vec::new(),
+    };
+    let broken = view.handle(0, &Frame::Update(update), 0);
+    assert!(matches!(broken, Err(Broken::Gap { .. })), "{broken:?}");
+}

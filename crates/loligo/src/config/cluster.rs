@@ -86,7 +86,7 @@ pub fn rows() -> Vec<Row<ClusterDraft>> {
         /// -1: any number.
         "cluster.replacement-burst": "a number, 1 to 1000000, or -1", "-1" => replacement_burst = burst;
         /// The directory of the journal, which keeps purges for members that are away. A start without it drops what was stored
-        /// before: a member with a store wants one.
+        /// before: a member with a store wants one. Never a copy of another member's: the purges of the two would be taken for each other.
         "cluster.state": "a path or `none`", "none" => plan.state = values::path_or_none;
     ];
     rows.extend(numbers(

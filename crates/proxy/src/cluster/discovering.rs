@@ -35,6 +35,8 @@ const TICK: Duration = Duration::from_secs(1);
 pub struct Discovery {
     /// Has the name been answered once?
     has_answer: AtomicBool,
+    /// See [`Self::changes`].
+    changes: AtomicU64,
     /// Members that have opened a link to us, a bit each.
     linked_to_us: AtomicU64,
     /// Look-ups that failed.
@@ -48,6 +50,11 @@ pub struct Discovery {
 }
 
 impl Discovery {
+    /// Grows whenever the members are others, more is known of one, or it is known who they are.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// A member has opened a link to us, or the last one has ended.
     pub(super) fn set_linked(&self, id: MemberId, is_linked: bool) {
         match is_linked {
@@ -115,16 +122,18 @@ impl Cluster {
                 "more members than a cluster can have: some are left out"
             );
         }
-        // A group of filters with room for some more.
-        let columns = (roll.mask().count_ones() * self.stores_expected).next_power_of_two();
-        self.view().expect_columns(columns);
         // Last: whoever sees it sees the members, too.
         self.discovery.has_answer.store(true, Ordering::Release);
+        self.discovery.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Carries out what the roll has decided.
     pub(super) fn apply(&self, roll: &mut Roll) {
-        for (id, who) in roll.changes() {
+        let changes = roll.changes();
+        if changes.is_empty() {
+            return;
+        }
+        for (id, who) in changes {
             let Some(place) = self.place(id) else {
                 continue;
             };
@@ -146,6 +155,10 @@ impl Cluster {
             }
             place.set_who(who, self.now_ms());
         }
+        // A group of filters with room for some more. Also for those that knock, or each of them would be a group, and a look-up more.
+        let columns = (roll.mask().count_ones() * self.stores_expected).next_power_of_two();
+        self.view().expect_columns(columns);
+        self.discovery.changes.fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn roll(&self) -> MutexGuard<'_, Roll> {
@@ -223,5 +236,68 @@ pub async fn forget(cluster: Arc<Cluster>) {
         let mut roll = cluster.roll();
         roll.tick(cluster.links_now());
         cluster.apply(&mut roll);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hints::{
+        digest::IndexShape,
+        frames::{Column, Hello, Kind},
+    };
+
+    use super::*;
+    use crate::plan;
+
+    fn discovering() -> Cluster {
+        let plan = Plan {
+            cluster: Some(plan::Cluster {
+                name: "own".into(),
+                discover: Some(PeerAddress {
+                    host: "nodes.example".into(),
+                    port: 1,
+                }),
+                ..plan::Cluster::default()
+            }),
+            ..Plan::with_listeners(Vec::new())
+        };
+        Cluster::new(&plan, None).unwrap().unwrap()
+    }
+
+    #[test]
+    fn members_that_knock_before_the_name_is_answered_take_one_look_up() {
+        let cluster = discovering();
+        let knock = |number: u8| {
+            let said = Said {
+                name: &format!("n{number}"),
+                incarnation: 1,
+            };
+            let at = SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(number)));
+            cluster.knocked(said, at).unwrap()
+        };
+        let come: Vec<MemberId> = (0..8).map(knock).collect();
+        for id in &come {
+            let column = Column {
+                seed: 42,
+                index: IndexShape {
+                    shards: 1,
+                    segments: 1,
+                },
+                kind: Kind::Bloom(hints::Shape::new(1 << 12, 7).unwrap()),
+                epoch: 1,
+                incarnation: 1,
+                store: 1,
+                weight: 1,
+            };
+            let hello = Hello {
+                incarnation: 1,
+                name: format!("n{}", id.0),
+                columns: vec![column],
+            };
+            cluster.view().hello(id.0, &hello, 0).unwrap();
+        }
+        let mut reader = cluster.view().reader();
+        assert_eq!(reader.groups().iter().count(), 1);
+        assert_eq!(cluster.members().count(), come.len());
     }
 }

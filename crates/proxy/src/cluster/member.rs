@@ -65,6 +65,8 @@ pub struct Who {
 pub struct Member {
     /// Who has it; `None`: it is free.
     who: watch::Sender<Option<Arc<Who>>>,
+    /// Is it taken? The same without the lock of `who`: each request that is routed asks this of all places.
+    is_taken: AtomicBool,
     /// Of its name, for hashing.
     name_hash: AtomicU64,
     /// What was counted before it came.
@@ -182,6 +184,7 @@ impl Member {
         let (outgoing, waiting) = mpsc::channel(WAITING_MAX);
         Member {
             who: watch::Sender::new(None),
+            is_taken: AtomicBool::new(false),
             name_hash: AtomicU64::new(0),
             counted_before: Mutex::default(),
             is_trusted: AtomicBool::new(false),
@@ -217,7 +220,9 @@ impl Member {
         let name = who.as_ref().map_or("", |who| &who.name);
         self.name_hash
             .store(choosing::hash(name.as_bytes()), relaxed);
+        let is_taken = who.is_some();
         self.who.send_replace(who.map(Arc::new));
+        self.is_taken.store(is_taken, Ordering::Release);
     }
 
     /// Who has the place.
@@ -232,7 +237,7 @@ impl Member {
 
     /// Has anybody the place?
     pub fn is_there(&self) -> bool {
-        self.who.borrow().is_some()
+        self.is_taken.load(Ordering::Acquire)
     }
 
     /// The name of the member; of a free place a word for people.

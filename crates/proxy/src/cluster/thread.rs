@@ -21,7 +21,7 @@ use tokio::{
     runtime::{self, LocalOptions},
     sync::{Semaphore, oneshot, watch},
     task::{AbortHandle, spawn_local},
-    time::interval,
+    time::{MissedTickBehavior, interval},
 };
 
 use super::{
@@ -227,6 +227,8 @@ async fn publish(house: Rc<House>) {
 /// What is looked at every second: who is silent, and how much we have to do.
 async fn look(house: Rc<House>) {
     let mut seconds = interval(Duration::from_secs(1));
+    // After a stop a second is one second again, or the load of no time at all would be told.
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         seconds.tick().await;
         house.cluster.view().tick(house.cluster.now_ms());
@@ -294,6 +296,10 @@ impl House {
         };
         // A machine that is gone says nothing; its member is not to seem linked for ever.
         socket::give_up_after(&stream, UNTAKEN_MAX);
+        // What the member follows over the link that it had would be taken for what it follows over this one.
+        if let Some(publishing) = self.cluster.publishing().as_mut() {
+            publishing.unsubscribe(id);
+        }
         self.cluster.discovery.set_linked(id, true);
         let place = &self.links[usize::from(id.0)];
         let turn = place.turn.get() + 1;

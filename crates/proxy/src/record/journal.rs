@@ -57,7 +57,7 @@ enum Message {
     Listen(mpsc::Sender<Bytes>),
     Reopen,
     /// Write into these files from now on; `None`: as before.
-    Begin(Option<AccessFile>, Option<ProfileFile>),
+    Begin(Box<(Option<AccessFile>, Option<ProfileFile>)>),
     /// Write no access log any more; no profile.
     End(bool, bool),
     Stop,
@@ -234,7 +234,7 @@ impl LogFiles {
         if opened.profile.is_some() {
             self.wants.set_file(true);
         }
-        let begin = Message::Begin(opened.access.take(), opened.profile.take());
+        let begin = Message::Begin(Box::new((opened.access.take(), opened.profile.take())));
         self.send(begin).await;
     }
 
@@ -473,7 +473,8 @@ fn run(
                 }
                 continue;
             }
-            Message::Begin(access_file, profile_file) => {
+            Message::Begin(files) => {
+                let (access_file, profile_file) = *files;
                 access = access_file.or(access);
                 match profile_file {
                     None => continue,

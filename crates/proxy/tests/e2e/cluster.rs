@@ -14,6 +14,7 @@ use crate::harness::{
     cable::Cable,
     cluster::{addresses, cluster, front, member},
     eventually, ok, plan_for,
+    running::draining_long,
 };
 
 fn origin() -> Origin {
@@ -175,7 +176,8 @@ fn a_node_that_ends_says_so() {
     });
     let all = addresses(2);
     let disk = Disk::of_mib(16);
-    let node = Proxy::start(member(on_disk(&disk, &origin), 0, &all));
+    let plan = draining_long(on_disk(&disk, &origin));
+    let node = Proxy::start(member(plan, 0, &all));
     let front = Proxy::start(front(plan_for(&origin), 1, &all));
     await_state(&front, "n1", "up");
     let mut client = node.client();

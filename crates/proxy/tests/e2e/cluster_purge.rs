@@ -396,8 +396,9 @@ fn a_member_whose_store_is_left_out_acknowledges_no_purge_and_hears_them_when_it
         200
     );
     let took = began.elapsed();
+    // That would take ten seconds.
     assert!(
-        took < Duration::from_secs(8),
+        took < Duration::from_secs(9),
         "what an unsafe method tells is not waited for: {took:?}"
     );
     // It ends, although it has something to do.

@@ -296,10 +296,8 @@ fn a_read_that_the_device_delays_is_as_long_in_the_profile() {
     assert!(swap_in.total_us >= held_us, "{held_us} {delayed:#?}");
     assert_eq!(delayed.device_reads, 1);
     let read = *reads(&items).last().unwrap();
-    assert!(
-        read.total_us >= held_us && read.wait_us < held_us,
-        "{read:?}"
-    );
+    // It is held by the device, so what it waited for its turn comes on top.
+    assert!(read.total_us - read.wait_us >= held_us, "{read:?}");
 }
 
 /// Somebody who listens.

@@ -46,6 +46,7 @@ fn what_lies_on_a_disk_that_hangs_comes_from_the_origin() {
     proxy.get("/1");
     await_hit_by_read(&proxy, "/1");
     let asked = origin.requests().len();
+    let given_up = proxy.counter("disk_reads_given_up");
 
     faults.hold(Operation::Read);
     faults.hold(Operation::Write);
@@ -55,7 +56,8 @@ fn what_lies_on_a_disk_that_hangs_comes_from_the_origin() {
     assert!(!answer.is_hit());
     assert_same(&answer.body, &body);
     assert_eq!(origin.requests().len(), asked + 1);
-    assert_eq!(proxy.counter("disk_reads_given_up"), 1, "waited for once");
+    let given_up = proxy.counter("disk_reads_given_up") - given_up;
+    assert_eq!(given_up, 1, "waited for once");
 
     // Now everybody knows.
     let said = eventually("it is said", || {
@@ -88,7 +90,7 @@ fn a_large_object_on_a_disk_that_hangs_comes_from_the_origin() {
     let faults = FaultPlan::new();
     let device = Device::faulty(STORE_BYTES, faults.clone());
     let mut plan = hasty(&origin);
-    plan.storing.read_wait = Duration::from_millis(500);
+    plan.storing.read_wait = Duration::from_secs(2);
     let proxy = Proxy::start_on(plan, device);
     proxy.get("/1");
     await_hit_by_read(&proxy, "/1");
@@ -113,11 +115,11 @@ fn a_large_body_that_has_begun_when_the_disk_hangs_is_completed_from_the_origin(
     let faults = FaultPlan::new();
     let device = Device::faulty(STORE_BYTES, faults.clone());
     let mut plan = hasty(&origin);
-    plan.storing.read_wait = Duration::from_millis(500);
+    plan.storing.read_wait = Duration::from_secs(2);
     let proxy = Proxy::start_on(plan, device);
     proxy.get("/1");
     await_hit_by_read(&proxy, "/1");
-    assert_eq!(origin.count("/1"), 1);
+    let asked = origin.count("/1");
 
     let mut client = proxy.client();
     let answer = client.ask("GET", "/1", &[]).read_head();
@@ -127,7 +129,7 @@ fn a_large_body_that_has_begun_when_the_disk_hangs_is_completed_from_the_origin(
     let rest = client.bytes(body.len() - first.len());
     assert_same(&first, &body[..first.len()]);
     assert_same(&rest, &body[first.len()..]);
-    assert_eq!(origin.count("/1"), 2, "for the rest");
+    assert_eq!(origin.count("/1"), asked + 1, "for the rest");
     faults.release(Operation::Read);
     proxy.stop();
 }

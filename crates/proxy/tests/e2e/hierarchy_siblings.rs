@@ -97,7 +97,7 @@ fn no_word_of_a_sibling_is_a_clients_error() {
         }
     });
     let mut plan = trying(&[sibling.address]);
-    plan.siblings[0].head_wait = Duration::from_millis(100);
+    plan.siblings[0].head_wait = Duration::from_secs(2);
     let proxy = Proxy::start(plan);
     for path in [
         "/400", "/401", "/403", "/closes", "/407", "/429", "/500", "/babbles", "/502", "/503",

@@ -12,7 +12,7 @@ use ::proxy::plan::Plan;
 use store::Tracing;
 
 use crate::harness::{
-    running::{forward_plan, local, with_admin},
+    running::{draining_long, forward_plan, local, with_admin},
     *,
 };
 
@@ -139,7 +139,7 @@ fn who_drains_says_that_nothing_is_fetched_here() {
             exchange.send(ok(&[FRESH], "x"));
         })
     };
-    let proxy = Proxy::start(with_icp(forward_plan(&[])));
+    let proxy = Proxy::start(with_icp(draining_long(forward_plan(&[]))));
     let mut asker = Asker::of(&proxy);
     let url = |path: &str| format!("http://{}{path}", origin.address);
     proxy.get(&url("/a"));

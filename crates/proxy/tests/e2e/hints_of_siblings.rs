@@ -112,9 +112,11 @@ fn a_hit_by_digest_is_had_from_the_sibling() {
     for n in 0..20 {
         other.get(&url(&origin, &format!("/{n}")));
     }
-    let proxy = Proxy::start(asking(other.address(), Ask::Digest));
+    // It keeps nothing: until the digest is fetched, the origin is asked, however often that is.
+    let mut plan = asking(other.address(), Ask::Digest);
+    plan.memory_bytes = 0;
+    let proxy = Proxy::start(plan);
     let mut fetched = 0;
-    // Until it is fetched, the origin is asked.
     eventually("a digest that has them", || {
         fetched += 1;
         proxy.get(&url(&origin, &format!("/{}", fetched % 20)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::*;
+use crate::harness::{running::draining_long, *};
 
 /// An origin whose first answer to `/a` is bad, and whose later ones are good.
 fn at_first(bad: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Origin {
@@ -399,7 +399,7 @@ fn a_stop_lets_answers_finish() {
         exchange.send(&answer[50_000..]);
     });
     let disk = Disk::of_mib(16);
-    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let proxy = Proxy::start(disk.under(draining_long(plan_for(&origin))));
     let mut idle = proxy.client();
     let mut busy = proxy.client();
     busy.ask("GET", "/a", &[]);

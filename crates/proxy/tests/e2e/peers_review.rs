@@ -145,7 +145,7 @@ fn a_slow_origin_does_not_kill_a_parent_and_a_put_is_not_sent_twice() {
     for parent in &mut plan.parents {
         parent.direct = Direct::Never;
     }
-    plan.timeouts.origin_first_byte = Duration::from_millis(100);
+    plan.timeouts.origin_first_byte = Duration::from_secs(1);
     let proxy = Proxy::start(plan);
     let put = proxy.ask("PUT", "http://origin.test/slow", &["Content-Length: 0"]);
     assert_eq!(put.status, 504);

@@ -1,7 +1,6 @@
 //! The record of a request: its stages, its flags, whose it is. Each stage counts what the request itself waited for.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
     thread,
     time::{Duration, Instant},
 };
@@ -58,11 +57,8 @@ fn held_back(proxy: &Proxy) {
     until_elapsed(Instant::now(), HELD);
 }
 
-/// A port where nobody listens.
-fn closed_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
+/// A port where nobody listens, and which is given to nobody who asks for any.
+const CLOSED: u16 = 1025;
 
 fn of_class(records: &[Record], class: Class) -> Vec<Record> {
     let of_class = records.iter().filter(|record| record.class == class);
@@ -104,16 +100,16 @@ fn an_answer_that_is_over_before_the_servers_ends_the_stage_there() {
     let proxy = Proxy::start(profile.under(plan_for(&origin)));
     let started = Instant::now();
     let answer = proxy.ask("GET", "/a", &["If-None-Match: \"a\""]);
-    let most = started.elapsed();
     assert_eq!(answer.status, 304);
-    hold(&gate);
+    // The rest is held back until the record is complete.
+    profile.await_request();
+    let most = started.elapsed();
+    gate.open();
     let record = profile.only(proxy);
     assert_eq!((record.status, record.class), (304, Class::Miss));
     let reply = stage(&record, StageName::ServerReply);
-    assert!(
-        u128::from(reply.total_us) <= most.as_micros(),
-        "{record:#?}"
-    );
+    let most_us = most.as_micros();
+    assert!(u128::from(reply.total_us) <= most_us, "{record:#?}");
     assert!(!record.flags.contains(Flags::CLIENT_ABORTED));
 }
 
@@ -126,10 +122,12 @@ fn a_request_begins_when_its_connection_is_accepted() {
     held_back(&proxy);
     client.get("/a");
     until_elapsed(Instant::now(), 10 * HELD);
+    let asked = Instant::now();
     client.get("/a");
     let [first, second] = profile.records(proxy)[..] else {
         panic!()
     };
+    let most_us = asked.elapsed().as_micros();
     let connect = stage(&first, StageName::ClientConnect);
     assert_eq!(connect.start_us, 0);
     assert!(connect.first_us >= HELD_US, "{first:#?}");
@@ -138,7 +136,7 @@ fn a_request_begins_when_its_connection_is_accepted() {
     assert_eq!(first.flags, Flags::default());
     // Waiting for the next request is nobody's time.
     assert_eq!(stages(&second), ["proxy-reply"]);
-    assert!(second.total_us < 10 * HELD_US, "{second:#?}");
+    assert!(u128::from(second.total_us) <= most_us, "{second:#?}");
     assert_eq!(second.flags, Flags::REUSED_CLIENT);
     assert!(second.began_unix_us - first.began_unix_us >= 11 * u64::from(HELD_US));
 }
@@ -188,12 +186,12 @@ fn a_failure_stands_in_the_stage_where_it_happened() {
     plan.dns.servers = vec![names.address];
     plan.cache.unreachable_ttl = Duration::from_secs(60);
     let proxy = Proxy::start(plan);
-    let (port, closed) = (origin.address.port(), closed_port());
+    let port = origin.address.port();
     let mut client = proxy.client();
     client.get(&format!("http://found.example:{port}/"));
     for host in ["missing.example", "found.example", "127.0.0.1"] {
         for _ in 0..2 {
-            let url = format!("http://{host}:{closed}/");
+            let url = format!("http://{host}:{CLOSED}/");
             assert!(client.get(&url).status >= 500, "{url}");
         }
     }
@@ -245,12 +243,11 @@ fn a_failure_stands_in_the_stage_where_it_happened() {
 fn a_tunnel_that_cannot_be_made_says_where_it_failed() {
     let (profile, gate) = (Profile::new(), Gate::new());
     let names = NameServer::start(&gate);
-    let closed = closed_port();
-    let mut plan = profile.under(forward_plan(&[closed]));
+    let mut plan = profile.under(forward_plan(&[CLOSED]));
     plan.dns.servers = vec![names.address];
     let proxy = Proxy::start(plan);
-    let host = format!("Host: found.example:{closed}");
-    let answer = proxy.ask("CONNECT", &format!("found.example:{closed}"), &[&host]);
+    let host = format!("Host: found.example:{CLOSED}");
+    let answer = proxy.ask("CONNECT", &format!("found.example:{CLOSED}"), &[&host]);
     assert_eq!(answer.status, 502);
     let record = profile.only(proxy);
     assert_eq!(record.method, Method::Connect);

@@ -38,7 +38,7 @@ fn nobody_waits_longer_than_for_an_origin() {
         exchange.close();
     });
     let mut plan = plan_for(&origin);
-    plan.timeouts.origin_first_byte = Duration::from_millis(300);
+    plan.timeouts.origin_first_byte = Duration::from_secs(2);
     let proxy = Proxy::start(plan);
     let began = Instant::now();
     let mut clients: Vec<_> = (0..4).map(|_| proxy.client()).collect();
@@ -48,7 +48,7 @@ fn nobody_waits_longer_than_for_an_origin() {
     for client in &mut clients {
         assert_eq!(client.read("GET").status, 504);
     }
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < PATIENCE / 2, "not as long as the origin");
     assert_eq!(origin.count("/a"), 1, "a time-out is one for all");
     gate.open();
 }

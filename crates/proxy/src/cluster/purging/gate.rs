@@ -48,9 +48,11 @@ impl Gate {
     /// What may be served now, and whether the process was found to have been stopped just now: memory may have what was purged meanwhile.
     #[inline]
     pub fn look(&self, now_ms: u64) -> (Served, bool) {
+        // Before the state: if the tick after a stop is seen here, so is that it has closed the gate.
+        let was_stopped = self.was_stopped(now_ms);
         match self.state.load(Ordering::Acquire) {
             STOPPED => (Served::Nothing, false),
-            _ if self.was_stopped(now_ms) => (Served::Nothing, self.close()),
+            _ if was_stopped => (Served::Nothing, self.close()),
             STARTED => (Served::Memory, false),
             _ => (Served::All, false),
         }
@@ -110,6 +112,44 @@ mod tests {
         let later = 2 + STOPPED_AFTER_MS;
         assert_eq!(gate.look(later), (Served::Nothing, true));
         assert!(gate.tick(later) && gate.is_closed_by_stop());
+    }
+
+    /// A stop ends for all threads at once: one looks while another one ticks. To look at the state first fails in about one round of two thousand.
+    #[test]
+    fn nothing_is_served_while_the_tick_after_a_stop_closes_it() {
+        const ROUNDS: u64 = 2000;
+        let gate = Gate::of_start();
+        let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let await_round = |reached: &AtomicU64, round| {
+            let mut looks = 0;
+            while reached.load(Ordering::Acquire) != round {
+                looks += 1;
+                match looks < 1000 {
+                    true => std::hint::spin_loop(),
+                    false => std::thread::yield_now(),
+                }
+            }
+        };
+        let at = |round| (round + 1) * 2 * STOPPED_AFTER_MS;
+        gate.tick(at(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    await_round(&begun, round);
+                    gate.tick(at(round));
+                    done.store(round, Ordering::Release);
+                }
+            });
+            let mut served = 0;
+            for round in 1..=ROUNDS {
+                gate.open();
+                begun.store(round, Ordering::Release);
+                (0..round % 97).for_each(|_| std::hint::spin_loop());
+                served += u64::from(gate.look(at(round)).0 != Served::Nothing);
+                await_round(&done, round);
+            }
+            assert_eq!(served, 0);
+        });
     }
 
     #[test]

@@ -127,6 +127,8 @@ struct Desk {
     settling_since_ms: Option<u64>,
     /// What unsafe methods changed and who told it, until it is acknowledged.
     of_unsafe_methods: HashSet<(MemberId, Origin, Stamp)>,
+    /// The number of changes of the members that was looked at last.
+    seen_changes: Option<u64>,
     /// When each member was last asked to begin anew.
     asked_ms: Vec<u64>,
     /// Of each member the telling that it tells a summary in, and how many changes have come.
@@ -158,6 +160,7 @@ impl Desk {
             batches: 0,
             settling_since_ms: None,
             of_unsafe_methods: HashSet::new(),
+            seen_changes: None,
             asked_ms: vec![0; places],
             summaries: vec![(0, 0); places],
             shared,
@@ -169,6 +172,11 @@ impl Desk {
 
     /// Members come and go.
     fn look_who_is_there(&mut self) {
+        let changes = Some(self.cluster.discovery.changes());
+        if self.seen_changes == changes {
+            return;
+        }
+        self.seen_changes = changes;
         // First: when they are known, all of them have their places.
         let are_known = self.cluster.are_members_known();
         let seat = |place: &Member| {
@@ -421,6 +429,8 @@ impl Desk {
 
     /// A purge of ours, applied here already.
     fn order(&mut self, order: Order) {
+        // One that has opened a link just now is waited for, too.
+        self.look_who_is_there();
         let now_ms = self.now_ms();
         let waits = order.waits.map(|(answer, longest, longest_kept)| {
             self.tickets += 1;
@@ -529,9 +539,7 @@ impl Desk {
         {
             self.was_away(now_ms);
         }
-        if self.cluster.discovers() {
-            self.look_who_is_there();
-        }
+        self.look_who_is_there();
         let links: Vec<(bool, u64)> = (self.cluster.places.iter())
             .map(|member| (member.is_trusted(), member.since_ms()))
             .collect();

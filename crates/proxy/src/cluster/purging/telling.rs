@@ -360,8 +360,9 @@ impl Telling {
             }
             Err(heard) => {
                 follower.heard.hear_all(&heard);
-                // Again, for what has come meanwhile.
-                let find = Command::Find(member, token, Some(follower.heard.clone()));
+                // Again, for what has come meanwhile. Only by what was lost: a vector that is full forgets some of it for what the follower knows
+                // besides, and then it would be lost again, and so on.
+                let find = Command::Find(member, token, Some(heard.clone()));
                 let number = usize::from(member.0);
                 self.commands
                     .push_back(send(number, Message::Lost { heard }));

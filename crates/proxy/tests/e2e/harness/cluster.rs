@@ -1,11 +1,16 @@
 //! Members of a cluster on this machine, each on an address of its own that is known before it starts.
 //!
 //! All of 127/8 is this machine, so every member gets an address of which nobody else in this process, nor in another one, has the port.
+//!
+//! Limits: 32,768 clusters at a time on one machine.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     process,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,14 +21,31 @@ use super::{Proxy, eventually, running::with_admin};
 /// The port of every member.
 const PORT: u16 = 3130;
 
-/// Addresses for the members of one cluster.
+/// Addresses for the members of one cluster: those of a network of its own, 127.64.0.0/24 to 127.191.255.0/24.
+///
+/// A network is taken by a socket on its last address, which is held until the process ends. So no two tests have the same one, nor two
+/// processes of the same number modulo something.
 pub fn addresses(members: u8) -> Vec<SocketAddr> {
-    static NEXT: AtomicU8 = AtomicU8::new(0);
-    let (of_process, of_cluster) = (process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let second = 64 + (of_process % 128) as u8;
-    let address = |member| Ipv4Addr::new(127, second, of_cluster, member);
-    let socket = |member| SocketAddr::new(IpAddr::V4(address(member)), PORT);
-    (1..=members).map(socket).collect()
+    const NETWORKS: u32 = 128 << 8;
+    const TAKES: u8 = 254;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static TAKEN: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+    assert!(members < TAKES, "{members}");
+    let start = process::id().wrapping_mul(256);
+    for _ in 0..NETWORKS {
+        let network = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % NETWORKS;
+        let (second, third) = (64 + (network >> 8) as u8, network as u8);
+        let socket = |last| {
+            let address = Ipv4Addr::new(127, second, third, last);
+            SocketAddr::new(IpAddr::V4(address), PORT)
+        };
+        if let Ok(taken) = TcpListener::bind(socket(TAKES)) {
+            let mut all = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(taken);
+            return (1..=members).map(socket).collect();
+        }
+    }
+    panic!("no network of 127.64.0.0/10 and 127.128.0.0/10 is free at port {PORT}");
 }
 
 /// The plan as that of the member of this number, called `n1`, `n2` and so on. It has an admin interface, and tells news every 100 ms.

@@ -6,7 +6,7 @@ use ::proxy::plan::Plan;
 use profile::{Item, Reader, Record, Stage, StageName};
 use tempfile::TempDir;
 
-use super::Proxy;
+use super::{Proxy, eventually};
 
 /// A profile file of its own.
 pub struct Profile(TempDir);
@@ -24,6 +24,17 @@ impl Profile {
     pub fn under(&self, mut plan: Plan) -> Plan {
         plan.logs.profile = Some(self.path());
         plan
+    }
+
+    /// Until the record of a request is in the file.
+    #[track_caller]
+    pub fn await_request(&self) {
+        eventually("a request has its record", || {
+            let file = BufReader::new(File::open(self.path()).ok()?);
+            // The last record may be on its way.
+            let mut items = Reader::new(file).ok()?.map_while(Result::ok);
+            items.find_map(Item::request).map(drop)
+        });
     }
 
     /// Stops the proxy; the records of all requests, in the order in which they began.

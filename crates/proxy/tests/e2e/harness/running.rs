@@ -191,11 +191,19 @@ pub fn with_admin(mut plan: Plan) -> Plan {
     plan
 }
 
-/// With this listener and a short drain. Clients' directives are obeyed in either role, so that tests can speak of them.
+/// With this listener and a short drain. Clients' directives are obeyed in either role, so that tests can speak of them. A disk that has
+/// other things to do is waited for: what is stored and cannot be read in time would be a miss, or cut.
 pub fn plan(mut listener: Listener) -> Plan {
     listener.heeds.client_directives = ClientDirectives::Obey;
     let mut plan = Plan::with_listeners(vec![listener]);
     plan.timeouts.drain = Duration::from_secs(3);
+    plan.storing.read_wait = 3 * PATIENCE;
+    plan
+}
+
+/// With a drain as long as a test waits for anything: for one that does something while the proxy drains.
+pub fn draining_long(mut plan: Plan) -> Plan {
+    plan.timeouts.drain = PATIENCE;
     plan
 }
 

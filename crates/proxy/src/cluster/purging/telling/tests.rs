@@ -3,6 +3,7 @@
 use super::super::change::Change;
 use super::super::journal::{Journal, Limits};
 use super::super::medium::Medium;
+use super::super::stamp::ORIGINS_MAX;
 use super::*;
 
 const A: MemberId = MemberId(0);
@@ -299,4 +300,32 @@ fn an_entry_names_those_that_are_not_told() {
         matches!(&entry, Some(Message::Entry { keep: true, untold, .. }) if untold == &[12]),
         "{entry:?}"
     );
+}
+
+/// A vector that is full forgets an origin for each that it hears of besides: nobody has then heard all that both had.
+#[test]
+fn who_has_heard_of_too_many_origins_loses_what_it_lacks_once() {
+    let of = |origins: std::ops::Range<usize>| {
+        let mut vector = Vector::default();
+        for origin in origins {
+            vector.hear(Origin(origin as u64), Stamp(1), origin as u64);
+        }
+        vector
+    };
+    let (here, there) = (of(0..ORIGINS_MAX), of(1..ORIGINS_MAX + 1));
+    let mut desk = with_both();
+    desk.telling.have(A, 7, false, there, 20);
+    let Some(Command::Find(A, token, Some(_))) = desk.telling.poll() else {
+        panic!("nothing is looked for");
+    };
+    desk.telling.found(A, token, Err(here.clone()));
+    let lost = desk.telling.poll();
+    assert!(
+        matches!(&lost, Some(Command::Send(A, Message::Lost { heard })) if *heard == here),
+        "{lost:?}"
+    );
+    match desk.telling.poll() {
+        Some(Command::Find(A, _, Some(heard))) => assert!(heard.covers(&here), "lost once more"),
+        other => panic!("{other:?}"),
+    }
 }
