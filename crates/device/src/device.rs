@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
 
@@ -138,6 +138,19 @@ impl Device {
     /// The path it was opened at.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes a regular file that belongs to root the file of this user and group. A device stays whose it is.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), IoFault> {
+        let Backend::File { file, .. } = &self.backend else {
+            return Ok(());
+        };
+        let fault = |error| IoFault::device(0, 0, error);
+        let about = file.metadata().map_err(fault)?;
+        if about.is_file() && about.uid() == 0 {
+            std::os::unix::fs::fchown(file, Some(uid), Some(gid)).map_err(fault)?;
+        }
+        Ok(())
     }
 
     /// Does it bypass the page cache (O_DIRECT)?

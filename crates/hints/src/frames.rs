@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! frame        u32 length of what follows | u8 type | body | u32 check         little-endian; check: low half of XXH3-64 of type and body
-//!  1 HELLO      u16 version, 1 | u64 incarnation | text name | u8 n | n columns: u64 sealed seed | u32 shards | u32 segments | u8 kind
+//!  1 HELLO      u16 version, 2 | u64 incarnation | text name | u8 n | n columns: u64 sealed seed | u32 shards | u32 segments | u8 kind
 //!               | u32 bits | u8 functions | u64 epoch | u64 incarnation | u64 store | u32 weight
 //!  2 SUBSCRIBE  u8 column | u64 incarnation | u8 1 if a label follows | u64 label
 //!  3 FULL       u8 column | u8 kind | u64 label | u32 page | u32 pages | u32 sent before | u32 n | n bytes of bitmap, or n numbers of 8 bytes
 //!  4 UPDATE     u8 column | u8 kind | u64 label | u32 n | n entries: u32 position, or u64 number | u8 1 set, 0 clear
-//!  5 BEAT       u8 flags (1: leaves soon) | 4 x u32 load | u8 n | n columns: u64 label | u64 sequence | u64 entries
+//!  5 BEAT       u8 flags (1: leaves soon) | 4 x u32 load | u64 push-max | u8 n | n columns: u64 label | u64 sequence | u64 entries
 //!  6 WITHDRAWN  u8 column | u64 number
 //!  7 PURGING    what members say to each other about purges, in bytes of their own
 //! text         u8 length | bytes, or as said
@@ -31,8 +31,8 @@ use crate::digest::IndexShape;
 
 pub use coding::{LENGTH_BYTES, PURGING};
 
-/// Version of the frames.
-pub const VERSION: u16 = 1;
+/// Version of the frames. 2: a beat tells `push-max`.
+pub const VERSION: u16 = 2;
 /// Bytes of a frame at most, behind its length.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Columns (stores) of a node at most.
@@ -186,6 +186,8 @@ pub struct Beat {
     pub is_leaving: bool,
     /// How much it has to do.
     pub load: Load,
+    /// The longest body that may be pushed to it, in bytes.
+    pub push_max_bytes: u64,
     /// Its columns, in the order of its [`Hello`].
     pub columns: Vec<ColumnBeat>,
 }

@@ -12,9 +12,11 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use lab::Access;
 use lab::cache::{Counts, LevelSettings, Method, Settings};
 use lab::layouts::{Layout, Sizes};
-use lab::policies::{Contender, Study};
+use lab::policies::{Contender, Objects, Study};
+use lab::requests::{Requests, waiting_dir};
 use lab::trace::{Summing, Tally, Writer, report, write_csv};
 use page::{Page, Table};
 use serde_json::json;
@@ -43,7 +45,10 @@ pub fn run(command: &TracesCommand) -> ExitCode {
 
 fn trace(flags: &TraceFlags) -> Result<(), String> {
     let mut summing = Summing::default();
-    let ended = streams::each(&flags.stream, &flags.from, |access| summing.add(&access))?;
+    let ended = streams::each(&flags.stream, &flags.from, |access| {
+        summing.add(&access);
+        Ok(())
+    })?;
     let (summary, tally) = (summing.finish(), ended.tally.as_ref());
     let json = json!({ "stream": ended.name, "read": tally, "summary": summary });
     let tables = report::tables(&ended.name, &summary, tally);
@@ -109,7 +114,8 @@ fn method(flags: &MethodFlags) -> Result<(), String> {
     };
     let mut method = Method::new(&settings);
     let ended = streams::each(&flags.stream, &flags.from, |access| {
-        method.get(&access, |_| {})
+        method.get(&access, |_| {});
+        Ok(())
     })?;
     let counts = method.counts();
     let json = json!({ "stream": ended.name, "counts": counts, "paper": Counts::PAPER, "read": ended.tally });
@@ -175,8 +181,12 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
     let mut studies = Vec::new();
     for name in &flags.streams {
         let (accesses, ended) = streams::all(name, &flags.from)?;
+        let wrong = |e: io::Error| format!("{}: {e}", ended.name);
+        let objects = Objects::of(&accesses).map_err(wrong)?;
+        let tables = threads as u64 * objects.count * TABLE_BYTES_MAX;
+        say_how_much(&ended.name, &accesses, tables, flags.from.quiet);
         let sizes = match &flags.sizes[..] {
-            [] => lab::policies::usual_sizes(&accesses),
+            [] => objects.usual_sizes(),
             some => some.to_vec(),
         };
         let steps = (contenders.len() * sizes.len()) as u64;
@@ -185,7 +195,7 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
             bar.inc(1)
         });
         bar.finish_and_clear();
-        studies.push(study);
+        studies.push(study.map_err(wrong)?);
     }
     let tables: Vec<Table> = studies.iter().flat_map(lab::policies::tables).collect();
     tell(
@@ -194,6 +204,24 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
         &json!({ "studies": studies }),
         || lab::policies::page(&studies),
     )
+}
+
+/// Of a cache, for each object of the stream: 40 bytes with GDSF, less with others, in tables that double when they are full.
+const TABLE_BYTES_MAX: u64 = 80;
+
+/// Before it takes long: where a stream waits that is too long for memory, and how much memory the rest takes.
+fn say_how_much(name: &str, accesses: &Requests<Access>, tables_bytes: u64, quiet: bool) {
+    let Some(file_bytes) = accesses.file_bytes().filter(|_| !quiet) else {
+        return;
+    };
+    let mib = |bytes: u64| bytes >> 20;
+    eprintln!(
+        "loligo: {name}: {} requests wait in a file of {} MiB in {}; tables take up to {} MiB of memory",
+        accesses.len(),
+        mib(file_bytes),
+        waiting_dir().display(),
+        mib(tables_bytes)
+    );
 }
 
 fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
@@ -217,15 +245,21 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
     let mut all = Vec::new();
     for name in &flags.streams {
         let (accesses, ended) = streams::all(name, &flags.from)?;
+        let wrong = |e: io::Error| format!("{}: {e}", ended.name);
+        let objects = Objects::of(&accesses).map_err(wrong)?;
+        let tables = flags.store + objects.count * TABLE_BYTES_MAX;
+        say_how_much(&ended.name, &accesses, tables, flags.from.quiet);
         let bar = streams::bar(&ended.name, layouts.len() as u64, flags.from.quiet);
         let mut rows = Vec::new();
         for layout in &layouts {
-            let found = lab::layouts::run(
-                layout,
-                &sizes,
-                accesses.iter().copied(),
-                accesses.len() as u64,
-            );
+            let mut failed = None;
+            let readable = accesses
+                .iter()
+                .map_while(|access| access.map_err(|e| failed = Some(e)).ok());
+            let found = lab::layouts::run(layout, &sizes, readable, accesses.len() as u64);
+            if let Some(e) = failed {
+                return Err(wrong(e));
+            }
             rows.push(found.map_err(|e| format!("--store: {e}"))?);
             bar.inc(1);
         }

@@ -1,13 +1,9 @@
 //! `loligo serve`: the one place that calls the data plane.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use proxy::plan::{Listener, Role, StorePlan};
 use proxy::{Reading, Ready};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Registry};
 
 use crate::cli::Flags;
 use crate::config::Settled;
@@ -15,6 +11,7 @@ use crate::config::explain::explain;
 use crate::config::machine::{self, Machine};
 use crate::config::problem::Problem;
 use crate::config::raw::Raw;
+use crate::diagnostics::Diagnostics;
 use crate::{Unsettled, read_and_settle};
 
 /// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
@@ -22,11 +19,11 @@ use crate::{Unsettled, read_and_settle};
 pub fn serve(
     settled: Settled,
     raw: Raw,
-    machine: Machine,
+    mut machine: Machine,
     flags: Flags,
     add_own: impl Fn(&mut Raw) + 'static,
 ) -> ExitCode {
-    let filter = say_on_stderr(&settled.log_level);
+    let diagnostics = Diagnostics::start(&settled.log_level);
     machine::raise_files_limit();
     for note in &settled.notes {
         tracing::warn!("{note}");
@@ -40,13 +37,20 @@ pub fn serve(
     };
     let roles: Vec<_> = settled.plan.listeners.iter().map(role).collect();
     let stores = settled.plan.stores.clone();
-    let first = reading(settled, &raw, filter.clone());
+    machine.open_stores = stores.iter().map(|store| store.path.clone()).collect();
+    let first = reading(settled, &raw, diagnostics.clone());
+    let says = diagnostics.clone();
     let reread = Box::new(move || {
         let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own).map_err(in_lines)?;
         with_sizes_of_the_start(&mut settled.plan.stores, &stores, &raw);
-        Ok(reading(settled, &raw, filter.clone()))
+        Ok(reading(settled, &raw, says.clone()))
     });
-    match proxy::serve(first, reread, |ready| announce(ready, &roles)) {
+    let said = diagnostics.clone();
+    let announce = |ready: &Ready| {
+        announce(ready, &roles);
+        said.stop_waiting();
+    };
+    let code = match proxy::serve(first, reread, announce) {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -55,21 +59,19 @@ pub fn serve(
             tracing::error!("{e}");
             ExitCode::FAILURE
         }
-    }
+    };
+    diagnostics.flush();
+    code
 }
 
 /// A checked configuration as the proxy takes it.
-fn reading(settled: Settled, raw: &Raw, filter: Filter) -> Reading {
+fn reading(settled: Settled, raw: &Raw, diagnostics: Diagnostics) -> Reading {
     let words = explain(&settled, raw);
     let level = settled.log_level;
     Reading {
         plan: settled.plan,
         words,
-        when_in_force: Box::new(move || {
-            if let Err(error) = filter.reload(EnvFilter::new(level)) {
-                tracing::warn!(%error, "log.level stays as it was");
-            }
-        }),
+        when_in_force: Box::new(move || diagnostics.follow(&level)),
     }
 }
 
@@ -127,24 +129,4 @@ fn announce(ready: &Ready, roles: &[&str]) {
         "workers"
     };
     tracing::info!("ready, {} {threads}", ready.workers);
-}
-
-/// Changes what is said on standard error.
-type Filter = tracing_subscriber::reload::Handle<EnvFilter, Registry>;
-
-/// Diagnostics for people, on standard error; colours only on a terminal.
-fn say_on_stderr(level: &str) -> Filter {
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let (filter, handle) = tracing_subscriber::reload::Layer::new(EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(false)
-        // An error in logging would be logged to standard error, which just failed, and would end the thread.
-        .log_internal_errors(false);
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(lines)
-        .init();
-    handle
 }

@@ -141,7 +141,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Squid's word for where the answer came from.
-    fn hierarchy_code(&self) -> &'static str {
+    pub(crate) fn hierarchy_code(&self) -> &'static str {
         self.record.hierarchy.squid_code(!self.origin.is_empty())
     }
 
@@ -161,7 +161,7 @@ impl<'a> Entry<'a> {
 }
 
 /// A URI, or an authority, without the user name and password that it may hold.
-fn without_user(uri: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn without_user(uri: &[u8]) -> Cow<'_, [u8]> {
     let scheme = uri.windows(3).position(|three| three == b"://");
     let authority = scheme.map_or(0, |at| at + 3);
     let rest = &uri[authority..];
@@ -261,7 +261,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
 }
 
 /// `text/html; charset=utf-8` to `text/html`.
-fn media_type(content_type: &[u8]) -> &[u8] {
+pub(crate) fn media_type(content_type: &[u8]) -> &[u8] {
     let end = content_type
         .iter()
         .position(|&b| b == b';')

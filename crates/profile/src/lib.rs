@@ -18,6 +18,7 @@ mod file;
 mod flags;
 mod names;
 mod record;
+mod template;
 mod text;
 mod varint;
 
@@ -31,4 +32,5 @@ pub use names::{Class, Hierarchy, Method, Protocol, StageName};
 pub use record::{
     DEVICE_READS_MAX, Names, RECORD_BYTES_MAX, RECORD_VERSION, Record, STAGES, Stage, clamp_us,
 };
+pub use template::{FIELDS_MAX, TEMPLATE_BYTES_MAX, Template, fields as template_fields};
 pub use text::time as time_text;

@@ -59,6 +59,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod user;
 mod worker;
 
 pub use cache::opening::StoreError;
@@ -68,5 +69,7 @@ pub use mistakes::Mistake;
 #[cfg(feature = "mistakes")]
 pub use mistakes::make_mistake;
 pub use origin::check_certificates;
+pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on, start_reloadable};
+pub use user::UserError;

@@ -16,6 +16,7 @@ mod peers;
 mod rules;
 mod setting;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -62,6 +63,8 @@ pub struct Plan {
     pub memory_bytes: u64,
     /// Worker threads, each with its own runtime; at least 1.
     pub workers: usize,
+    /// Whom the process becomes once its sockets are bound and its devices open; `None`: it stays what it is.
+    pub user: Option<User>,
     /// The name by which this proxy signs: `Via` (RFC 9110 §7.6.3 pseudonym) and `Cache-Status` (RFC 9211 §2). A token.
     pub name: String,
     /// Access log and profile file.
@@ -93,7 +96,24 @@ pub struct Plan {
     pub tls: OriginTls,
 }
 
+/// A user of the system, without root's rights.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct User {
+    /// As it was written, for messages.
+    pub name: String,
+    /// Its number; not 0.
+    pub uid: u32,
+    /// Its group; it gets no other.
+    pub gid: u32,
+}
+
 impl Plan {
+    /// The addresses of the listeners, as the access log names them.
+    pub fn addresses(&self) -> Vec<String> {
+        let listeners = self.listeners.iter();
+        listeners.map(|it| it.address.to_string()).collect()
+    }
+
     /// Range of `memory_bytes` (0 is also accepted: no memory tier). The command's default depends on the
     /// machine: an eighth of its RAM, at most `default`.
     pub const MEMORY_BYTES: Bounds = bytes(MIB, GIB, 1024 * GIB);
@@ -127,6 +147,7 @@ impl Plan {
             storing: Storing::default(),
             memory_bytes: 64 * MIB,
             workers: 1,
+            user: None,
             name: Self::NAME.to_owned(),
             logs: Logs::default(),
             limits: Limits::default(),
@@ -468,6 +489,8 @@ impl StorePlan {
 pub struct Logs {
     /// The access log; `None`: none.
     pub access: Option<AccessLog>,
+    /// Listeners whose requests are logged elsewhere (`None`: nowhere), by their number.
+    pub of_listeners: BTreeMap<usize, Option<AccessLog>>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
     /// Do its records have hashes of the URL, the client and the server?
@@ -478,10 +501,18 @@ pub struct Logs {
     pub top: bool,
 }
 
+impl Logs {
+    /// Is there an access log, of whatever listener?
+    pub fn have_access(&self) -> bool {
+        self.access.is_some() || self.of_listeners.values().any(Option::is_some)
+    }
+}
+
 impl Default for Logs {
     fn default() -> Self {
         Logs {
             access: None,
+            of_listeners: BTreeMap::new(),
             profile: None,
             profile_keys: true,
             profile_clients: true,
@@ -506,10 +537,46 @@ pub enum LogTarget {
     Stdout,
     /// A file, appended to, reopened on SIGHUP.
     File(PathBuf),
+    /// A syslog daemon, by RFC 5424.
+    Syslog(Syslog),
+    /// systemd's journal, by its own protocol.
+    Journald,
+}
+
+/// A syslog daemon.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Syslog {
+    /// Where it takes messages.
+    pub at: SyslogAt,
+    /// RFC 5424 section 6.2.1: 0 to 23.
+    pub facility: u8,
+}
+
+impl Syslog {
+    /// The default of `facility`: local7, as other proxies have it.
+    pub const FACILITY: u8 = 23;
+}
+
+/// Where a syslog daemon takes messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SyslogAt {
+    /// A socket of this machine.
+    Socket(PathBuf),
+    /// An address, UDP.
+    Udp(SocketAddr),
+}
+
+impl std::fmt::Display for SyslogAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SyslogAt::Socket(path) => path.display().fmt(f),
+            SyslogAt::Udp(address) => address.fmt(f),
+        }
+    }
 }
 
 /// The form of an access-log line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub enum AccessFormat {
     /// Squid's native format.
     #[default]
@@ -518,6 +585,8 @@ pub enum AccessFormat {
     Json,
     /// The combined format of Apache and nginx.
     Combined,
+    /// The operator's.
+    Own(profile::Template),
 }
 
 #[cfg(test)]

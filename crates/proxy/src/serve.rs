@@ -49,7 +49,7 @@ use crate::{
     peers::fetching,
     peers::icp::Icp,
     peers::known::Peers,
-    plan::{AdmissionKind, IoEngine, Plan},
+    plan::{AdmissionKind, IoEngine, Plan, User},
     record::events::Events,
     record::journal::{Journal, Reopener},
     record::labels::{COUNTED_MAX, Labels},
@@ -58,6 +58,7 @@ use crate::{
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
+    user::{self, UserError},
     worker,
 };
 
@@ -83,9 +84,22 @@ pub enum ServeError {
     /// Our digest.
     #[error("{0}")]
     Digest(#[from] Unmakable),
+    /// Root's rights are still there.
+    #[error(transparent)]
+    User(#[from] UserError),
     /// A log file.
     #[error("log.access or log.profile: {0}")]
     Log(io::Error),
+    /// The same, of a process that was root.
+    #[error(
+        "log.access or log.profile: {source}; they are opened as user {user}, because rotated logs are made anew by it: give it the folder"
+    )]
+    LogOfUser {
+        /// Whom the process has become.
+        user: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The journal of purges.
     #[error("cluster.state: {0}")]
     Purges(io::Error),
@@ -250,7 +264,7 @@ fn run(
         false => Manager::default(),
     });
     // Before anybody can connect: without its stores the proxy may not be wanted at all.
-    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, devices.is_some());
+    let in_memory = devices.is_some();
     let candidates = opening::look(&plan, devices)?;
     let mut sockets: Vec<Vec<net::TcpListener>> = Vec::new();
     for listener in &mut plan.listeners {
@@ -269,6 +283,12 @@ fn run(
         None => None,
     };
     let icp = open_icp(&mut plan)?;
+    // From here on nothing needs root.
+    if let Some(user) = &plan.user {
+        candidates.give_to(user)?;
+        user::become_user(user)?;
+    }
+    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, in_memory);
     let (opened, absent) = candidates.open(&plan)?;
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
@@ -286,8 +306,8 @@ fn run(
     }
     // Somebody may come who listens, or a configuration that writes something.
     let may_listen = plan.admin.is_some() || reread.is_some();
-    let journal = Journal::open(&plan.logs, shared.keys_id(), may_listen);
-    let mut journal = journal.map_err(ServeError::Log)?;
+    let journal = Journal::open(plan, shared.keys_id(), may_listen);
+    let mut journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
@@ -323,6 +343,9 @@ fn run(
         workers: plan.workers,
     };
     let seconds = Seconds::start(Arc::clone(&shared))?;
+    if let Some(user) = &plan.user {
+        user::verify(user)?;
+    }
     on_ready(&ready, stopper.clone());
     manager.is_ready("edition 1 of the configuration");
 
@@ -383,6 +406,17 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
             manager.is_well();
         }
         tokio::time::sleep(every).await;
+    }
+}
+
+/// A log cannot be opened.
+fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
+    match user {
+        Some(user) if source.kind() == io::ErrorKind::PermissionDenied => ServeError::LogOfUser {
+            user: user.name.clone(),
+            source,
+        },
+        _ => ServeError::Log(source),
     }
 }
 

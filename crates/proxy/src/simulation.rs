@@ -89,7 +89,7 @@ impl Proxy {
             "simulated",
             Tls::only(Vec::new()),
         )?;
-        let journal = Journal::open(&shared.edition().plan.logs, shared.keys_id(), false);
+        let journal = Journal::open(&shared.edition().plan, shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {

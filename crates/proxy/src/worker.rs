@@ -269,7 +269,7 @@ impl House {
             let settings = connector_settings(&edition.plan);
             worker.connector.follow(settings, edition.tls.clone());
             let mut journal = worker.journal.borrow_mut();
-            journal.follow(edition.plan.logs.access.is_some() || shared.top.is_some());
+            journal.follow(edition.plan.logs.have_access() || shared.top.is_some());
             worker.logs_access.set(journal.wants_access());
         }
         // Dropped, they tell.

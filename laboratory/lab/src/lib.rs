@@ -16,6 +16,7 @@ pub mod layouts;
 pub mod managers;
 pub mod paper;
 pub mod policies;
+pub mod requests;
 pub mod trace;
 
 /// A request of a trace, as much of it as matters to a cache.

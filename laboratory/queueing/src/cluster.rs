@@ -100,6 +100,8 @@ pub struct Mix {
     pub from_disk: f64,
     /// Of the misses: those for which the hints name a node nevertheless. That node fetches then.
     pub false_hits: f64,
+    /// Of what fronts fetch: what they push. The rest finds no room in a queue that is full.
+    pub pushed: f64,
 }
 
 impl Mix {
@@ -246,9 +248,10 @@ impl Work {
         let handed = mix.hit() * (1.0 - from_memory);
         let wrong = mix.miss * mix.false_hits;
         let fetched = mix.miss - wrong;
+        let pushed = fetched * mix.pushed;
         let extra = node.forwarded_extra_us;
         // Each front is told of every removal and of what nodes fetched by themselves; not of what fronts pushed (eager).
-        let entries = mix.miss + wrong;
+        let entries = pushed + 2.0 * wrong;
         let told = entries * f64::from(fronts);
         let asked = mix.miss + handed;
         let copies = handed * copied;
@@ -263,18 +266,18 @@ impl Work {
             ),
             event("look-up", asked, front.look_up_us, Path::Waited),
             event("forward", handed + wrong, front.forward_us, Path::Waited),
-            event("push", fetched, front.push_us, Path::Aside),
+            event("push", pushed, front.push_us, Path::Aside),
             event("copy", copies, front.take_copy_us, Path::Aside),
             event("update", told, front.update_us, Path::Aside),
         ]);
         self.node.extend([
             event("miss", wrong, node.miss_us + extra, Path::Waited),
-            event("pushed", fetched, node.take_push_us, Path::Aside),
+            event("pushed", pushed, node.take_push_us, Path::Aside),
             event("copy", copies, node.give_copy_us, Path::Aside),
             event("update", entries, node.update_us, Path::Aside),
         ]);
         self.hits(costs, mix, handed, extra);
-        self.store(costs, mix.miss);
+        self.store(costs, pushed + wrong);
     }
 
     fn hashing(&mut self, costs: &Costs, mix: &Mix) {
@@ -385,6 +388,7 @@ mod tests {
         miss: 0.2,
         from_disk: 0.5,
         false_hits: 0.0,
+        pushed: 1.0,
     };
 
     fn demands(costs: &Costs, mix: &Mix, shape: Shape) -> Vec<(&'static str, f64)> {
@@ -457,6 +461,21 @@ mod tests {
         let found = demands(&costs(), &wrong, shape);
         assert_eq!(found[0], ("front", 0.4 + 600.0 + 6_000.0));
         assert_eq!(found[1], ("node", 2.0 + 20.0 + 200.0));
+    }
+
+    #[test]
+    fn what_finds_no_room_costs_no_push() {
+        let half = Mix { pushed: 0.5, ..MIX };
+        let shape = Shape::Hints {
+            fronts: 1,
+            nodes: 1,
+            from_memory: 1.0,
+            copied: 0.0,
+        };
+        let [whole, half] = [MIX, half].map(|mix| demands(&costs(), &mix, shape));
+        assert_eq!((whole[0].1 - half[0].1).round(), 10_000.0);
+        assert_eq!((whole[1].1, half[1].1), (2_000.0, 1_000.0));
+        assert_eq!((whole[2].1, half[2].1), (2.0, 1.0));
     }
 
     #[test]

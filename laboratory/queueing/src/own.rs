@@ -17,6 +17,7 @@ parameters! {
         balance_us = "balance-us", 0.0..=10000.0, 15.0, "what another HTTP balancer spends on a request", "assumed: as much as forward-us";
         look_up_us = "look-up-us", 0.0..=100.0, 0.1, "one look into the hints", "assumed: the target of the design";
         push_us = "push-us", 0.0..=10000.0, 8.0, "a front: pushing an object to a node", "assumed: half of a pass";
+        pushed = "pushed", 0.0..=1.0, 1.0, "share of what a front fetches that is pushed; for the rest its queue has no room", "assumed: the front is not overloaded";
         take_push_us = "take-push-us", 0.0..=10000.0, 10.0, "a node: storing what is pushed", "assumed: a miss without its client and origin";
         forwarded_extra_us = "forwarded-extra-us", -10.0..=10000.0, 0.0, "a node: what a handed-over hit costs beyond a client's", "assumed: nothing; both come on kept connections";
         update_us = "update-us", 0.0..=100.0, 0.1, "one object in an update of the hints, at either end", "assumed: as a look-up";
@@ -100,6 +101,7 @@ impl Own {
             miss: (1.0 - self.uncachable - hit).max(0.0),
             from_disk: self.from_disk,
             false_hits: self.false_hits,
+            pushed: self.pushed,
         }
     }
 }

@@ -70,6 +70,7 @@ pub const MIX: Mix = Mix {
     from_disk: FROM_DISK,
     //= paper 003 section 3   directory hints: exact, so no false hits
     false_hits: 0.0,
+    pushed: 1.0,
 };
 
 impl Unprinted {

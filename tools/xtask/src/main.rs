@@ -10,6 +10,7 @@ mod block;
 mod chance;
 mod ci;
 mod cluster;
+mod dist;
 mod failure;
 mod fuzz;
 mod hierarchy;
@@ -80,6 +81,8 @@ enum Task {
     Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
     Release(release::Options),
+    /// Packages: Debian, an archive, the root of an image; with man pages and completions
+    Dist(dist::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
     Origin {
         /// Port on 127.0.0.1; 0 takes a free one
@@ -156,6 +159,7 @@ fn run(task: Task) -> Result<()> {
         Task::Cluster(options) => cluster::run(&options),
         Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;
             println!("origin on http://{}", origin.address());

@@ -86,6 +86,18 @@ pub fn cpu(roots: &[u32]) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// How long the threads of this name of these processes and their descendants have run so far, to the nanosecond.
+pub fn cpu_of_threads(roots: &[u32], name: &str) -> Duration {
+    let ran_ns = |task: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(task.path().join(file)).ok();
+        let ran = read("schedstat").filter(|_| read("comm").is_some_and(|it| it.trim() == name))?;
+        ran.split(' ').next()?.parse::<u64>().ok()
+    };
+    let all = family(roots).into_iter();
+    let tasks = all.filter_map(|it| fs::read_dir(format!("/proc/{}/task", it.pid)).ok());
+    Duration::from_nanos(tasks.flatten().flatten().filter_map(ran_ns).sum())
+}
+
 /// Resident bytes of these processes and all their descendants; pages they share are counted for each.
 pub fn resident_bytes(roots: &[u32]) -> u64 {
     family(roots)
@@ -193,6 +205,25 @@ mod tests {
         child.wait().unwrap();
         assert!(found.iter().any(|s| s.pid == child.id()));
         assert!(found.iter().any(|s| s.pid == std::process::id()));
+    }
+
+    #[test]
+    fn threads_are_told_apart_by_their_names() {
+        let (go, gone) = (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel());
+        let works = move || {
+            gone.0
+                .send((0..1_000_000).map(std::hint::black_box).sum::<u64>())
+                .unwrap();
+            let _ = go.1.recv();
+        };
+        let name = std::thread::Builder::new().name("procfs-busy".into());
+        let busy = name.spawn(works).unwrap();
+        gone.1.recv().unwrap();
+        let own = [std::process::id()];
+        assert!(cpu_of_threads(&own, "procfs-busy") > Duration::ZERO);
+        assert_eq!(cpu_of_threads(&own, "procfs-none"), Duration::ZERO);
+        drop(go.0);
+        busy.join().unwrap();
     }
 
     #[test]

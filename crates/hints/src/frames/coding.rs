@@ -315,6 +315,7 @@ impl Beat {
             load.free_mib,
         ];
         out.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
+        out.extend(self.push_max_bytes.to_le_bytes());
         out.push(self.columns.len() as u8);
         for column in &self.columns {
             let numbers = [column.label, column.sequence, column.entries];
@@ -330,6 +331,7 @@ impl Beat {
             queue_ms: rest.u32()?,
             free_mib: rest.u32()?,
         };
+        let push_max_bytes = rest.u64()?;
         let columns = usize::from(rest.u8()?);
         if columns > COLUMNS_MAX {
             return None;
@@ -344,6 +346,7 @@ impl Beat {
         Some(Beat {
             is_leaving,
             load,
+            push_max_bytes,
             columns: (0..columns).map(column).collect::<Option<_>>()?,
         })
     }

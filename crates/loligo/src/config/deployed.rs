@@ -118,3 +118,17 @@ fn files_that_are_named_are_there() {
         assert!(file.ends_with("cluster.key") || !read(&file).is_empty());
     }
 }
+
+#[test]
+fn the_configurations_of_the_packages_are_taken_and_say_where_the_store_is() {
+    for (path, store) in [
+        ("debian/loligo.toml", "/var/cache/loligo/store"),
+        ("container/loligo.toml", "/var/lib/loligo/store"),
+    ] {
+        let raw = raw(&read(path)).unwrap_or_else(|problems| panic!("{path}: {}", problems[0]));
+        let settled = into_plan(&raw, &machine())
+            .unwrap_or_else(|problems| panic!("{path}: {}", problems[0]));
+        assert_eq!(settled.plan.stores[0].path, Path::new(store));
+        assert!(settled.notes.is_empty(), "{:?}", settled.notes);
+    }
+}

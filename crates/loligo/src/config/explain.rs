@@ -47,6 +47,15 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         line(&mut out, "disk", "none");
     }
     explain_stores(plan, &settled.stores_on_disk, &mut out);
+    if let Some(user) = &plan.user {
+        head(&mut out, "process");
+        let (name, uid, gid) = (&user.name, user.uid, user.gid);
+        line(
+            &mut out,
+            "becomes",
+            &format!("{name} (user {uid}, group {gid}) before anybody can connect"),
+        );
+    }
     differing(raw, &mut out);
     for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");

@@ -21,6 +21,7 @@ use super::machine::Machine;
 use super::problem::Problem;
 use super::raw::Block;
 use super::rows::{Row, numbers, rows};
+use super::user;
 use super::values;
 use super::{Found, needs_allow};
 use crate::units::Time;
@@ -51,8 +52,13 @@ pub struct Draft {
     pub admin_allow: Vec<IpNet>,
     pub access: Option<LogTarget>,
     pub access_format: AccessFormat,
+    /// Of syslog.
+    pub facility: u8,
     /// A filter for what is said on standard error.
     pub log_level: String,
+    /// Names or numbers.
+    pub user: Option<String>,
+    pub group: Option<String>,
 }
 
 impl Default for Draft {
@@ -65,8 +71,21 @@ impl Default for Draft {
             admin_allow: Vec::new(),
             access: None,
             access_format: AccessFormat::default(),
+            facility: plan::Syslog::FACILITY,
             log_level: "info".to_owned(),
+            user: None,
+            group: None,
         }
+    }
+}
+
+impl Draft {
+    /// A log's target with the facility that was set for all.
+    pub fn with_facility(&self, mut target: LogTarget) -> LogTarget {
+        if let LogTarget::Syslog(syslog) = &mut target {
+            syslog.facility = self.facility;
+        }
+        target
     }
 }
 
@@ -79,6 +98,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         "workers": "a number, 1 to 256", "one a core" => workers = values::workers;
         /// Size of the memory tier, all workers together. More on a machine that does nothing else.
         "memory": "a size, 1MiB to 1TiB, or `none`", "an eighth of the RAM, at most 1GiB" => memory = values::memory;
+        /// Whom a process that was started as root becomes, by name or number: after its ports are bound and its stores open, before anybody
+        /// can connect. It keeps none of root's rights. Logs and `cluster.state` are opened as that user, whose folders they need. `root`:
+        /// it stays root. Somebody else's process stays what it is; a service manager may do the same before the start.
+        "user": "a user", "loligo, if there is such a user" => user = values::account;
+        /// Its group. It is in no other.
+        "group": "a group", "the user's" => group = values::account;
         /// Where the admin interface listens: `/metrics`, `/status`, `/healthz`, `PURGE`.
         "admin.address": "`ADDRESS:PORT` or `none`", "127.0.0.1:3129" => admin = values::socket_address_or_none;
         /// Who may use the admin interface beside this machine. Required when it listens beyond loopback.
@@ -112,13 +137,16 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// are written together, and a read goes on beyond its object, up to 64KiB: it brings along the objects that are asked for
         /// next, such as a page's images.
         "store.lazy-reads": "`auto`, or a number, 0 to 64", "auto" => plan.storing.lazy_reads = values::lazy_reads;
-        /// The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens the file.
-        "log.access": "a path, `-` or `none`", "none" => access = values::log_target;
+        /// The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens a file. `syslog` sends each line by RFC 5424 to /dev/log, or to another
+        /// socket, or by UDP; `journald` to systemd's journal. A log that takes nothing holds up no request: its lines are dropped and
+        /// counted (`loligo_log_records_lost`).
+        "log.access": "a path, `-`, `syslog`, `syslog:/SOCKET`, `syslog://ADDRESS:PORT`, `journald`, `none`", "none" => access = values::log_target;
         /// Squid's native format, one JSON object a line (all there is, the origin and the listener among it), or the combined format
-        /// of Apache and nginx, which most analysers read. Each shows the URL as the client asked for it.
-        "log.access-format": "`squid`, `json`, `combined`", "squid" => access_format = |given| values::word(given, &[
-            ("squid", AccessFormat::Squid), ("json", AccessFormat::Json), ("combined", AccessFormat::Combined),
-        ]);
+        /// of Apache and nginx, which most analysers read. Each shows the URL as the client asked for it. Or a line of your own with fields,
+        /// `${client} \"${method} ${uri}\" ${status} ${ms}`: docs/access-log.md lists them.
+        "log.access-format": "`squid`, `json`, `combined`, or text with `${FIELD}`", "squid" => access_format = values::access_format;
+        /// Under which facility syslog gets the access log.
+        "log.syslog-facility": "`user`, `daemon`, `local0` to `local7`", "local7" => facility = values::facility;
         /// The profile file: one small binary record a request. `loligo profile dump` prints it.
         "log.profile": "a path or `none`", "none" => plan.logs.profile = values::path_or_none;
         /// Whether its records have hashes of the URL, of the server and of the client, under a secret of the store: they tell first
@@ -187,7 +215,13 @@ pub fn settle(
     check(&draft, whole, stores, &mut found.problems);
     let workers = draft.workers.unwrap_or(machine.cores);
     settle_files(&mut draft, whole, workers, machine.files_max, found);
+    let access = draft.access.clone().map(|target| AccessLog {
+        target: draft.with_facility(target),
+        format: draft.access_format.clone(),
+    });
+    let user = user::settle(&draft, whole, machine, found);
     let mut plan = draft.plan;
+    plan.user = user;
     plan.limits = plan.limits.derived();
     plan.workers = workers.clamp(Plan::WORKERS.min as usize, Plan::WORKERS.max as usize);
     plan.memory_bytes = draft
@@ -197,10 +231,7 @@ pub fn settle(
         address,
         allow: draft.admin_allow,
     });
-    plan.logs.access = draft.access.map(|target| AccessLog {
-        target,
-        format: draft.access_format,
-    });
+    plan.logs.access = access;
     plan
 }
 

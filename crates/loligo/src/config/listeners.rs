@@ -7,13 +7,14 @@
 //!   L4  settings of a forward proxy are not written for a reverse one, nor the other way round
 //!   L5  every route has an origin, and none stands in the way of another
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    ClientDirectives, Destinations, Forward, Forwarded, Heeds, Listener, OriginUrl, Plan, Role,
-    Route,
+    AccessFormat, AccessLog, ClientDirectives, Destinations, Forward, Forwarded, Heeds, Listener,
+    LogTarget, OriginUrl, Plan, Role, Route,
 };
 
 use super::general::Draft;
@@ -39,6 +40,8 @@ pub struct ListenerDraft {
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
     forwarded: Option<Forwarded>,
+    access: Option<Option<LogTarget>>,
+    access_format: Option<AccessFormat>,
 }
 
 /// The values of a route's block.
@@ -97,6 +100,10 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => forwarded = |given| values::word(given, &[
                 ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
             ]);
+        /// Where this listener's requests are logged, if not with the others.
+        "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
+        /// And how.
+        "listener.access-log-format": "as `log.access-format`", "that of `[log]`" => access_format = values::access_format;
     ]
 }
 
@@ -112,6 +119,28 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         /// Send the client's Host to the origin. `false`: the origin's own.
         "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
     ]
+}
+
+/// The logs of listeners that have their own, by number. What is wrong with them [`settle`] has complained of.
+pub fn logs(blocks: &[Block], draft: &Draft) -> BTreeMap<usize, Option<AccessLog>> {
+    let mut logs = BTreeMap::new();
+    for (number, block) in blocks.iter().enumerate() {
+        let mut own = ListenerDraft::default();
+        apply(&rows(), &block.given, &mut own, &mut Vec::new());
+        if own.access.is_none() && own.access_format.is_none() {
+            continue;
+        }
+        let target = own.access.unwrap_or_else(|| draft.access.clone());
+        let format = own
+            .access_format
+            .unwrap_or_else(|| draft.access_format.clone());
+        let log = target.map(|target| AccessLog {
+            target: draft.with_facility(target),
+            format,
+        });
+        logs.insert(number, log);
+    }
+    logs
 }
 
 /// Checks the blocks; without any there is one listener, with defaults.

@@ -10,6 +10,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// Taken for the RAM where it can not be found out.
 const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
 
+/// The most that is read of a file of users or groups. Those behind are not found.
+const ACCOUNTS_BYTES_MAX: u64 = 16 << 20;
+
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -19,6 +22,14 @@ pub struct Machine {
     pub ram_bytes: u64,
     /// Files this process may open at once (the hard limit; `serve` raises the soft one to it).
     pub files_max: u64,
+    /// Was this process started as root?
+    pub is_root: bool,
+    /// The system's users: `/etc/passwd`.
+    pub users: String,
+    /// Its groups: `/etc/group`.
+    pub groups: String,
+    /// Stores that this process has open: whether it could open them again does not matter. Who was root may no more.
+    pub open_stores: Vec<PathBuf>,
     /// The user's cache directory.
     pub cache_dir: Option<PathBuf>,
     /// Looks at a path on disk.
@@ -64,6 +75,10 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             ram_bytes: ram_bytes(),
             files_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+            is_root: rustix::process::geteuid().is_root(),
+            users: accounts("/etc/passwd"),
+            groups: accounts("/etc/group"),
+            open_stores: Vec::new(),
             cache_dir: cache_dir(),
             look,
             resolve,
@@ -72,6 +87,16 @@ impl Machine {
             certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
         }
     }
+}
+
+/// A file of users or groups; empty where there is none. A user that only a directory service knows is not in it, and has to be
+/// named by number.
+fn accounts(path: &str) -> String {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path).map(|file| file.take(ACCOUNTS_BYTES_MAX));
+    let _ = read.and_then(|mut file| file.read_to_end(&mut text));
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Raises the number of files this process may open to the most it is granted. Failing that we keep what we have.

@@ -97,7 +97,7 @@ fn a_word_that_is_none_of_those_known() {
             loligo.toml:3: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf
             loligo.toml:4: store.admission = "some": expected all, second-hit or tinylfu
             loligo.toml:5: store.lazy-reads = "on": expected "auto" or a number, 0 for none
-            loligo.toml:7: log.access-format = "apache": expected squid, json or combined
+            loligo.toml:7: log.access-format = "apache": expected squid, json, combined, or fields such as "${client} ${status} ${uri}"
             loligo.toml:8: log.level = "loud": expected error, warn, info, debug or trace, or a filter such as info,proxy=debug
             loligo.toml:10: listener.forwarded = "yes": expected replace, append or none
             loligo.toml:11: listener.client-directives = "maybe": expected obey, revalidate or ignore

@@ -11,6 +11,7 @@
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
+//! | `user` | whom it becomes |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
@@ -39,6 +40,7 @@ mod surroundings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod user;
 mod values;
 
 use proxy::plan::Plan;
@@ -99,7 +101,10 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
-    let general = general::settle(draft, &whole, &stores, machine, &mut found);
+    let own_logs = listeners::logs(&raw.listeners, &draft);
+    surroundings::look_at_logs(&own_logs, &raw.listeners, machine, &mut found);
+    let mut general = general::settle(draft, &whole, &stores, machine, &mut found);
+    general.logs.of_listeners = own_logs;
     if !found.problems.is_empty() {
         found.problems.sort_by_key(Problem::line);
         found.problems.dedup();

@@ -218,7 +218,7 @@ fn wants_restart(key: &str) -> bool {
     let parts = [
         "store.", "parent.", "sibling.", "icp.", "digest.", "cluster.",
     ];
-    let keys = ["workers", "admin.address", "admin.top"];
+    let keys = ["workers", "user", "group", "admin.address", "admin.top"];
     keys.contains(&key) || parts.iter().any(|part| key.starts_with(part))
 }
 

@@ -241,8 +241,8 @@ mod tests {
         }
         assert_eq!(
             rows.len() - written,
-            8,
-            "workers, memory, admin.allow, admin.names, dns.servers, tls.ca-file, icp.allow, digest.allow"
+            10,
+            "workers, memory, user, group, admin.allow, admin.names, dns.servers, tls.ca-file, icp.allow, digest.allow"
         );
         for (key, bounds) in [("workers", Plan::WORKERS), ("memory", Plan::MEMORY_BYTES)] {
             let row = rows.iter().find(|row| row.key == key).unwrap();

@@ -7,7 +7,9 @@
 //!
 //! Not known here: stores (`stores` looks at those), and what the machine is (`machine`).
 
-use proxy::plan::LogTarget;
+use std::collections::BTreeMap;
+
+use proxy::plan::{AccessLog, LogTarget};
 
 use super::Found;
 use super::general::Draft;
@@ -17,6 +19,23 @@ use crate::units::Size;
 
 /// More workers than so many for each core only wait for each other.
 const WORKERS_A_CORE_MAX: usize = 4;
+
+/// Looks at the logs of listeners that have their own.
+pub fn look_at_logs(
+    logs: &BTreeMap<usize, Option<AccessLog>>,
+    blocks: &[Block],
+    machine: &Machine,
+    found: &mut Found,
+) {
+    for (number, log) in logs {
+        if let Some(LogTarget::File(path)) = log.as_ref().map(|log| &log.target)
+            && let Err(why) = (machine.appendable)(path)
+        {
+            let problem = blocks[*number].problem("listener.access-log", why);
+            found.problems.push(problem);
+        }
+    }
+}
 
 /// Looks at all of it. `whole`: the settings as they were written.
 pub fn look(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found) {

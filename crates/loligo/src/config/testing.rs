@@ -16,6 +16,11 @@ pub fn machine() -> Machine {
         cores: 4,
         ram_bytes: 4 << 30,
         files_max: 1 << 20,
+        is_root: false,
+        users: "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:14:proxy:/bin:/usr/sbin/nologin\n"
+            .into(),
+        groups: "root:x:0:\nproxy:x:14:\nadm:x:4:u\n".into(),
+        open_stores: Vec::new(),
         cache_dir: Some("/home/u/.cache".into()),
         look,
         resolve,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AdmissionKind, Bounds, ClientDirectives, Destinations, Dns, LazyMode, LogTarget, OriginUrl,
-    PeerAddress, Plan, Replacement, Storing, Unit,
+    AccessFormat, AdmissionKind, Bounds, ClientDirectives, Destinations, Dns, LazyMode, LogTarget,
+    OriginUrl, PeerAddress, Plan, Replacement, Storing, Syslog, SyslogAt, Unit,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -152,6 +152,21 @@ pub fn token(given: &Given) -> Read<String> {
     Ok(text.to_owned())
 }
 
+/// A user or group: a name, or a number.
+pub fn account(given: &Given) -> Read<String> {
+    let is_right = |text: &str| {
+        let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        text.len() <= 32
+            && text.starts_with(first)
+            && text.chars().all(|c| first(c) || "-.$".contains(c))
+    };
+    match &given.value {
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Text(text) if is_right(text) => Ok(text.clone()),
+        _ => expected("a name such as \"loligo\", or a number"),
+    }
+}
+
 pub fn workers(given: &Given) -> Read<usize> {
     Ok(number(given, Plan::WORKERS)? as usize)
 }
@@ -212,12 +227,72 @@ pub fn lazy_reads(given: &Given) -> Read<LazyMode> {
     Ok(LazyMode::Gather(number(given, Storing::LAZY_READS)? as u8))
 }
 
+/// Where syslog daemons listen on this machine.
+const SYSLOG_SOCKET: &str = "/dev/log";
+const SYSLOG_PORT: u16 = 514;
+
 pub fn log_target(given: &Given) -> Read<Option<LogTarget>> {
-    Ok(match text(given)? {
+    let syslog = |at| {
+        let facility = Syslog::FACILITY;
+        Some(LogTarget::Syslog(Syslog { at, facility }))
+    };
+    let text = text(given)?;
+    Ok(match text {
         "none" => None,
         "-" => Some(LogTarget::Stdout),
-        _ => Some(LogTarget::File(path(given)?)),
+        "journald" => Some(LogTarget::Journald),
+        "syslog" => syslog(SyslogAt::Socket(SYSLOG_SOCKET.into())),
+        _ => match text.split_once(':') {
+            Some(("syslog", rest)) => match rest.strip_prefix("//") {
+                Some(address) => {
+                    let bare = address.parse::<IpAddr>();
+                    let address = bare.map(|ip| SocketAddr::new(ip, SYSLOG_PORT));
+                    let address = address.or_else(|_| rest[2..].parse());
+                    let Ok(address) = address else {
+                        return expected("syslog://ADDRESS or syslog://ADDRESS:PORT, UDP");
+                    };
+                    syslog(SyslogAt::Udp(address))
+                }
+                None if rest.starts_with('/') => syslog(SyslogAt::Socket(rest.into())),
+                None => return expected("syslog, syslog:/SOCKET or syslog://ADDRESS:PORT"),
+            },
+            _ => Some(LogTarget::File(path(given)?)),
+        },
     })
+}
+
+/// A word, or a template.
+pub fn access_format(given: &Given) -> Read<AccessFormat> {
+    Ok(match text(given)? {
+        "squid" => AccessFormat::Squid,
+        "json" => AccessFormat::Json,
+        "combined" => AccessFormat::Combined,
+        text if text.contains("${") => AccessFormat::Own(profile::Template::parse(text)?),
+        _ => {
+            return expected(
+                "squid, json, combined, or fields such as \"${client} ${status} ${uri}\"",
+            );
+        }
+    })
+}
+
+//= rfc5424 §6.2.1   the names are those of syslog.conf
+pub fn facility(given: &Given) -> Read<u8> {
+    word(
+        given,
+        &[
+            ("user", 1),
+            ("daemon", 3),
+            ("local0", 16),
+            ("local1", 17),
+            ("local2", 18),
+            ("local3", 19),
+            ("local4", 20),
+            ("local5", 21),
+            ("local6", 22),
+            ("local7", 23),
+        ],
+    )
 }
 
 pub fn log_level(given: &Given) -> Read<String> {

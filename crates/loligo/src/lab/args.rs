@@ -63,7 +63,7 @@ pub enum LabCommand {
 pub const LAB_HELP: &str = "\
 The lab asks which layout the disk side of a proxy cache should have: a stream of requests goes through a memory cache and a disk \
 cache, and what those ask of the disk goes to a file-space manager on a modelled disk (of 1999, or flash) or a real one. The stream is \
-fitted to the counts of paper 002; traces (--trace) stand beside it.
+fitted to the counts of paper 002 and to its comparisons of managers; traces (--trace) stand beside it.
 docs/lab.md tells what is modelled and where each constant comes from.";
 
 const TABLE2_EXAMPLES: &str = "\

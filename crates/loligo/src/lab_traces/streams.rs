@@ -1,12 +1,13 @@
 //! From the name of a stream to its requests.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Access;
 use lab::generate::{DecLike, PolyMixLike, UcbLike};
+use lab::requests::{Gathering, Requests};
 use lab::trace::{Tally, Trace};
 
 use super::args::{Made, MadeFlags, PolymixNumber, StreamFlags};
@@ -17,20 +18,20 @@ pub struct Ended {
     pub tally: Option<Tally>,
 }
 
-/// Hands every request of a stream to `each`.
+/// Hands every request of a stream to `each`, until that fails.
 pub fn each(
     name: &str,
     flags: &StreamFlags,
-    mut each: impl FnMut(Access),
+    mut each: impl FnMut(Access) -> io::Result<()>,
 ) -> Result<Ended, String> {
     let bar = spinner(name, flags.quiet);
     let mut counted = 0u64;
     let mut tell = |access: Access| {
-        each(access);
         counted += 1;
         if counted.is_multiple_of(1 << 14) {
             bar.set_position(counted);
         }
+        each(access).map_err(|e| e.to_string())
     };
     let made = match name {
         "dec" => Some(Made::Dec),
@@ -40,7 +41,7 @@ pub fn each(
     };
     let ended = match made {
         Some(made) => {
-            make(made, &flags.made).for_each(&mut tell);
+            make(made, &flags.made).try_for_each(&mut tell)?;
             Ended {
                 name: name.to_owned(),
                 tally: None,
@@ -50,7 +51,7 @@ pub fn each(
             let mut trace = Trace::open(Path::new(name), flags.format, flags.columns)
                 .map_err(|e| e.to_string())?;
             for access in trace.by_ref() {
-                tell(access.map_err(|e| e.to_string())?);
+                tell(access.map_err(|e| e.to_string())?)?;
             }
             let file = Path::new(name).file_name().unwrap_or_default();
             Ended {
@@ -63,11 +64,11 @@ pub fn each(
     Ok(ended)
 }
 
-/// All of them, in memory.
-pub fn all(name: &str, flags: &StreamFlags) -> Result<(Vec<Access>, Ended), String> {
-    let mut accesses = Vec::new();
-    let ended = each(name, flags, |access| accesses.push(access))?;
-    Ok((accesses, ended))
+/// All of them, in memory or, if they are too many, in a file.
+pub fn all(name: &str, flags: &StreamFlags) -> Result<(Requests<Access>, Ended), String> {
+    let mut gathering = Gathering::default();
+    let ended = each(name, flags, |access| gathering.add(access))?;
+    Ok((gathering.finish().map_err(|e| e.to_string())?, ended))
 }
 
 /// The requests of a stream that is made.
@@ -135,7 +136,11 @@ pub fn scaled_stream(name: &str, wanted: &Scaled) -> Result<(String, Vec<Access>
         },
         quiet: wanted.quiet,
     };
-    let (mut accesses, ended) = all(name, &flags)?;
+    let mut accesses = Vec::new();
+    let ended = each(name, &flags, |access| {
+        accesses.push(access);
+        Ok(())
+    })?;
     if ended.tally.is_some() {
         accesses.truncate(((accesses.len() as f64 * wanted.share) as usize).max(1));
     }

@@ -6,7 +6,10 @@
 //! Latencies: our four buckets to a power of two are merged to one, from 8 us to 17 s; the edges are edges of
 //! the fine buckets too, so no count is guessed.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -28,7 +31,7 @@ use crate::{
     },
     cluster::MemberStatus,
     record::labels::Label,
-    record::metrics::STATUS_CLASSES,
+    record::metrics::{DIAGNOSTICS_LOST, STATUS_CLASSES},
 };
 
 /// The media type of [`render`]'s text.
@@ -129,6 +132,9 @@ impl Exposition {
         )?;
         let running = u64::from(facts.phase == crate::state::Phase::Running);
         e.gauge("running", "1 while serving, 0 while draining", running)?;
+        let words = "Messages on standard error dropped because nobody read them";
+        let lost = DIAGNOSTICS_LOST.load(Ordering::Relaxed);
+        e.counter("diagnostics_lost", words, lost)?;
         let words = "Stores that could not be opened and are left out";
         e.gauge("stores_absent", words, facts.stores_absent)?;
         let configuration = &facts.configuration;

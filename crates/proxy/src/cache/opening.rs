@@ -17,7 +17,7 @@ use store::{
 };
 
 use crate::cluster::common_number;
-use crate::plan::{Plan, StorePlan};
+use crate::plan::{Plan, StorePlan, User};
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
@@ -158,6 +158,18 @@ impl Absent {
 }
 
 impl Candidates {
+    /// Files that root has made become this user's, so that they can be opened without root the next time. Devices stay as they are.
+    ///
+    /// # Errors
+    /// The file system does not permit it.
+    pub fn give_to(&self, user: &User) -> Result<(), StoreError> {
+        for candidate in &self.all {
+            let given = candidate.device.give_to(user.uid, user.gid);
+            given.map_err(candidate.io())?;
+        }
+        Ok(())
+    }
+
     /// Opens the usable stores, if there are any, and returns those that are left out.
     ///
     /// # Errors

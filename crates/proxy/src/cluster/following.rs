@@ -79,6 +79,7 @@ fn note(member: &Member, beat: &Beat) {
     load.reads.store(beat.load.disk_reads_per_s.into(), relaxed);
     load.queue_ms.store(beat.load.queue_ms.into(), relaxed);
     load.free_mib.store(beat.load.free_mib.into(), relaxed);
+    load.push_max_bytes.store(beat.push_max_bytes, relaxed);
     load.has_store.store(!beat.columns.is_empty(), relaxed);
     member.set_draining(beat.is_leaving);
 }

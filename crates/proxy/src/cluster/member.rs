@@ -107,6 +107,8 @@ pub struct Load {
     pub queue_ms: AtomicU64,
     /// Free space of its stores, MiB.
     pub free_mib: AtomicU64,
+    /// The longest body that it takes when that is pushed.
+    pub push_max_bytes: AtomicU64,
     /// Has it a store that others may use?
     pub has_store: AtomicBool,
 }
@@ -114,7 +116,14 @@ pub struct Load {
 impl Load {
     /// Nothing was said yet.
     fn clear(&self) {
-        for number in [&self.requests, &self.reads, &self.queue_ms, &self.free_mib] {
+        let numbers = [
+            &self.requests,
+            &self.reads,
+            &self.queue_ms,
+            &self.free_mib,
+            &self.push_max_bytes,
+        ];
+        for number in numbers {
             number.store(0, Ordering::Relaxed);
         }
         self.has_store.store(false, Ordering::Relaxed);
@@ -290,6 +299,11 @@ impl Member {
     /// May something be put there that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
+    }
+
+    /// May a body of so many bytes be pushed to it, as far as it has told?
+    pub fn takes_body_of(&self, bytes: u64) -> bool {
+        bytes <= self.load.push_max_bytes.load(Ordering::Relaxed)
     }
 
     /// Requests of ours that it is answering.

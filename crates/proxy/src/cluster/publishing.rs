@@ -50,6 +50,7 @@ pub struct Publishing {
     /// Grows whenever the columns that are announced change.
     pub announced: u64,
     update_period: Duration,
+    push_max_bytes: u64,
     next_update: Instant,
     rates: Rates,
     load: Load,
@@ -111,6 +112,7 @@ impl Publishing {
             columns,
             announced: 0,
             update_period: plan.update_period,
+            push_max_bytes: plan.push_max_bytes,
             next_update: Instant::now(),
             rates: Rates::default(),
             load: Load::default(),
@@ -234,6 +236,7 @@ impl Publishing {
         Beat {
             is_leaving,
             load: self.load,
+            push_max_bytes: self.push_max_bytes,
             columns: match are_announced {
                 true => self.columns.iter().map(stand).collect(),
                 false => Vec::new(),

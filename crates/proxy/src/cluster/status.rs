@@ -76,7 +76,7 @@ pub struct MemberStatus {
     pub hints_set: u64,
     /// Requests of ours that it is answering.
     pub requests_in_progress: u64,
-    /// By its last beat, as the next three.
+    /// By its last beat, as the next four.
     pub requests_per_s: u64,
     /// Of its stores.
     pub disk_reads_per_s: u64,
@@ -84,6 +84,8 @@ pub struct MemberStatus {
     pub disk_queue_ms: u64,
     /// Room in its stores that no record takes that can be looked up.
     pub free_mib: u64,
+    /// The longest body that it takes when that is pushed.
+    pub push_max_bytes: u64,
     /// Its stores, as far as they are followed.
     pub columns: Vec<Column>,
     /// Requests that we sent to it.
@@ -277,6 +279,7 @@ impl Cluster {
             disk_reads_per_s: value(&load.reads),
             disk_queue_ms: value(&load.queue_ms),
             free_mib: value(&load.free_mib),
+            push_max_bytes: value(&load.push_max_bytes),
             columns,
             hits: Hits {
                 r#true: value(&counters.hits_true),

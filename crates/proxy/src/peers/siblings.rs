@@ -326,15 +326,20 @@ fn is_fresh(
     Standing::of(&request, &answer, asked_at, received, &rules).is_fresh(received)
 }
 
-/// Reads a short refusal to its end, if that is there within [`REFUSAL_WAIT`], so that the connection goes back to the pool.
+/// Reads an answer without a body or with a short one to its end, if that is there within [`REFUSAL_WAIT`], so that the connection goes
+/// back to the pool.
 pub async fn keep_connection(
     worker: &Worker,
     watch: &Watch,
     upstream: Upstream,
     head: &ResponseHead,
 ) {
-    let is_short =
-        matches!(head.framing, http1::Framing::Length(bytes) if bytes <= REFUSAL_BYTES_MAX);
+    let is_short = match head.framing {
+        // As after 204, which says that a push was stored.
+        http1::Framing::None => true,
+        http1::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
+        _ => false,
+    };
     if is_short {
         let mut body = upstream.body(head);
         let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };

@@ -22,14 +22,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use profile::{
-    Event, Record,
-    access::{self, Entry},
-};
+use profile::{Event, Record, access::Entry};
 use tokio::sync::mpsc;
 
 use crate::{
-    plan::{AccessFormat, AccessLog, LogTarget, Logs},
+    plan::Plan,
+    record::lines::AccessLogs,
     record::live::{Listeners, Lost, Wants},
     record::top::Top,
 };
@@ -39,14 +37,19 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The most batches waiting for the journal thread; beyond that records are dropped and counted.
 const BATCHES_MAX: usize = 256;
 
+/// How long the end of the process waits for logs.
+const STOP_MAX: Duration = Duration::from_secs(5);
+/// How often it looks.
+const STOP_STEP: Duration = Duration::from_millis(1);
+
 /// How long a reload waits for the journal to take its files.
 const TAKEN_MAX: Duration = Duration::from_secs(2);
 /// How often it tries.
 const TAKEN_STEP: Duration = Duration::from_millis(10);
 
 enum Message {
-    /// Entries, and how many.
-    Access(Vec<u8>, u64),
+    /// Entries.
+    Access(Vec<u8>),
     /// Records, and how many.
     Profile(Vec<u8>, u64),
     /// The events of a second, how many, and what was lost so far.
@@ -57,7 +60,7 @@ enum Message {
     Listen(mpsc::Sender<Bytes>),
     Reopen,
     /// Write into these files from now on; `None`: as before.
-    Begin(Box<(Option<AccessFile>, Option<ProfileFile>)>),
+    Begin(Box<(Option<AccessLogs>, Option<ProfileFile>)>),
     /// Write no access log any more; no profile.
     End(bool, bool),
     Stop,
@@ -91,8 +94,9 @@ impl Journal {
     /// Opens the files and starts the thread, unless there is nothing to write and nobody can listen.
     ///
     /// `keys_id` tells which secret the profile's keys are hashed with; `may_listen`, whether somebody may come who listens.
-    pub fn open(logs: &Logs, keys_id: u32, may_listen: bool) -> io::Result<Journal> {
-        let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
+    pub fn open(plan: &Plan, keys_id: u32, may_listen: bool) -> io::Result<Journal> {
+        let logs = &plan.logs;
+        let access = AccessLogs::open(logs, &plan.addresses())?;
         let profile = logs.profile.as_deref();
         let profile = profile
             .map(|path| ProfileFile::open(path, keys_id))
@@ -170,13 +174,28 @@ impl Journal {
         Reopener(self.sender.clone())
     }
 
-    /// Writes the batches that were handed over and ends the thread.
+    /// Writes the batches that were handed over and ends the thread. A log that hangs does not hold up the end of the process:
+    /// after [`STOP_MAX`] the thread is left to itself.
     pub fn stop(&mut self) {
+        let until = std::time::Instant::now() + STOP_MAX;
+        let is_late = || std::time::Instant::now() >= until;
         if let Some(sender) = self.sender.take() {
-            let _ = sender.send(Message::Stop);
+            while let Err(TrySendError::Full(_)) = sender.try_send(Message::Stop) {
+                if is_late() {
+                    break;
+                }
+                thread::sleep(STOP_STEP);
+            }
         }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        while !thread.is_finished() && !is_late() {
+            thread::sleep(STOP_STEP);
+        }
+        match thread.is_finished() {
+            true => drop(thread.join()),
+            false => tracing::error!("the log takes nothing; what it was not given yet is lost"),
         }
     }
 }
@@ -204,7 +223,7 @@ pub struct LogFiles {
 /// Files that were opened and are not written to yet.
 #[derive(Default)]
 pub struct OpenedLogs {
-    access: Option<AccessFile>,
+    access: Option<AccessLogs>,
     profile: Option<ProfileFile>,
     /// Those that are not wanted.
     ends: (bool, bool),
@@ -215,13 +234,15 @@ impl LogFiles {
     ///
     /// # Errors
     /// The setting, and why its file cannot be opened.
-    pub fn open(&self, logs: &Logs) -> Result<OpenedLogs, (&'static str, io::Error)> {
-        let access = logs.access.as_ref().map(AccessFile::open).transpose();
+    pub fn open(&self, plan: &Plan) -> Result<OpenedLogs, (&'static str, io::Error)> {
+        let logs = &plan.logs;
+        let access = AccessLogs::open(logs, &plan.addresses());
+        let access = access.map_err(|error| ("log.access or listener.access-log", error))?;
         let profile = logs.profile.as_deref();
         let profile = profile.map(|path| ProfileFile::open(path, self.keys_id));
         let opened = OpenedLogs {
-            ends: (logs.access.is_none(), logs.profile.is_none()),
-            access: access.map_err(|error| ("log.access", error))?,
+            ends: (access.is_none(), logs.profile.is_none()),
+            access,
             profile: profile
                 .transpose()
                 .map_err(|error| ("log.profile", error))?,
@@ -358,7 +379,7 @@ impl JournalWriter {
         match &mut self.access {
             Some(buffer) if !buffer.is_empty() => {
                 let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
-                self.send(Message::Access(full, entries), entries)
+                self.send(Message::Access(full), entries)
             }
             _ => 0,
         }
@@ -434,57 +455,61 @@ impl ProfileEnds {
 
 fn run(
     receiver: &Receiver<Message>,
-    mut access: Option<AccessFile>,
+    mut access: Option<AccessLogs>,
     mut profile: ProfileEnds,
     top: Option<&Mutex<Top>>,
     lost: &AtomicU64,
 ) {
-    let (mut of_access, mut of_profile) = (Trouble::default(), Trouble::default());
+    let mut of_profile = Trouble::default();
     while let Ok(message) = receiver.recv() {
-        let (trouble, written, entries) = match message {
-            Message::Access(batch, entries) => {
+        let (written, entries) = match message {
+            Message::Access(batch) => {
                 if let Some(top) = top {
                     let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
                     top.note(&batch, Instant::now());
                 }
-                let written = access.as_mut().map_or(Ok(()), |f| f.write(&batch));
-                (&mut of_access, written, entries)
+                let unwritten = access.as_mut().map_or(0, |logs| logs.write(&batch));
+                lost.fetch_add(unwritten, Ordering::Relaxed);
+                continue;
             }
             Message::Profile(batch, entries) => {
                 let written = profile.batch(batch, entries);
-                (&mut of_profile, written, entries)
+                (written, entries)
             }
             Message::Second(events, entries, lost) => {
                 let written = profile.second(events, entries, lost);
-                (&mut of_profile, written, entries)
+                (written, entries)
             }
-            Message::OpenWith(opening) => (&mut of_profile, profile.open_with(opening), 0),
+            Message::OpenWith(opening) => (profile.open_with(opening), 0),
             Message::Listen(queue) => {
                 profile.listen(queue);
                 continue;
             }
             Message::Reopen => {
-                let access = access.as_mut().map_or(Ok(()), AccessFile::reopen);
-                for error in [access, profile.reopen()]
-                    .into_iter()
-                    .filter_map(Result::err)
-                {
+                let access = access.as_mut().map(AccessLogs::reopen);
+                let errors = access.into_iter().flatten();
+                for error in errors.chain(profile.reopen().err()) {
                     tracing::error!(%error, "cannot open the log anew; what was open is written on");
                 }
                 continue;
             }
             Message::Begin(files) => {
-                let (access_file, profile_file) = *files;
-                access = access_file.or(access);
+                let (begun, profile_file) = *files;
+                access = match (begun, access) {
+                    (Some(begun), before) => Some(begun.instead_of(before)),
+                    (None, before) => before,
+                };
                 match profile_file {
                     None => continue,
                     Some(file) => profile.file = Some(file),
                 }
                 let opening = mem::take(&mut profile.opening);
-                (&mut of_profile, profile.open_with(opening), 0)
+                (profile.open_with(opening), 0)
             }
             Message::End(ends_access, ends_profile) => {
-                access = access.filter(|_| !ends_access);
+                if ends_access && let Some(access) = access.take() {
+                    access.tell_the_end();
+                }
                 profile.file = profile.file.take().filter(|_| !ends_profile);
                 continue;
             }
@@ -493,31 +518,17 @@ fn run(
         if written.is_err() {
             lost.fetch_add(entries, Ordering::Relaxed);
         }
-        match trouble.after(written, entries) {
-            Some(Turn::Begins(error)) => {
-                tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
-            }
-            Some(Turn::Over { lost }) => {
-                tracing::warn!(
-                    lost,
-                    "the log can be written again; so many records are missing in it"
-                );
-            }
-            None => {}
-        }
+        of_profile.tell(written, entries);
     }
-    let lost = of_access.lost + of_profile.lost;
-    if lost > 0 {
-        tracing::warn!(
-            lost,
-            "the log could not be written to the end; so many records are missing in it"
-        );
+    if let Some(access) = &access {
+        access.tell_the_end();
     }
+    of_profile.tell_the_end();
 }
 
 /// Whether a file can be written, so that a full disk is logged once and not with every batch.
 #[derive(Default)]
-struct Trouble {
+pub struct Trouble {
     is_on: bool,
     /// Records since it began.
     lost: u64,
@@ -531,6 +542,32 @@ enum Turn {
 }
 
 impl Trouble {
+    /// Notes an attempt to write this many records, and says when it begins to fail and when it is over.
+    pub fn tell(&mut self, written: io::Result<()>, records: u64) {
+        match self.after(written, records) {
+            Some(Turn::Begins(error)) => {
+                tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
+            }
+            Some(Turn::Over { lost }) => {
+                tracing::warn!(
+                    lost,
+                    "the log can be written again; so many records are missing in it"
+                );
+            }
+            None => {}
+        }
+    }
+
+    /// At the end.
+    pub fn tell_the_end(&self) {
+        if self.lost > 0 {
+            tracing::warn!(
+                lost = self.lost,
+                "the log could not be written to the end; so many records are missing in it"
+            );
+        }
+    }
+
     /// Notes an attempt to write this many records.
     fn after(&mut self, written: io::Result<()>, records: u64) -> Option<Turn> {
         let was_on = mem::replace(&mut self.is_on, written.is_err());
@@ -546,61 +583,8 @@ impl Trouble {
     }
 }
 
-struct AccessFile {
-    log: AccessLog,
-    out: Box<dyn Write + Send>,
-    lines: Vec<u8>,
-    /// The last write may have ended within a line.
-    is_torn: bool,
-}
-
-impl AccessFile {
-    fn open(log: &AccessLog) -> io::Result<AccessFile> {
-        Ok(AccessFile {
-            log: log.clone(),
-            out: open_target(&log.target)?,
-            lines: Vec::new(),
-            is_torn: false,
-        })
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        self.out = open_target(&self.log.target)?;
-        // If the file was not moved away, its last line is still there.
-        Ok(())
-    }
-
-    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
-        self.lines.clear();
-        if self.is_torn {
-            self.lines.push(b'\n');
-        }
-        let mut rest = batch;
-        while let Some((entry, len)) = Entry::decode(rest) {
-            match self.log.format {
-                AccessFormat::Squid => access::squid_line(&entry, &mut self.lines),
-                AccessFormat::Json => access::json_line(&entry, &mut self.lines),
-                AccessFormat::Combined => access::combined_line(&entry, &mut self.lines),
-            }
-            rest = &rest[len..];
-        }
-        let written = (self.out.write_all(&self.lines)).and_then(|()| self.out.flush());
-        self.is_torn = written.is_err();
-        written.map_err(|error| match &self.log.target {
-            LogTarget::Stdout => naming("standard output", &error),
-            LogTarget::File(path) => naming(path.display(), &error),
-        })
-    }
-}
-
-fn open_target(target: &LogTarget) -> io::Result<Box<dyn Write + Send>> {
-    Ok(match target {
-        LogTarget::Stdout => Box::new(io::stdout()),
-        LogTarget::File(path) => Box::new(append_to(path)?),
-    })
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
+/// Opens a log.
+pub fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -609,7 +593,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 /// The error with its file.
-fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
+pub fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 

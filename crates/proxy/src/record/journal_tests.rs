@@ -1,10 +1,19 @@
 //! Torn files, files opened anew, and who listens.
 
 use super::*;
+use crate::plan::{AccessFormat, AccessLog, LogTarget, Logs};
+use profile::access;
 
 /// A file on which every write fails, as on a full disk.
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+fn plan(logs: Logs) -> Plan {
+    Plan {
+        logs,
+        ..Plan::with_listeners(Vec::new())
+    }
 }
 
 fn record(began_unix_us: u64) -> Vec<u8> {
@@ -73,7 +82,7 @@ fn a_file_that_is_opened_anew_begins_like_the_first() {
         profile: Some(path.clone()),
         ..Logs::default()
     };
-    let mut journal = Journal::open(&logs, 5, false).unwrap();
+    let mut journal = Journal::open(&plan(logs), 5, false).unwrap();
     let mut writer = journal.writer();
     writer.open_with(record(1));
     writer.note_record(&Record::begun(2));
@@ -106,7 +115,7 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
         };
         runtime.block_on(next).expect("it comes in time")
     };
-    let mut journal = Journal::open(&Logs::default(), 5, true).unwrap();
+    let mut journal = Journal::open(&plan(Logs::default()), 5, true).unwrap();
     let events = Events::new(&journal, crate::clock::Clock::default());
     let mut writer = journal.writer();
     assert_eq!(writer.note_record(&Record::begun(1)), 0, "for nobody");
@@ -151,23 +160,43 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn behind_a_torn_line_another_one_begins_and_what_was_lost_is_counted() {
+fn a_log_that_takes_nothing_holds_up_neither_requests_nor_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("access");
-    let log = AccessLog {
-        target: LogTarget::File(path.clone()),
-        format: AccessFormat::Squid,
+    let path = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    // Somebody has it open and does not read.
+    let _deaf = File::options().read(true).write(true).open(&path).unwrap();
+    let logs = Logs {
+        access: Some(AccessLog {
+            target: LogTarget::File(path),
+            format: AccessFormat::Json,
+        }),
+        ..Logs::default()
     };
-    let mut file = AccessFile::open(&log).unwrap();
-    file.out.write_all(b"half a li").unwrap();
-    file.out = Box::new(full());
-    let (sender, receiver) = sync_channel(4);
-    let lost = Arc::<AtomicU64>::default();
-    let mut entry = Vec::new();
+    let mut journal = Journal::open(&plan(logs), 5, false).unwrap();
+    let mut writer = journal.writer();
+    let entry = entry();
+    let (mut noted, mut lost) = (0_u64, 0);
+    let began = std::time::Instant::now();
+    // More than the queue holds.
+    while lost == 0 {
+        lost += writer.note(&entry);
+        noted += 1;
+        assert!(noted < 1 << 20, "a queue without an end");
+    }
+    lost += writer.flush();
+    assert!(lost > 0 && lost < noted);
+    journal.stop();
+    let limit = STOP_MAX + std::time::Duration::from_secs(60);
+    assert!(began.elapsed() < limit, "{:?}", began.elapsed());
+}
+
+fn entry() -> Entry<'static> {
     Entry {
         record: Record::begun(1),
         client: [127, 0, 0, 1].into(),
-        listener: b"",
+        listener: b"127.0.0.1:3128",
         asking: access::Asking {
             method: b"GET",
             host: b"a.example",
@@ -179,22 +208,4 @@ fn behind_a_torn_line_another_one_begins_and_what_was_lost_is_counted() {
         origin: b"",
         cache_status: b"",
     }
-    .encode(&mut entry);
-    // Refused; then there is room again.
-    sender.send(Message::Access(entry.clone(), 7)).unwrap();
-    sender.send(Message::Reopen).unwrap();
-    sender.send(Message::Access(entry, 1)).unwrap();
-    sender.send(Message::Stop).unwrap();
-    let profile = ProfileEnds {
-        file: None,
-        listeners: Listeners::default(),
-        keys_id: 0,
-        opening: Vec::new(),
-    };
-    run(&receiver, Some(file), profile, None, &lost);
-    assert_eq!(lost.load(Ordering::Relaxed), 7);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let lines: Vec<_> = text.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (2, "half a li"));
-    assert!(lines[1].contains(" GET http://a.example/ "), "{text}");
 }

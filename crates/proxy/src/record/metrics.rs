@@ -14,6 +14,9 @@ use crate::record::lag::Lag;
 /// Latency buckets: four to a power of two, from 1 us to about 67 s.
 pub const BUCKETS: usize = 27 * 4;
 
+/// Messages for people that were dropped because nobody read standard error. Of the process: the command counts them.
+pub static DIAGNOSTICS_LOST: AtomicU64 = AtomicU64::new(0);
+
 macro_rules! counters {
     ($($field:ident, $help:literal;)*) => {
         /// A worker's counters. Gauges are counted up and down.

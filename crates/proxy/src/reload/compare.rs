@@ -29,6 +29,7 @@ macro_rules! part {
 
 const PARTS: &[Part] = &[
     part!("workers": workers),
+    part!("user, group": user),
     part!("[[store]]": stores),
     part!("[store]": storing),
     part!("admin.top": logs.top),
@@ -49,7 +50,11 @@ const PARTS: &[Part] = &[
     Part {
         name: "[[listener]] of a member of a cluster, if one comes or goes or has another address or name",
         differs: |old, new| old.cluster.is_some() && places(old) != places(new),
-        keep: |old, new| new.listeners = old.listeners.clone(),
+        keep: |old, new| {
+            new.listeners = old.listeners.clone();
+            // They name listeners by their place, too.
+            new.logs.of_listeners = old.logs.of_listeners.clone();
+        },
     },
 ];
 
@@ -84,7 +89,7 @@ pub fn without_a_restart(old: &Plan, mut new: Plan) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Admin, Cluster, Parent, Sibling, StorePlan};
+    use crate::plan::{Admin, Cluster, Parent, Sibling, StorePlan, User};
 
     fn plan() -> Plan {
         let address = "127.0.0.1:3128".parse().unwrap();
@@ -114,6 +119,14 @@ mod tests {
         let none: [&str; 0] = [];
         assert_eq!(wanting_a_restart(&plan(), &plan()), none);
         assert_eq!(wants(|plan| plan.workers = 2), ["workers"]);
+        let user = |plan: &mut Plan| {
+            plan.user = Some(User {
+                name: "somebody".to_owned(),
+                uid: 1,
+                gid: 1,
+            });
+        };
+        assert_eq!(wants(user), ["user, group"]);
         let store = |plan: &mut Plan| plan.stores.push(StorePlan::at("/x", None));
         assert_eq!(wants(store), ["[[store]]"]);
         assert_eq!(wants(|plan| plan.storing.cluster_bytes = 1), ["[store]"]);
@@ -157,6 +170,7 @@ mod tests {
             |plan| plan.name = "other".to_owned(),
             |plan| plan.logs.profile = Some("/p".into()),
             |plan| plan.logs.profile_keys = false,
+            |plan| plan.logs.of_listeners = [(0, None)].into(),
             |plan| plan.limits.connections_max = 1,
             |plan| plan.timeouts.drain = std::time::Duration::ZERO,
             |plan| plan.cache.heuristic_percent = 1,

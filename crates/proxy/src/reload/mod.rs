@@ -291,7 +291,7 @@ impl Control {
             listener.address = placed.address;
         }
         let tls = renewed(&running.tls, &plan).await?;
-        let opened = self.logs.open(&plan.logs);
+        let opened = self.logs.open(&plan);
         let mut opened = opened.map_err(|(setting, error)| {
             Refused::Configuration(format!(
                 "{setting}: {error}; name another file, or let this user write there"

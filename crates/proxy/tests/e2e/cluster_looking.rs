@@ -124,12 +124,12 @@ fn await_pushes(front: &Proxy, verdict: &str, count: u64) {
     });
 }
 
-/// A member that tells nothing new for an hour and takes no long pushes, and a front that pushes to it.
+/// A member that tells nothing new for an hour and stores nothing long, and a front that pushes to it.
 fn pair_of_the_deaf(origin: &Origin, disk: &Disk) -> (Proxy, Proxy) {
     let all = addresses(2);
     let mut plan: Plan = disk.under(member(plan_for(origin), 0, &all));
     cluster(&mut plan).update_period = Duration::from_secs(3600);
-    cluster(&mut plan).push_max_bytes = 1000;
+    plan.limits.object_bytes_max = 1000;
     let node = Proxy::start(plan);
     let mut plan = front(plan_for(origin), 1, &all);
     cluster(&mut plan).push_max_bytes = 1 << 20;
@@ -152,7 +152,7 @@ fn what_became_of_pushes_is_told_of_each_member() {
     let (stored, size) = (pushes(&front, "stored"), pushes(&front, "size"));
     front.get("/new");
     await_pushes(&front, "stored", stored + 1);
-    // It is too long for the member.
+    // It is too long for the member's store.
     front.get("/800000");
     await_pushes(&front, "size", size + 1);
     assert_eq!(pushes(&front, "lost"), 0);

@@ -14,11 +14,17 @@ use crate::harness::{
 /// The Host of the harness's requests.
 const SITE: &str = "http://test.example";
 
-/// An origin whose bodies tell their path; `/NUMBER` has so many bytes.
+/// An origin whose bodies tell their path; `/NUMBER` has so many bytes; with `?chunked` the head tells no length.
 fn origin() -> Origin {
     Origin::start(|exchange| {
         let body = body_of(exchange.path());
-        exchange.send(ok(&[FRESH, "ETag: \"1\""], body));
+        exchange.send(match exchange.path().ends_with("?chunked") {
+            true => {
+                let head = head("200 OK", &[FRESH, "Transfer-Encoding: chunked"]);
+                [head, chunk(&body), b"0\r\n\r\n".to_vec()].concat()
+            }
+            false => ok(&[FRESH, "ETag: \"1\""], body),
+        });
     })
 }
 
@@ -155,6 +161,17 @@ fn a_hint_is_there_as_soon_as_the_push_begins() {
     });
     pair.front.get("/eager");
     await_hint(&pair.front, &format!("{SITE}/eager"), "n1");
+}
+
+#[test]
+fn pushes_share_a_connection() {
+    let pair = pair_of(origin());
+    let before = pair.node.counter("client_connections");
+    for n in 1..=10 {
+        pair.front.get(&format!("/one-after-another/{n}"));
+        pair.await_stored(n);
+    }
+    assert_eq!(pair.node.counter("client_connections"), before);
 }
 
 /// All fields but the one that names the proxy.
@@ -373,6 +390,51 @@ fn what_is_too_long_is_left_to_a_member_the_next_time() {
     assert_eq!(pair.origin.count(path), 2);
     assert!(pair.node.get(path).is_hit());
     assert_eq!(pair.front.counter("cluster_pushes_too_long"), 1);
+}
+
+#[test]
+fn what_every_member_finds_too_long_is_not_pushed() {
+    let origin = origin();
+    let all = addresses(2);
+    let disk = Disk::of_mib(64);
+    let mut plan = disk.under(member(plan_for(&origin), 0, &all));
+    cluster(&mut plan).push_max_bytes = 100_000;
+    let node = Proxy::start(plan);
+    let front = Proxy::start(front(plan_for(&origin), 1, &all));
+    let before = await_pushing(&front, &[&node]);
+    // As long as may be, then one byte longer, with and without a length.
+    for (path, stored) in [("/100000", 1), ("/100001", 1), ("/100001?chunked", 1)] {
+        assert_same(&front.get(path).body, &body_of(path));
+        await_stored(&front, before + stored);
+    }
+    assert_eq!(front.counter("cluster_pushes_too_long"), 2);
+    assert_eq!(node.counter("cluster_pushed_refused_size"), 0);
+    // The next fetch is left to the member.
+    front.get("/100001");
+    assert!(node.get("/100001").is_hit());
+}
+
+#[test]
+fn what_one_member_finds_too_long_goes_to_another() {
+    let origin = origin();
+    let all = addresses(3);
+    let disks = [Disk::of_mib(64), Disk::of_mib(64)];
+    let node = |number: usize, push_max_bytes: u64| {
+        let mut plan = disks[number].under(member(plan_for(&origin), number, &all));
+        cluster(&mut plan).push_max_bytes = push_max_bytes;
+        Proxy::start(plan)
+    };
+    let (small, large) = (node(0, 10_000), node(1, 1 << 20));
+    let front = Proxy::start(front(plan_for(&origin), 2, &all));
+    let before = await_pushing(&front, &[&small, &large]);
+    let paths: Vec<_> = (0..10).map(|n| format!("/20000?{n}")).collect();
+    for path in &paths {
+        front.get(path);
+    }
+    await_stored(&front, before + 10);
+    assert!(paths.iter().all(|path| large.get(path).is_hit()));
+    assert_eq!(small.counter("cluster_pushed_refused_size"), 0);
+    assert_eq!(front.counter("cluster_pushes_too_long"), 0);
 }
 
 #[test]

@@ -55,6 +55,7 @@ mod cache;
 mod cluster;
 mod cluster_discovery;
 mod cluster_looking;
+mod cluster_parted;
 mod cluster_purge;
 mod cluster_push;
 mod cluster_routing;

@@ -8,14 +8,18 @@
 //! cargo run --release -p lab --example fit -- tenth [NAME … NAME=VALUE …]  what 10 % more of each parameter, or of those named, does to each row
 //! ```
 //!
-//! A stream's rows take 6 s on one core, a fit two to four hundred streams. Equal programs give equal answers, to the digit: time does not end the search, rounds do.
+//! A stream's rows take some seconds on one core, the fit 160 streams and some more: it says beforehand how long. Its last lines say whether the
+//! defaults are what it found. Equal programs give equal answers, to the digit: time does not end the search, the number of streams does.
 
 mod rows;
 mod search;
 
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
 use lab::generate::DecLike;
 use rows::{ROWS, TABLE};
-use search::{PARAMETERS, Parameter, Search, loss};
+use search::{PARAMETERS, Parameter, Problem, Residuals, Search, loss};
 
 /// Seeds the fit looks at.
 const FITTED: [u64; 1] = [1];
@@ -23,7 +27,14 @@ const FITTED: [u64; 1] = [1];
 const COUNTED: [u64; 4] = [1, 2, 3, 4];
 /// Seeds it does not.
 const HELD_OUT: [u64; 6] = [11, 12, 13, 14, 15, 16];
-const STEPS_MAX: usize = 24;
+/// Streams that the search from each start may ask for: the derivatives, and some steps.
+const LOOK: usize = 16;
+/// Then so many of the searches go on,
+const CHOSEN: usize = 2;
+/// each for so many more streams.
+const MORE: usize = 40;
+/// Calls of the last step, each for [`COUNTED`] streams' counts alone.
+const LAST: usize = 16;
 /// Of [`PARAMETERS`], the first so many are fitted.
 const FIT: usize = 8;
 /// Of these, the first so many are what the counts decide.
@@ -87,42 +98,83 @@ fn print_rows(columns: &[(&str, [f64; ROWS])]) {
     }
 }
 
-/// A search over the first parameters; their pull is to where `first()` has them.
-fn search_over<F: FnMut(&[f64]) -> Vec<f64>>(parameters: usize, off: F) -> Search<F> {
+/// The first parameters; their pull is to where `first()` has them.
+fn problem<F: FnMut(&[f64]) -> Residuals>(parameters: usize, off: F) -> Problem<F> {
     let bounds = PARAMETERS[..parameters].iter();
-    Search {
-        off,
-        bounds: bounds.map(|p| (p.bounds.0.ln(), p.bounds.1.ln())).collect(),
-        first: logs(&search::first(), parameters),
+    let bounds = bounds.map(|p| (p.bounds.0.ln(), p.bounds.1.ln())).collect();
+    Problem::new(off, bounds, logs(&search::first(), parameters))
+}
+
+/// A bar of streams. On no terminal it is not seen, and the steps on standard output have to do.
+fn bar(streams: usize) -> ProgressBar {
+    let bar = ProgressBar::new(streams as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} streams, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The rows of each stream; the bar goes on by one.
+fn rows_of<'a>(others: DecLike, bar: &'a ProgressBar) -> impl FnMut(&[f64]) -> Residuals + 'a {
+    move |x| {
+        let begun = Instant::now();
+        let off = residuals(&rows::mean(like(others, x), &FITTED, false));
+        if bar.position() == 0 {
+            say_how_long(
+                begun.elapsed().as_secs_f64(),
+                bar.length().unwrap_or_default(),
+            );
+        }
+        bar.inc(1);
+        off
     }
 }
 
-/// Searches from each start, takes the best, rounds it, and fits the counts once more by the parameters that they decide: on four
-/// seeds, since one seed's counts differ by up to 3 % from another's.
+fn say_how_long(stream_s: f64, streams: u64) {
+    // The counts of the last step take a quarter of a stream's rows, the rows that are only watched half as much again.
+    let after = (LAST * COUNTED.len()) as f64 / 4.0 + (1 + HELD_OUT.len()) as f64 * 1.5;
+    let minutes = |streams: f64| streams * stream_s / 60.0;
+    eprintln!(
+        "At most {streams} streams of {stream_s:.1} s: {:.0} minutes, and {:.0} more for the counts and the seeds held out.",
+        minutes(streams as f64),
+        minutes(after)
+    );
+}
+
+/// Looks around from each start, goes on from where that is best, rounds the best end, and fits the counts once more by the parameters
+/// that they decide: on four seeds, since one seed's counts differ by up to 3 % from another's.
 fn fit_all() {
-    let ends = search::starts().map(fit);
-    let best = ends.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-    let Some((_, best)) = best else { return };
-    let mut rounded = best;
-    for parameter in &PARAMETERS[..FIT] {
-        (parameter.set)(
-            &mut rounded,
-            digits((parameter.get)(&best)).parse().unwrap_or(f64::NAN),
-        );
+    let starts = search::starts();
+    let bar = bar(starts.len() * LOOK + CHOSEN * MORE);
+    // What is not fitted is the same in all of them.
+    let mut problem = problem(FIT, rows_of(search::first(), &bar));
+    let mut searches: Vec<(usize, Search)> = starts
+        .iter()
+        .map(|start| Search::at(logs(start, FIT)))
+        .enumerate()
+        .collect();
+    for (at, search) in &mut searches {
+        bar.suspend(|| println!("\nStart {}:", *at + 1));
+        search.go_on(&mut problem, LOOK, |loss, x| tell(&bar, loss, x));
     }
-    println!("\nThe counts, on seeds {COUNTED:?}:");
-    let off = |x: &[f64]| {
-        let all = COUNTED.map(|seed| {
-            rows::counts(DecLike {
-                seed,
-                ..like(rounded, x)
-            })
-        });
-        let logs = |at: usize| all.iter().map(|rows| rows[at].ln()).sum::<f64>() / all.len() as f64;
-        residuals(&std::array::from_fn::<f64, 4, _>(|at| logs(at).exp()))
-    };
-    let found = search_over(COUNTS, off).run(logs(&rounded, COUNTS), STEPS_MAX, tell);
-    let found = like(rounded, &found);
+    searches.sort_by(|a, b| a.1.loss().total_cmp(&b.1.loss()));
+    searches.truncate(CHOSEN);
+    for (at, search) in &mut searches {
+        bar.suspend(|| println!("\nStart {} goes on:", *at + 1));
+        search.go_on(&mut problem, MORE, |loss, x| tell(&bar, loss, x));
+    }
+    bar.finish_and_clear();
+    let best = searches
+        .iter()
+        .min_by(|a, b| a.1.loss().total_cmp(&b.1.loss()));
+    let Some((at, search)) = best else { return };
+    println!(
+        "\nStart {} ended best, with a loss of {:.2}.",
+        at + 1,
+        search.loss()
+    );
+    let best = rounded(like(search::first(), search.x()));
+    let found = counted(best);
     println!("\n| parameter | first | fitted | bounds | because |\n|---|--:|--:|---|---|");
     for parameter in &PARAMETERS[..FIT] {
         let (low, high) = parameter.bounds;
@@ -135,23 +187,65 @@ fn fit_all() {
         );
     }
     show(found);
+    if found == DecLike::default() {
+        println!("\nThe defaults are these values.");
+    } else {
+        println!(
+            "\nThe defaults differ: {}",
+            values(&logs(&DecLike::default(), FIT))
+        );
+    }
 }
 
-fn tell(step: usize, loss: f64, x: &[f64]) {
-    let values: Vec<String> = PARAMETERS
-        .iter()
-        .zip(x)
+/// As it will be written down.
+fn rounded(mut like: DecLike) -> DecLike {
+    for parameter in &PARAMETERS[..FIT] {
+        let written = digits((parameter.get)(&like));
+        (parameter.set)(&mut like, written.parse().expect("digits of a number"));
+    }
+    like
+}
+
+/// The last step: the counts, on several seeds.
+fn counted(best: DecLike) -> DecLike {
+    println!("\nThe counts, on seeds {COUNTED:?}:");
+    let off = |x: &[f64]| {
+        let all = COUNTED.map(|seed| {
+            rows::counts(DecLike {
+                seed,
+                ..like(best, x)
+            })
+        });
+        let logs = |at: usize| all.iter().map(|rows| rows[at].ln()).sum::<f64>() / all.len() as f64;
+        residuals(&std::array::from_fn::<f64, 4, _>(|at| logs(at).exp()))
+    };
+    let mut problem = problem(COUNTS, off);
+    let mut search = Search::at(logs(&best, COUNTS));
+    let hidden = ProgressBar::hidden();
+    search.go_on(&mut problem, LAST, |loss, x| tell(&hidden, loss, x));
+    rounded(like(best, search.x()))
+}
+
+fn values(logs: &[f64]) -> String {
+    let values = PARAMETERS.iter().zip(logs);
+    let values: Vec<String> = values
         .map(|(p, x)| format!("{}={}", p.name, digits(x.exp())))
         .collect();
-    println!("step {step}, loss {loss:.2}: {}", values.join(" "));
+    values.join(" ")
 }
 
-/// The loss where the search ends, and the stream there.
-fn fit(start: DecLike) -> (f64, DecLike) {
-    let off = |x: &[f64]| residuals(&rows::mean(like(start, x), &FITTED, false));
-    let mut search = search_over(FIT, off);
-    let found = search.run(logs(&start, FIT), STEPS_MAX, tell);
-    (loss(&search.residuals(&found)), like(start, &found))
+fn tell(bar: &ProgressBar, loss: f64, x: &[f64]) {
+    bar.suspend(|| println!("loss {loss:.2}: {}", values(x)));
+}
+
+/// The stream where the search from `start` ends.
+fn fit(start: DecLike) -> DecLike {
+    let bar = bar(LOOK + MORE);
+    let mut problem = problem(FIT, rows_of(start, &bar));
+    let mut search = Search::at(logs(&start, FIT));
+    search.go_on(&mut problem, LOOK + MORE, |loss, x| tell(&bar, loss, x));
+    bar.finish_and_clear();
+    rounded(like(start, search.x()))
 }
 
 fn show(like: DecLike) {
@@ -232,7 +326,7 @@ fn main() {
     }
     match what.as_deref() {
         None => fit_all(),
-        Some("from") => show(fit(like).1),
+        Some("from") => show(fit(like)),
         Some("show") => show(like),
         Some("tenth") => tenth(like, &names),
         Some(other) => {

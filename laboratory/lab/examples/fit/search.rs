@@ -4,7 +4,9 @@
 //! part keeps a parameter that no row decides where it was; moving it by a factor of two costs as much as a row that is off by its
 //! tolerance.
 //!
-//! Not known here: what the rows are. `Search` gets them as a function, so that a test can give another.
+//! A search is bounded by how often it asks for rows, not by time, so that it ends in the same place on every machine.
+//!
+//! Not known here: what the rows are. [`Problem`] gets them as a function, so that a test can give another.
 
 use lab::generate::DecLike;
 
@@ -123,64 +125,38 @@ const STEP: f64 = 0.08;
 const STRIDE_MAX: f64 = 0.25;
 /// So many steps in a row that gain nothing: the derivatives are taken anew, or the search ends.
 const FAILURES_MAX: usize = 3;
+/// Of the loss: a step to no less than this gains next to nothing.
+const WORTH_IT: f64 = 0.99;
+/// With derivatives that were just taken.
+const DAMPING: f64 = 0.1;
 
-/// A search over logarithms `x` within `bounds`.
-pub struct Search<F> {
-    /// How far off each row is.
-    pub off: F,
-    /// Of the logarithms.
-    pub bounds: Vec<(f64, f64)>,
-    /// Where it began.
-    pub first: Vec<f64>,
+/// What is to be made small: rows and pulls, as functions of the parameters' logarithms.
+pub struct Problem<F> {
+    off: F,
+    bounds: Vec<(f64, f64)>,
+    first: Vec<f64>,
+    /// How often `off` was asked.
+    calls: usize,
 }
 
-impl<F: FnMut(&[f64]) -> Residuals> Search<F> {
+impl<F: FnMut(&[f64]) -> Residuals> Problem<F> {
+    /// `off` says how far off each row is; parameters stay within `bounds` and are pulled to `first`.
+    pub fn new(off: F, bounds: Vec<(f64, f64)>, first: Vec<f64>) -> Problem<F> {
+        Problem {
+            off,
+            bounds,
+            first,
+            calls: 0,
+        }
+    }
+
     /// Rows, then parameters.
-    pub fn residuals(&mut self, x: &[f64]) -> Residuals {
+    fn residuals(&mut self, x: &[f64]) -> Residuals {
+        self.calls += 1;
         let mut all = (self.off)(x);
         let moved = x.iter().zip(&self.first);
         all.extend(moved.map(|(x, first)| (x - first) / std::f64::consts::LN_2));
         all
-    }
-
-    /// Improves `x` by at most `steps` steps. `tell` hears of each that gains. Derivatives are taken once, kept up by Broyden's rule with
-    /// what each step found, and taken anew when steps gain nothing any more; if even those help nothing, the search ends.
-    pub fn run(
-        &mut self,
-        mut x: Vec<f64>,
-        steps: usize,
-        mut tell: impl FnMut(usize, f64, &[f64]),
-    ) -> Vec<f64> {
-        let mut here = self.residuals(&x);
-        tell(0, loss(&here), &x);
-        let mut slopes = self.slopes(&x, &here);
-        let (mut damping, mut failures, mut fresh) = (0.1, 0, true);
-        for number in 1..=steps {
-            let next = self.next(&x, &solve(&slopes, &here, damping));
-            let there = self.residuals(&next);
-            broyden(&mut slopes, (&x, &here), (&next, &there));
-            if loss(&there) < loss(&here) {
-                let gained = loss(&there) < 0.99 * loss(&here);
-                (x, here) = (next, there);
-                tell(number, loss(&here), &x);
-                damping = (damping / 4.0_f64).max(1e-3);
-                if gained {
-                    (failures, fresh) = (0, false);
-                    continue;
-                }
-            } else {
-                damping *= 4.0;
-            }
-            failures += 1;
-            if failures >= FAILURES_MAX {
-                if fresh {
-                    break;
-                }
-                slopes = self.slopes(&x, &here);
-                (damping, failures, fresh) = (0.1, 0, true);
-            }
-        }
-        x
     }
 
     fn next(&self, x: &[f64], step: &[f64]) -> Vec<f64> {
@@ -209,6 +185,102 @@ impl<F: FnMut(&[f64]) -> Residuals> Search<F> {
                 change.map(|(a, b)| (a - b) / step).collect()
             })
             .collect()
+    }
+}
+
+/// A search that can be gone on with: where it is, and what it knows of the slopes there.
+///
+/// Derivatives are taken once, kept up by Broyden's rule with what each step found, and taken anew when steps gain nothing any more; if
+/// even those help nothing, the search has ended.
+pub struct Search {
+    x: Vec<f64>,
+    /// Empty before the first call.
+    here: Residuals,
+    /// Empty if they have to be taken.
+    slopes: Vec<Vec<f64>>,
+    damping: f64,
+    failures: usize,
+    /// Nothing was gained since the derivatives were taken.
+    fresh: bool,
+    ended: bool,
+}
+
+impl Search {
+    /// Begins at `x`.
+    pub fn at(x: Vec<f64>) -> Search {
+        Search {
+            x,
+            here: Vec::new(),
+            slopes: Vec::new(),
+            damping: DAMPING,
+            failures: 0,
+            fresh: true,
+            ended: false,
+        }
+    }
+
+    /// Where it is.
+    pub fn x(&self) -> &[f64] {
+        &self.x
+    }
+
+    /// The loss there; infinite before the first call.
+    pub fn loss(&self) -> f64 {
+        if self.here.is_empty() {
+            f64::INFINITY
+        } else {
+            loss(&self.here)
+        }
+    }
+
+    /// Goes on for at most so many calls of the problem. `tell` hears of each step that gains.
+    pub fn go_on<F: FnMut(&[f64]) -> Residuals>(
+        &mut self,
+        problem: &mut Problem<F>,
+        calls: usize,
+        mut tell: impl FnMut(f64, &[f64]),
+    ) {
+        let end = problem.calls + calls;
+        while !self.ended && problem.calls < end {
+            if self.here.is_empty() {
+                self.here = problem.residuals(&self.x);
+                tell(self.loss(), &self.x);
+            } else if self.slopes.is_empty() {
+                if problem.calls + self.x.len() > end {
+                    break;
+                }
+                self.slopes = problem.slopes(&self.x, &self.here);
+                (self.damping, self.failures, self.fresh) = (DAMPING, 0, true);
+            } else if self.step(problem) {
+                tell(self.loss(), &self.x);
+            }
+        }
+    }
+
+    /// Whether it gained.
+    fn step<F: FnMut(&[f64]) -> Residuals>(&mut self, problem: &mut Problem<F>) -> bool {
+        let step = solve(&self.slopes, &self.here, self.damping);
+        let next = problem.next(&self.x, &step);
+        let there = problem.residuals(&next);
+        broyden(&mut self.slopes, (&self.x, &self.here), (&next, &there));
+        let before = self.loss();
+        let gains = loss(&there) < before;
+        if gains {
+            (self.x, self.here) = (next, there);
+            self.damping = (self.damping / 4.0).max(1e-3);
+        } else {
+            self.damping *= 4.0;
+        }
+        if self.loss() < WORTH_IT * before {
+            (self.failures, self.fresh) = (0, false);
+        } else {
+            self.failures += 1;
+        }
+        if self.failures == FAILURES_MAX {
+            self.ended = self.fresh;
+            self.slopes.clear();
+        }
+        gains
     }
 }
 
@@ -262,13 +334,13 @@ mod tests {
     #[test]
     fn a_curved_valley_is_followed_to_its_end_within_bounds() {
         let search = |high: f64| {
-            let mut search = Search {
-                // Rosenbrock's, whose least is at (1, 1).
-                off: |x: &[f64]| vec![100.0 * (x[1] - x[0] * x[0]), 10.0 * (1.0 - x[0])],
-                bounds: vec![(-3.0, high), (-3.0, 3.0)],
-                first: vec![-1.2, 1.0],
-            };
-            search.run(vec![-1.2, 1.0], 100, |_, _, _| ())
+            // Rosenbrock's, whose least is at (1, 1).
+            let off = |x: &[f64]| vec![100.0 * (x[1] - x[0] * x[0]), 10.0 * (1.0 - x[0])];
+            let bounds = vec![(-3.0, high), (-3.0, 3.0)];
+            let mut problem = Problem::new(off, bounds, vec![-1.2, 1.0]);
+            let mut search = Search::at(vec![-1.2, 1.0]);
+            search.go_on(&mut problem, 100, |_, _| ());
+            search.x
         };
         let free = search(3.0);
         assert!(
@@ -280,6 +352,28 @@ mod tests {
             bounded[0] <= 0.5 && (bounded[1] - 0.25).abs() < 0.1,
             "{bounded:?}"
         );
+    }
+
+    #[test]
+    fn a_search_asks_no_more_than_it_may_and_goes_on_where_it_was() {
+        let off = |x: &[f64]| vec![100.0 * (x[1] - x[0] * x[0]), 10.0 * (1.0 - x[0])];
+        let problem = || Problem::new(off, vec![(-3.0, 3.0); 2], vec![-1.2, 1.0]);
+        let (mut whole, mut parts) = (problem(), problem());
+        let (mut once, mut often) = (Search::at(vec![-1.2, 1.0]), Search::at(vec![-1.2, 1.0]));
+        once.go_on(&mut whole, 33, |_, _| ());
+        for _ in 0..11 {
+            let before = parts.calls;
+            often.go_on(&mut parts, 3, |_, _| ());
+            assert!(parts.calls - before <= 3, "{} calls", parts.calls - before);
+        }
+        assert_eq!(whole.calls, 33);
+        // Where derivatives did not fit into a part they were taken in the next, so the parts may be a step behind, on the same way.
+        let mut steps = Vec::new();
+        let mut again = problem();
+        Search::at(vec![-1.2, 1.0]).go_on(&mut again, 33, |_, x| steps.push(x.to_vec()));
+        assert!(steps.contains(&often.x), "{:?} {steps:?}", often.x);
+        assert_eq!(once.x, steps[steps.len() - 1]);
+        assert!(often.loss() <= loss(&problem().residuals(&[-1.2, 1.0])));
     }
 
     #[test]

@@ -9,14 +9,15 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::requests::Requests;
 use super::workload::Workload;
+use crate::DiskRequest;
 use crate::disks::drive::Drive;
 use crate::disks::flash::Flash;
 use crate::disks::machine::Machine;
 use crate::disks::ufs::Ufs;
 use crate::disks::{Calls, Disk};
 use crate::managers::{Kind, Manager, Settings, make};
+use crate::requests::Requests;
 
 /// A modelled disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,7 +92,7 @@ impl From<Calls> for CallCounts {
 pub fn run(
     manager: &mut dyn Manager,
     disk: &mut dyn Disk,
-    requests: &Requests,
+    requests: &Requests<DiskRequest>,
     gets: u64,
     mut step: impl FnMut(usize) -> bool,
 ) -> io::Result<Outcome> {

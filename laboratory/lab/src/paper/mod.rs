@@ -20,7 +20,6 @@ pub mod plan;
 pub mod printed;
 pub mod real;
 pub mod report;
-pub mod requests;
 pub mod source;
 mod streams;
 pub mod tables;

@@ -135,7 +135,7 @@ pub struct Surveyed {
 /// Requests of clients, as often as they are wanted.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// Made: the stream that is fitted to the paper's counts.
+    /// Made: the stream that is fitted to the paper's counts and comparisons of managers.
     Fitted {
         /// Another one gives another stream.
         seed: u64,

@@ -100,7 +100,7 @@ pub fn streams(benches: &[Bench]) -> io::Result<Section> {
         trace(at).map(|t| t.objects as f64)
     });
     let mut text = vec![format!(
-        "\"Fitted\" is the stream that is fitted to the paper's counts. A trace's caches, unless they were named: the disk cache is {:.1} % \
+        "\"Fitted\" is the stream that is fitted to the paper's counts and comparisons of managers. A trace's caches, unless they were named: the disk cache is {:.1} % \
          of what a disk without limit would be written, as the paper's disk kept {} of {} objects; memory is a quarter of it; neither is \
          larger than the paper's. A read is near another if one of the nine before it was of its server, so that a batch of ten could bring \
          both; a write likewise, so that the two lie together without any buffer. Slots are {SLOT_BYTES} bytes, and an object has a header of {HEADER_BYTES}.",

@@ -8,9 +8,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::requests::{Gathering, Requests};
 use crate::disks::HEADER_BYTES;
 use crate::managers::SLOT_BYTES;
+use crate::requests::{Gathering, Requests};
 use crate::{DiskOp, DiskRequest};
 
 /// Reads in a batch of the paper's lazy reads. A read or write is near another if one of the nine before it was of its server.
@@ -20,7 +20,7 @@ const BATCH: usize = 10;
 #[derive(Debug)]
 pub struct Workload {
     /// In order.
-    pub requests: Requests,
+    pub requests: Requests<DiskRequest>,
     /// What they add up to.
     pub counts: Counts,
     /// The most that is alive at a time, in slots of 512 bytes, with headers.
@@ -86,7 +86,7 @@ impl Near {
 /// Requests that are being counted, and kept if that is wanted.
 #[derive(Debug)]
 pub struct Building {
-    gathering: Option<Gathering>,
+    gathering: Option<Gathering<DiskRequest>>,
     counts: Counts,
     live: HashMap<u32, u64>,
     live_slots: u64,

@@ -7,11 +7,12 @@
 //! measure it (`layouts`).
 //!
 //! Not known here: disks, memory tiers.
-//! Limits: the requests are in memory, 24 bytes each.
+//! Limits: those of `requests`; besides, the tables of the caches that run at a time, up to 40 bytes for each object and cache.
 
 mod report;
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ pub use report::{page, tables};
 
 use crate::Access;
 use crate::cache::{Level, LevelSettings, PolicyKind};
+use crate::requests::Requests;
 
 /// Of the requests, those that only fill the cache.
 pub const WARMING_PERCENT: usize = 25;
@@ -175,102 +177,122 @@ pub struct Study {
 }
 
 /// One cache over all requests. The first quarter is not counted.
-pub fn hits(settings: LevelSettings, accesses: &[Access]) -> Hits {
+///
+/// # Errors
+/// The file of the requests cannot be read.
+pub fn hits(settings: LevelSettings, accesses: &Requests<Access>) -> io::Result<Hits> {
     let warm = accesses.len() * WARMING_PERCENT / 100;
     let mut level = Level::new(settings);
     let mut hits = Hits::default();
     for (at, access) in accesses.iter().enumerate() {
+        let access = access?;
         let (object, size) = (access.object, access.size_bytes);
         let hit = level.ask(object, size, &mut None);
         let kept = !hit && level.insert(object, size, |_, _| {}) == crate::cache::Insertion::Kept;
         if at >= warm {
-            hits.count(access, hit, kept);
+            hits.count(&access, hit, kept);
         }
     }
-    hits
+    Ok(hits)
 }
 
 impl Study {
     /// Runs every contender at every size, on so many threads; `step` is called after each.
+    ///
+    /// # Errors
+    /// The file of the requests cannot be read.
     pub fn run(
         stream: &str,
-        accesses: &[Access],
+        accesses: &Requests<Access>,
         contenders: &[Contender],
         sizes: &[u64],
         threads: usize,
         step: impl Fn() + Sync,
-    ) -> Study {
+    ) -> io::Result<Study> {
         let jobs: Vec<(Contender, u64)> = contenders
             .iter()
             .flat_map(|&contender| sizes.iter().map(move |&bytes| (contender, bytes)))
             .collect();
         let next = AtomicUsize::new(0);
         let points = Mutex::new(vec![None; jobs.len()]);
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, jobs.len().max(1)) {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&(contender, bytes)) = jobs.get(at) else {
-                            break;
-                        };
-                        let Contender { policy, admission } = contender;
-                        let hits = hits(
-                            LevelSettings {
-                                bytes,
-                                policy,
-                                admission,
-                            },
-                            accesses,
-                        );
-                        let mut points = points
-                            .lock()
-                            .expect("a thread panicked, and so will this one");
-                        points[at] = Some(Point {
-                            contender,
-                            bytes,
-                            hits,
-                        });
-                        drop(points);
-                        step();
-                    }
-                });
+        let work = || -> io::Result<()> {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&(contender, bytes)) = jobs.get(at) else {
+                    return Ok(());
+                };
+                let Contender { policy, admission } = contender;
+                let settings = LevelSettings {
+                    bytes,
+                    policy,
+                    admission,
+                };
+                let point = Point {
+                    contender,
+                    bytes,
+                    hits: hits(settings, accesses)?,
+                };
+                let mut points = points
+                    .lock()
+                    .expect("a thread panicked, and so will this one");
+                points[at] = Some(point);
+                drop(points);
+                step();
             }
-        });
+        };
+        std::thread::scope(|scope| {
+            let threads = 0..threads.clamp(1, jobs.len().max(1));
+            let threads: Vec<_> = threads.map(|_| scope.spawn(work)).collect();
+            let mut ended = threads.into_iter();
+            ended.try_for_each(|thread| thread.join().expect("a thread panicked"))
+        })?;
         let points = points.into_inner().expect("all threads have ended well");
-        Study {
+        Ok(Study {
             stream: stream.to_owned(),
             requests: accesses.len() as u64,
-            object_bytes: object_bytes(accesses),
-            boundless: hits(LevelSettings::lru(u64::MAX / 2), accesses),
+            object_bytes: Objects::of(accesses)?.bytes,
+            boundless: hits(LevelSettings::lru(u64::MAX / 2), accesses)?,
             points: points.into_iter().flatten().collect(),
-        }
+        })
     }
 }
 
-/// Bytes of all different objects, each as it was first seen.
-pub fn object_bytes(accesses: &[Access]) -> u64 {
-    let mut seen = Vec::new();
-    let mut bytes = 0;
-    for access in accesses {
-        let object = access.object as usize;
-        if seen.len() <= object {
-            seen.resize(object + 1, false);
-        }
-        if !std::mem::replace(&mut seen[object], true) {
-            bytes += u64::from(access.size_bytes);
-        }
-    }
-    bytes
+/// The different objects of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Objects {
+    /// How many.
+    pub count: u64,
+    /// Their bytes, each as it was first seen.
+    pub bytes: u64,
 }
 
-/// The usual sizes for a stream.
-pub fn usual_sizes(accesses: &[Access]) -> Vec<u64> {
-    let all = object_bytes(accesses) as f64;
-    SIZES_PERCENT
-        .iter()
-        .map(|percent| (all * percent / 100.0) as u64)
-        .collect()
+impl Objects {
+    /// Counts them.
+    ///
+    /// # Errors
+    /// The file of the requests cannot be read.
+    pub fn of(accesses: &Requests<Access>) -> io::Result<Objects> {
+        let mut seen = Vec::new();
+        let mut found = Objects { count: 0, bytes: 0 };
+        accesses.each(|access| {
+            let object = access.object as usize;
+            if seen.len() <= object {
+                seen.resize(object + 1, false);
+            }
+            if !std::mem::replace(&mut seen[object], true) {
+                found.count += 1;
+                found.bytes += u64::from(access.size_bytes);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The usual sizes of a cache for them.
+    pub fn usual_sizes(&self) -> Vec<u64> {
+        let of_all = |percent: &f64| (self.bytes as f64 * percent / 100.0) as u64;
+        SIZES_PERCENT.iter().map(of_all).collect()
+    }
 }
 
 #[cfg(test)]
@@ -300,7 +322,7 @@ mod tests {
             size_bytes: 10,
         };
         let row: Vec<Access> = [1, 2, 1, 3, 1, 4, 2, 2].map(access).into();
-        let found = hits(LevelSettings::lru(1000), &row);
+        let found = hits(LevelSettings::lru(1000), &row.into()).unwrap();
         // After 1 and 2: 1 hits twice, 2 twice; 3 and 4 are new.
         let want = Hits {
             gets: 6,
@@ -320,9 +342,9 @@ mod tests {
             requests: 60_000,
             ..DecLike::default()
         };
-        let accesses: Vec<Access> = like.stream().collect();
-        let sizes = usual_sizes(&accesses);
-        let study = Study::run("dec", &accesses, &Contender::all(), &sizes, 2, || {});
+        let accesses: Requests<Access> = like.stream().collect::<Vec<_>>().into();
+        let sizes = Objects::of(&accesses).unwrap().usual_sizes();
+        let study = Study::run("dec", &accesses, &Contender::all(), &sizes, 2, || {}).unwrap();
         assert_eq!(study.points.len(), Contender::all().len() * sizes.len());
         for of_one in study.points.chunks(sizes.len()) {
             assert!(

@@ -145,6 +145,14 @@ impl Member {
         self.cpu_before + now
     }
 
+    /// Of the time of its present life: that of the thread which talks to other members and tells what is held.
+    pub fn cpu_of_cluster(&self) -> Duration {
+        let now = self.identity();
+        now.map_or(Duration::ZERO, |it| {
+            procfs::cpu_of_threads(&[it.pid], "cluster")
+        })
+    }
+
     /// What it counts; nothing of HAProxy.
     pub fn counts(&self) -> Result<Counts> {
         if self.spec.role == Role::Balancer {

@@ -79,6 +79,7 @@ fn frames() -> Vec<Frame> {
                 queue_ms: 3,
                 free_mib: 4,
             },
+            push_max_bytes: u64::MAX,
             columns: vec![ColumnBeat {
                 label: 5,
                 sequence: 6,
@@ -146,6 +147,10 @@ fn what_has_no_sense_is_refused() {
     assert_eq!(of(&[77]), Unreadable::Type(77));
     assert_eq!(of(&[HELLO, 9, 0]), Unreadable::Version(9));
     assert_eq!(of(&[HELLO, 9]), Unreadable::Body(HELLO));
+    assert_eq!(of(&[HELLO, 1, 0]), Unreadable::Version(1));
+    // A beat of version 1, which did not tell `push-max`.
+    let beat_1 = [vec![BEAT, 0], vec![0; 4 * 4], vec![0]].concat();
+    assert_eq!(of(&beat_1), Unreadable::Body(BEAT));
     assert_eq!(of(&[SUBSCRIBE]), Unreadable::Body(SUBSCRIBE));
     let purging = vec![PURGING; PURGING_BYTES_MAX + 2];
     assert_eq!(of(&purging), Unreadable::Body(PURGING));

@@ -544,6 +544,12 @@ impl Desk {
             .map(|member| (member.is_trusted(), member.since_ms()))
             .collect();
         self.telling.tick(&links, now_ms);
+        if self.telling.are_others_to_tell() {
+            // Of nothing: it says whom we cannot tell.
+            let change = Change::default().encode().unwrap_or_default();
+            let unix_s = crate::clock::unix_ms() / 1000;
+            self.telling.order(change.into(), unix_s, None, now_ms);
+        }
         let linked = (links.iter().enumerate()).filter(|(_, (is_linked, _))| *is_linked);
         let linked = linked.fold(0, |mask, (number, _)| mask | 1 << number);
         if self.dropping == 0

@@ -129,6 +129,8 @@ struct Pending {
     waits: Waits,
     waiting: u64,
     away: u64,
+    /// Members that others were asked to tell.
+    untold: u64,
     sync: Sync,
 }
 
@@ -150,6 +152,8 @@ pub struct Telling {
     names: Box<[u64]>,
     followers: Vec<Follower>,
     pending: BTreeMap<Stamp, Pending>,
+    /// See [`Self::are_others_to_tell`].
+    are_others_to_tell: bool,
     tokens: u64,
     commands: VecDeque<Command>,
 }
@@ -166,6 +170,7 @@ impl Telling {
             followers: (0..names.len()).map(follower).collect(),
             names,
             pending: BTreeMap::new(),
+            are_others_to_tell: false,
             tokens: 0,
             commands: VecDeque::new(),
         }
@@ -232,9 +237,15 @@ impl Telling {
         let keep =
             (self.followers.iter()).any(|f| is_there(f) && !matches!(f.state, State::Current));
         let is_told = |f: &Follower| matches!(f.state, State::Confirming { .. } | State::Current);
-        let untold =
-            (self.followers.iter().zip(&self.names)).filter(|(f, _)| is_there(f) && !is_told(f));
-        let untold: Vec<u64> = untold.map(|(_, name)| *name).collect();
+        let is_untold = |f: &Follower| is_there(f) && !is_told(f);
+        let mut untold_members = 0;
+        let mut untold = Vec::new();
+        for (number, follower) in self.followers.iter().enumerate() {
+            if is_untold(follower) {
+                untold_members |= 1 << number;
+                untold.push(self.names[number]);
+            }
+        }
         self.commands.push_back(Command::Append(entry.clone()));
         for (number, follower) in self.followers.iter().enumerate() {
             if is_told(follower) {
@@ -265,6 +276,7 @@ impl Telling {
                 waits,
                 waiting: all,
                 away: 0,
+                untold: untold_members,
                 sync: Sync::NotAsked,
             },
         );
@@ -301,6 +313,12 @@ impl Telling {
     /// The journal cannot be read now: the member is asked anew after a while.
     pub fn put_off(&mut self, member: MemberId, now_ms: u64) {
         self.followers[usize::from(member.0)].state = State::Asked { at_ms: now_ms };
+    }
+
+    /// Has a member gone that a purge was sent to, and that has not said that it has it? Nobody else was asked to tell it then, although others may
+    /// reach it still. The next purge asks them.
+    pub fn are_others_to_tell(&mut self) -> bool {
+        std::mem::take(&mut self.are_others_to_tell)
     }
 
     /// What was sent last has not gone out.
@@ -530,6 +548,7 @@ impl Telling {
             if is_away && pending.waiting & bit != 0 {
                 pending.waiting &= !bit;
                 pending.away |= bit;
+                self.are_others_to_tell |= pending.untold & bit == 0;
             }
         }
         if pending.away != 0 && pending.sync == Sync::NotAsked {

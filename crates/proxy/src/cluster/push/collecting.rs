@@ -67,6 +67,8 @@ pub struct Collecting {
     push: Option<Push>,
     /// What it has reserved of the queue.
     reserved: u64,
+    /// The longest body that a member takes.
+    length_max: u64,
     key: u64,
 }
 
@@ -106,10 +108,8 @@ impl Collecting {
             pushing.counters.untold.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        if response
-            .length
-            .is_some_and(|length| length > cluster.plan.push_max_bytes)
-        {
+        let length_max = length_max(cluster);
+        if response.length.is_some_and(|length| length > length_max) {
             pushing.too_long(primary);
             return None;
         }
@@ -117,6 +117,7 @@ impl Collecting {
         let mut collecting = Collecting {
             cluster: Arc::clone(cluster),
             reserved: 0,
+            length_max,
             key: worker.hasher.hash(key).0,
             push: Some(Push {
                 response: message::write_response(head, !response.decision.rules.store_set_cookie),
@@ -144,7 +145,7 @@ impl Collecting {
         let Some(push) = &self.push else {
             return false;
         };
-        if push.body_bytes + bytes > self.cluster.plan.push_max_bytes {
+        if push.body_bytes + bytes > self.length_max {
             self.cluster.pushing.too_long(push.primary);
             return false;
         }
@@ -187,4 +188,15 @@ impl Collecting {
             self.cluster.pushing.queue().release(reserved);
         }
     }
+}
+
+/// The longest body that is pushed now: no longer than our own `push-max`, nor than the longest that a member with a store takes.
+fn length_max(cluster: &Cluster) -> u64 {
+    let now_ms = cluster.now_ms();
+    let members = cluster.members().map(|(_, member)| member);
+    let taken = members
+        .filter(|it| it.takes_new(now_ms) && it.load.has_store.load(Ordering::Relaxed))
+        .map(|it| it.load.push_max_bytes.load(Ordering::Relaxed));
+    let own = cluster.plan.push_max_bytes;
+    taken.max().map_or(own, |taken| taken.min(own))
 }

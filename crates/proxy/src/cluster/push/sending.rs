@@ -155,7 +155,9 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
 fn may_get(cluster: &Cluster, number: u8, push: &Push, now_ms: u64) -> bool {
     let id = MemberId(number);
     let takes_new = |member: &Member| member.takes_new(now_ms);
+    let is_short_enough = |member: &Member| member.takes_body_of(push.body_bytes);
     push.not_to & id.bit() == 0
+        && cluster.member(id).is_some_and(is_short_enough)
         && cluster.member(id).is_some_and(takes_new)
         && cluster.purging.is_current(id)
         && push.began.knows(number)

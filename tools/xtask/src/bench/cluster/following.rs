@@ -1,7 +1,9 @@
 //! What a node loses by being followed: alone, in a cluster that nobody else runs in, followed by one front, by two.
 //!
 //! Three quarters of the requests are for objects that it does not have, bodies of 2 bytes, each connection asks again when it
-//! is answered. The four are measured in turn, round after round; the fronts receive what the node says and do nothing else.
+//! is answered. Processes of one build differ by more than following costs, so beside the CPU time of each stands the share of the thread
+//! that does nothing else than talk to members and tell what the node holds; a worker does the same whether anybody follows or not.
+//! The four are measured in turn, round after round; the fronts receive what the node says and do nothing else.
 //! Source: paper 003, section 5.
 
 use serde::Serialize;
@@ -20,6 +22,9 @@ const BODY_BYTES: u64 = 2;
 /// Objects that are hits there.
 const KNOWN: u64 = 2000;
 
+/// One run: what wrk saw, CPU us of the node an answer, and of these those of the thread that tells what it holds.
+type Run = (Figures, f64, f64);
+
 /// A node followed by so many.
 #[derive(Debug, Serialize)]
 pub struct Followed {
@@ -30,6 +35,8 @@ pub struct Followed {
     cpu_us: Spread,
     /// Over the node alone of the same round.
     pub cpu_ratio: Spread,
+    /// Share of the thread that tells what it holds.
+    telling: Spread,
     p50_us: Spread,
     p90_us: Spread,
     p98_us: Spread,
@@ -52,7 +59,7 @@ pub fn following(options: &Options) -> Result<Vec<Followed>> {
         }
         beds.push((name, bed));
     }
-    let mut samples: Vec<Vec<(Figures, f64)>> = vec![Vec::new(); beds.len()];
+    let mut samples: Vec<Vec<Run>> = vec![Vec::new(); beds.len()];
     let steps = u64::from(options.rounds) * beds.len() as u64;
     let mut progress = Progress::new("measuring", steps);
     for round in 0..options.rounds {
@@ -63,8 +70,7 @@ pub fn following(options: &Options) -> Result<Vec<Followed>> {
         }
     }
     drop(progress);
-    let spread =
-        |of: &[(Figures, f64)], f: fn(&(Figures, f64)) -> f64| Spread::of(of.iter().map(f));
+    let spread = |of: &[Run], f: fn(&Run) -> f64| Spread::of(of.iter().map(f));
     let rows: Vec<Followed> = beds
         .iter()
         .zip(&samples)
@@ -78,14 +84,25 @@ pub fn following(options: &Options) -> Result<Vec<Followed>> {
             ),
             cpu_us: spread(of, |it| it.1),
             cpu_ratio: Spread::of(of.iter().zip(&samples[0]).map(|(it, alone)| it.1 / alone.1)),
+            telling: spread(of, |it| it.2 / it.1),
             p50_us: spread(of, |it| it.0.p50_us),
             p90_us: spread(of, |it| it.0.p90_us),
             p98_us: spread(of, |it| it.0.p98_us),
         })
         .collect();
     let mut table = Table::new([
-        "a node", "req/s", "/ alone", "min-max", "CPU us", "/ alone", "min-max", "p50 us",
-        "p90 us", "p98 us",
+        "a node",
+        "req/s",
+        "/ alone",
+        "min-max",
+        "CPU us",
+        "/ alone",
+        "min-max",
+        "telling %",
+        "min-max",
+        "p50 us",
+        "p90 us",
+        "p98 us",
     ]);
     for row in &rows {
         table.row([
@@ -96,6 +113,12 @@ pub fn following(options: &Options) -> Result<Vec<Followed>> {
             format!("{:.2}", row.cpu_us.median),
             format!("{:.3}", row.cpu_ratio.median),
             format!("{:.3}-{:.3}", row.cpu_ratio.min, row.cpu_ratio.max),
+            format!("{:.2}", 100.0 * row.telling.median),
+            format!(
+                "{:.2}-{:.2}",
+                100.0 * row.telling.min,
+                100.0 * row.telling.max
+            ),
             format!("{:.0}", row.p50_us.median),
             format!("{:.0}", row.p90_us.median),
             format!("{:.0}", row.p98_us.median),
@@ -112,7 +135,7 @@ pub fn following(options: &Options) -> Result<Vec<Followed>> {
     Ok(rows)
 }
 
-fn followed(bed: &Bed, round: u32, options: &Options) -> Result<(Figures, f64)> {
+fn followed(bed: &Bed, round: u32, options: &Options) -> Result<Run> {
     let node = one(bed, Role::Node)?;
     let prefix = format!("r{round}-");
     fill(node.at(SITE), KNOWN, BODY_BYTES, &prefix)?;
@@ -122,6 +145,9 @@ fn followed(bed: &Bed, round: u32, options: &Options) -> Result<(Figures, f64)> 
         fresh_percent: MISS_PERCENT,
         seed: u64::from(round) + 1,
     };
+    let before = node.cpu_of_cluster();
     let measured = measure(&[node], node.at(SITE), BODY_BYTES, objects, options)?;
-    Ok((measured.figures, measured.cpu_us[0]))
+    let telling = node.cpu_of_cluster().saturating_sub(before).as_secs_f64();
+    let telling_us = telling * 1e6 / measured.figures.requests as f64;
+    Ok((measured.figures, measured.cpu_us[0], telling_us))
 }

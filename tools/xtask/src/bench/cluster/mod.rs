@@ -2,7 +2,8 @@
 //!
 //! *Following* (`following`): what a node loses by telling others what it holds. *Costs* (`costs`): CPU time of a member for a hit
 //! from memory, from disk, a stored miss, a request that is passed, one that is handed to a node, an object that is pushed; for
-//! `loligo model --own-file`. *Model* (`model`): what that model makes of them, beside what a mix of requests really costs.
+//! `loligo model --own-file`. *Model* (`model`): what that model makes of them, and of what happened to the requests of a mix, beside
+//! what the mix really costs.
 //!
 //! Not known here: how a cluster is built: `cluster::bed`.   Limits: one machine; CPU is counted in ticks of 10 ms.
 
@@ -12,15 +13,17 @@ mod model;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
+use super::stats::Spread;
 use super::table::Table;
 use crate::cluster::bed::{Bed, Plan};
-use crate::cluster::member::Member;
+use crate::cluster::member::{Counts, Member};
 use crate::cluster::site::{Role, Route, Shape};
 use crate::failure::{During, Result, fail};
 use crate::http;
@@ -117,14 +120,17 @@ fn costs_and_model(options: &Options) -> Result<(Vec<costs::Cost>, Vec<Verdict>)
     let single = costs::Single::build()?;
     let mixed = model::Mixed::build()?;
     let mut progress = Progress::new("measuring costs, rounds", u64::from(options.rounds));
-    let (mut of_single, mut of_mixed) = (Vec::new(), Vec::new());
+    let (mut of_single, mut of_mixed, mut of_shares) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.rounds {
         of_single.push(single.round(round, options)?);
-        of_mixed.push(mixed.round(round, options)?);
+        let (cpu, shares) = mixed.round(round, options)?;
+        of_mixed.push(cpu);
+        of_shares.push(shares);
         progress.step();
     }
     drop(progress);
-    let (costs, measured) = (costs::medians(&of_single), costs::medians(&of_mixed));
+    let [costs, measured, shares] =
+        [&of_single, &of_mixed, &of_shares].map(|rounds| costs::medians(rounds));
     let mut table = Table::new(["cost", "us", "min-max"]);
     for cost in costs.iter().chain(&measured) {
         table.row([
@@ -140,7 +146,17 @@ fn costs_and_model(options: &Options) -> Result<(Vec<costs::Cost>, Vec<Verdict>)
         options.rounds,
         options.seconds
     );
-    let verdicts = model::verdicts(&costs, &measured)?;
+    let mut table = Table::new(["a front and its nodes", "share", "min-max"]);
+    for share in &shares {
+        let Spread { median, min, max } = share.us;
+        table.row([
+            share.name.to_owned(),
+            format!("{median:.3}"),
+            format!("{min:.3}-{max:.3}"),
+        ]);
+    }
+    println!("{}\n", table.render());
+    let verdicts = model::verdicts(&costs, &measured, &shares)?;
     for verdict in &verdicts {
         println!("{verdict}");
     }
@@ -179,10 +195,20 @@ fn fill(at: SocketAddr, count: u64, bytes: u64, prefix: &str) -> Result<()> {
     http::load(at, "filling", count, FILL_CONNECTIONS, path, is_right)
 }
 
-/// One run of wrk, and CPU an answer of each of these members.
+/// One run of wrk, and of each of these members: CPU an answer, and what it counted.
 struct Measured {
     figures: Figures,
     cpu_us: Vec<f64>,
+    counts: Vec<Counts>,
+}
+
+impl Measured {
+    /// What the members of these places counted under a name, rows with this label, for each answer.
+    fn an_answer(&self, members: Range<usize>, name: &str, label: &str) -> f64 {
+        let counts = self.counts[members].iter();
+        let sum: f64 = counts.map(|it| it.sum(name, &[label])).sum();
+        sum / self.figures.requests as f64
+    }
 }
 
 fn measure(
@@ -199,14 +225,20 @@ fn measure(
         bytes,
         objects,
     };
+    let counts = || members.iter().map(|member| member.counts());
+    let counts_before = counts().collect::<Result<Vec<_>>>()?;
     let before: Vec<Duration> = members.iter().map(|member| member.cpu()).collect();
     let figures = wrk::run(&load, &workspace::run_dir().join("wrk"))?;
     let cpu = members.iter().zip(before);
     let cpu_us = cpu.map(|(member, before)| {
         member.cpu().saturating_sub(before).as_secs_f64() * 1e6 / figures.requests as f64
     });
+    let cpu_us = cpu_us.collect();
+    let since = counts().zip(&counts_before);
+    let since = since.map(|(now, before)| Ok(now?.since(before)));
     Ok(Measured {
-        cpu_us: cpu_us.collect(),
+        cpu_us,
+        counts: since.collect::<Result<_>>()?,
         figures,
     })
 }

@@ -329,3 +329,20 @@ fn who_has_heard_of_too_many_origins_loses_what_it_lacks_once() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn others_are_asked_to_tell_one_that_has_gone_before_it_had_a_purge() {
+    let mut desk = with_both();
+    desk.order(1, 20);
+    desk.done(B, 1, 21);
+    desk.link([false, true], 22);
+    assert!(!desk.telling.are_others_to_tell(), "it may come back");
+    desk.link([false, true], 22 + AWAY_AFTER_MS);
+    assert_eq!(desk.answers.len(), 1);
+    assert!(desk.telling.are_others_to_tell());
+    assert!(!desk.telling.are_others_to_tell(), "once");
+    // The next purge says whom it was not sent to.
+    desk.order(2, 30 + AWAY_AFTER_MS);
+    desk.link([false, true], 31 + AWAY_AFTER_MS);
+    assert!(!desk.telling.are_others_to_tell());
+}

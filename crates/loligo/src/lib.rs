@@ -14,6 +14,7 @@ mod accelerate;
 mod bench;
 mod cli;
 mod config;
+mod diagnostics;
 mod drawings;
 mod dump;
 mod help;
@@ -47,8 +48,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_UNREADABLE: u8 = 2;
 
-fn main() -> ExitCode {
-    let typed = help::laid_out(Cli::command()).get_matches();
+/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages and completions are made of it
+/// (`examples/pages.rs`).
+pub fn command() -> clap::Command {
+    help::laid_out(Cli::command())
+}
+
+/// Does what was typed.
+pub fn run() -> ExitCode {
+    let typed = command().get_matches();
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Serve(flags) => {

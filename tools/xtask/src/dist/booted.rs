@@ -1,0 +1,216 @@
+//! systemd in the clean root: the unit file as it is meant to be used.
+//!
+//! systemd runs as the first process of name spaces of its own, so it may mount, count processes and start services as on a machine of
+//! its own; all of it vanishes with that process. It has no network but loopback, so the package's own ports are free.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::said;
+use crate::failure::{During, Result, fail};
+use crate::interrupt::wait_until;
+
+/// For systemd to come up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Run in the new name spaces; `$1` is the root. `/dev` has what a container has, since systemd makes a smaller one of it for services.
+const BOOT: &str = r#"
+set -e
+ip link set lo up
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs tmpfs run
+mount -t tmpfs tmpfs tmp
+mount -t tmpfs -o mode=755 tmpfs dev
+for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
+mkdir -p dev/pts dev/shm .old
+ln -s pts/ptmx dev/ptmx
+pivot_root . .old
+umount -l /.old
+exec /usr/bin/env -i container=probe PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    /lib/systemd/systemd --system --unit=basic.target --show-status=0
+"#;
+
+/// A root in which systemd runs. Dropping it ends all of it.
+pub struct Booted {
+    outer: Child,
+    /// The process id of its systemd.
+    init: u32,
+}
+
+impl Booted {
+    /// Boots it. `None`, with words: systemd cannot run here.
+    ///
+    /// # Errors
+    /// The commands for it are not there.
+    pub fn boot(root: &Path, log: &Path) -> Result<Option<Booted>> {
+        let file = fs::File::create(log).during(|| format!("making {}", log.display()))?;
+        let too = file.try_clone().during(|| "a second handle".into())?;
+        let spaces = [
+            "--mount",
+            "--pid",
+            "--fork",
+            "--cgroup",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--kill-child",
+        ];
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(spaces)
+            .args(["sh", "-c", BOOT, "sh"])
+            .arg(root);
+        unshare.stdin(Stdio::null()).stdout(file).stderr(too);
+        let outer = unshare.spawn().during(|| "running unshare".into())?;
+        let mut booted = Booted { outer, init: 0 };
+        // A stopped target leaves it "degraded", which is good enough for services.
+        let is_up = wait_until(PATIENCE, || {
+            booted.init = booted.find_init().unwrap_or(0);
+            let state = booted.command(&["systemctl", "is-system-running"]).output();
+            let state = state.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
+            booted.init != 0 && state.is_ok_and(|it| it == "running" || it == "degraded")
+        })?;
+        if !is_up {
+            println!(
+                "systemd: does not come up in name spaces here, see {}; not tried",
+                log.display()
+            );
+            return Ok(None);
+        }
+        // Debian's policy file of images forbids services to start.
+        let _ = fs::remove_file(root.join("usr/sbin/policy-rc.d"));
+        Ok(Some(booted))
+    }
+
+    /// The child of `unshare`.
+    fn find_init(&self) -> Option<u32> {
+        let pid = self.outer.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    }
+
+    /// A command inside.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([
+            "--target",
+            &self.init.to_string(),
+            "--mount",
+            "--pid",
+            "--cgroup",
+            "--net",
+            "--uts",
+            "--ipc",
+        ]);
+        command.args(words).env_clear();
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// What a command inside says.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn run(&self, words: &[&str]) -> Result<String> {
+        said(&mut self.command(words))
+    }
+
+    /// A property of the service, such as `MainPID`.
+    fn property(&self, name: &str) -> Result<String> {
+        let text = self.run(&[
+            "systemctl",
+            "show",
+            "--property",
+            name,
+            "--value",
+            "loligo.service",
+        ])?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Installs the package that lies in the root, and looks at the service it starts.
+    ///
+    /// # Errors
+    /// It is not as it should be.
+    pub fn try_package(&self, deb: &str) -> Result<()> {
+        self.run(&["dpkg", "--install", deb])?;
+        let is_ready = || {
+            let log = self.run(&["journalctl", "--no-pager", "--unit", "loligo.service"]);
+            log.is_ok_and(|text| text.contains("ready, "))
+        };
+        if !wait_until(PATIENCE, is_ready)? {
+            let status = self.command(&[
+                "systemctl",
+                "status",
+                "--no-pager",
+                "--full",
+                "loligo.service",
+            ]);
+            let status = { status }.output().during(|| "asking systemd".into())?;
+            fail!(
+                "the service does not start:\n{}",
+                String::from_utf8_lossy(&status.stdout)
+            );
+        }
+        let status = fs::read_to_string(
+            self.root_of_init()
+                .join("proc")
+                .join(self.property("MainPID")?)
+                .join("status"),
+        );
+        let status = status.during(|| "reading the status of the service".into())?;
+        let is_root = status
+            .lines()
+            .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(1) == Some("0"));
+        if is_root || !status.contains("NoNewPrivs:\t1") || !status.contains("Seccomp:\t2") {
+            fail!("the service has rights that it should not have:\n{status}");
+        }
+        let log = self.run(&["journalctl", "--no-pager", "--unit", "loligo.service"])?;
+        let engine = log
+            .lines()
+            .find_map(|line| line.split_once("disk I/O by "))
+            .map_or("?", |it| it.1);
+        println!(
+            "systemd: started by the package, in its sandbox, not as root; disk I/O by {engine}"
+        );
+        self.run(&["systemctl", "restart", "loligo.service"])?;
+        if !wait_until(PATIENCE, || {
+            self.property("ActiveState").is_ok_and(|it| it == "active")
+        })? {
+            fail!("the service does not come back after a restart");
+        }
+        Ok(())
+    }
+
+    /// After the package was removed.
+    ///
+    /// # Errors
+    /// The service is still there.
+    pub fn is_stopped(&self) -> Result<()> {
+        match self.property("MainPID")?.as_str() {
+            "0" | "" => Ok(()),
+            pid => fail!("the package is removed and its service still runs as process {pid}"),
+        }
+    }
+
+    /// The root as its processes see it, by way of `/proc`.
+    fn root_of_init(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.init))
+    }
+}
+
+impl Drop for Booted {
+    fn drop(&mut self) {
+        // With the first process of its name space all others end, and its mounts go.
+        let _ = self.outer.kill();
+        let _ = self.outer.wait();
+    }
+}

@@ -1,0 +1,261 @@
+//! `cargo xtask dist`: what is handed out, made and tried.
+//!
+//! ```text
+//! target/dist/pages/                  man pages and completions, from the command line itself
+//! target/dist/tree/                   the program, stripped, and all that is installed with it
+//! target/dist/loligo_VERSION_ARCH.deb that tree as a Debian package
+//! target/dist/loligo-VERSION-ARCH-linux.tar.gz   and for other systems
+//! target/dist/loligo-VERSION.debug    what was stripped, for reading a crash
+//! target/dist/container/root/         the root file system of the image: deploy/container/Containerfile
+//! ```
+//!
+//! `--probe` installs the package in a clean root, and runs what is in it and in the image; [`probe`].
+//! Why it is made this way: docs/decisions/0060.
+//!
+//! Limits: it packs for the machine it runs on. `dpkg-deb` and binutils must be there.
+
+mod booted;
+mod clean_root;
+mod container;
+mod debian;
+mod licences;
+mod probe;
+mod program;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use crate::failure::{During, Result, fail};
+use crate::rivals;
+use crate::workspace;
+
+/// Version of the packages: the workspace's.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where to, and whether to try it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask dist
+  cargo xtask dist --probe                                as root: installs, runs, removes, purges it in a clean root
+  cargo xtask release && cargo xtask --binary target/pgo/x86_64-unknown-linux-gnu/release/loligo dist
+
+--binary packs a program that is there; without it the release build is made.")]
+pub struct Options {
+    /// Where the packages go [default: target/dist]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Who answers for the package
+    #[arg(long, default_value = "Loligo developers <loligo@packages.invalid>")]
+    maintainer: String,
+    /// Install, run, remove and purge the package in a clean root, and run the image; needs root and a Debian
+    #[arg(long)]
+    probe: bool,
+}
+
+/// Makes all of it, and says how large it is.
+pub fn run(options: &Options) -> Result<()> {
+    rivals::build_loligo()?;
+    let out = match &options.out {
+        Some(out) => out.clone(),
+        None => workspace::target_dir().join("dist"),
+    };
+    fs::create_dir_all(&out).during(|| format!("making {}", out.display()))?;
+    let out = out
+        .canonicalize()
+        .during(|| "looking for the folder".into())?;
+    let built = rivals::loligo_binary();
+    let pages = out.join("pages");
+    write_pages(&pages)?;
+    let stripped = out.join("loligo");
+    program::strip(
+        &built,
+        &stripped,
+        &out.join(format!("loligo-{VERSION}.debug")),
+    )?;
+    let arch = program::architecture();
+    let licences = licences::collect()?;
+
+    let tree = out.join("tree");
+    lay_out(&tree, &stripped, &pages, &licences)?;
+    let deb = debian::pack(&tree, &out, &stripped, &options.maintainer)?;
+    let tarball = out.join(format!("loligo-{VERSION}-{arch}-linux.tar.gz"));
+    pack_tarball(&tree, &tarball)?;
+    let image = out.join("container/root");
+    let libraries = container::lay_out(&image, &stripped, &licences)?;
+
+    let size = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
+    println!(
+        "program, as built   {:>11} bytes  {}",
+        size(&built),
+        built.display()
+    );
+    println!("program, stripped   {:>11} bytes", size(&stripped));
+    println!(
+        "Debian package      {:>11} bytes  {}",
+        size(&deb),
+        deb.display()
+    );
+    println!(
+        "archive             {:>11} bytes  {}",
+        size(&tarball),
+        tarball.display()
+    );
+    println!(
+        "image               {:>11} bytes  {} ({libraries} bytes of it the C library)",
+        bytes_under(&image)?,
+        image.display()
+    );
+    if options.probe {
+        probe::run(&out, &deb, &image)?;
+    }
+    Ok(())
+}
+
+/// Runs the example of the crate `loligo` that has the command line.
+fn write_pages(folder: &Path) -> Result<()> {
+    empty(folder)?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "loligo",
+            "--example",
+            "pages",
+            "--",
+        ])
+        .arg(folder)
+        .current_dir(workspace::root())
+        .status()
+        .during(|| "running cargo".into())?;
+    if !status.success() {
+        fail!("man pages and completions cannot be made: see above");
+    }
+    Ok(())
+}
+
+/// A file of the repository and where it is installed.
+const FILES: [(&str, &str); 6] = [
+    ("deploy/debian/loligo.toml", "etc/loligo/loligo.toml"),
+    ("deploy/debian/loligo.logrotate", "etc/logrotate.d/loligo"),
+    (
+        "deploy/debian/loligo.service",
+        "lib/systemd/system/loligo.service",
+    ),
+    (
+        "deploy/debian/loligo.sysusers",
+        "usr/lib/sysusers.d/loligo.conf",
+    ),
+    (
+        "deploy/debian/loligo.tmpfiles",
+        "usr/lib/tmpfiles.d/loligo.conf",
+    ),
+    ("CHANGELOG.md", "usr/share/doc/loligo/CHANGELOG.md"),
+];
+
+fn lay_out(tree: &Path, program: &Path, pages: &Path, licences: &str) -> Result<()> {
+    empty(tree)?;
+    install(program, &tree.join("usr/bin/loligo"), 0o755)?;
+    for (from, to) in FILES {
+        install(&workspace::root().join(from), &tree.join(to), 0o644)?;
+    }
+    for page in files_in(&pages.join("man"))? {
+        let name = page.file_name().unwrap_or_default();
+        install(&page, &tree.join("usr/share/man/man1").join(name), 0o644)?;
+    }
+    for (from, to) in [
+        ("loligo.bash", "bash-completion/completions/loligo"),
+        ("_loligo", "zsh/vendor-completions/_loligo"),
+        ("loligo.fish", "fish/vendor_completions.d/loligo.fish"),
+    ] {
+        let from = pages.join("completions").join(from);
+        install(&from, &tree.join("usr/share").join(to), 0o644)?;
+    }
+    write(
+        &tree.join("usr/share/doc/loligo/copyright"),
+        licences,
+        0o644,
+    )
+}
+
+fn pack_tarball(tree: &Path, to: &Path) -> Result<()> {
+    let date = format!("--mtime=@{}", program::commit_seconds());
+    let owner = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner"];
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(tree).args(owner).arg(date);
+    done(tar.arg("-czf").arg(to).arg("."))
+}
+
+/// Runs a command that must not fail; its complaints are shown.
+fn done(command: &mut Command) -> Result<()> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().during(|| format!("running {shown}"))?;
+    if !status.success() {
+        fail!("{command:?}: {status}");
+    }
+    Ok(())
+}
+
+/// What a command that must not fail prints.
+fn said(command: &mut Command) -> Result<String> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().during(|| format!("running {shown}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        fail!("{command:?}: {}: {}", output.status, why.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A folder with nothing in it.
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).during(|| format!("removing {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).during(|| format!("making {}", folder.display()))
+}
+
+/// Copies a file, following links, with the folders above it.
+fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let content = fs::read(from).during(|| format!("reading {}", from.display()))?;
+    write(to, content, mode)
+}
+
+fn write(to: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let put = || -> std::io::Result<()> {
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(to, content)?;
+        fs::set_permissions(to, fs::Permissions::from_mode(mode))
+    };
+    put().during(|| format!("writing {}", to.display()))
+}
+
+/// Files of a folder, in order.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).during(|| format!("reading {}", folder.display()))?;
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Bytes of all files below.
+fn bytes_under(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for path in files_in(folder)? {
+        let about =
+            fs::symlink_metadata(&path).during(|| format!("looking at {}", path.display()))?;
+        sum += if about.is_dir() {
+            bytes_under(&path)?
+        } else {
+            about.len()
+        };
+    }
+    Ok(sum)
+}
