@@ -162,10 +162,15 @@ pub struct Load {
     pub requests_per_s: u32,
     /// Reads from disk a second.
     pub disk_reads_per_s: u32,
-    /// How long a read waits, in milliseconds.
+    /// How long a read waits, in milliseconds. [`Load::HANGS`]: nothing is read for now, because no disk answers.
     pub queue_ms: u32,
     /// Room in its stores that no record takes that can be looked up, in MiB.
     pub free_mib: u32,
+}
+
+impl Load {
+    /// No read waits for so long: no disk answers.
+    pub const HANGS: u32 = u32::MAX;
 }
 
 /// How a column stands.

@@ -393,7 +393,8 @@ fn a_running_proxy_is_listened_to() {
     // Nobody listens at the other.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let nobody = format!("http://{}", free.unwrap());
-    let live = ["report", "--live", &url, "--live", &nobody, "--for", "1s"];
+    // Long enough to read all of it on a machine that has other things to do.
+    let live = ["report", "--live", &url, "--live", &nobody, "--for", "10s"];
     let output = loligo(&[&live[..], &["--quiet"]].concat());
     proxy.join().unwrap();
     let (out, complaints) = (text(&output.stdout), text(&output.stderr));

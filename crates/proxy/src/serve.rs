@@ -33,7 +33,7 @@ use crate::{
     cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
     clock::Clock,
-    cluster::{self, Cluster, ClusterThread},
+    cluster::{self, Cluster, ClusterThread, purging},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
     edition::{self, Edition, Loaded, Parts},
@@ -289,6 +289,12 @@ fn run(
         user::become_user(user)?;
     }
     let (engine, io_engine, io_engine_reason) = choose_engine(&plan, in_memory);
+    let purges = plan.cluster.as_ref().map(purging::Opened::open);
+    let purges = purges.transpose().map_err(ServeError::Purges)?;
+    let candidates = match purges.as_ref().is_some_and(purging::Opened::is_fresh) {
+        true => candidates.start_empty("there is no journal of the cluster's purges"),
+        false => candidates,
+    };
     let (opened, absent) = candidates.open(&plan)?;
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
@@ -312,9 +318,8 @@ fn run(
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
     (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
-    if let Some(cluster) = &shared.cluster {
-        let opened = cluster.purging.open(&cluster.plan);
-        opened.map_err(ServeError::Purges)?;
+    if let (Some(cluster), Some(purges)) = (&shared.cluster, purges) {
+        cluster.purging.set_journal(purges);
     }
     let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();

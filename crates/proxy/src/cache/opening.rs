@@ -158,6 +158,17 @@ impl Absent {
 }
 
 impl Candidates {
+    /// The same, but no store keeps what it has. So nobody is told of names that nobody may be served.
+    pub fn start_empty(mut self, reason: &'static str) -> Candidates {
+        for candidate in &mut self.all {
+            if let OpenPlan::Recover { superblock, .. } = &candidate.start {
+                let previous = Some(superblock.clone());
+                candidate.start = OpenPlan::Fresh { reason, previous };
+            }
+        }
+        self
+    }
+
     /// Files that root has made become this user's, so that they can be opened without root the next time. Devices stay as they are.
     ///
     /// # Errors

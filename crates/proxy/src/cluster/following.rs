@@ -6,7 +6,7 @@ use std::sync::{MutexGuard, PoisonError, atomic::Ordering};
 
 use hints::{
     View,
-    frames::{Beat, Frame, Hello, Subscribe},
+    frames::{Beat, Frame, Hello, Load, Subscribe},
     view::{Broken, Naming, Reader},
 };
 use store::Tracing;
@@ -77,7 +77,10 @@ fn note(member: &Member, beat: &Beat) {
     load.requests
         .store(beat.load.requests_per_s.into(), relaxed);
     load.reads.store(beat.load.disk_reads_per_s.into(), relaxed);
-    load.queue_ms.store(beat.load.queue_ms.into(), relaxed);
+    let hangs = beat.load.queue_ms == Load::HANGS;
+    load.hangs.store(hangs, relaxed);
+    let queue_ms = if hangs { 0 } else { beat.load.queue_ms };
+    load.queue_ms.store(queue_ms.into(), relaxed);
     load.free_mib.store(beat.load.free_mib.into(), relaxed);
     load.push_max_bytes.store(beat.push_max_bytes, relaxed);
     load.has_store.store(!beat.columns.is_empty(), relaxed);

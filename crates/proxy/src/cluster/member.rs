@@ -105,6 +105,8 @@ pub struct Load {
     pub reads: AtomicU64,
     /// How long a read waits for its disk, ms.
     pub queue_ms: AtomicU64,
+    /// Does no disk of it answer? Then what it holds comes from the origin.
+    pub hangs: AtomicBool,
     /// Free space of its stores, MiB.
     pub free_mib: AtomicU64,
     /// The longest body that it takes when that is pushed.
@@ -126,7 +128,9 @@ impl Load {
         for number in numbers {
             number.store(0, Ordering::Relaxed);
         }
-        self.has_store.store(false, Ordering::Relaxed);
+        for word in [&self.has_store, &self.hangs] {
+            word.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -291,9 +295,10 @@ impl Member {
         self.is_trusted.load(Ordering::Acquire)
     }
 
-    /// May a request be sent to it?
+    /// May a request be sent to it? Not while its disks hang: it would have to fetch what it holds, and could not store it.
     pub fn is_usable(&self, now_ms: u64) -> bool {
-        self.is_trusted() && self.avoided_until_ms.load(Ordering::Relaxed) <= now_ms
+        let is_avoided = self.avoided_until_ms.load(Ordering::Relaxed) > now_ms;
+        self.is_trusted() && !is_avoided && !self.load.hangs.load(Ordering::Relaxed)
     }
 
     /// May something be put there that it does not hold yet?
@@ -391,6 +396,9 @@ mod tests {
         assert!(!member.failed(10) && !member.failed(10) && member.failed(10));
         assert!(!member.is_usable(10) && !member.is_usable(10 + AVOIDED_MS - 1));
         assert!(member.is_usable(10 + AVOIDED_MS));
+        member.load.hangs.store(true, Ordering::Relaxed);
+        assert!(!member.is_usable(2000), "its disks do not answer");
+        member.load.clear();
         member.set_draining(true);
         assert!(member.is_usable(2000) && !member.takes_new(2000));
     }

@@ -427,12 +427,17 @@ impl Rates {
         let reads_a_second = a_second(reads.saturating_sub(reads_before));
         // Little's law: those that are under way, by how many end in a second.
         let queue_ms = pinned * 1000 / u64::from(reads_a_second.max(1));
+        let mut devices = shared.devices.iter();
+        let hangs = devices.len() > 0 && devices.all(|device| device.health().is_aside());
         Load {
             requests_per_s: a_second(requests.saturating_sub(requests_before)),
             disk_reads_per_s: reads_a_second,
             queue_ms: match reads_a_second {
+                _ if hangs => Load::HANGS,
                 0 => 0,
-                _ => u32::try_from(queue_ms).unwrap_or(u32::MAX),
+                _ => u32::try_from(queue_ms)
+                    .unwrap_or(u32::MAX)
+                    .min(Load::HANGS - 1),
             },
             free_mib: u32::try_from(free_bytes >> 20).unwrap_or(u32::MAX),
         }

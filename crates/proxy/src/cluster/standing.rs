@@ -11,7 +11,7 @@ pub enum Standing {
     Away,
     /// It has not heard all purges of ours yet.
     CatchingUp,
-    /// Requests to it failed a moment ago.
+    /// Requests to it failed a moment ago, or its disks do not answer.
     Avoided,
     /// It says that it ends.
     Draining,
@@ -45,7 +45,9 @@ impl Standing {
         match self {
             Standing::Away => Some("its link is down, or it says nothing"),
             Standing::CatchingUp => Some("it has not heard all purges yet, and is not asked"),
-            Standing::Avoided => Some("requests to it failed, and for a moment it is not asked"),
+            Standing::Avoided => Some(
+                "requests to it failed, or its disks do not answer, and for now it is not asked",
+            ),
             Standing::Draining => Some("it is about to end, and gets nothing new"),
             Standing::Up => None,
         }

@@ -149,8 +149,12 @@ fn somebody_who_speaks_no_handshake_is_put_out() {
 fn a_node_that_was_away_tells_anew_what_it_holds() {
     let origin = origin();
     let all = addresses(2);
-    let disk = Disk::of_mib(16);
-    let node = || Proxy::start(member(on_disk(&disk, &origin), 0, &all));
+    let (disk, state) = (Disk::of_mib(16), tempfile::tempdir().unwrap());
+    let node = || {
+        let mut plan = member(on_disk(&disk, &origin), 0, &all);
+        cluster(&mut plan).state = Some(state.path().to_owned());
+        Proxy::start(plan)
+    };
     let front = Proxy::start(front(plan_for(&origin), 1, &all));
     let first = node();
     for path in ["/a", "/b"] {
@@ -164,6 +168,28 @@ fn a_node_that_was_away_tells_anew_what_it_holds() {
     await_entries(&front, "n1", 2);
     again.get("/c");
     await_entries(&front, "n1", 3);
+}
+
+#[test]
+fn a_node_without_a_journal_tells_nothing_of_what_it_drops() {
+    let origin = origin();
+    let all = addresses(2);
+    let disk = Disk::of_mib(16);
+    let node = || Proxy::start(member(on_disk(&disk, &origin), 0, &all));
+    let front = Proxy::start(front(plan_for(&origin), 1, &all));
+    let first = node();
+    for path in ["/a", "/b"] {
+        first.get(path);
+    }
+    await_entries(&front, "n1", 2);
+    first.stop();
+    await_state(&front, "n1", "away");
+    let again = node();
+    again.get("/c");
+    await_entries(&front, "n1", 1);
+    let front_has_asked = front.get("/a");
+    let said = front_has_asked.fields.all("cache-status").join(", ");
+    assert!(!said.contains("detail=hint"), "{said}");
 }
 
 #[test]

@@ -183,6 +183,28 @@ fn three_find_each_other_a_fourth_joins_and_leaves_and_nobody_restarts() {
     assert_eq!(three[0].counter("cluster_handshakes_refused"), 0);
 }
 
+/// What a member tells as soon as it has come counts, although nobody has looked yet who is there.
+#[test]
+fn those_that_start_together_know_that_they_were_told() {
+    let origin = counting();
+    for _ in 0..3 {
+        let all = addresses(3);
+        let listing = Listing::of(&all);
+        let machines: Vec<_> = (0..3).map(|n| Machine::of(n, &all, &listing)).collect();
+        let three: Vec<Proxy> = machines.iter().map(|it| it.start(&origin)).collect();
+        for proxy in &three {
+            eventually("it serves what is stored", || {
+                let metrics = proxy.admin("GET", "/metrics");
+                let is_so = metrics
+                    .text()
+                    .contains("\nloligo_cluster_purges_rejoining_open 0\n");
+                is_so.then_some(())
+            });
+            assert_eq!(proxy.counter("cluster_purges_untold"), 0);
+        }
+    }
+}
+
 #[test]
 fn one_that_returns_after_it_was_forgotten_brings_nothing_back() {
     let origin = counting();

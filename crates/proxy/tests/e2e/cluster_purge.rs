@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    io::Read,
+    io::{self, Read},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{self, Command},
@@ -478,7 +478,7 @@ fn a_process_that_was_stopped_serves_nothing_that_was_purged_meanwhile() {
         (answer.status == 200 && !answer.text().contains("away")).then_some(())
     });
     stopped.fill(&["/a", "/b", "/kept"]);
-    stopped.signal("STOP");
+    stopped.hold();
     let answer = delete(&proxy, &format!("url={HOST}/a"));
     let text = answer.text();
     let is_named = text.contains("\"n2\"");
@@ -561,6 +561,22 @@ impl Child {
             Client::connect(self.address).get(path);
             eventually("it is stored", || self.ask(path).is_hit().then_some(()));
         }
+    }
+
+    /// Until each thread has stopped: one that waits for a processor takes the signal when it gets one, and the others run on until then.
+    fn hold(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.process.id());
+        // One that ends meanwhile is looked for again.
+        let is_stopped = |task: io::Result<fs::DirEntry>| {
+            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
+            let rest = stat.unwrap_or_default();
+            rest.rsplit_once(") ")
+                .is_some_and(|(_name, rest)| rest.starts_with('T'))
+        };
+        eventually("all threads have stopped", || {
+            (fs::read_dir(&tasks).unwrap().all(is_stopped)).then_some(())
+        });
     }
 
     fn signal(&self, name: &str) {

@@ -6,7 +6,10 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
+
+use device::{Device, FaultPlan, Operation};
 
 use ::proxy::plan::{ClusterMiss, ClusterRoute, FalseHit, Plan};
 
@@ -322,6 +325,42 @@ fn a_member_that_is_gone_costs_no_client_anything() {
         assert_same(&answer.body, &body_of(path));
     }
     assert!(paths.iter().all(|path| origin.count(path) >= 1));
+}
+
+#[test]
+fn a_member_whose_disk_hangs_is_not_asked_for_what_it_holds() {
+    let origin = origin();
+    let all = addresses(2);
+    let faults = FaultPlan::new();
+    let mut plan = member(plan_for(&origin), 0, &all);
+    plan.memory_bytes = 0;
+    plan.storing.read_wait = Duration::from_millis(100);
+    let node = Proxy::start_on(plan, Device::faulty(64 << 20, faults.clone()));
+    let front = Proxy::start(front(plan_for(&origin), 1, &all));
+    let url = format!("{SITE}/10");
+    node.get("/10");
+    await_hit_by_read(&node, "/10");
+    await_hint(&front, &url, "n1");
+    faults.hold(Operation::Read);
+    faults.hold(Operation::Write);
+    // It notices by a read that nobody answers.
+    assert_same(&node.get("/10").body, &body_of("/10"));
+    await_route(&front, &url, "member n1: avoided");
+    let asked = node.counter("client_connections");
+    for _ in 0..3 {
+        let answer = front.get("/10");
+        assert_same(&answer.body, &body_of("/10"));
+        assert!(!said(&answer).contains("detail=hint"), "{}", said(&answer));
+    }
+    assert_eq!(node.counter("client_connections"), asked);
+    faults.release(Operation::Read);
+    faults.release(Operation::Write);
+    await_hint(&front, &url, "n1");
+    eventually("it is asked again", || {
+        said(&front.get("/10"))
+            .contains("detail=hint")
+            .then_some(())
+    });
 }
 
 /// A front whose way to a node can be cut.

@@ -98,6 +98,12 @@ pub enum Message {
 }
 
 impl Message {
+    /// Does it tell of purges?
+    pub fn tells(&self) -> bool {
+        use Message::{Also, Entry, Lost, Upto};
+        matches!(self, Entry { .. } | Also { .. } | Upto { .. } | Lost { .. })
+    }
+
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         match self {

@@ -195,6 +195,37 @@ struct Inbox {
     heard: mpsc::Receiver<(MemberId, Message)>,
 }
 
+/// The journal of a plan, as it was found.
+pub struct Opened {
+    journal: Journal,
+    opening: Opening,
+}
+
+impl Opened {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// It cannot be read or written, or another process has it; or the system gives no random number.
+    pub fn open(plan: &plan::Cluster) -> io::Result<Opened> {
+        let medium = match &plan.state {
+            Some(directory) => Medium::Files(Files::open(directory)?),
+            None => Medium::Memory(std::collections::BTreeMap::new()),
+        };
+        let limits = Limits {
+            bytes_max: plan.journal_max_bytes,
+            age_max_s: AGE_MAX_S,
+        };
+        let fresh = Origin(chance::u64().map_err(|error| io::Error::other(error.to_string()))?);
+        let (journal, opening) = Journal::open(medium, limits, fresh, clock::unix_ms() / 1000)?;
+        Ok(Opened { journal, opening })
+    }
+
+    /// Is nothing known of purges before now? Then nothing that was stored before may be served.
+    pub fn is_fresh(&self) -> bool {
+        self.opening == Opening::Fresh
+    }
+}
+
 /// A purge of ours.
 #[derive(Debug)]
 struct Order {
@@ -226,23 +257,10 @@ impl Purging {
         }
     }
 
-    /// Opens the journal of this plan. Before it, nothing is told.
-    ///
-    /// # Errors
-    /// It cannot be read or written, or another process has it; or the system gives no random number.
-    pub fn open(&self, plan: &plan::Cluster) -> io::Result<()> {
-        let medium = match &plan.state {
-            Some(directory) => Medium::Files(Files::open(directory)?),
-            None => Medium::Memory(std::collections::BTreeMap::new()),
-        };
-        let limits = Limits {
-            bytes_max: plan.journal_max_bytes,
-            age_max_s: AGE_MAX_S,
-        };
-        let fresh = Origin(chance::u64().map_err(|error| io::Error::other(error.to_string()))?);
-        let opened = Journal::open(medium, limits, fresh, clock::unix_ms() / 1000)?;
-        *self.journal.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
-        Ok(())
+    /// Takes the journal. Before it, nothing is told.
+    pub fn set_journal(&self, opened: Opened) {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        *journal = Some((opened.journal, opened.opening));
     }
 
     /// Tells all members of a change that was applied here, and waits until they have it.
@@ -378,5 +396,51 @@ impl Purging {
         let inbox = self.inbox.lock();
         let inbox = inbox.unwrap_or_else(PoisonError::into_inner).take()?;
         Some((inbox, journal, opening))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Orders for a task that takes none, as many as there is room for.
+    fn full() -> (Purging, Inbox, Change) {
+        let purging = Purging::new(1);
+        let inbox = purging.inbox.lock().unwrap().take().unwrap();
+        let change = Change::of_unsafe_method(vec![b"GET http://a/".to_vec()]);
+        for _ in 0..ORDERS_MAX {
+            purging.tell_later(&change);
+        }
+        assert_eq!(purging.figures.not_waited_for.load(Ordering::Relaxed), 0);
+        (purging, inbox, change)
+    }
+
+    #[tokio::test]
+    async fn an_order_too_many_waits_for_room() {
+        let (purging, mut inbox, change) = full();
+        let task = async {
+            for _ in 0..ORDERS_MAX {
+                assert!(inbox.orders.recv().await.unwrap().waits.is_none());
+            }
+            let (answer, ..) = inbox.orders.recv().await.unwrap().waits.unwrap();
+            answer.send(Outcome::default()).unwrap();
+        };
+        let told = purging.tell_unsafe(&change, Duration::from_secs(60));
+        // In this order: it finds no room at first.
+        tokio::join!(biased; told, task);
+        assert!(!purging.is_untold.load(Ordering::Relaxed));
+        assert_eq!(purging.figures.not_waited_for.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn one_that_finds_no_room_in_time_is_not_forgotten() {
+        let (purging, _inbox, change) = full();
+        let longest = Duration::from_millis(1);
+        let outcome = purging.tell(&change, longest).await;
+        assert_eq!(outcome.missing, 1, "it was told to nobody");
+        assert!(!purging.is_untold.load(Ordering::Relaxed), "it is said");
+        purging.tell_unsafe(&change, longest).await;
+        assert!(purging.is_untold.load(Ordering::Relaxed));
+        assert_eq!(purging.figures.not_waited_for.load(Ordering::Relaxed), 1);
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! * when every member has told it, or
 //! * when [`SETTLE_MS`] are over, every member it has a link to has told it, and one of these has not been away itself, or
-//! * when `rejoin-wait` is over. Then it serves what may have been purged, and says so: better than no cache for as long as the others
-//!   are down.
+//! * when `rejoin-wait` is over, since it began or since one that has not told everything told something. Then it serves what may have
+//!   been purged, and says so: better than no cache for as long as the others are down. One that is being told waits
+//!   [`LONGER_MAX`] times as long at most.
 //!
 //! Members that come and go are known when the name that lists them was answered; before that nobody has told everything. Without
 //! another member there is nobody who could, and it waits for `rejoin-wait`: one that starts first may not see the others yet.
@@ -19,6 +20,8 @@ use super::super::MemberId;
 
 /// How long links that are on their way are waited for, ms.
 const SETTLE_MS: u64 = 1000;
+/// So many times `rejoin-wait` is waited for the end of what others tell: a journal of hundreds of thousands of purges takes longer than one.
+const LONGER_MAX: u64 = 30;
 
 /// How a time without service of what is stored ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +40,8 @@ pub struct Rejoining {
     wait_ms: u64,
     round: u64,
     began_ms: u64,
+    /// When one that has not told everything last told something.
+    heard_ms: u64,
     told_by: u64,
     is_one_sure: bool,
     is_over: bool,
@@ -53,6 +58,7 @@ impl Rejoining {
             wait_ms,
             round: 1,
             began_ms: now_ms,
+            heard_ms: now_ms,
             told_by: 0,
             is_one_sure: false,
             is_over: false,
@@ -91,6 +97,13 @@ impl Rejoining {
         };
     }
 
+    /// A member has told a purge.
+    pub fn heard(&mut self, from: MemberId, now_ms: u64) {
+        if self.untold() & from.bit() != 0 {
+            self.heard_ms = now_ms;
+        }
+    }
+
     /// A member has told everything it knew. True: that counts.
     pub fn told(&mut self, by: MemberId, round: u64, is_sure: bool) -> bool {
         if round != self.round {
@@ -117,7 +130,10 @@ impl Rejoining {
             self.untold() == 0 || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
         self.is_told = is_enough && self.are_members_known;
         let was_over = self.is_over;
-        self.is_over |= self.is_told || past_ms >= self.wait_ms;
+        let silent_ms = now_ms.saturating_sub(self.heard_ms);
+        let longest_ms = self.wait_ms.saturating_mul(LONGER_MAX);
+        let is_waited_for = silent_ms < self.wait_ms && past_ms < longest_ms;
+        self.is_over |= self.is_told || !is_waited_for;
         (self.is_over && !was_over).then_some(match self.is_told {
             true => Rejoined::Told,
             false => Rejoined::Untold,
@@ -181,6 +197,27 @@ mod tests {
         assert_eq!(it.look(0, 10_000), Some(Rejoined::Untold));
         let mut single = Rejoining::new(0, 10_000, 0);
         assert_eq!(single.look(0, 0), Some(Rejoined::Told));
+    }
+
+    #[test]
+    fn one_that_is_being_told_waits_longer_but_not_for_ever() {
+        let mut it = started();
+        for now_ms in [8_000, 16_000, 24_000] {
+            it.heard(A, now_ms);
+            assert_eq!(it.look(0b01, now_ms + 5_000), None);
+        }
+        assert!(it.told(A, 1, false));
+        it.heard(A, 33_000);
+        assert_eq!(it.look(0b01, 33_999), None);
+        let over = Some(Rejoined::Untold);
+        assert_eq!(it.look(0b01, 34_000), over, "A has told, B says nothing");
+        let mut slow = started();
+        for now_ms in (5_000..295_000).step_by(5_000) {
+            slow.heard(A, now_ms);
+            assert_eq!(slow.look(0b01, now_ms), None);
+        }
+        slow.heard(A, 299_999);
+        assert_eq!(slow.look(0b01, 300_000), over);
     }
 
     #[test]

@@ -451,6 +451,11 @@ impl Desk {
 
     fn heard(&mut self, member: MemberId, message: Message) {
         let now_ms = self.now_ms();
+        // It may have come since the last tick. The next one would forget that it has told everything.
+        self.look_who_is_there();
+        if message.tells() {
+            self.rejoining.heard(member, now_ms);
+        }
         match message {
             Message::Ask => self.say_what_we_have(member),
             Message::Have {

@@ -190,6 +190,44 @@ fn who_is_away_is_not_waited_for_and_told_when_it_is_back() {
 }
 
 #[test]
+fn who_is_being_told_for_long_is_away_until_it_has_heard_all() {
+    let mut desk = with_both();
+    desk.link([true, false], 100);
+    let missed = WINDOW as u64 + 1;
+    for _ in 0..missed {
+        let change = Bytes::from_static(b"change");
+        desk.telling.order(change, 0, None, 200);
+        desk.run(200);
+    }
+    desk.link([true, true], 2000);
+    desk.have(B, 0, 2000);
+    desk.sent_to(B);
+    desk.order(1, 2001);
+    desk.done(A, missed + 1, 2002);
+    desk.link([true, true], 2050);
+    desk.link([true, true], 3049);
+    assert_eq!(desk.answers, [], "it may be told in time");
+    desk.link([true, true], 3050);
+    let away = Outcome {
+        away: B.bit(),
+        ..Outcome::default()
+    };
+    assert_eq!(desk.answers, [(1, away)]);
+    for stamp in 1..=missed + 1 {
+        desk.done(B, stamp, 3060);
+    }
+    let last = format!("{} {} told", missed, missed + 1);
+    assert_eq!(desk.sent_to(B), last, "also what came meanwhile");
+    desk.enact(B, 3070);
+    desk.order(2, 5000);
+    desk.done(A, missed + 2, 5001);
+    desk.link([true, true], 5050);
+    assert_eq!(desk.answers.len(), 1, "it is waited for");
+    desk.done(B, missed + 2, 5060);
+    assert_eq!(desk.answers[1], (2, Outcome::default()));
+}
+
+#[test]
 fn a_journal_that_is_not_durable_is_said_if_somebody_is_away() {
     let mut desk = with_both();
     desk.syncs = Some(false);
