@@ -60,8 +60,8 @@ fn everything_on_the_list_is_there() {
             .unwrap()
             .replace("URL", "http%3A%2F%2Fh%2F");
         let (status, body) = ask(method, &target);
-        // Without a journal there is nothing to listen to, without a cluster nowhere else to go.
-        let is_absent = target == "/profile" || target.starts_with("/cluster/");
+        // Without a journal there is nothing to listen to, without a cluster nowhere else to go, without a file nothing to reload.
+        let is_absent = ["/profile", "/reload"].contains(&&*target) || target.starts_with("/cluster/");
         let expected = if is_absent { 503 } else { 200 };
         assert_eq!(status, expected, "{method} {target}: {body}");
     }
@@ -81,8 +81,8 @@ fn wrong_methods_are_told_the_right_ones() {
         ("POST", "/status", "GET, HEAD"),
         ("DELETE", "/metrics", "GET, HEAD"),
         ("GET", "/cache?url=x", "DELETE"),
-        ("OPTIONS", "*", "GET, HEAD, PURGE, DELETE"),
-        ("CONNECT", "h:443", "GET, HEAD, PURGE, DELETE"),
+        ("OPTIONS", "*", "GET, HEAD, POST, PURGE, DELETE"),
+        ("CONNECT", "h:443", "GET, HEAD, POST, PURGE, DELETE"),
     ] {
         let answer = ask_as(&admin, Some("localhost"), method, target);
         assert_eq!(

@@ -30,7 +30,7 @@ fn object(n: u64) -> Object {
 }
 
 fn tier() -> MemoryTier {
-    let each = object(1000).memory_bytes();
+    let each = object(10_000).memory_bytes();
     MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
 }
 
@@ -137,7 +137,7 @@ fn a_refused_version_takes_the_one_before_with_it() {
 
 #[test]
 fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_more_at_once() {
-    let each = object(1000).memory_bytes();
+    let each = object(10_000).memory_bytes();
     let many = 3 * SWEPT_AT_ONCE as u64;
     let of = |objects: u64| SHARDS as u64 * objects * each;
     let tier = MemoryTier::new(of(many), u64::MAX);

@@ -501,6 +501,37 @@ fn logs_begin_change_and_end() {
 }
 
 #[test]
+fn a_listener_gets_a_log_of_its_own_and_loses_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let origin = origin_of("x");
+    let mut house = House::of(plan_for(&origin));
+    let path = dir.path().join("own");
+    let log = AccessLog {
+        target: LogTarget::File(path.clone()),
+        format: AccessFormat::Squid,
+    };
+    let has = |word: &str| std::fs::read_to_string(&path).is_ok_and(|text| text.contains(word));
+    let mut client = house.proxy.client();
+    client.get("/none");
+    house.change(|plan| plan.logs.of_listeners = [(0, Some(log))].into());
+    client.get("/own");
+    eventually("it is logged", || has("/own").then_some(()));
+    house.change(|plan| plan.logs.of_listeners.clear());
+    client.get("/after");
+    house.proxy.stop();
+    assert!(!has("/none") && !has("/after"));
+    let log = AccessLog {
+        target: LogTarget::File("/missing/log".into()),
+        format: AccessFormat::Squid,
+    };
+    let mut house = House::of(plan_for(&origin));
+    house.refused(
+        |plan| plan.logs.of_listeners = [(0, Some(log))].into(),
+        "listener.access-log",
+    );
+}
+
+#[test]
 fn the_admin_interface_follows_and_pages_of_a_browser_may_not_ask() {
     let origin = origin_of("x");
     let mut house = House::of(plan_for(&origin));
