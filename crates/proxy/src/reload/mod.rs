@@ -135,7 +135,7 @@ pub struct Reloads {
     last_refused: Mutex<Option<LastRefused>>,
 }
 
-/// What [`run`] takes orders from.
+/// What [`Control::run`] takes orders from.
 pub struct Asks(mpsc::Receiver<Ask>);
 
 impl Reloads {
