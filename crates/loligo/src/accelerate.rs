@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use proxy::plan::Plan;
 
 use crate::cli::AccelerateFlags;
+use crate::config::machine::Machine;
 use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::top::ask::Place as Admin;
@@ -17,9 +18,10 @@ use crate::top::ask::Place as Admin;
 const COMMAND: &str = "loligo accelerate";
 
 /// Runs the front, or asks the one that runs.
-pub fn run(command: &AccelerateFlags) -> ExitCode {
-    let settled = match crate::settle_with(&command.flags, add_own) {
-        Ok((settled, _)) => settled,
+pub fn run(command: AccelerateFlags) -> ExitCode {
+    let machine = Machine::this();
+    let (settled, raw) = match crate::settle_with(&command.flags, &machine, add_own) {
+        Ok(settled) => settled,
         Err(code) => return code,
     };
     if settled.plan.cluster.is_none() {
@@ -29,7 +31,7 @@ pub fn run(command: &AccelerateFlags) -> ExitCode {
         return ExitCode::FAILURE;
     }
     match &command.dry_run {
-        None => crate::serve::serve(settled),
+        None => crate::serve::serve(settled, raw, machine, command.flags, add_own),
         Some(url) => match ask(&settled.plan, url) {
             Ok(words) => {
                 crate::print(&words);

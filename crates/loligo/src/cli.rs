@@ -44,6 +44,9 @@ pub enum Command {
     /// Explain what a configuration means, or what is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Flags),
+    /// Have a running proxy read its configuration again, without closing a connection
+    #[command(after_help = RELOAD_EXAMPLES)]
+    Reload(ReloadFlags),
     /// Print every setting of a configuration file: what it takes, its default, what it does
     Settings,
     /// What a cluster needs
@@ -105,7 +108,8 @@ Flags override the file: --store replaces its stores, --listen and --reverse its
 networks of every listener, --client-directives what its clients may demand, --store-size the size of every store. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
 `loligo check` with the same flags explains what they mean; `loligo settings` lists all that a file may say.
 
-SIGTERM, SIGINT and SIGQUIT finish running requests and leave the store clean; SIGHUP and SIGUSR1 reopen the logs.";
+SIGTERM, SIGINT and SIGQUIT finish running requests and leave the store clean. SIGHUP reopens the logs and reads the configuration
+again, as `loligo reload` does; SIGUSR1 reopens the logs alone.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -115,6 +119,18 @@ Examples:
 
 Exit status: 0 all is well, 1 something is wrong with the configuration, 2 the command line is not
 understood or the file can not be read.";
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  loligo check -c /etc/loligo.toml && loligo reload
+  loligo reload http://192.0.2.1:3129           another proxy, if it lets this machine (admin.allow)
+  loligo reload --partial                       all but what wants a restart
+
+The proxy reads the file and the flags that it was started with. It takes the configuration as a whole, or refuses it and goes on as
+before. No connection is closed. `loligo settings` says which settings are live and which want a restart; `/status` says which
+configuration is in force. SIGHUP does the same, without --partial.
+
+Exit status: 0 it is in force, and what it means is printed; 1 it was refused, or the proxy does not answer, and why; 2 the address is none.";
 
 const ACCELERATE_EXAMPLES: &str = "\
 Examples:
@@ -158,6 +174,17 @@ Examples:
 
 Keys: tab or arrows choose the table, s sorts it, p pauses, ? helps, q quits. Hosts and keys (URLs) are only counted with top = true
 under [admin] of the proxy's configuration.";
+
+/// The flags of `reload`.
+#[derive(Args, Debug)]
+pub struct ReloadFlags {
+    /// The proxy's admin interface [default: http://127.0.0.1:3129]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    /// Leave out changes that want a restart, instead of refusing all of them
+    #[arg(long)]
+    pub partial: bool,
+}
 
 /// The flags of `top`.
 #[derive(Args, Debug)]

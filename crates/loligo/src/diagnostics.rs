@@ -16,8 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{Level, Metadata};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// Lines that wait.
 const LINES_MAX: usize = 1024;
@@ -38,6 +40,7 @@ struct Shared {
     written: AtomicU64,
     lost: AtomicU64,
     has_priorities: bool,
+    filter: OnceLock<reload::Handle<EnvFilter, Registry>>,
 }
 
 impl Diagnostics {
@@ -51,14 +54,18 @@ impl Diagnostics {
                 .is_ok_and(|about| is_stream(&stream, about.st_dev, about.st_ino)),
             ..Shared::default()
         }));
-        tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(level))
+        let (filter, handle) = reload::Layer::new(EnvFilter::new(level));
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(diagnostics.clone())
             .with_ansi(colours)
             .with_target(false)
             // An error in logging would be logged to standard error, which just failed, and would end the thread.
-            .log_internal_errors(false)
+            .log_internal_errors(false);
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(lines)
             .init();
+        let _ = diagnostics.0.filter.set(handle);
         let on_panic = diagnostics.clone();
         let told = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -66,6 +73,14 @@ impl Diagnostics {
             told(panic);
         }));
         diagnostics
+    }
+
+    /// Takes what is said from now on at another level.
+    pub fn follow(&self, level: &str) {
+        let filter = self.0.filter.get();
+        if let Some(Err(error)) = filter.map(|filter| filter.reload(EnvFilter::new(level))) {
+            tracing::warn!(%error, "log.level stays as it was");
+        }
     }
 
     /// From now on nobody waits. A second call does nothing.

@@ -23,6 +23,7 @@ mod lab_traces;
 mod model;
 mod out;
 mod profile_export;
+mod reload;
 mod report;
 mod serve;
 mod store_tool;
@@ -58,11 +59,14 @@ pub fn run() -> ExitCode {
     let typed = command().get_matches();
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     match cli.command {
-        Command::Serve(flags) => match settle(&flags) {
-            Ok((settled, _)) => serve::serve(settled),
-            Err(code) => code,
-        },
-        Command::Accelerate(flags) => accelerate::run(&flags),
+        Command::Serve(flags) => {
+            let machine = Machine::this();
+            match settle_with(&flags, &machine, |_| {}) {
+                Ok((settled, raw)) => serve::serve(settled, raw, machine, flags, |_| {}),
+                Err(code) => code,
+            }
+        }
+        Command::Accelerate(flags) => accelerate::run(flags),
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
                 print(&config::explain::explain(&settled, &raw));
@@ -70,6 +74,7 @@ pub fn run() -> ExitCode {
             }
             Err(code) => code,
         },
+        Command::Reload(flags) => reload::run(&flags),
         Command::Settings => {
             print(&config::reference::reference());
             ExitCode::SUCCESS
@@ -107,27 +112,52 @@ fn print(text: &str) {
 
 /// Reads the file, adds the flags, checks all of it; complains on standard error.
 fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
-    settle_with(flags, |_| {})
+    settle_with(flags, &Machine::this(), |_| {})
 }
 
 /// The same, with settings of the command's own behind the flags.
-fn settle_with(flags: &Flags, add_own: impl FnOnce(&mut Raw)) -> Result<(Settled, Raw), ExitCode> {
+fn settle_with(
+    flags: &Flags,
+    machine: &Machine,
+    add_own: impl Fn(&mut Raw),
+) -> Result<(Settled, Raw), ExitCode> {
+    read_and_settle(flags, machine, add_own).map_err(|unsettled| match unsettled {
+        Unsettled::Unreadable(why) => {
+            eprintln!("loligo: {why}");
+            ExitCode::from(EXIT_UNREADABLE)
+        }
+        Unsettled::Wrong(problems) => complain(problems),
+    })
+}
+
+/// Why a configuration cannot be used.
+pub enum Unsettled {
+    /// Its file cannot be read: which, and why.
+    Unreadable(String),
+    /// It is wrong.
+    Wrong(Vec<Problem>),
+}
+
+/// Reads the file, adds the flags, checks all of it.
+pub fn read_and_settle(
+    flags: &Flags,
+    machine: &Machine,
+    add_own: impl Fn(&mut Raw),
+) -> Result<(Settled, Raw), Unsettled> {
     let mut raw = match &flags.config {
         None => Raw::default(),
         Some(path) => {
-            let text = read(path).map_err(|e| {
-                eprintln!("loligo: {}: {e}", path.display());
-                ExitCode::from(EXIT_UNREADABLE)
-            })?;
+            let text = read(path)
+                .map_err(|e| Unsettled::Unreadable(format!("{}: {e}", path.display())))?;
             // Such a file says nothing; complaints about what it does not say would mislead.
-            file::parse(&text, path).map_err(|problem| complain(vec![problem]))?
+            file::parse(&text, path).map_err(|problem| Unsettled::Wrong(vec![problem]))?
         }
     };
     flags.add_to(&mut raw);
     add_own(&mut raw);
-    into_plan(&raw, &Machine::this())
+    into_plan(&raw, machine)
         .map(|settled| (settled, raw))
-        .map_err(complain)
+        .map_err(Unsettled::Wrong)
 }
 
 fn complain(problems: Vec<Problem>) -> ExitCode {

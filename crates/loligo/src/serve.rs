@@ -2,13 +2,27 @@
 
 use std::process::ExitCode;
 
-use crate::config::{Settled, machine};
-use crate::diagnostics::Diagnostics;
-use proxy::Ready;
-use proxy::plan::{Listener, Role};
+use proxy::plan::{Listener, Role, StorePlan};
+use proxy::{Reading, Ready};
 
-/// Runs until a signal ends it and running requests are finished.
-pub fn serve(settled: Settled) -> ExitCode {
+use crate::cli::Flags;
+use crate::config::Settled;
+use crate::config::explain::explain;
+use crate::config::machine::{self, Machine};
+use crate::config::problem::Problem;
+use crate::config::raw::Raw;
+use crate::diagnostics::Diagnostics;
+use crate::{Unsettled, read_and_settle};
+
+/// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
+/// is read with again.
+pub fn serve(
+    settled: Settled,
+    raw: Raw,
+    mut machine: Machine,
+    flags: Flags,
+    add_own: impl Fn(&mut Raw) + 'static,
+) -> ExitCode {
     let diagnostics = Diagnostics::start(&settled.log_level);
     machine::raise_files_limit();
     for note in &settled.notes {
@@ -22,12 +36,21 @@ pub fn serve(settled: Settled) -> ExitCode {
         Role::Reverse(_) => "reverse proxy",
     };
     let roles: Vec<_> = settled.plan.listeners.iter().map(role).collect();
+    let stores = settled.plan.stores.clone();
+    machine.open_stores = stores.iter().map(|store| store.path.clone()).collect();
+    let first = reading(settled, &raw, diagnostics.clone());
+    let says = diagnostics.clone();
+    let reread = Box::new(move || {
+        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own).map_err(in_lines)?;
+        with_sizes_of_the_start(&mut settled.plan.stores, &stores, &raw);
+        Ok(reading(settled, &raw, says.clone()))
+    });
     let said = diagnostics.clone();
     let announce = |ready: &Ready| {
         announce(ready, &roles);
         said.stop_waiting();
     };
-    let code = match proxy::serve(settled.plan, announce) {
+    let code = match proxy::serve(first, reread, announce) {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -39,6 +62,41 @@ pub fn serve(settled: Settled) -> ExitCode {
     };
     diagnostics.flush();
     code
+}
+
+/// A checked configuration as the proxy takes it.
+fn reading(settled: Settled, raw: &Raw, diagnostics: Diagnostics) -> Reading {
+    let words = explain(&settled, raw);
+    let level = settled.log_level;
+    Reading {
+        plan: settled.plan,
+        words,
+        when_in_force: Box::new(move || diagnostics.follow(&level)),
+    }
+}
+
+fn in_lines(unsettled: Unsettled) -> String {
+    match unsettled {
+        Unsettled::Unreadable(why) => why,
+        Unsettled::Wrong(problems) => {
+            let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
+            lines.join("\n")
+        }
+    }
+}
+
+/// A store without a size gets one from the space that is free. That is over once the store is there, so the size that it got counts.
+fn with_sizes_of_the_start(now: &mut [StorePlan], start: &[StorePlan], raw: &Raw) {
+    if raw.stores.len() != now.len() && !raw.stores.is_empty() {
+        return;
+    }
+    for (number, store) in now.iter_mut().enumerate() {
+        let says_size = (raw.stores.get(number)).is_some_and(|block| block.says("store.size"));
+        let before = start.iter().find(|before| before.path == store.path);
+        if let (false, Some(before)) = (says_size, before) {
+            store.size_bytes = before.size_bytes;
+        }
+    }
 }
 
 /// Logs once, when clients may come, where everything listens.

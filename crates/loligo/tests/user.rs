@@ -31,7 +31,7 @@ struct Serving {
     child: Child,
     said: String,
     // Kept open: a closed pipe is another test.
-    _stderr: BufReader<std::process::ChildStderr>,
+    stderr: BufReader<std::process::ChildStderr>,
 }
 
 impl Serving {
@@ -51,7 +51,14 @@ impl Serving {
         Serving {
             child,
             said,
-            _stderr: stderr,
+            stderr,
+        }
+    }
+
+    fn wait_until_it_says(&mut self, words: &str) {
+        while !self.said.contains(words) {
+            let read = self.stderr.read_line(&mut self.said).unwrap();
+            assert!(read > 0, "it ended: {}", self.said);
         }
     }
 
@@ -173,7 +180,7 @@ fn no_thread_keeps_a_right_of_roots_and_logs_and_stores_can_be_opened_again() {
         "user = {USER}\ngroup = {GROUP}\nworkers = 2\n[admin]\naddress = \"127.0.0.1:0\"\n[[listener]]\naddress = \"127.0.0.1:{port}\"\n\
          [store]\npath = \"store\"\nsize = \"16MiB\"\n[log]\naccess = \"logs/access.log\"\n"
     );
-    fs::write(&config, text).unwrap();
+    fs::write(&config, &text).unwrap();
     let origin = origin();
 
     let serving = Serving::start(&config);
@@ -197,6 +204,26 @@ fn no_thread_keeps_a_right_of_roots_and_logs_and_stores_can_be_opened_again() {
     }
     assert!(get(port, &format!("http://{origin}/second")).ends_with("ok"));
     wait_for(&log, "/second");
+
+    // Read again, by the user. Its store stays; whom it is can only be said anew at a start.
+    let other = logs.join("other.log");
+    let changed = text.replace("logs/access.log", "logs/other.log");
+    fs::write(&config, &changed).unwrap();
+    serving.signal("-HUP");
+    let until = Instant::now() + PATIENCE;
+    while !other.exists() {
+        assert!(Instant::now() < until, "the reload is not in force");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(get(port, &format!("http://{origin}/third")).ends_with("ok"));
+    wait_for(&other, "/third");
+    assert_eq!(owners(&other), (USER, GROUP));
+    assert_no_thread_is_more_than_the_user(serving.child.id());
+    fs::write(&config, changed.replace("user = 64321", "user = 64323")).unwrap();
+    let mut serving = serving;
+    serving.signal("-HUP");
+    serving.wait_until_it_says("user, group changed, and that wants a restart");
+    fs::write(&config, &text).unwrap();
     serving.stop();
 
     let again = Serving::start(&config);

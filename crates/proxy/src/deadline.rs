@@ -7,6 +7,7 @@
 //! Single-threaded: one [`Deadlines`] a worker.
 
 use crate::clock::Instant;
+use crate::listening::ListenerId;
 use crate::mistakes::{Mistake, makes};
 use std::{
     cell::{Cell, RefCell},
@@ -25,13 +26,22 @@ pub const TICK: Duration = Duration::from_millis(250);
 #[error("timed out")]
 pub struct Elapsed;
 
+/// Is a wait one that may end when something else is to be done?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Idle {
+    No,
+    Yes,
+    /// It is a connection of this listener that waits for a request.
+    Of(ListenerId),
+}
+
 struct Table {
     began: Instant,
     /// Due tick of each watch, 0 = not waiting.
     due: RefCell<Vec<u32>>,
     wakers: RefCell<Vec<Option<Waker>>>,
-    /// Waits that a drain ends at once: idle connections.
-    idle: RefCell<Vec<bool>>,
+    /// Which waits a drain ends at once.
+    idle: RefCell<Vec<Idle>>,
     free: RefCell<Vec<u32>>,
     now: Cell<u32>,
     draining: Cell<bool>,
@@ -61,7 +71,7 @@ impl Deadlines {
             let mut due = self.0.due.borrow_mut();
             due.push(0);
             self.0.wakers.borrow_mut().push(None);
-            self.0.idle.borrow_mut().push(false);
+            self.0.idle.borrow_mut().push(Idle::No);
             u32::try_from(due.len() - 1).expect("fewer than 2^32 tasks")
         });
         Watch {
@@ -80,6 +90,24 @@ impl Deadlines {
         self.0.draining.set(false);
     }
 
+    /// Ends the waits of idle connections of listeners that are gone.
+    pub fn end_idle(&self, is_gone: impl Fn(ListenerId) -> bool) {
+        let idle = self.0.idle.borrow();
+        let mut due = self.0.due.borrow_mut();
+        let mut wakers = self.0.wakers.borrow_mut();
+        for (slot, at) in due.iter_mut().enumerate() {
+            if let Idle::Of(listener) = idle[slot]
+                && *at != 0
+                && is_gone(listener)
+            {
+                *at = 1;
+                if let Some(waker) = wakers[slot].take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
     /// Looks through the table; to be called every [`TICK`].
     pub fn sweep(&self, now: Instant) {
         let ticks = now.duration_since(self.0.began).as_millis() / TICK.as_millis();
@@ -91,7 +119,7 @@ impl Deadlines {
         let draining = self.0.draining.get();
         for (slot, &at) in due.iter().enumerate() {
             if at != 0
-                && (at <= now || draining && idle[slot])
+                && (at <= now || draining && idle[slot] != Idle::No)
                 && let Some(waker) = wakers[slot].take()
             {
                 waker.wake();
@@ -120,7 +148,7 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    fn arm(&self, limit: Duration, idle: bool) {
+    fn arm(&self, limit: Duration, idle: Idle) {
         let ticks = limit.as_millis().div_ceil(TICK.as_millis()) + 1;
         let due = self
             .table
@@ -141,7 +169,7 @@ impl Watch {
         let idle = self.table.idle.borrow()[self.slot as usize];
         due != 0
             && !makes(Mistake::NeverLate)
-            && (due <= self.table.now.get() || idle && self.table.draining.get())
+            && (due <= self.table.now.get() || idle != Idle::No && self.table.draining.get())
     }
 
     fn remember(&self, waker: &Waker) {
@@ -157,7 +185,7 @@ impl Watch {
         Limited {
             watch: self,
             limit,
-            idle: false,
+            idle: Idle::No,
             armed: false,
             inner,
         }
@@ -166,7 +194,19 @@ impl Watch {
     /// The same for a wait that a drain may end at once.
     pub fn limit_idle<F: Future>(&self, limit: Duration, inner: F) -> Limited<'_, F> {
         let mut limited = self.limit(limit, inner);
-        limited.idle = true;
+        limited.idle = Idle::Yes;
+        limited
+    }
+
+    /// The same for a connection that waits for a request of this listener: [`Deadlines::end_idle`] ends it, too.
+    pub fn limit_idle_of<F: Future>(
+        &self,
+        listener: ListenerId,
+        limit: Duration,
+        inner: F,
+    ) -> Limited<'_, F> {
+        let mut limited = self.limit(limit, inner);
+        limited.idle = Idle::Of(listener);
         limited
     }
 }
@@ -175,7 +215,7 @@ impl Watch {
 pub struct Limited<'w, F> {
     watch: &'w Watch,
     limit: Duration,
-    idle: bool,
+    idle: Idle,
     armed: bool,
     inner: F,
 }
@@ -229,6 +269,26 @@ mod tests {
         assert!(wait.as_mut().poll(&mut cx).is_pending());
         deadlines.sweep(Instant::now() + Duration::from_secs(3));
         assert_eq!(wait.as_mut().poll(&mut cx), Poll::Ready(Err(Elapsed)));
+    }
+
+    #[test]
+    fn the_idle_of_a_listener_that_is_gone_end_and_no_others() {
+        let deadlines = Deadlines::new();
+        let [gone, stays] = [ListenerId(1), ListenerId(2)];
+        let watches = [deadlines.watch(), deadlines.watch(), deadlines.watch()];
+        let long = Duration::from_secs(60);
+        let never = std::future::pending::<()>;
+        let mut of_gone = pin!(watches[0].limit_idle_of(gone, long, never()));
+        let mut of_other = pin!(watches[1].limit_idle_of(stays, long, never()));
+        let mut busy = pin!(watches[2].limit(long, never()));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(of_gone.as_mut().poll(&mut cx).is_pending());
+        assert!(of_other.as_mut().poll(&mut cx).is_pending());
+        assert!(busy.as_mut().poll(&mut cx).is_pending());
+        deadlines.end_idle(|listener| listener == gone);
+        assert_eq!(of_gone.as_mut().poll(&mut cx), Poll::Ready(Err(Elapsed)));
+        assert!(of_other.as_mut().poll(&mut cx).is_pending());
+        assert!(busy.as_mut().poll(&mut cx).is_pending());
     }
 
     #[test]

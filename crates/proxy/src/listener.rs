@@ -2,20 +2,28 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use store::KeyHasher;
+
 use crate::{
     access::{Clients, Destinations},
+    edition::Edition,
+    listening::ListenerId,
     origin::Destination,
-    plan::{Listener, Route},
+    plan::{Listener, Role, Route},
     record::labels::Rows,
-    request::key::route_tags,
+    request::key::{forward_tag, route_tags},
     request::ports::Ports,
     request::rulebook::Rulebook,
 };
 
 /// A listener as a worker sees it.
 pub struct ListenerState {
+    /// The configuration that it is of.
+    pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
+    /// Which of the process's listeners it is.
+    pub id: ListenerId,
     /// Its number in the plan.
     pub number: usize,
     /// Its address, as it is logged.
@@ -74,4 +82,69 @@ impl RouteState {
             route: route.clone(),
         }
     }
+}
+
+/// The listeners of an edition, as a thread of its own sees them.
+pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
+    let book = Arc::new(Rulebook::new(&edition.plan.rules));
+    let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
+        let (routes, destinations) = match &listener.role {
+            Role::Forward(forward) => (
+                Vec::new(),
+                Destinations {
+                    loopback: forward.destinations.loopback,
+                    link_local: forward.destinations.link_local,
+                    allow: forward.destinations.allow.clone(),
+                    own: edition.own_addresses.clone(),
+                    connect_ports: forward.connect_ports.clone(),
+                },
+            ),
+            // The operator named the origins: any address but our own is fine.
+            Role::Reverse(routes) => (
+                routes.iter().enumerate().map(RouteState::new).collect(),
+                Destinations {
+                    loopback: true,
+                    link_local: true,
+                    allow: Vec::new(),
+                    own: edition.own_addresses.clone(),
+                    connect_ports: Vec::new(),
+                },
+            ),
+        };
+        Rc::new(ListenerState {
+            key_tag: match &listener.role {
+                Role::Forward(forward) => forward_tag(&forward.destinations, hasher),
+                Role::Reverse(_) => Vec::new(),
+            },
+            routes,
+            destinations,
+            http_ports: match &listener.role {
+                Role::Forward(forward) => Ports::new(&forward.http_ports),
+                Role::Reverse(_) => Ports::new(&[]),
+            },
+            clients: Clients {
+                allow: listener.allow.clone(),
+            },
+            id: *id,
+            number,
+            name: listener.address.to_string().into(),
+            rows: rows.clone(),
+            rules: httpcache::Rules {
+                targeted: listener.heeds.targeted,
+                client_directives: listener.heeds.client_directives,
+                ..edition.rules
+            },
+            foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
+            listener: listener.clone(),
+            book: Arc::clone(&book),
+            edition: Arc::clone(edition),
+        })
+    };
+    let listeners = edition
+        .plan
+        .listeners
+        .iter()
+        .zip(&edition.rows)
+        .zip(&edition.ids);
+    listeners.enumerate().map(state).collect()
 }

@@ -108,6 +108,12 @@ pub struct User {
 }
 
 impl Plan {
+    /// The addresses of the listeners, as the access log names them.
+    pub fn addresses(&self) -> Vec<String> {
+        let listeners = self.listeners.iter();
+        listeners.map(|it| it.address.to_string()).collect()
+    }
+
     /// Range of `memory_bytes` (0 is also accepted: no memory tier). The command's default depends on the
     /// machine: an eighth of its RAM, at most `default`.
     pub const MEMORY_BYTES: Bounds = bytes(MIB, GIB, 1024 * GIB);
@@ -493,6 +499,13 @@ pub struct Logs {
     pub profile_clients: bool,
     /// Count the most requested hosts and URLs for the admin interface?
     pub top: bool,
+}
+
+impl Logs {
+    /// Is there an access log, of whatever listener?
+    pub fn have_access(&self) -> bool {
+        self.access.is_some() || self.of_listeners.values().any(Option::is_some)
+    }
 }
 
 impl Default for Logs {

@@ -8,16 +8,16 @@ use crate::clock::Instant;
 use std::{
     io,
     net::{self, SocketAddr},
+    rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize},
     },
     thread::JoinHandle,
     time::Duration,
 };
 
 use device::{Device, EngineKind};
-use httpcache::cache_status;
 use profile::MarkKind;
 use replacement::Admission;
 use tokio::{
@@ -36,10 +36,13 @@ use crate::{
     cluster::{self, Cluster, ClusterThread, purging},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
+    edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::panicking,
     health::pulse::Pulse,
     health::watch,
+    listening::{ListenerId, Listening},
+    notify::Manager,
     origin::Tls,
     peers::answers,
     peers::digest::{Digests, Unmakable},
@@ -49,12 +52,12 @@ use crate::{
     plan::{AdmissionKind, IoEngine, Plan, User},
     record::events::Events,
     record::journal::{Journal, Reopener},
-    record::labels,
+    record::labels::{COUNTED_MAX, Labels},
     record::marks,
     record::metrics::Counters,
     record::seconds::Seconds,
-    request::key::tags_in_use,
-    state::{Phase, Shared},
+    reload::{Control, Reading, Reloads, Reread},
+    state::{Bounds, Phase, Shared},
     user::{self, UserError},
     worker,
 };
@@ -164,17 +167,38 @@ impl Stopper {
     }
 }
 
-/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. A panic ends the process.
-pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
+/// ends the process.
+pub fn serve(
+    configuration: Reading,
+    reread: Reread,
+    on_ready: impl FnOnce(&Ready),
+) -> Result<(), ServeError> {
     panicking::end_the_process();
-    run(plan, Clock::default(), true, None, |ready, _| {
-        on_ready(ready)
-    })
+    let how = How {
+        reread: Some(reread),
+        is_process: true,
+        ..How::default()
+    };
+    run(configuration, how, |ready, _| on_ready(ready))
 }
 
 /// Serves without taking signals, until the [`Stopper`] is used.
 pub fn start(plan: Plan, on_ready: impl FnOnce(&Ready, Stopper)) -> Result<(), ServeError> {
-    start_at(plan, Clock::default(), on_ready)
+    run(Reading::of(plan), How::default(), on_ready)
+}
+
+/// The same; the admin interface has `reread` read the configuration anew.
+pub fn start_reloadable(
+    configuration: Reading,
+    reread: Reread,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    let how = How {
+        reread: Some(reread),
+        ..How::default()
+    };
+    run(configuration, how, on_ready)
 }
 
 /// The same by a clock of the caller's.
@@ -183,7 +207,11 @@ pub fn start_at(
     clock: Clock,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, clock, false, None, on_ready)
+    let how = How {
+        clock,
+        ..How::default()
+    };
+    run(Reading::of(plan), how, on_ready)
 }
 
 /// The same on these devices instead of the plan's files, one for each of its stores: for tests, of devices that fail.
@@ -192,34 +220,55 @@ pub fn start_on(
     devices: Vec<Arc<Device>>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, Clock::default(), false, Some(devices), on_ready)
+    let how = How {
+        devices: Some(devices),
+        ..How::default()
+    };
+    run(Reading::of(plan), how, on_ready)
+}
+
+/// How a proxy runs.
+#[derive(Default)]
+struct How {
+    clock: Clock,
+    /// It has the process for itself: it takes signals, and tells the service manager how it is.
+    is_process: bool,
+    /// How its configuration is read again; `None`: it cannot be.
+    reread: Option<Reread>,
+    devices: Option<Vec<Arc<Device>>>,
 }
 
 fn run(
-    mut plan: Plan,
-    clock: Clock,
-    signals: bool,
-    devices: Option<Vec<Arc<Device>>>,
+    configuration: Reading,
+    how: How,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
+    let How {
+        clock,
+        is_process,
+        reread,
+        devices,
+    } = how;
+    let Reading {
+        mut plan, words, ..
+    } = configuration;
+    let configured = plan.clone();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
     let _inside = runtime.enter();
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
-    let signals = signals.then(Signals::take).transpose()?;
+    let signals = is_process.then(Signals::take).transpose()?;
+    let manager = Rc::new(match is_process {
+        true => Manager::of_environment(),
+        false => Manager::default(),
+    });
     // Before anybody can connect: without its stores the proxy may not be wanted at all.
     let in_memory = devices.is_some();
     let candidates = opening::look(&plan, devices)?;
-    // For each worker one of every listener.
-    let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
+    let mut sockets: Vec<Vec<net::TcpListener>> = Vec::new();
     for listener in &mut plan.listeners {
-        for (socket, of_worker) in listen(&mut listener.address, plan.workers)?
-            .into_iter()
-            .zip(&mut sockets)
-        {
-            of_worker.push(socket);
-        }
+        sockets.push(listen(&mut listener.address, plan.workers)?);
     }
     let admin_socket = match &mut plan.admin {
         Some(admin) => {
@@ -250,14 +299,21 @@ fn run(
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
-    let may_listen = shared.plan.admin.is_some();
-    let addresses: Vec<_> = (shared.plan.listeners.iter())
-        .map(|listener| listener.address.to_string())
-        .collect();
-    let keys_id = shared.keys_id();
-    let journal = Journal::open(&shared.plan.logs, &addresses, keys_id, may_listen);
-    let mut journal = journal.map_err(|source| log_error(source, shared.plan.user.as_ref()))?;
+    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine, tls.clone())?;
+    shared.say_what_is_configured(words);
+    let (reloads, asks) = Reloads::new();
+    if reread.is_some() {
+        shared.reloads = reloads;
+    }
+    let edition = shared.edition();
+    let plan = &edition.plan;
+    for (id, sockets) in edition.ids.iter().zip(sockets) {
+        shared.listening.offer(*id, sockets);
+    }
+    // Somebody may come who listens, or a configuration that writes something.
+    let may_listen = plan.admin.is_some() || reread.is_some();
+    let journal = Journal::open(plan, shared.keys_id(), may_listen);
+    let mut journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
@@ -279,38 +335,54 @@ fn run(
         }
         None => None,
     };
-    let (threads, dealers) = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
+    let (threads, dealers) = start_workers(&runtime, &shared, engine, &journal)?;
     let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
     let ready = Ready {
-        listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
-        admin: shared.plan.admin.as_ref().map(|a| a.address),
-        icp: shared.plan.icp.listen,
-        cluster: shared.plan.cluster.as_ref().map(|c| c.address),
+        listeners: plan.listeners.iter().map(|l| l.address).collect(),
+        admin: plan.admin.as_ref().map(|a| a.address),
+        icp: plan.icp.listen,
+        cluster: plan.cluster.as_ref().map(|c| c.address),
         stores: store_words,
         io_engine,
         io_engine_reason,
-        workers: shared.plan.workers,
+        workers: plan.workers,
     };
     let seconds = Seconds::start(Arc::clone(&shared))?;
-    if let Some(user) = &shared.plan.user {
+    if let Some(user) = &plan.user {
         user::verify(user)?;
     }
     on_ready(&ready, stopper.clone());
+    manager.is_ready("edition 1 of the configuration");
 
     runtime.block_on(async {
         tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
         if let Some(icp) = &shared.icp {
             tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
         }
-        fetching::start(&shared.digests, &shared.plan);
+        fetching::start(&shared.digests, plan);
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
         }
+        if let Some(reread) = reread {
+            let logs = journal.log_files(shared.keys_id());
+            let manager = Rc::clone(&manager);
+            let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
+            tokio::task::spawn_local(control.run(asks));
+        }
+        if let Some(every) = manager.watchdog() {
+            tokio::task::spawn_local(tell_that_we_are_well(
+                Arc::clone(&shared),
+                Rc::clone(&manager),
+                every,
+            ));
+        }
         if let Some(signals) = signals {
-            tokio::task::spawn_local(signals.obey(stopper, journal.reopener()));
+            let obeying = signals.obey(Arc::clone(&shared), stopper, journal.reopener());
+            tokio::task::spawn_local(obeying);
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
+        manager.stops();
         drain(&shared, &threads).await;
     });
     drop(_inside);
@@ -332,6 +404,16 @@ fn run(
     Ok(())
 }
 
+/// Says so as long as all threads move: a manager that hears nothing starts the process anew.
+async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
+    loop {
+        if watch::standstill(&shared).is_none() {
+            manager.is_well();
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
 /// A log cannot be opened.
 fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
     match user {
@@ -346,7 +428,7 @@ fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
 /// Lets requests in progress end, and cuts those that take too long.
 async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
     tracing::info!("draining");
-    let limit = shared.plan.timeouts.drain;
+    let limit = shared.edition().plan.timeouts.drain;
     if tokio::time::timeout(limit, all_ended(threads))
         .await
         .is_err()
@@ -387,28 +469,41 @@ pub(crate) fn shared(
     opened: Option<&Opened>,
     absent: Vec<Absent>,
     io_engine: &'static str,
+    tls: Tls,
 ) -> Result<Shared, StoreError> {
-    let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
-    own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
-    own_addresses.extend(plan.cluster.as_ref().map(|c| c.address));
-    let (labels, _) = labels::rows(&plan.listeners);
-    let cache_name = cache_status::member_name(&plan.name);
+    let labels = Labels::default();
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device()?,
     };
-    let via_line = via_line(&plan.name);
+    let via_tag = edition::via_tag();
+    let edition = Edition::new(Parts {
+        number: 1,
+        ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
+        rows: labels.rows(&plan.listeners),
+        plan,
+        tls,
+        hasher: store.hasher(),
+        via_tag,
+        loaded: Loaded {
+            at: clock.now(),
+            by: "the start".to_owned(),
+            ..Loaded::default()
+        },
+    });
+    let plan = &edition.plan;
     Ok(Shared {
-        rules: rules(&plan),
-        limits: head_limits(&plan, plan.limits.head_bytes_max),
-        response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
+        followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
+        reloads: Reloads::default(),
+        listening: Listening::default(),
+        via_tag,
+        bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
-            .with_burst(burst_max(&plan)),
-        tags: tags_in_use(&plan, store.hasher()),
+            .with_burst(burst_max(plan)),
         store,
         wake_up: Arc::default(),
-        admission: admission(&plan, opened),
+        admission: admission(plan, opened),
         devices: opened.iter().copied().flat_map(Opened::devices).collect(),
         read_queues: (opened.iter().copied().flat_map(Opened::devices))
             .map(|_| Arc::default())
@@ -417,29 +512,25 @@ pub(crate) fn shared(
         absent,
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
         events: Arc::default(),
         top: None,
-        peers: Peers::new(&plan, own_addresses.clone(), &via_line),
+        peers: Peers::new(plan, edition.own_addresses.clone(), &edition.via_line),
         icp: None,
-        cluster: Cluster::new(&plan, opened.map(|opened| &*opened.set))
+        cluster: Cluster::new(plan, opened.map(|opened| &*opened.set))
             .map_err(StoreError::Random)?
             .map(Arc::new),
         digests: Arc::default(),
-        own_addresses,
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: state_watch::channel(Phase::Running).0,
         began: Instant::now(),
         clock,
         io_engine,
-        hit_prefix: cache_status::hit_prefix(&cache_name),
-        cache_name,
-        via_line,
-        plan,
+        editions: state_watch::Sender::new(Arc::new(edition)),
     })
 }
 
@@ -455,22 +546,18 @@ fn start_workers(
     runtime: &LocalRuntime,
     shared: &Arc<Shared>,
     engine: EngineKind,
-    tls: &Tls,
     journal: &Journal,
-    sockets: Vec<Vec<net::TcpListener>>,
 ) -> Result<(Vec<JoinHandle<()>>, Dealers), ServeError> {
-    let (dealers, receivers) = Dealers::new(sockets.len());
+    let (dealers, receivers) = Dealers::new(shared.counters.len());
     let mut threads = Vec::new();
     let mut readies = Vec::new();
-    for (index, (sockets, dealt)) in sockets.into_iter().zip(receivers).enumerate() {
+    for (index, dealt) in receivers.into_iter().enumerate() {
         let (ready, is_ready) = oneshot::channel();
         let start = worker::Start {
             shared: Arc::clone(shared),
             index,
             engine,
-            tls: tls.clone(),
             journal: journal.writer(),
-            sockets,
             dealt,
             dealers: dealers.clone(),
         };
@@ -569,15 +656,22 @@ impl Signals {
         })
     }
 
-    /// Does what they say: stop, and asked again at once; open the logs anew. SIGQUIT and SIGUSR1 are for those who are used to
-    /// nginx; SIGUSR2 means nothing here, and must not end the process either.
-    async fn obey(mut self, stopper: Stopper, reopen: Reopener) {
+    /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
+    /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
+    async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
                 _ = self.interrupt.recv() => stopper.stop_or_cut(),
                 _ = self.quit.recv() => stopper.stop_or_cut(),
-                _ = self.hang_up.recv() => reopen.reopen(),
+                _ = self.hang_up.recv() => {
+                    // Also if the configuration is refused: logs are rotated.
+                    reopen.reopen();
+                    let shared = Arc::clone(&shared);
+                    tokio::task::spawn_local(async move {
+                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
+                    });
+                }
                 _ = self.user_1.recv() => reopen.reopen(),
                 _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
             }
@@ -611,36 +705,6 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
-}
-
-fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
-    http1::Limits {
-        head_bytes_max,
-        fields_max: plan.limits.fields_max,
-        target_bytes_max: plan.limits.target_bytes_max,
-    }
-}
-
-fn rules(plan: &Plan) -> httpcache::Rules {
-    let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
-    httpcache::Rules {
-        heuristic_fraction_percent: plan.cache.heuristic_percent,
-        heuristic_max_s: seconds(plan.cache.heuristic_max),
-        ttl_max_s: seconds(plan.cache.ttl_max),
-        default_ttl_s: seconds(plan.cache.default_ttl),
-        negative_ttl_s: seconds(plan.cache.negative_ttl),
-        error_ttl_s: seconds(plan.cache.error_ttl),
-        stale_while_revalidate_s: seconds(plan.cache.stale_while_revalidate),
-        stale_if_error_s: seconds(plan.cache.stale_if_error),
-        store_set_cookie: plan.cache.store_set_cookie,
-        ..httpcache::Rules::default()
-    }
-}
-
-/// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known.
-fn via_line(name: &str) -> Vec<u8> {
-    let tag = crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32);
-    format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
 }
 
 /// The bytes of body that an object is expected to have, to guess how many there will be.

@@ -28,7 +28,7 @@ use crate::{
     clock::Clock,
     conn::accepting::{Dealers, Dealt},
     health,
-    listener::ListenerState,
+    listener::{ListenerState, listener_states},
     origin::Tls,
     plan::Plan,
     record::journal::Journal,
@@ -81,8 +81,15 @@ impl Proxy {
         let candidates = opening::look(&plan, Some(devices))?;
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
-        let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated")?;
-        let journal = Journal::open(&shared.plan.logs, &[], shared.keys_id(), false);
+        let shared = serve::shared(
+            plan,
+            clock,
+            opened.as_ref(),
+            absent,
+            "simulated",
+            Tls::only(Vec::new()),
+        )?;
+        let journal = Journal::open(&shared.edition().plan, shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {
@@ -99,7 +106,7 @@ impl Proxy {
             None => None,
         };
         WORKERS.take();
-        let count = shared.plan.workers;
+        let count = shared.edition().plan.workers;
         let (dealers, receivers) = Dealers::new(count);
         let mut workers = Vec::new();
         for (index, dealt) in receivers.into_iter().enumerate() {
@@ -107,7 +114,7 @@ impl Proxy {
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
         Ok(Proxy {
-            listeners: worker::listener_states(&shared),
+            listeners: listener_states(&shared.edition(), shared.hasher()),
             shared,
             dealers,
             workers: RefCell::new(workers),
@@ -124,10 +131,10 @@ impl Proxy {
         peer: SocketAddr,
         room: usize,
     ) -> Option<Socket> {
-        let address = self.shared.plan.listeners.get(listener)?.address;
+        let address = self.listeners.get(listener)?.listener.address;
         let (ours, theirs) = pair(address, peer, room);
         let dealt = Dealt {
-            listener,
+            listener: self.listeners.get(listener)?.id,
             stream: socket::detach(ours).ok()?,
             peer,
             member: None,
@@ -208,7 +215,7 @@ impl Proxy {
     /// Stops in order, as after SIGTERM: requests in progress may end within the drain time. What became of each store.
     pub async fn stop(&self) -> Vec<Result<(), String>> {
         self.shared.phase.send_replace(Phase::Draining);
-        let drain = self.shared.plan.timeouts.drain;
+        let drain = self.shared.edition().plan.timeouts.drain;
         let mut workers = self.workers.take();
         let ended = async {
             for worker in &mut workers {
@@ -243,9 +250,7 @@ async fn start_worker(
         shared: Arc::clone(shared),
         index,
         engine: EngineKind::Auto,
-        tls: Tls::only(Vec::new()),
         journal: journal.writer(),
-        sockets: Vec::new(),
         dealt,
         dealers: dealers.clone(),
     };

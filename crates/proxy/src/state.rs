@@ -8,12 +8,10 @@ use crate::clock::Instant;
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
-    collections::HashSet,
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -40,8 +38,11 @@ use crate::{
     cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
+    edition::Edition,
     fetch::flight::Flights,
     health::pulse::Pulse,
+    listener::ListenerState,
+    listening::{ListenerId, Listening},
     mistakes::{Mistake, makes},
     origin::Connector,
     peers::digest::Digests,
@@ -51,9 +52,10 @@ use crate::{
     range::pass_list::RangePassList,
     record::events::Events,
     record::journal::JournalWriter,
-    record::labels::Label,
+    record::labels::Labels,
     record::metrics::{self, Counters},
     record::top::Top,
+    reload::Reloads,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -70,16 +72,20 @@ pub enum Phase {
     Stopping,
 }
 
-/// One for the process.
+/// One for the process, as long as it lives.
 pub struct Shared {
-    /// The settings.
-    pub plan: Plan,
-    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
-    pub rules: httpcache::Rules,
-    /// The limits of a request head in the form `http1` wants.
-    pub limits: http1::Limits,
-    /// Those of a response head.
-    pub response_limits: http1::Limits,
+    /// The configuration, as it is now.
+    pub editions: watch::Sender<Arc<Edition>>,
+    /// The last edition that each worker has taken over.
+    pub followed: Vec<AtomicU32>,
+    /// How a new one is asked for.
+    pub reloads: Reloads,
+    /// Sockets of listeners, for workers that have not taken them yet.
+    pub listening: Listening,
+    /// In `Via`: see [`crate::edition::via_tag`].
+    pub via_tag: u32,
+    /// What is asked of the configuration too often to look it up.
+    pub bounds: Bounds,
     /// What is kept of heads that are not complete.
     pub heads: Arc<HeadBudget>,
     /// Objects in memory.
@@ -105,7 +111,7 @@ pub struct Shared {
     /// Whether the workers move.
     pub pulses: Vec<Pulse>,
     /// What their rows count.
-    pub labels: Vec<Label>,
+    pub labels: Labels,
     /// Where events of the profile are noted.
     pub events: Arc<Events>,
     /// What is asked for most, if that is counted.
@@ -118,12 +124,8 @@ pub struct Shared {
     pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
-    /// Addresses we listen on, the admin interface included.
-    pub own_addresses: Vec<SocketAddr>,
     /// A purge by pattern was refused for want of room, and that was said.
     pub predicates_refused: AtomicBool,
-    /// The key tags of all listeners: see [`crate::request::key`].
-    pub tags: HashSet<Vec<u8>>,
     /// Client connections of the process.
     pub connections: AtomicUsize,
     /// Running, draining, stopping.
@@ -134,18 +136,59 @@ pub struct Shared {
     pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
-    /// The plan's name as it stands in Cache-Status.
-    pub cache_name: Vec<u8>,
-    /// What Cache-Status says of a hit, but for the seconds.
-    pub hit_prefix: Vec<u8>,
-    /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
-    pub via_line: Vec<u8>,
+}
+
+/// Bounds of the whole process, as the configuration has them now.
+#[derive(Default)]
+pub struct Bounds {
+    /// `limits.connections-max`.
+    pub connections_max: AtomicUsize,
+    /// `limits.transfer-buffer`, bytes.
+    pub transfer_buffer_bytes: AtomicU64,
+}
+
+impl Bounds {
+    /// Those of a configuration.
+    pub fn of(plan: &Plan) -> Bounds {
+        let bounds = Bounds::default();
+        bounds.follow(plan);
+        bounds
+    }
+
+    /// Takes over those of a configuration.
+    pub fn follow(&self, plan: &Plan) {
+        let limits = &plan.limits;
+        (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
+        (self.transfer_buffer_bytes).store(limits.transfer_buffer_bytes, Ordering::Relaxed);
+    }
 }
 
 /// Percent of the room for purges by pattern that are worth a warning.
 const PREDICATES_WARN_PERCENT: u64 = 80;
 
 impl Shared {
+    /// The configuration as it is now. A request asks its listener instead.
+    pub fn edition(&self) -> Arc<Edition> {
+        Arc::clone(&self.editions.borrow())
+    }
+
+    /// Says what the first configuration means, before anybody asks.
+    pub fn say_what_is_configured(&mut self, words: String) {
+        self.editions.send_modify(|edition| {
+            if let Some(edition) = Arc::get_mut(edition) {
+                edition.loaded.words = words;
+            }
+        });
+    }
+
+    /// Takes over the bounds of a configuration for what lives as long as the process.
+    pub fn follow(&self, plan: &Plan) {
+        self.bounds.follow(plan);
+        self.heads.follow(plan.limits.head_buffer_bytes);
+        self.flights.follow(plan.limits.waiters_max);
+        (self.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
+    }
+
     /// The hash of a key.
     pub fn hasher(&self) -> KeyHasher {
         self.store.hasher()
@@ -387,13 +430,14 @@ impl Shared {
     /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
     /// that clients who stand still do not keep everything else out of the store.
     pub fn is_crowded(&self) -> bool {
-        let most = self.plan.limits.transfer_buffer_bytes;
+        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
         self.flights.kept_bytes() + self.flights.sent_bytes().min(most / 2) > most
     }
 
     /// Do fragments that are being sent take more than half of it?
     pub fn is_crowded_by_fragments(&self) -> bool {
-        self.flights.sent_bytes() > self.plan.limits.transfer_buffer_bytes / 2
+        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
+        self.flights.sent_bytes() > most / 2
     }
 
     /// Is the process on its way out?
@@ -439,7 +483,13 @@ pub struct Worker {
     /// Of what nothing could be kept in parts lately.
     pub range_pass_list: RangePassList,
     /// Is an access log written?
-    pub logs_access: bool,
+    pub logs_access: Cell<bool>,
+    /// The edition that it has taken over.
+    pub edition: Cell<u32>,
+    /// The listeners of that edition.
+    pub listeners: RefCell<Vec<Rc<ListenerState>>>,
+    /// Those that have gone lately: connections that were accepted by them may still be on their way from another worker.
+    pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
     /// Relation of the monotonic clock to wall time; set anew once a second.
     clock: Cell<(Instant, Duration)>,
 }
@@ -480,15 +530,33 @@ impl Worker {
             pseudonyms,
             fetches: Cell::new(0),
             range_pass_list: RangePassList::new(),
-            logs_access,
+            logs_access: Cell::new(logs_access),
+            edition: Cell::new(0),
+            listeners: RefCell::default(),
+            gone: RefCell::default(),
             clock,
         }
+    }
+
+    /// The listener of this number, as it is now. `None`: it has gone.
+    pub fn listener(&self, id: ListenerId) -> Option<Rc<ListenerState>> {
+        let listeners = self.listeners.borrow();
+        listeners.iter().find(|listener| listener.id == id).cloned()
+    }
+
+    /// The same, for a connection that was accepted already: also one that has gone lately.
+    pub fn listener_of_accepted(&self, id: ListenerId) -> Option<Rc<ListenerState>> {
+        self.listener(id).or_else(|| {
+            let gone = self.gone.borrow();
+            let found = gone.iter().find(|(_, listener)| listener.id == id);
+            found.map(|(_, listener)| Rc::clone(listener))
+        })
     }
 
     /// Is a record kept of each request now: in the profile, in the access log, or for somebody who listens?
     #[inline]
     pub fn journals(&self) -> bool {
-        self.logs_access || self.shared.events.are_wanted()
+        self.logs_access.get() || self.shared.events.are_wanted()
     }
 
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.
@@ -567,7 +635,7 @@ impl ConnectionCount {
     pub fn take(worker: &Rc<Worker>) -> Option<ConnectionCount> {
         let shared = Arc::clone(&worker.shared);
         let before = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= shared.plan.limits.connections_max {
+        if before >= shared.bounds.connections_max.load(Ordering::Relaxed) {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         }

@@ -8,15 +8,16 @@ use crate::clock::Instant;
 use std::{
     cell::RefCell,
     future::poll_fn,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use device::{Engine, EngineError, EngineKind};
 use tokio::{
+    net::TcpStream,
     runtime::{self, LocalOptions},
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -24,22 +25,19 @@ use tokio::{
 };
 
 use crate::{
-    access::{Clients, Destinations},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
     cluster::{MemberId, push},
     conn::accepting::{Dealers, Dealt},
     conn::client,
-    listener::{ListenerState, RouteState},
-    origin::{Connector, Settings, Tls},
+    edition::Edition,
+    listener::listener_states,
+    listening::ListenerId,
+    origin::{Connector, Settings},
     peers::probe::Probes,
-    plan::{Listener, Plan, Role},
+    plan::Plan,
     record::journal::JournalWriter,
-    record::labels::{self, Rows},
     record::lag,
-    request::key::forward_tag,
-    request::ports::Ports,
-    request::rulebook::Rulebook,
     socket::{self, Socket},
     state::{Phase, Shared, Worker},
 };
@@ -50,6 +48,9 @@ const TICKS_A_SECOND: u32 = 10;
 /// How long nothing is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long connections are expected of a listener that has gone, from a worker that does not know of it yet.
+const GONE_KEPT: Duration = Duration::from_secs(30);
+
 /// What a worker is started with.
 pub struct Start {
     /// What all share.
@@ -58,12 +59,8 @@ pub struct Start {
     pub index: usize,
     /// How the stores' devices are read and written.
     pub engine: EngineKind,
-    /// TLS to origins.
-    pub tls: Tls,
     /// Its end of the journal.
     pub journal: JournalWriter,
-    /// What it listens on, one for each listener.
-    pub sockets: Vec<TcpListener>,
     /// What others deal to it,
     pub dealt: mpsc::Receiver<Dealt>,
     /// and the way to them.
@@ -101,7 +98,8 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             return;
         }
     };
-    let connector = Connector::new(connector_settings(&shared.plan), start.tls)
+    let edition = shared.edition();
+    let connector = Connector::new(connector_settings(&edition.plan), edition.tls.clone())
         .in_cluster(shared.cluster.clone());
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
@@ -114,21 +112,15 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     crate::simulation::register(&worker);
     let house = Rc::new(House {
         worker: Rc::clone(&worker),
-        listeners: listener_states(&shared),
         connections: RefCell::default(),
         dealers: start.dealers,
+        doors: RefCell::default(),
+        accepting: RefCell::default(),
     });
-    let mut accepting = JoinSet::new();
-    for (listener, socket) in start.sockets.into_iter().enumerate() {
-        match tokio::net::TcpListener::from_std(socket) {
-            Ok(socket) => {
-                accepting.spawn_local(accept(Rc::clone(&house), listener, socket));
-            }
-            Err(error) => {
-                let _ = ready.send(Err(error.to_string()));
-                return;
-            }
-        }
+    let mut editions = shared.editions.subscribe();
+    if let Err(error) = house.follow() {
+        let _ = ready.send(Err(error.to_string()));
+        return;
     }
     let _ = ready.send(Ok(()));
     let measuring = tokio::task::spawn_local(measure_lag(Rc::clone(&worker)));
@@ -170,13 +162,18 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                     house.connections.borrow_mut().abort_all();
                 }
             }
+            _ = editions.changed() => {
+                if let Err(error) = house.follow() {
+                    tracing::error!(%error, "a listener of the new configuration cannot be used by a worker");
+                }
+            }
             Some(new) = dealt.recv() => house.take_dealt(new),
             // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
             () = house.one_ended(), if is_draining && !house.is_empty() => {}
         }
         is_draining = *phase.borrow() >= Phase::Draining;
         if is_draining {
-            accepting.abort_all();
+            house.accepting.borrow_mut().abort_all();
             worker.deadlines.drain();
             while let Ok(new) = dealt.try_recv() {
                 house.take_dealt(new);
@@ -216,7 +213,8 @@ fn disk_of(
     if !shared.has_disk {
         return Ok(None);
     }
-    let storing = &shared.plan.storing;
+    let edition = shared.edition();
+    let storing = &edition.plan.storing;
     let mut reads = Vec::new();
     for (store, (device, queue)) in shared.devices.iter().zip(&shared.read_queues).enumerate() {
         let engine = Engine::new(kind, Arc::clone(device))?;
@@ -241,27 +239,105 @@ fn disk_of(
 /// The connections of a worker, and how they come in.
 struct House {
     worker: Rc<Worker>,
-    listeners: Vec<Rc<ListenerState>>,
     connections: RefCell<JoinSet<()>>,
     dealers: Dealers,
+    /// What each listener's socket is told by being dropped: that the listener has gone.
+    doors: RefCell<Vec<(ListenerId, oneshot::Sender<()>)>>,
+    accepting: RefCell<JoinSet<()>>,
 }
 
 impl House {
+    /// Takes over the edition that is in force. What is being answered ends as it began.
+    fn follow(self: &Rc<Self>) -> std::io::Result<()> {
+        let (worker, shared) = (&self.worker, &self.worker.shared);
+        let edition = shared.edition();
+        if edition.number == worker.edition.get() {
+            return Ok(());
+        }
+        let is_first = worker.edition.get() == 0;
+        let listeners = listener_states(&edition, shared.hasher());
+        let before = worker.listeners.replace(listeners);
+        worker.edition.set(edition.number);
+        let stays = |id: ListenerId| edition.ids.contains(&id);
+        let now = Instant::now();
+        let gone = before.into_iter().filter(|listener| !stays(listener.id));
+        let mut lately = worker.gone.borrow_mut();
+        lately.retain(|(since, _)| now.duration_since(*since) < GONE_KEPT);
+        lately.extend(gone.map(|listener| (now, listener)));
+        drop(lately);
+        if !is_first {
+            let settings = connector_settings(&edition.plan);
+            worker.connector.follow(settings, edition.tls.clone());
+            let mut journal = worker.journal.borrow_mut();
+            journal.follow(edition.plan.logs.have_access() || shared.top.is_some());
+            worker.logs_access.set(journal.wants_access());
+        }
+        // Dropped, they tell.
+        self.doors.borrow_mut().retain(|(id, _)| stays(*id));
+        worker.deadlines.end_idle(|id| !stays(id));
+        let opened = self.open(&edition);
+        shared.followed[worker.index].store(edition.number, Ordering::Release);
+        opened
+    }
+
+    /// Accepts for listeners that are new.
+    fn open(self: &Rc<Self>, edition: &Edition) -> std::io::Result<()> {
+        let (worker, mut failure) = (&self.worker, Ok(()));
+        while self.accepting.borrow_mut().try_join_next().is_some() {}
+        for &id in &edition.ids {
+            let Some(socket) = worker.shared.listening.take(id, worker.index) else {
+                continue;
+            };
+            match tokio::net::TcpListener::from_std(socket) {
+                Ok(socket) => {
+                    let (door, closed) = oneshot::channel();
+                    self.doors.borrow_mut().push((id, door));
+                    let accepting = accept(Rc::clone(self), id, socket, closed);
+                    self.accepting.borrow_mut().spawn_local(accepting);
+                }
+                Err(error) => failure = Err(error),
+            }
+        }
+        failure
+    }
+
     /// Serves a connection, if its client may be served.
-    fn take(&self, listener: usize, stream: Socket, peer: SocketAddr, member: Option<MemberId>) {
-        let Some(listener) = self.listeners.get(listener) else {
+    fn take(
+        &self,
+        listener: ListenerId,
+        stream: Socket,
+        peer: SocketAddr,
+        member: Option<MemberId>,
+    ) {
+        let Some(listener) = self.worker.listener_of_accepted(listener) else {
             return;
         };
-        let Some(count) = client::admit(&self.worker, listener, peer, member.is_some()) else {
+        let Some(count) = client::admit(&self.worker, &listener, peer, member.is_some()) else {
             return;
         };
-        let (worker, listener) = (Rc::clone(&self.worker), Rc::clone(listener));
+        let worker = Rc::clone(&self.worker);
         self.connections
             .borrow_mut()
             .spawn_local(client::serve(worker, listener, stream, peer, member, count));
     }
 
-    fn take_dealt(&self, dealt: Dealt) {
+    /// Keeps what was accepted, or deals it to a worker that has less to do.
+    fn accepted(self: &Rc<Self>, listener: ListenerId, stream: TcpStream, peer: SocketAddr) {
+        let others = &self.worker.shared.counters;
+        let stream = socket::of(stream);
+        match self.dealers.other_than(self.worker.index, others) {
+            None => self.take(listener, stream, peer, None),
+            Some(other) => self.deal(other, listener, stream, peer),
+        }
+    }
+
+    fn take_dealt(self: &Rc<Self>, dealt: Dealt) {
+        // The worker that deals may know an edition that we have not taken over yet.
+        if self.worker.listener_of_accepted(dealt.listener).is_none()
+            && let Err(error) = self.follow()
+        {
+            tracing::error!(%error, "a listener of the new configuration cannot be used by a worker");
+        }
         match socket::attach(dealt.stream) {
             Ok(stream) => self.take(dealt.listener, stream, dealt.peer, dealt.member),
             Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
@@ -269,7 +345,7 @@ impl House {
     }
 
     /// Deals a connection to another worker. It comes back to us if that takes no more.
-    fn deal(&self, to: usize, listener: usize, stream: Socket, peer: SocketAddr) {
+    fn deal(self: &Rc<Self>, to: usize, listener: ListenerId, stream: Socket, peer: SocketAddr) {
         let Ok(stream) = socket::detach(stream) else {
             return;
         };
@@ -300,19 +376,21 @@ impl House {
     }
 }
 
-/// Accepts for one listener.
-async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListener) {
-    let worker = &house.worker;
+/// Accepts for one listener, until it goes.
+async fn accept(
+    house: Rc<House>,
+    listener: ListenerId,
+    socket: tokio::net::TcpListener,
+    mut closed: oneshot::Receiver<()>,
+) {
     loop {
-        match socket.accept().await {
-            Ok((stream, peer)) => {
-                let others = &worker.shared.counters;
-                let stream = socket::of(stream);
-                match house.dealers.other_than(worker.index, others) {
-                    None => house.take(listener, stream, peer, None),
-                    Some(other) => house.deal(other, listener, stream, peer),
-                }
-            }
+        let accepted = tokio::select! {
+            biased;
+            _ = &mut closed => break,
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => house.accepted(listener, stream, peer),
             Err(error) => {
                 // Out of descriptors, most likely: give connections time to end instead of spinning.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -320,65 +398,18 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
             }
         }
     }
-}
-
-/// The listeners as a thread of its own sees them.
-pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
-    let book = Arc::new(Rulebook::new(&shared.plan.rules));
-    let (_, rows) = labels::rows(&shared.plan.listeners);
-    let state = |(number, (listener, rows)): (usize, (&Listener, Rows))| {
-        let (routes, destinations) = match &listener.role {
-            Role::Forward(forward) => (
-                Vec::new(),
-                Destinations {
-                    loopback: forward.destinations.loopback,
-                    link_local: forward.destinations.link_local,
-                    allow: forward.destinations.allow.clone(),
-                    own: shared.own_addresses.clone(),
-                    connect_ports: forward.connect_ports.clone(),
-                },
-            ),
-            // The operator named the origins: any address but our own is fine.
-            Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
-                Destinations {
-                    loopback: true,
-                    link_local: true,
-                    allow: Vec::new(),
-                    own: shared.own_addresses.clone(),
-                    connect_ports: Vec::new(),
-                },
-            ),
-        };
-        Rc::new(ListenerState {
-            key_tag: match &listener.role {
-                Role::Forward(forward) => forward_tag(&forward.destinations, shared.hasher()),
-                Role::Reverse(_) => Vec::new(),
-            },
-            routes,
-            destinations,
-            http_ports: match &listener.role {
-                Role::Forward(forward) => Ports::new(&forward.http_ports),
-                Role::Reverse(_) => Ports::new(&[]),
-            },
-            clients: Clients {
-                allow: listener.allow.clone(),
-            },
-            number,
-            name: listener.address.to_string().into(),
-            rows,
-            rules: httpcache::Rules {
-                targeted: listener.heeds.targeted,
-                client_directives: listener.heeds.client_directives,
-                ..shared.rules
-            },
-            foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
-            listener: listener.clone(),
-            book: Arc::clone(&book),
-        })
+    // What waits in the kernel would be reset with the socket.
+    let Ok(socket) = socket.into_std() else {
+        return;
     };
-    let listeners = shared.plan.listeners.iter().zip(rows);
-    listeners.enumerate().map(state).collect()
+    while let Ok((stream, peer)) = socket.accept() {
+        let stream = stream
+            .set_nonblocking(true)
+            .and(TcpStream::from_std(stream));
+        if let Ok(stream) = stream {
+            house.take(listener, socket::of(stream), peer, None);
+        }
+    }
 }
 
 /// How connections are made and kept.

@@ -28,6 +28,8 @@ pub struct Machine {
     pub users: String,
     /// Its groups: `/etc/group`.
     pub groups: String,
+    /// Stores that this process has open: whether it could open them again does not matter. Who was root may no more.
+    pub open_stores: Vec<PathBuf>,
     /// The user's cache directory.
     pub cache_dir: Option<PathBuf>,
     /// Looks at a path on disk.
@@ -76,6 +78,7 @@ impl Machine {
             is_root: rustix::process::geteuid().is_root(),
             users: accounts("/etc/passwd"),
             groups: accounts("/etc/group"),
+            open_stores: Vec::new(),
             cache_dir: cache_dir(),
             look,
             resolve,

@@ -25,6 +25,9 @@ the most common settings (`loligo serve --help`), a file changes all of them: `l
 - Networks: a list such as `[\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]`; `\"any\"` is everybody. On the command
   line with commas.
 - Paths in the file are relative to the file's directory.
+- A running proxy takes a changed file over with `loligo reload` or SIGHUP, without closing a connection. Settings that are *live* hold from
+  the next request on. Those that want a *restart* refuse the whole file, unless `loligo reload --partial` leaves them out. See
+  [operations.md](operations.md).
 
 ## An example
 
@@ -191,15 +194,32 @@ fn section<'a, T: 'a>(
     if !words.is_empty() {
         let _ = write!(out, "{words}\n\n");
     }
-    out.push_str("| setting | takes | default | what it does |\n|---|---|---|---|\n");
+    out.push_str("| setting | takes | default | reload | what it does |\n|---|---|---|---|---|\n");
     for row in rows {
         let name = row.key.rsplit('.').next().unwrap_or_default();
         let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
         let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
         let [form, default, doc] =
             [&row.form, &row.default, row.doc()].map(|text| text.replace('|', "\\|"));
-        let _ = writeln!(out, "| `{name}`{flag} | {form} | {default} | {doc} |");
+        let reload = if wants_restart(&row.key) {
+            "restart"
+        } else {
+            "live"
+        };
+        let _ = writeln!(
+            out,
+            "| `{name}`{flag} | {form} | {default} | {reload} | {doc} |"
+        );
     }
+}
+
+/// Is a setting read at the start alone? `proxy::reload` compares these parts of a plan.
+fn wants_restart(key: &str) -> bool {
+    let parts = [
+        "store.", "parent.", "sibling.", "icp.", "digest.", "cluster.",
+    ];
+    let keys = ["workers", "user", "group", "admin.address", "admin.top"];
+    keys.contains(&key) || parts.iter().any(|part| key.starts_with(part))
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ fn candidate<'a>(
             ));
         }
         // S7
-        (_, Some(why)) => complain(why.clone()),
+        (_, Some(why)) if !machine.open_stores.contains(&path) => complain(why.clone()),
         _ => {}
     }
     if draft.plan.force {

@@ -20,6 +20,7 @@ pub fn machine() -> Machine {
         users: "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:14:proxy:/bin:/usr/sbin/nologin\n"
             .into(),
         groups: "root:x:0:\nproxy:x:14:\nadm:x:4:u\n".into(),
+        open_stores: Vec::new(),
         cache_dir: Some("/home/u/.cache".into()),
         look,
         resolve,

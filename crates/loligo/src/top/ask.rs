@@ -15,6 +15,8 @@ use crate::top::words::harmless;
 pub const URL: &str = "http://127.0.0.1:3129";
 /// The longest wait for a connection, and for the next bytes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for something to be done.
+const DONE_MAX: Duration = Duration::from_secs(15);
 /// A longer answer is not read. The longest true one has 240 names and 256 origins of 256 bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// Of a refusal that is shown.
@@ -95,18 +97,31 @@ impl Place {
     /// A sentence that names the place.
     pub fn get(&self, target: &str) -> Result<Vec<u8>, String> {
         let bytes = self
-            .exchange(target)
+            .exchange("GET", target, WAIT_MAX)
             .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
         let body = body_of(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;
         Ok(body.to_vec())
     }
 
-    fn exchange(&self, target: &str) -> std::io::Result<Vec<u8>> {
+    /// Has something done: status and body of the answer, which may take a while.
+    ///
+    /// # Errors
+    /// A sentence that names the place.
+    pub fn post(&self, target: &str) -> Result<(u16, Vec<u8>), String> {
+        let bytes = self
+            .exchange("POST", target, DONE_MAX)
+            .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
+        let (code, body) =
+            status_and_body(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;
+        Ok((code, body.to_vec()))
+    }
+
+    fn exchange(&self, method: &str, target: &str, patience: Duration) -> std::io::Result<Vec<u8>> {
         let mut stream = self.connect()?;
-        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(WAIT_MAX))?;
         let request = format!(
-            "GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             self.authority
         );
         stream.write_all(request.as_bytes())?;
@@ -131,25 +146,14 @@ impl Place {
 
 /// The body of a 200, complete.
 fn body_of(answer: &[u8]) -> Result<&[u8], String> {
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let Some(end) = end else {
-        return Err("this is no HTTP".to_owned());
-    };
-    let head = String::from_utf8_lossy(&answer[..end]);
-    let body = &answer[end + 4..];
-    let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap_or_default();
-    let code = status
-        .strip_prefix("HTTP/1.1 ")
-        .or_else(|| status.strip_prefix("HTTP/1.0 "))
-        .and_then(|rest| rest.get(..3));
+    let (code, body) = status_and_body(answer)?;
     match code {
-        None => return Err("this is no HTTP".to_owned()),
-        Some("200") => {}
-        Some("404") => {
-            return Err("it has no /live; is it the admin interface of an older Loligo, or of something else?".to_owned());
-        }
-        Some(code) => {
+        200 => Ok(body),
+        404 => Err(
+            "it has no /live; is it the admin interface of an older Loligo, or of something else?"
+                .to_owned(),
+        ),
+        code => {
             let said: String = String::from_utf8_lossy(body)
                 .lines()
                 .next()
@@ -157,9 +161,25 @@ fn body_of(answer: &[u8]) -> Result<&[u8], String> {
                 .chars()
                 .take(REFUSAL_CHARS_MAX)
                 .collect();
-            return Err(format!("it refuses with {code}: {}", harmless(&said)));
+            Err(format!("it refuses with {code}: {}", harmless(&said)))
         }
     }
+}
+
+/// Status and body of an answer, complete.
+fn status_and_body(answer: &[u8]) -> Result<(u16, &[u8]), String> {
+    let no_http = || "this is no HTTP".to_owned();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let end = end.ok_or_else(no_http)?;
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let body = &answer[end + 4..];
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap_or_default();
+    let code = status
+        .strip_prefix("HTTP/1.1 ")
+        .or_else(|| status.strip_prefix("HTTP/1.0 "))
+        .and_then(|rest| rest.get(..3)?.parse().ok());
+    let code = code.ok_or_else(no_http)?;
     let length = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
         let is_it = name.eq_ignore_ascii_case("content-length");
@@ -167,8 +187,8 @@ fn body_of(answer: &[u8]) -> Result<&[u8], String> {
     });
     match length {
         Some(length) if length > body.len() => Err("its answer was cut off".to_owned()),
-        Some(length) => Ok(&body[..length]),
-        None => Ok(body),
+        Some(length) => Ok((code, &body[..length])),
+        None => Ok((code, body)),
     }
 }
 

@@ -17,7 +17,7 @@ mod live;
 mod state;
 mod tables;
 mod text;
-mod words;
+pub mod words;
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;

@@ -30,6 +30,7 @@ use crate::{
         process::Process,
     },
     cluster::MemberStatus,
+    record::labels::Label,
     record::metrics::{DIAGNOSTICS_LOST, STATUS_CLASSES},
 };
 
@@ -136,6 +137,17 @@ impl Exposition {
         e.counter("diagnostics_lost", words, lost)?;
         let words = "Stores that could not be opened and are left out";
         e.gauge("stores_absent", words, facts.stores_absent)?;
+        let configuration = &facts.configuration;
+        let words = "The edition of the configuration that is in force: 1 at the start, one more with each reload";
+        e.gauge("config_edition", words, u64::from(configuration.edition))?;
+        let words = "When it was loaded, in seconds since 1970";
+        e.gauge(
+            "config_loaded_seconds",
+            words,
+            configuration.loaded.as_secs_f64(),
+        )?;
+        let words = "Reloads that were refused, so that the configuration stayed as it was";
+        e.counter("config_reload_failures", words, configuration.failures)?;
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",
@@ -195,7 +207,8 @@ impl Exposition {
         let Facts {
             counted, labels, ..
         } = &self.0;
-        let rows = || labels.iter().zip(counted.rows());
+        let is_used = |(label, _): &(&Label, _)| !label.listener.is_empty();
+        let rows = || labels.iter().zip(counted.rows()).filter(is_used);
         let words = "Requests finished, by the listener's address, the origin its route names (`other` on forward listeners), and the class of the status sent (`none`: the client had gone)";
         let mut family =
             e.0.encode_descriptor("answers", words, None, MetricType::Counter)?;

@@ -376,12 +376,25 @@ pub struct Facts {
     pub stores_absent: u64,
     /// The workers' counters and the purges of the admin interface.
     pub counted: Snapshot,
+    /// The configuration.
+    pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
     /// The process, as the kernel sees it.
     pub process: Process,
     /// The cluster, if this is a member of one.
     pub cluster: Option<ClusterStatus>,
+}
+
+/// The configuration in figures.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigurationFacts {
+    /// The edition in force.
+    pub edition: u32,
+    /// When it was loaded, since 1970.
+    pub loaded: std::time::Duration,
+    /// Reloads that were refused.
+    pub failures: u64,
 }
 
 impl Facts {
@@ -417,7 +430,7 @@ impl Facts {
             phase: *shared.phase.borrow(),
             uptime: now.duration_since(shared.began),
             io_engine: shared.io_engine,
-            connections_max: shared.plan.limits.connections_max as u64,
+            connections_max: shared.edition().plan.limits.connections_max as u64,
             memory: MemoryFacts {
                 bytes: shared.memory.bytes(),
                 bytes_max: shared.memory.bytes_max(),
@@ -427,11 +440,16 @@ impl Facts {
             },
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
-            transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
+            transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),
             stores_absent: shared.absent.len() as u64,
             counted,
-            labels: shared.labels.clone(),
+            labels: shared.labels.all(),
+            configuration: ConfigurationFacts {
+                edition: shared.edition().number,
+                loaded: shared.edition().loaded.at,
+                failures: shared.reloads.failures(),
+            },
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }

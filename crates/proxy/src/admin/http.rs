@@ -10,6 +10,7 @@
 //!
 //! Not known here: the resources.
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, BytesMut};
@@ -44,6 +45,10 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// Value of Sec-Fetch-Site: a browser says from whose page the request comes.
     pub site: Option<&'a [u8]>,
+    /// It has Origin: a browser sends it for a page.
+    pub is_of_a_page: bool,
+    /// Whoever asks.
+    pub peer: Option<IpAddr>,
 }
 
 /// The answer to it.
@@ -173,6 +178,7 @@ pub async fn converse(
     limits: &Limits,
     answer: impl AsyncFn(&Request<'_>) -> Answer,
 ) {
+    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
     let mut input = BytesMut::new();
     let mut output = Vec::new();
     loop {
@@ -187,7 +193,7 @@ pub async fn converse(
         }
         let turn = match timeout(
             WAIT_MAX,
-            take_turn(&mut stream, &mut input, limits, &answer),
+            take_turn(&mut stream, &mut input, (limits, peer), &answer),
         )
         .await
         {
@@ -258,7 +264,7 @@ async fn read(stream: &mut TcpStream, input: &mut BytesMut) -> bool {
 async fn take_turn(
     stream: &mut TcpStream,
     input: &mut BytesMut,
-    limits: &Limits,
+    (limits, peer): (&Limits, Option<IpAddr>),
     answer: &impl AsyncFn(&Request<'_>) -> Answer,
 ) -> Option<Turn> {
     let mut scanned = 0;
@@ -266,7 +272,7 @@ async fn take_turn(
         let is_first = scanned == 0;
         let is_full = input.len() >= limits.head_bytes_max;
         if (is_first || is_full || http1::scan_end(input, scanned).is_some())
-            && let Some(turn) = turn(input, limits, answer).await
+            && let Some(turn) = turn(input, (limits, peer), answer).await
         {
             return Some(turn);
         }
@@ -280,7 +286,7 @@ async fn take_turn(
 /// `None` when the head is not complete.
 async fn turn(
     input: &[u8],
-    limits: &Limits,
+    (limits, peer): (&Limits, Option<IpAddr>),
     answer: &impl AsyncFn(&Request<'_>) -> Answer,
 ) -> Option<Turn> {
     let mut scratch = Scratch::new();
@@ -300,6 +306,8 @@ async fn turn(
         target: view.target,
         host: view.host,
         site: view.first(b"sec-fetch-site"),
+        is_of_a_page: view.first(b"origin").is_some(),
+        peer,
     };
     Some(Turn {
         used: view.head_bytes,
@@ -350,7 +358,7 @@ mod tests {
     fn asked(bytes: &str) -> Option<(String, bool)> {
         let echo = async |r: &Request<'_>| Answer::text(200, &format!("{} {}", r.method, r.target));
         let limits = Limits::default();
-        let turn = testing::wait(turn(bytes.as_bytes(), &limits, &echo))?;
+        let turn = testing::wait(turn(bytes.as_bytes(), (&limits, None), &echo))?;
         let mut out = Vec::new();
         turn.answer
             .write_to(turn.head_only, turn.keep_open, turn.ends, &mut out);

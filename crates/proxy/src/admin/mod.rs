@@ -11,6 +11,7 @@
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
+//! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
@@ -67,12 +68,13 @@ use crate::{
     },
     cluster::explaining::{Unexplained, explain},
     health::watch,
-    listener::ListenerState,
+    listener::{ListenerState, listener_states},
     plan::host_fits,
+    record::labels::COUNTED_MAX,
     record::metrics::Counters,
     record::origins::OriginBook,
+    reload::Refused,
     state::{Phase, Shared},
-    worker,
 };
 
 /// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
@@ -107,7 +109,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
                     let admin = Rc::clone(&admin);
                     connections.spawn_local(async move {
                         let answer = async |request: &Request<'_>| admin.answer(request).await;
-                        http::converse(stream, &admin.limits, answer).await;
+                        http::converse(stream, &admin.limits(), answer).await;
                     });
                 }
                 Err(error) => {
@@ -125,8 +127,8 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
 
 struct Admin {
     shared: Arc<Shared>,
-    listeners: Vec<Rc<ListenerState>>,
-    limits: http1::Limits,
+    /// Those of an edition, and its number.
+    listeners: RefCell<(u32, Vec<Rc<ListenerState>>)>,
     history: RefCell<History>,
     hour: RefCell<Hour>,
     origins: RefCell<OriginBook>,
@@ -140,19 +142,12 @@ impl Admin {
     fn new(shared: Arc<Shared>) -> Admin {
         let (mut history, mut hour) = (History::default(), Hour::default());
         // Nothing was counted when the process came up; requests may have been answered before this thread looks for the first time.
-        let nothing = [Arc::new(Counters::with_rows(shared.labels.len()))];
+        let nothing = [Arc::new(Counters::with_rows(COUNTED_MAX))];
         let nothing = Snapshot::of(&nothing, shared.began);
         history.note(nothing.clone());
         hour.note(nothing, Process::default());
-        // A URL of the longest target must fit, with each byte percent-encoded.
-        let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
         Admin {
-            listeners: worker::listener_states(&shared),
-            limits: http1::Limits {
-                head_bytes_max: target_bytes_max + FIELD_BYTES_MAX,
-                target_bytes_max,
-                ..http1::Limits::default()
-            },
+            listeners: RefCell::default(),
             history: RefCell::new(history),
             hour: RefCell::new(hour),
             origins: RefCell::default(),
@@ -162,8 +157,31 @@ impl Admin {
         }
     }
 
+    /// How much of a head is accepted.
+    fn limits(&self) -> http1::Limits {
+        // A URL of the longest target must fit, with each byte percent-encoded.
+        let of_edition = self.shared.edition().limits.target_bytes_max;
+        let target_bytes_max = of_edition * 3 + AROUND_URL_BYTES_MAX;
+        http1::Limits {
+            head_bytes_max: target_bytes_max + FIELD_BYTES_MAX,
+            target_bytes_max,
+            ..http1::Limits::default()
+        }
+    }
+
+    /// The listeners as they are now.
+    fn listeners(&self) -> Vec<Rc<ListenerState>> {
+        let edition = self.shared.edition();
+        let mut known = self.listeners.borrow_mut();
+        if known.0 != edition.number {
+            let states = listener_states(&edition, self.shared.hasher());
+            *known = (edition.number, states);
+        }
+        known.1.clone()
+    }
+
     fn serves(&self, client: IpAddr) -> bool {
-        let plan = &self.shared.plan;
+        let plan = &self.shared.edition().plan;
         plan.admin
             .as_ref()
             .is_some_and(|admin| admin.serves(client))
@@ -212,7 +230,7 @@ impl Admin {
         let Some(url) = url.and_then(purge::percent_decode) else {
             return Answer::text(400, "say /cluster/route?url=http://www.example.org/");
         };
-        match explain(&self.shared, &self.listeners, &url) {
+        match explain(&self.shared, &self.listeners(), &url) {
             Ok(words) => Answer::text(200, words.trim_end()),
             Err(why @ Unexplained::NoFront) => Answer::text(503, &why.to_string()),
             Err(why @ Unexplained::NoListener) => Answer::text(404, &why.to_string()),
@@ -231,7 +249,7 @@ impl Admin {
         let path = match http1::parse_target(request.method, request.target) {
             Ok(Target::Origin(path)) => {
                 let is_own = request.host.is_none_or(|host| self.is_own_host(host));
-                if request.method != "DELETE" && !is_own {
+                if !matches!(request.method, "DELETE" | "POST") && !is_own {
                     return Answer::text(421, FOREIGN_NAME);
                 }
                 path
@@ -246,7 +264,7 @@ impl Admin {
                 );
             }
             Ok(Target::Authority(_) | Target::Asterisk) => {
-                return not_allowed("GET, HEAD, PURGE, DELETE");
+                return not_allowed("GET, HEAD, POST, PURGE, DELETE");
             }
             Err(reject) => return Answer::text(reject.status(), reject.reason()),
         };
@@ -258,6 +276,8 @@ impl Admin {
         match path {
             "/cache" if request.method == "DELETE" => self.answer_delete(request, query).await,
             "/cache" => not_allowed("DELETE"),
+            "/reload" if request.method == "POST" => self.answer_reload(request, query).await,
+            "/reload" => not_allowed("POST"),
             "" | "/" if gets => Answer::text(200, INDEX),
             "/healthz" if gets => self.health(),
             "/status" if gets => {
@@ -331,6 +351,37 @@ impl Admin {
         }
     }
 
+    /// Reads the configuration again. The answer has the words of `loligo check`, or why it is refused.
+    async fn answer_reload(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
+        let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
+        if !is_ours || request.is_of_a_page || is_of_a_foreign_page(request) {
+            return Answer::text(403, FOREIGN_RELOAD);
+        }
+        let is_partial = match query {
+            None | Some("") => false,
+            Some("partial=1") => true,
+            Some(_) => return Answer::text(400, "say POST /reload, or POST /reload?partial=1"),
+        };
+        let by = match request.peer {
+            Some(peer) => format!("the admin interface, for {peer}"),
+            None => "the admin interface".to_owned(),
+        };
+        match self.shared.reloads.ask(by, is_partial).await {
+            Ok(in_force) => {
+                let notes: String = (in_force.notes.iter())
+                    .map(|note| format!("\nnote: {note}\n"))
+                    .collect();
+                let (words, edition) = (in_force.words, in_force.edition);
+                Answer::text(
+                    200,
+                    &format!("{words}{notes}\nin force as edition {edition}"),
+                )
+            }
+            Err(Refused::Configuration(why)) => Answer::text(422, &why),
+            Err(Refused::Process(why)) => Answer::text(503, why),
+        }
+    }
+
     /// Refuses a change under a foreign host name.
     fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
@@ -343,14 +394,14 @@ impl Admin {
 
     /// Is it an IP address, `localhost` or a configured name?
     fn is_own_name(&self, Authority { host, .. }: Authority<'_>) -> bool {
-        let named = &self.shared.plan.admin_names;
+        let named = &self.shared.edition().plan.admin_names;
         host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()
             || named.iter().any(|name| host_fits(name, host))
     }
 
     async fn purge(&self, order: &Order) -> Answer {
-        match purge::purge(&self.shared, &self.listeners, order).await {
+        match purge::purge(&self.shared, &self.listeners(), order).await {
             Ok(purged) => {
                 self.purges.set(self.purges.get() + 1);
                 let durable = purged.durable;
@@ -381,6 +432,9 @@ fn not_allowed(methods: &'static str) -> Answer {
     }
 }
 
+const FOREIGN_RELOAD: &str =
+    "ask by IP address, localhost or a name in admin.names, and not from a web page";
+
 const FOREIGN_PAGE: &str = "a web page of another site may not listen to the profile: it would take the place of those who may";
 
 /// Does a browser ask for a page of another site? Its user has not asked for it.
@@ -407,6 +461,7 @@ GET /profile               the profile of all requests as it is written, for lol
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
 GET /cluster/route?url=URL  where a GET of it would go, in a cluster; URL percent-encoded
+POST /reload               reads the configuration again; ?partial=1 leaves out what wants a restart
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so

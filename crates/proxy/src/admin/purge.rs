@@ -324,8 +324,8 @@ mod tests {
     use super::*;
     use crate::{
         admin::testing,
+        listener::listener_states,
         plan::{Listener, OriginUrl, Role, Route},
-        worker,
     };
 
     fn await_purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn what_is_no_prefix_and_no_tag_is_refused() {
         let shared = testing::shared();
-        let listeners = worker::listener_states(&shared);
+        let listeners = listener_states(&shared.edition(), shared.hasher());
         let long = format!("http://h/{}", "a".repeat(TAG_BYTES_MAX));
         for (what, text, accepted) in [
             (What::Prefix, "http://h", true),
@@ -443,7 +443,7 @@ mod tests {
             route(None, "/", origin("any", "")),
         ]);
         let shared = testing::shared_with(vec![listener]);
-        let listeners = worker::listener_states(&shared);
+        let listeners = listener_states(&shared.edition(), shared.hasher());
         for (url, found) in [
             ("http://www.example/x", "http://www.example/x http://www/x"),
             (
@@ -474,7 +474,7 @@ mod tests {
         };
         let address = "127.0.0.1:80".parse().unwrap();
         let shared = testing::shared_with(vec![Listener::reverse(address, Vec::new(), origin)]);
-        let listeners = worker::listener_states(&shared);
+        let listeners = listener_states(&shared.edition(), shared.hasher());
         let keys: Vec<_> = target::names_of_url(&listeners, "http://www.example/a", Names::All)
             .unwrap()
             .iter()
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn only_http_urls_are_purged() {
         let shared = testing::shared();
-        let listeners = worker::listener_states(&shared);
+        let listeners = listener_states(&shared.edition(), shared.hasher());
         for url in [
             "",
             "a",

@@ -16,6 +16,7 @@ use crate::{
     },
     clock::Instant,
     cluster::ClusterStatus,
+    edition::Edition,
     peers::{digest::theirs::Format, known::Peer},
     plan::Role,
     record::labels::Label,
@@ -30,6 +31,7 @@ pub struct Status {
     version: &'static str,
     phase: &'static str,
     uptime_s: f64,
+    configuration: Configuration,
     listeners: Vec<Listener>,
     admin: Option<SocketAddr>,
     workers: Vec<Worker>,
@@ -106,6 +108,52 @@ struct ProcessFigures {
     resident_bytes: Option<u64>,
     open_fds: Option<u64>,
     max_fds: Option<u64>,
+}
+
+/// The configuration in force.
+#[derive(Serialize)]
+struct Configuration {
+    /// 1 at the start, one more with each reload.
+    edition: u32,
+    loaded_unix_s: f64,
+    /// Whoever has asked for it.
+    by: String,
+    /// Parts of what was read that are not in force, because they want a restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    wanting_a_restart: Vec<&'static str>,
+    /// What it means, as `loligo check` says it. Secrets are not in it.
+    running: Vec<String>,
+    reloads_refused: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_refused: Option<LastRefused>,
+}
+
+#[derive(Serialize)]
+struct LastRefused {
+    unix_s: f64,
+    by: String,
+    why: Vec<String>,
+}
+
+impl Configuration {
+    fn of(shared: &Shared, edition: &Edition) -> Configuration {
+        let lines = |words: &str| words.lines().map(str::to_owned).collect();
+        let loaded = &edition.loaded;
+        let last = shared.reloads.last_refused().map(|last| LastRefused {
+            unix_s: rounded(last.at.as_secs_f64()),
+            by: last.by,
+            why: lines(&last.why),
+        });
+        Configuration {
+            edition: edition.number,
+            loaded_unix_s: rounded(loaded.at.as_secs_f64()),
+            by: loaded.by.clone(),
+            wanting_a_restart: loaded.wanting_a_restart.clone(),
+            running: lines(&loaded.words),
+            reloads_refused: shared.reloads.failures(),
+            last_refused: last,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -229,12 +277,14 @@ impl Status {
     /// Puts the document together.
     pub fn of(shared: &Shared, facts: Facts, history: &History) -> Status {
         let counted = &facts.counted;
+        let edition = shared.edition();
         Status {
             version: facts.version,
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
-            listeners: shared.plan.listeners.iter().map(Listener::of).collect(),
-            admin: shared.plan.admin.as_ref().map(|admin| admin.address),
+            configuration: Configuration::of(shared, &edition),
+            listeners: edition.plan.listeners.iter().map(Listener::of).collect(),
+            admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
             connections: Connections {
                 open: counted.value("client_connections_open"),
@@ -317,9 +367,10 @@ fn peers(shared: &Shared) -> Vec<PeerStanding> {
 
 fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
     let digests = &shared.digests;
+    let edition = shared.edition();
     let numbered = digests.siblings().filter_map(|number| {
         let standing = digests.theirs(number)?.standing(Instant::now());
-        let sibling = shared.plan.siblings.get(number)?;
+        let sibling = edition.plan.siblings.get(number)?;
         Some(SiblingsDigest {
             sibling: sibling.at.to_string(),
             format: standing.format.map(Format::name),

@@ -14,12 +14,15 @@ use tokio::sync::watch;
 use crate::{
     cache::memory::MemoryTier,
     cache::opening,
+    edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::pulse::Pulse,
+    listening::{ListenerId, Listening},
     plan::{self, Listener, Plan},
-    record::labels,
+    record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
-    state::{Phase, Shared},
+    reload::Reloads,
+    state::{Bounds, Phase, Shared},
 };
 
 /// With one forward listener.
@@ -39,14 +42,17 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),
     });
-    let (labels, _) = labels::rows(&plan.listeners);
+    let labels = Labels::default();
+    let rows = labels.rows(&plan.listeners);
+    let store = opening::without_device().unwrap();
     Arc::new(Shared {
-        rules: httpcache::Rules::default(),
-        limits: http1::Limits::default(),
-        response_limits: http1::Limits::default(),
+        followed: Vec::new(),
+        reloads: Reloads::default(),
+        listening: Listening::default(),
+        via_tag: 0,
+        bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
-        store: opening::without_device().unwrap(),
         wake_up: Arc::default(),
         admission: None,
         devices: Vec::new(),
@@ -55,7 +61,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         absent: Vec::new(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..2)
-            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
         labels,
         events: Arc::default(),
@@ -65,18 +71,23 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
-        own_addresses: Vec::new(),
-        tags: std::collections::HashSet::new(),
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
         clock: crate::clock::Clock::default(),
         io_engine: "none",
-        cache_name: Vec::new(),
-        hit_prefix: Vec::new(),
-        via_line: Vec::new(),
-        plan,
+        editions: watch::Sender::new(Arc::new(Edition::new(Parts {
+            number: 1,
+            ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
+            rows,
+            plan,
+            tls: crate::origin::Tls::only(Vec::new()),
+            hasher: store.hasher(),
+            via_tag: 0,
+            loaded: Loaded::default(),
+        }))),
+        store,
     })
 }
 

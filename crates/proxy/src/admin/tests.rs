@@ -1,7 +1,11 @@
 //! Requests, and which of them are allowed.
 
 use super::*;
-use crate::{cache::opening::Absent, health::pulse::Pulse};
+use crate::{
+    cache::opening::Absent,
+    health::pulse::Pulse,
+    plan::{Listener, Plan},
+};
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {
@@ -9,6 +13,8 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
         target,
         host,
         site: None,
+        is_of_a_page: false,
+        peer: None,
     };
     testing::wait(admin.answer(&request))
 }
@@ -29,6 +35,8 @@ fn a_page_of_another_site_does_not_listen() {
             target: "/profile",
             host: Some("127.0.0.1:3129"),
             site: site.map(str::as_bytes),
+            is_of_a_page: false,
+            peer: None,
         };
         let answer = testing::wait(admin.answer(&request));
         assert_eq!(answer.status, status, "{site:?}");
@@ -52,8 +60,9 @@ fn everything_on_the_list_is_there() {
             .unwrap()
             .replace("URL", "http%3A%2F%2Fh%2F");
         let (status, body) = ask(method, &target);
-        // Without a journal there is nothing to listen to, without a cluster nowhere else to go.
-        let is_absent = target == "/profile" || target.starts_with("/cluster/");
+        // Without a journal there is nothing to listen to, without a cluster nowhere else to go, without a file nothing to reload.
+        let is_absent =
+            ["/profile", "/reload"].contains(&&*target) || target.starts_with("/cluster/");
         let expected = if is_absent { 503 } else { 200 };
         assert_eq!(status, expected, "{method} {target}: {body}");
     }
@@ -73,8 +82,8 @@ fn wrong_methods_are_told_the_right_ones() {
         ("POST", "/status", "GET, HEAD"),
         ("DELETE", "/metrics", "GET, HEAD"),
         ("GET", "/cache?url=x", "DELETE"),
-        ("OPTIONS", "*", "GET, HEAD, PURGE, DELETE"),
-        ("CONNECT", "h:443", "GET, HEAD, PURGE, DELETE"),
+        ("OPTIONS", "*", "GET, HEAD, POST, PURGE, DELETE"),
+        ("CONNECT", "h:443", "GET, HEAD, POST, PURGE, DELETE"),
     ] {
         let answer = ask_as(&admin, Some("localhost"), method, target);
         assert_eq!(
@@ -165,10 +174,11 @@ fn a_page_under_another_name_may_neither_look_nor_purge() {
 
 #[test]
 fn a_name_of_the_settings_is_as_good_as_an_address() {
-    let mut shared = testing::shared();
+    let address = "127.0.0.1:3128".parse().unwrap();
+    let mut plan = Plan::with_listeners(vec![Listener::forward(address, Vec::new())]);
     let names = vec!["cache.example".to_owned(), "*.pods.example".to_owned()];
-    Arc::get_mut(&mut shared).unwrap().plan.admin_names = names;
-    let admin = Admin::new(shared);
+    plan.admin_names = names;
+    let admin = Admin::new(testing::shared_of(plan));
     for (host, served) in [
         ("cache.example:3129", true),
         ("Cache.Example.", true),
@@ -192,7 +202,7 @@ fn purges_say_whether_anything_was_there() {
     };
     assert!(purge().contains("\"purged\": false"));
     let keys = crate::request::target::names_of_url(
-        &admin.listeners,
+        &admin.listeners(),
         "http://h/a",
         crate::request::target::Names::All,
     )

@@ -87,7 +87,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     // The extras of a rule are in the keys of variants only.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
-    let is_in_use = |other: &[u8]| shared.tags.contains(key::tag_of_key(other));
+    let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
     // The key of what another tag has stored under the name.
     let mut other = wanted.other.take();
     if may_be_direct {

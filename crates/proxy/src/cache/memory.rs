@@ -65,6 +65,8 @@ struct Shard {
     /// Of all.
     bytes: u64,
     prefetched_bytes: u64,
+    /// The bound on `bytes`: above its part of the tier while that is being made smaller.
+    bytes_max: u64,
 }
 
 /// How an object entered the tier.
@@ -79,8 +81,8 @@ enum As {
 /// The shared tier.
 pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
-    shard_bytes_max: u64,
-    object_bytes_max: u64,
+    shard_bytes_max: AtomicU64,
+    object_bytes_max: AtomicU64,
     /// The most objects that a newcomer may drive out; `None` without bound.
     burst_max: Option<usize>,
     bytes: AtomicU64,
@@ -101,12 +103,13 @@ impl MemoryTier {
                 prefetched: Lru::new(),
                 bytes: 0,
                 prefetched_bytes: 0,
+                bytes_max: bytes_max / SHARDS as u64,
             })
         };
         MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
-            shard_bytes_max: bytes_max / SHARDS as u64,
-            object_bytes_max: object_bytes_max.min(bytes_max / SHARDS as u64 / 8),
+            shard_bytes_max: AtomicU64::new(bytes_max / SHARDS as u64),
+            object_bytes_max: AtomicU64::new(admitted_max(bytes_max, object_bytes_max)),
             burst_max: None,
             bytes: AtomicU64::new(0),
             objects: AtomicU64::new(0),
@@ -121,6 +124,41 @@ impl MemoryTier {
         MemoryTier { burst_max, ..self }
     }
 
+    /// Gives it other bounds. More room is there at once; less comes about by [`MemoryTier::shrink`].
+    pub fn resize(&self, bytes_max: u64, object_bytes_max: u64) {
+        let of_shard = bytes_max / SHARDS as u64;
+        self.shard_bytes_max.store(of_shard, Ordering::Relaxed);
+        (self.object_bytes_max).store(admitted_max(bytes_max, object_bytes_max), Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.bytes_max = shard.bytes_max.max(of_shard);
+        }
+    }
+
+    /// Evicts what is too much in one shard, [`SWEPT_AT_ONCE`] objects at most. True: there is more to evict.
+    pub fn shrink(&self) -> bool {
+        let of_shard = self.shard_bytes_max.load(Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            if shard.bytes_max <= of_shard {
+                continue;
+            }
+            for _ in 0..SWEPT_AT_ONCE {
+                if shard.bytes <= of_shard {
+                    break;
+                }
+                let Some(slot) = shard.next_to_leave(false) else {
+                    break;
+                };
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+                self.drop_slot(&mut shard, slot);
+            }
+            shard.bytes_max = shard.bytes.max(of_shard);
+            return true;
+        }
+        false
+    }
+
     fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
         let at = (hash.0 >> 40) as usize & (SHARDS - 1);
         self.shards[at]
@@ -130,7 +168,7 @@ impl MemoryTier {
 
     /// May an object of this size be admitted?
     pub fn admits(&self, bytes: u64) -> bool {
-        bytes <= self.object_bytes_max
+        bytes <= self.object_bytes_max()
     }
 
     /// The object under exactly this key.
@@ -187,16 +225,16 @@ impl MemoryTier {
             self.drop_slot(&mut shard, slot);
         }
         if self.burst_max.is_some_and(|most| {
-            let excess = (shard.bytes + cost).saturating_sub(self.shard_bytes_max);
+            let excess = (shard.bytes + cost).saturating_sub(shard.bytes_max);
             !shard.frees_with(excess, most)
         }) {
             self.burst_refused.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        while shard.bytes + cost > self.shard_bytes_max {
+        while shard.bytes + cost > shard.bytes_max {
             let prefetched_bytes =
                 shard.prefetched_bytes + if comes == As::Prefetched { cost } else { 0 };
-            let too_many = prefetched_bytes > self.shard_bytes_max / PREFETCHED_PART;
+            let too_many = prefetched_bytes > shard.bytes_max / PREFETCHED_PART;
             let Some(slot) = shard.next_to_leave(too_many) else {
                 break;
             };
@@ -350,7 +388,7 @@ impl MemoryTier {
 
     /// The largest object admitted, overhead included.
     pub fn object_bytes_max(&self) -> u64 {
-        self.object_bytes_max
+        self.object_bytes_max.load(Ordering::Relaxed)
     }
 
     /// Bytes held now.
@@ -375,8 +413,13 @@ impl MemoryTier {
 
     /// The bound on `bytes`.
     pub fn bytes_max(&self) -> u64 {
-        self.shard_bytes_max * SHARDS as u64
+        self.shard_bytes_max.load(Ordering::Relaxed) * SHARDS as u64
     }
+}
+
+/// The longest object that is admitted to a tier of this size.
+fn admitted_max(bytes_max: u64, object_bytes_max: u64) -> u64 {
+    object_bytes_max.min(bytes_max / SHARDS as u64 / 8)
 }
 
 /// The same object, stale by `now`.

@@ -30,7 +30,7 @@ fn object(n: u64) -> Object {
 }
 
 fn tier() -> MemoryTier {
-    let each = object(1000).memory_bytes();
+    let each = object(10_000).memory_bytes();
     MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
 }
 
@@ -133,4 +133,38 @@ fn a_refused_version_takes_the_one_before_with_it() {
     longer.body = vec![0; 2 * BODY_BYTES].into();
     assert!(!tier.insert(longer, |_| true));
     assert!(!is_here(&tier, 3));
+}
+
+#[test]
+fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_more_at_once() {
+    let each = object(10_000).memory_bytes();
+    let many = 3 * SWEPT_AT_ONCE as u64;
+    let of = |objects: u64| SHARDS as u64 * objects * each;
+    let tier = MemoryTier::new(of(many), u64::MAX);
+    // Of one length, and all of shard 0.
+    let numbers = 10_000..10_000 + many;
+    numbers
+        .clone()
+        .for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    tier.resize(of(many / 2), u64::MAX);
+    assert_eq!(tier.bytes_max(), of(many / 2));
+    // What comes meanwhile takes the place of one, and does not drive out all that is too much.
+    assert!(tier.insert(object(20_000), |_| true));
+    assert!(tier.objects() >= many - 1);
+    let (mut steps, mut before) = (0, tier.objects());
+    while tier.shrink() {
+        steps += 1;
+        assert!(before - tier.objects() <= SWEPT_AT_ONCE as u64);
+        before = tier.objects();
+        assert!(steps < 100, "it never ends");
+    }
+    assert!(tier.objects() <= many / 2 + 1 && tier.objects() > many / 2 - 2);
+    assert!(is_here(&tier, 20_000), "the coldest went");
+    tier.resize(of(many), u64::MAX);
+    numbers.for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    assert!(tier.objects() >= many - 1);
+    tier.resize(0, u64::MAX);
+    while tier.shrink() {}
+    assert_eq!((tier.objects(), tier.bytes()), (0, 0));
+    assert!(!tier.insert(object(1), |_| true));
 }

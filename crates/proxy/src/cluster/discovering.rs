@@ -197,7 +197,7 @@ pub async fn discover(shared: Arc<Shared>, cluster: Arc<Cluster>) {
     let Some(PeerAddress { host, port }) = &cluster.plan.discover else {
         return;
     };
-    let resolver = resolver(&shared.plan);
+    let resolver = resolver(&shared.edition().plan);
     let mut has_failed = false;
     loop {
         match resolver.look_up_all(host, ADDRESSES_MAX).await {

@@ -139,7 +139,7 @@ pub async fn answer(
                 return Some(failed.await);
             }
         };
-        let status = forwarded(ex.worker, why, |line| line.detail(route.reason.as_str()));
+        let status = forwarded(ex.edition(), why, |line| line.detail(route.reason.as_str()));
         if let Some(after) = pass_on(ex, wanted, (upstream, head), &asking, status).await {
             return Some(after);
         }
@@ -241,7 +241,11 @@ fn request_bytes(
             lines::write_field(name, value, &mut out);
         }
     }
-    lines::write_field(b"Via", &onward::via_of(ex.worker, head.version), &mut out);
+    lines::write_field(
+        b"Via",
+        &onward::via_of(ex.edition(), head.version),
+        &mut out,
+    );
     lines::write_field(FROM, ex.peer.ip().to_string().as_bytes(), &mut out);
     if reason == Reason::Hint && cluster.plan.false_hit == FalseHit::Return {
         lines::write_field(LACKING, b"return", &mut out);
@@ -276,6 +280,7 @@ async fn ask_one(
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, usize::from(id.0)),
         trip: &trip,
+        waits: ex.edition().origin_waits(),
     };
     let mut works_on_it = false;
     let heads = first_heads(ex, wanted, &whom, (method, request), &mut works_on_it).await;
@@ -395,7 +400,7 @@ async fn whole(
 ) -> Option<After> {
     let worker = ex.worker;
     let watch = worker.deadlines.watch();
-    let mut body = upstream.body(worker, head);
+    let mut body = upstream.body(head);
     let mut bytes = Bytes::new();
     loop {
         match body.next(worker, &watch).await {
@@ -444,7 +449,7 @@ async fn streamed(
     );
     ex.reply.starts(started);
     let (range, of_all, total) = place(head, bytes);
-    let body = upstream.body(worker, head);
+    let body = upstream.body(head);
     let from = FromOrigin::new(worker, body, range.clone(), None);
     let span = Span {
         lead: Bytes::new(),
@@ -481,7 +486,7 @@ fn place(head: &ResponseHead, bytes: u64) -> (Range<u64>, Fields, u64) {
 /// The head of the answer as it goes to the client, and its fields.
 fn reply_head(ex: &Exchange<'_>, head: &ResponseHead, at: Instant) -> (ReplyHead, Fields) {
     let at = ex.worker.unix_ms(at);
-    let fields = prepare::response_fields(ex.worker, &head.fields, head.version, at);
+    let fields = prepare::response_fields(ex.edition(), &head.fields, head.version, at);
     (ReplyHead::new(head.status, &head.reason, &fields), fields)
 }
 

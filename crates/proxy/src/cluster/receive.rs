@@ -70,7 +70,8 @@ async fn read(
     let Framing::Length(length) = head.framing else {
         return Err(Verdict::Malformed);
     };
-    let heads = shared.limits.head_bytes_max + shared.response_limits.head_bytes_max;
+    let edition = ex.edition();
+    let heads = edition.limits.head_bytes_max + edition.response_limits.head_bytes_max;
     if length > cluster.plan.push_max_bytes + heads as u64 {
         return Err(too_long(ex, length).await);
     }
@@ -80,7 +81,7 @@ async fn read(
     let mut held = shared.flights.hold();
     held.set(length);
     let mut message = BytesMut::with_capacity(length as usize);
-    let limit = shared.plan.timeouts.client_body;
+    let limit = ex.edition().plan.timeouts.client_body;
     while let Some(part) = ex
         .body
         .next(&mut ex.reply, limit)
@@ -98,7 +99,7 @@ async fn read(
 /// Reads a push that is too long, and throws it away: an answer before its end might be lost to the reset of the connection, and the
 /// front would take us for broken.
 async fn too_long(ex: &mut Exchange<'_>, length: u64) -> Verdict {
-    let limit = ex.worker.shared.plan.timeouts.client_body;
+    let limit = ex.edition().plan.timeouts.client_body;
     let is_read = length <= THROWN_AWAY_MAX;
     while is_read && let Ok(Some(_)) = ex.body.next(&mut ex.reply, limit).await {
         ex.body.taken();
@@ -115,7 +116,7 @@ async fn take(
     had_it: &mut bool,
 ) -> Verdict {
     let shared = &ex.worker.shared;
-    let read = message::read(message, &shared.limits, &shared.response_limits);
+    let read = message::read(message, &ex.edition().limits, &ex.edition().response_limits);
     let Ok(pushed) = read else {
         return Verdict::Malformed;
     };
@@ -171,7 +172,7 @@ async fn keep(
     let fetch_request =
         share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
     let (asked_at, received) = terms.by_clock(worker.now_ms());
-    let response = prepare::response(worker, &fetch_request, &response, asked_at, received);
+    let response = prepare::response(&fetch_request, &response, asked_at, received);
     if response.storable.is_err() {
         return Verdict::Policy;
     }

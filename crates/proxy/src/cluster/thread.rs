@@ -114,7 +114,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
         tls,
     } = start;
     let connector = Rc::new(Connector::new(
-        worker::connector_settings(&shared.plan),
+        worker::connector_settings(&shared.edition().plan),
         tls,
     ));
     for number in 0..cluster.places.len() {
@@ -337,6 +337,10 @@ impl House {
     /// Gives a connection for requests to a worker. One that cannot be given is closed, and the member asks elsewhere.
     fn deal(&self, listener: usize, stream: Socket, peer: SocketAddr, member: MemberId) {
         let Ok(stream) = socket::detach(stream) else {
+            return;
+        };
+        // The listeners of a member of a cluster stay the same: a reload does not change them.
+        let Some(&listener) = self.shared.edition().ids.get(listener) else {
             return;
         };
         let dealt = Dealt {

@@ -23,7 +23,9 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::{cluster::MemberId, record::metrics::Counters, socket::Detached};
+use crate::{
+    cluster::MemberId, listening::ListenerId, record::metrics::Counters, socket::Detached,
+};
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;
@@ -34,8 +36,8 @@ const EVEN_BELOW: u64 = 8;
 
 /// A connection on its way to another worker.
 pub struct Dealt {
-    /// Index of the listener it came in by.
-    pub listener: usize,
+    /// The listener it came in by.
+    pub listener: ListenerId,
     /// The socket, non-blocking.
     pub stream: Detached,
     /// The client's address.
@@ -176,7 +178,7 @@ mod tests {
             let peer = stream.local_addr().unwrap();
             let stream = socket::of(tokio::net::TcpStream::from_std(stream).unwrap());
             Dealt {
-                listener: 0,
+                listener: ListenerId(0),
                 stream: socket::detach(stream).unwrap(),
                 peer,
                 member: None,

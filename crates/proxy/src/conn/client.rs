@@ -120,7 +120,7 @@ pub async fn serve(
                     socket::reset_when_closed(&conn.stream);
                     return;
                 }
-                if after == After::Close || worker.shared.is_draining() {
+                if after == After::Close || conn.is_over(&worker) {
                     conn.linger(&worker).await;
                     return;
                 }
@@ -166,7 +166,7 @@ pub async fn serve(
 /// Answers a request that needs more than the memory tier.
 async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let head = &incoming.head;
-    let body = RequestBody::framed(head.framing, &worker.shared.limits);
+    let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
     let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
     let is_head = head.method == "HEAD";
     let reply = Reply::H1(H1::new(
@@ -188,7 +188,7 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
         listener: Rc::clone(&conn.listener),
         peer: conn.peer,
         member: conn.member,
-        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        body: RequestBody::framed(Framing::None, &conn.listener.edition.limits),
         reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
         record: Notes::new(Kept::nonsense(), began, accepted),
     };
@@ -228,7 +228,7 @@ impl Conn {
                 Progress::Answered => {
                     self.kept = None;
                     answered += 1;
-                    if worker.shared.is_draining() {
+                    if self.is_over(worker) {
                         return Turn::Closed;
                     }
                     if answered % TURN_REQUESTS == 0 {
@@ -259,7 +259,7 @@ impl Conn {
                 }
                 Progress::OnDisk(on_disk) => {
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
-                        Ok(true) if !worker.shared.is_draining() => {}
+                        Ok(true) if !self.is_over(worker) => {}
                         Ok(_) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
                     }
@@ -287,14 +287,15 @@ impl Conn {
         if self.input.is_empty() {
             // Nothing left over: read into the worker's space and use it from there.
             let watch = Rc::clone(&self.watch);
-            let idle = worker.shared.plan.timeouts.client_idle;
+            let idle = self.listener.edition.plan.timeouts.client_idle;
+            let listener = self.listener.id;
             let read = self.read_and_answer(worker);
-            return watch.limit_idle(idle, pin!(read)).await.ok()?;
+            return watch.limit_idle_of(listener, idle, pin!(read)).await.ok()?;
         }
         let began = began.unwrap_or_else(Instant::now);
         let is_complete = scanned == 0
             || http1::scan_end(&self.input, scanned).is_some()
-            || self.input.len() >= worker.shared.limits.head_bytes_max;
+            || self.input.len() >= self.listener.edition.limits.head_bytes_max;
         if !is_complete {
             return Some((Progress::Partial, began));
         }
@@ -312,7 +313,7 @@ impl Conn {
             return Err(Turn::Crowded(began));
         }
         // Asked here too: a byte that is there at once ends no wait.
-        let limit = worker.shared.plan.timeouts.client_head;
+        let limit = self.listener.edition.plan.timeouts.client_head;
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
             return Err(Turn::TimedOut(began));
@@ -394,6 +395,10 @@ impl Conn {
         bytes: &[u8],
         began: Instant,
     ) -> (usize, Progress) {
+        if !self.follow(worker) {
+            metrics::add(&worker.counters.client_connections_refused, 1);
+            return (bytes.len(), Progress::Close);
+        }
         let mut used = 0;
         let mut began = began;
         loop {
@@ -402,7 +407,7 @@ impl Conn {
                 return (used, Progress::Answered);
             }
             let mut scratch = Scratch::new();
-            let view = match parse_request(rest, &worker.shared.limits, &mut scratch) {
+            let view = match parse_request(rest, &self.listener.edition.limits, &mut scratch) {
                 Ok(Some(view)) => view,
                 Ok(None) => return (used, Progress::Partial),
                 Err(reject) => return (bytes.len(), Progress::Rejected(reject)),

@@ -183,7 +183,7 @@ pub fn answer(
         facts: Facts::of_hit(accepted.is_some(), hash.0, object.stored_bytes()),
         route: place.route_number(),
         keep_open: view.keep_alive,
-        asking: asking::of(view, worker.logs_access),
+        asking: asking::of(view, worker.logs_access.get()),
     };
     Fast::Hit(hit.send(worker, conn))
 }
@@ -195,7 +195,7 @@ fn asks_to_switch(view: &RequestView<'_, '_>) -> bool {
 
 /// Puts the head of a hit together; returns where our Cache-Status lies in it.
 fn write_hit_head(
-    worker: &Worker,
+    prefix: &[u8],
     object: &Object,
     now: UnixMillis,
     keep_open: bool,
@@ -207,7 +207,6 @@ fn write_hit_head(
     write_decimal(u64::from(object.standing.age_s(now)), out);
     out.extend_from_slice(b"\r\nCache-Status: ");
     let from = out.len();
-    let prefix = &worker.shared.hit_prefix;
     httpcache::cache_status::write_hit(prefix, object.standing.ttl_s(now), out);
     let to = out.len();
     if keep_open {
@@ -261,7 +260,8 @@ impl Hit<'_> {
             object, keep_open, ..
         } = self;
         let mut out = worker.output.borrow_mut();
-        let (from, to) = write_hit_head(worker, object, self.now, keep_open, &mut out);
+        let prefix = &conn.listener.edition.hit_prefix;
+        let (from, to) = write_hit_head(prefix, object, self.now, keep_open, &mut out);
         let sent = send(conn, &mut out, &object.body);
         let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
             true => Class::NegativeHit,
@@ -375,7 +375,7 @@ pub async fn from_disk(
         stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
     let kept;
-    let asking = match worker.logs_access {
+    let asking = match worker.logs_access.get() {
         true => {
             kept = Kept::of(&incoming.head, incoming.head_bytes, true);
             kept.with_body(0)
@@ -426,13 +426,14 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         record,
     } = unsent;
     let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
+    let body_of_request = RequestBody::framed(Framing::None, &listener.edition.limits);
     let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
     let mut ex = Exchange {
         worker,
         listener,
         peer,
         member,
-        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        body: body_of_request,
         reply: Reply::H1(reply.resume((status, sent, started), head, body.len())),
         record,
     };

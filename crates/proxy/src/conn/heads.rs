@@ -27,19 +27,37 @@ use std::{
 /// The budget of the process.
 pub struct HeadBudget {
     bytes: AtomicU64,
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     /// The bytes that one worker may always keep.
-    share: u64,
+    share: AtomicU64,
+    workers: u64,
 }
 
 impl HeadBudget {
     /// A budget of `bytes_max` bytes for all workers together.
     pub fn new(bytes_max: u64, workers: usize) -> HeadBudget {
-        HeadBudget {
+        let budget = HeadBudget {
             bytes: AtomicU64::new(0),
-            bytes_max,
-            share: bytes_max / workers.max(1) as u64,
-        }
+            bytes_max: AtomicU64::new(0),
+            share: AtomicU64::new(0),
+            workers: workers.max(1) as u64,
+        };
+        budget.follow(bytes_max);
+        budget
+    }
+
+    /// From now on it is of so many bytes. What is too much is given up at the next look.
+    pub fn follow(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        (self.share).store(bytes_max / self.workers, Ordering::Relaxed);
+    }
+
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    fn share(&self) -> u64 {
+        self.share.load(Ordering::Relaxed)
     }
 
     /// Bytes kept now.
@@ -48,7 +66,7 @@ impl HeadBudget {
     }
 
     fn is_exceeded(&self) -> bool {
-        self.bytes() > self.bytes_max
+        self.bytes() > self.bytes_max()
     }
 }
 
@@ -100,7 +118,7 @@ impl Heads {
 
     /// Gives up the worst heads if the budget and this worker's share are exceeded.
     pub fn sweep(&self, now: Instant) {
-        if self.budget.is_exceeded() && self.table.borrow().bytes > self.budget.share {
+        if self.budget.is_exceeded() && self.table.borrow().bytes > self.budget.share() {
             self.shed(now);
         }
     }
@@ -110,7 +128,7 @@ impl Heads {
         let mut table = self.table.borrow_mut();
         let table = &mut *table;
         // An eighth below the share, so that not every further byte leads here.
-        let goal = self.budget.share - self.budget.share / 8;
+        let goal = self.budget.share() - self.budget.share() / 8;
         let badness = |entry: &Entry| {
             let age = now.saturating_duration_since(entry.began?);
             (!entry.must_go && entry.bytes > 0)
@@ -174,9 +192,10 @@ impl Kept {
         self.heads.set(self.slot, bytes as u64, None);
         self.heads.sweep(Instant::now());
         let (table, budget) = (self.heads.table.borrow(), &self.heads.budget);
-        let is_too_much = budget.is_exceeded() && table.bytes > budget.share;
+        let is_too_much = budget.is_exceeded() && table.bytes > budget.share();
         // Half of the budget is reserved for heads, because they can be given up.
-        let is_crowding = budget.bytes() > budget.bytes_max / 2 && table.behind > budget.share / 2;
+        let is_crowding =
+            budget.bytes() > budget.bytes_max() / 2 && table.behind > budget.share() / 2;
         !(is_too_much || is_crowding)
     }
 

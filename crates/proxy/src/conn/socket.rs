@@ -30,6 +30,8 @@ pub struct Conn {
     pub member: Option<MemberId>,
     /// The listener that took it.
     pub listener: Rc<ListenerState>,
+    /// Its listener has gone, or does not serve this client any more: it ends with the next answer.
+    pub is_leaving: bool,
     /// Bytes read and not yet used.
     pub input: BytesMut,
     /// What `input` takes of the budget of all heads, if anything is kept in it.
@@ -56,12 +58,31 @@ impl Conn {
             peer,
             member,
             listener,
+            is_leaving: false,
             input: BytesMut::new(),
             kept: None,
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
         }
+    }
+
+    /// Takes over the edition of the worker: to be called between two requests. False: this client is not served any more.
+    pub fn follow(&mut self, worker: &Worker) -> bool {
+        if self.listener.edition.number == worker.edition.get() {
+            return true;
+        }
+        let Some(listener) = worker.listener(self.listener.id) else {
+            self.is_leaving = true;
+            return true;
+        };
+        self.listener = listener;
+        self.member.is_some() || self.listener.clients.permits(self.peer.ip())
+    }
+
+    /// Does it end with the answer that was sent?
+    pub fn is_over(&mut self, worker: &Worker) -> bool {
+        !self.follow(worker) || self.is_leaving || worker.shared.is_draining()
     }
 
     /// Takes the client's address from a request that a member has forwarded.
@@ -101,7 +122,7 @@ impl Conn {
         body: &[u8],
         at_most: Option<Duration>,
     ) -> Wrote {
-        let plan = &worker.shared.plan;
+        let plan = &self.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let began = Instant::now();
         loop {

@@ -56,6 +56,7 @@ async fn splice(
     mut lease: Lease,
     from_origin: BytesMut,
 ) -> After {
+    let idle = ex.edition().plan.timeouts.tunnel_idle;
     let Ok(conn) = ex.reply.switch(head).await else {
         return ex.abandon(Class::Tunnel);
     };
@@ -63,7 +64,6 @@ async fn splice(
     let started = Instant::now();
     let from_client = std::mem::take(&mut conn.input);
     conn.input_taken();
-    let idle = ex.worker.shared.plan.timeouts.tunnel_idle;
     let mut phase = ex.worker.shared.phase.subscribe();
     let moved = {
         let splice = tunnel::splice(
@@ -126,6 +126,6 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let Tunnel { lease, leftover } = opened;
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
     let mut head = ReplyHead::new(200, "Connection established", &Fields::new());
-    head.add_lines(&worker.shared.via_line);
+    head.add_lines(&ex.edition().via_line);
     splice(ex, &head, lease, leftover).await
 }

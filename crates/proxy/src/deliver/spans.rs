@@ -466,7 +466,7 @@ async fn ask_for_rest(
         return None;
     }
     metrics::add(&worker.counters.bodies_completed, 1);
-    let body = upstream.body(worker, &head);
+    let body = upstream.body(&head);
     Some(FromOrigin::new(worker, body, first..behind, None))
 }
 
@@ -477,7 +477,7 @@ async fn ask_origin(
     fields: &Fields,
 ) -> Option<(Upstream, ResponseHead)> {
     let (worker, asked) = (ex.worker, &wanted.asked);
-    let request = onward::request(worker, "GET", wanted.head.version, asked, fields);
+    let request = onward::request(ex.edition(), "GET", wanted.head.version, asked, fields);
     let watch = worker.deadlines.watch();
     let trip = ex.record.trip();
     let to = To {

@@ -142,7 +142,7 @@ pub async fn on_error(
         return None;
     }
     let ttl = stale.standing.ttl_s(now);
-    let line = forwarded(ex.worker, why, |line| {
+    let line = forwarded(ex.edition(), why, |line| {
         line.forward_status(status)
             .ttl(ttl)
             .detail("stale-if-error")
@@ -174,7 +174,7 @@ async fn not_modified(
     said.content_type = b"";
     let fields = httpcache::not_modified_fields(&object.fields());
     let mut head = ReplyHead::new(304, "", &fields);
-    head.add_lines(&ex.worker.shared.via_line);
+    head.add_lines(&ex.edition().via_line);
     let body = Bytes::new();
     ex.answer(said, head, Length::None, body, started).await
 }

@@ -22,6 +22,7 @@ use crate::{
     cluster::purging::change::Change,
     conn::switch,
     deadline::Watch,
+    edition::Edition,
     fetch::prepare,
     fetch::whom::{self, To},
     listener::ListenerState,
@@ -48,7 +49,7 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 /// Moves a request and its answer without storing either.
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
-    let request = request_bytes(worker, wanted);
+    let request = request_bytes(ex.edition(), wanted);
     ex.record.asks(&wanted.asked.destination.host);
     let asked_at = worker.now_ms();
     let began = worker.shared.store.sequence(wanted.primary);
@@ -74,7 +75,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
             return after;
         }
     }
-    let status = forwarded(worker, why, |line| line.detail("pass"));
+    let status = forwarded(ex.edition(), why, |line| line.detail("pass"));
     relay(ex, upstream, &response, upload, Class::Uncachable, status).await
 }
 
@@ -153,7 +154,7 @@ async fn invalidate(
     }
 }
 
-fn request_bytes(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
+fn request_bytes(edition: &Edition, wanted: &Wanted) -> Vec<u8> {
     let head = &wanted.head;
     let mut fields = onward::end_to_end(&wanted.request);
     match head.framing {
@@ -180,7 +181,7 @@ fn request_bytes(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
             left.saturating_sub(1).to_string().as_bytes(),
         );
     }
-    onward::request(worker, &head.method, head.version, &wanted.asked, &fields)
+    onward::request(edition, &head.method, head.version, &wanted.asked, &fields)
 }
 
 /// Why there is no answer to pass on.
@@ -240,7 +241,7 @@ async fn move_body(
     watch: &Watch,
 ) -> Result<Heard, BodyError> {
     let Some(unsent) = &mut upload.unsent else {
-        let limit = ex.worker.shared.plan.timeouts.client_body;
+        let limit = ex.edition().plan.timeouts.client_body;
         return tokio::select! {
             biased;
             () = upstream.readable(ex.worker) => Ok(Heard::Origin),
@@ -250,7 +251,7 @@ async fn move_body(
             }
         };
     };
-    match upstream.write_or_hear(ex.worker, watch, unsent).await {
+    match upstream.write_or_hear(watch, unsent).await {
         Ok(Moved::Heard) => Ok(Heard::Origin),
         Ok(Moved::Sent) => {
             upload.unsent = None;
@@ -291,7 +292,7 @@ async fn ask(
         return Ok((upstream, response));
     }
     let (lease, request) = whom::connect(worker, to, request.to_vec()).await?;
-    let mut upstream = Upstream::new(lease, trip.clone());
+    let mut upstream = Upstream::new(lease, trip.clone(), ex.edition().origin_waits());
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
             whom::answered(worker, trip.hop());
@@ -363,7 +364,7 @@ pub async fn pass_interim(
     if interim.status == 100 && !wanted.head.expect_continue {
         return Ok(());
     }
-    let head = prepare::interim(ex.worker, interim);
+    let head = prepare::interim(ex.edition(), interim);
     let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
     shown.await.map_err(|Gone| BodyError::Gone)
 }
@@ -382,7 +383,7 @@ pub async fn relay(
     let is_early = !ex.body.is_done();
     ex.reply.keep_open_if(!is_early);
     let at = worker.unix_ms(started);
-    let mut fields = prepare::response_fields(worker, &response.fields, response.version, at);
+    let mut fields = prepare::response_fields(ex.edition(), &response.fields, response.version, at);
     let is_bodiless = ex.reply.is_head_only() || matches!(response.status, 204 | 304);
     if (ex.reply.is_head_only() || response.status == 304)
         && let Some(length) = response.fields.first(b"content-length")
@@ -409,7 +410,7 @@ pub async fn relay(
         ex.record.is_of(head.bytes() + bytes);
     }
     ex.begin(said, head, length);
-    let mut body = upstream.body(worker, response);
+    let mut body = upstream.body(response);
     if is_early {
         body.forbid_reuse();
     }
@@ -455,7 +456,7 @@ async fn next_of_both(
     watch: &Watch,
 ) -> Result<Option<Bytes>, UpstreamError> {
     let (worker, body) = (ex.worker, &mut ex.body);
-    let limit = worker.shared.plan.timeouts.client_body;
+    let limit = ex.listener.edition.plan.timeouts.client_body;
     while !body.is_done() {
         let Some(unsent) = &mut upload.unsent else {
             tokio::select! {
@@ -468,7 +469,7 @@ async fn next_of_both(
             }
             continue;
         };
-        match answer.write_or_hear(worker, watch, unsent).await {
+        match answer.write_or_hear(watch, unsent).await {
             Ok(Moved::Heard) => break,
             Ok(Moved::Sent) => body.taken(),
             Err(_) => body.stop(), // it wants no more of it; its answer still counts

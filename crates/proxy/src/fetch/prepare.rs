@@ -16,6 +16,7 @@ use store::Sequence;
 
 use crate::{
     cache::object::Object,
+    edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
     reply::lines,
     request::key::name_of_key,
@@ -26,7 +27,7 @@ use crate::{
 
 /// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
 pub fn response_fields(
-    worker: &Worker,
+    edition: &Edition,
     received: &Fields,
     version: Version,
     at: UnixMillis,
@@ -42,17 +43,17 @@ pub fn response_fields(
         //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
         fields.push(b"Date", &httpcache::format_date(at));
     }
-    fields.push(b"Via", &via_of(worker, version));
+    fields.push(b"Via", &via_of(edition, version));
     fields
 }
 
 /// An interim response as it goes on.
-pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
+pub fn interim(edition: &Edition, head: &ResponseHead) -> ResponseHead {
     let mut head = head.clone();
     message::remove_hop_by_hop(&mut head.fields);
     //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
     head.fields.remove(b"content-length");
-    let via = via_of(worker, head.version);
+    let via = via_of(edition, head.version);
     head.fields.push(b"Via", &via);
     head
 }
@@ -60,7 +61,6 @@ pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
 /// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
 /// came.
 pub fn response(
-    worker: &Worker,
     fetch_request: &FetchRequest,
     head: &ResponseHead,
     asked_at: UnixMillis,
@@ -102,7 +102,12 @@ pub fn response(
         Framing::Length(bytes) => Some(bytes),
         Framing::Chunked | Framing::UntilClose => None,
     };
-    let mut fields = response_fields(worker, head_fields, head.version, received);
+    let mut fields = response_fields(
+        &fetch_request.listener.edition,
+        head_fields,
+        head.version,
+        received,
+    );
     fields.remove(b"age");
     let mut withheld = Vec::new();
     httpcache::take_withheld(&mut fields).write_to(&mut withheld);
@@ -184,7 +189,7 @@ pub fn freshened(
             !(is_via && left == 0)
         });
     }
-    fields.push(b"Via", &via_of(worker, version));
+    fields.push(b"Via", &via_of(&asker.listener.edition, version));
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
     let content_type = lines::write_head(
         stale.status,

@@ -95,7 +95,7 @@ impl Storing {
         let admitted = shared.has_disk && shared.admits(flight.primary, length);
         let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
-            let of_plan = shared.plan.limits.object_bytes_max;
+            let of_plan = fetch_request.listener.edition.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
             (u64::from(store.fragment_bytes()), most)
         } else {

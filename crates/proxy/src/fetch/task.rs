@@ -115,7 +115,12 @@ impl Fetch {
     }
 
     fn window(&self) -> u64 {
-        self.worker.shared.plan.limits.transfer_bytes_max
+        self.fetch_request
+            .listener
+            .edition
+            .plan
+            .limits
+            .transfer_bytes_max
     }
 
     async fn run(&self) {
@@ -137,7 +142,7 @@ impl Fetch {
                 return self.deliver(upstream, &head, asked_at, purges).await;
             };
             // A 304 has no body: at its end the connection goes back.
-            let body = &mut upstream.body(&self.worker, &head);
+            let body = &mut upstream.body(&head);
             let _ = body.next(&self.worker, &self.watch).await;
             if httpcache::validates(&stale.fields(), &head.fields) {
                 return self.validated(stale, &head, asked_at);
@@ -196,7 +201,7 @@ impl Fetch {
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
-                    head: Arc::new(prepare::interim(worker, &head)),
+                    head: Arc::new(prepare::interim(&to.listener.edition, &head)),
                     asked_with: Arc::clone(&fetch_request.request),
                 });
             }
@@ -234,7 +239,7 @@ impl Fetch {
     ) {
         let (worker, flight) = (&self.worker, &self.flight);
         let received = worker.unix_ms(upstream.received);
-        let mut response = prepare::response(worker, &self.fetch_request, head, asked_at, received);
+        let mut response = prepare::response(&self.fetch_request, head, asked_at, received);
         let mut storing = self.begin_storing(&mut response);
         self.note_sharing(&response);
         if let Some(key) = storing.key() {
@@ -266,7 +271,7 @@ impl Fetch {
         };
         flight.publish(first_event, joinable, keeping, self.window());
 
-        let mut body = upstream.body(worker, head);
+        let mut body = upstream.body(head);
         let moved = self
             .move_body(&mut body, &mut storing, &mut collecting)
             .await;
@@ -401,5 +406,11 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
     let FetchRequest { version, asked, .. } = fetch_request;
-    onward::request(worker, "GET", *version, asked, &fields)
+    onward::request(
+        &fetch_request.listener.edition,
+        "GET",
+        *version,
+        asked,
+        &fields,
+    )
 }

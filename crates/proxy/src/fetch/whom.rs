@@ -18,6 +18,7 @@ use profile::Hierarchy;
 use crate::{
     clock::Instant,
     deadline::Watch,
+    edition::Edition,
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
@@ -51,6 +52,7 @@ impl<'a> To<'a> {
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
+            waits: self.listener.edition.origin_waits(),
         }
     }
 }
@@ -171,7 +173,7 @@ async fn tunnel_by(
         return Ok(Tunnel { lease, leftover });
     };
     let loop_id = worker.shared.peers.loop_id.as_bytes();
-    let via = onward::via_of(worker, head.version);
+    let via = onward::via_of(&to.listener.edition, head.version);
     // The names of those on the way stay, so that a circle of several proxies is seen as well.
     let others = [&b"CDN-Loop"[..], b"Via"];
     let others = others
@@ -180,7 +182,7 @@ async fn tunnel_by(
     let ours = [(&b"CDN-Loop"[..], loop_id), (b"Via", &via)];
     let request = proxied::connect(&to.asked.host, others.chain(ours));
     let watch = worker.deadlines.watch();
-    let mut upstream = Upstream::new(lease, to.trip.clone());
+    let mut upstream = Upstream::new(lease, to.trip.clone(), to.listener.edition.origin_waits());
     let answer = async {
         upstream.send(worker, &watch, &request).await?;
         loop {
@@ -225,7 +227,7 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     let rules = &to.listener.destinations;
     worker.connector.check_literal(destination, rules)?;
     let hash = || hash_of_url(&proxied::url(to.asked));
-    Ok(peers.ways(&worker.shared.plan, &destination.host, hash))
+    Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
 
 /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
@@ -266,7 +268,13 @@ async fn ask_one(
         return upstream::ask(worker, watch, &to.origin(), method, request).await;
     };
     let request = proxied_request(worker, to.asked, request);
-    let whom = whom_of(worker, peer, Hop::to(Hierarchy::Parent, number), to.trip);
+    let whom = whom_of(
+        worker,
+        &to.listener.edition,
+        peer,
+        Hop::to(Hierarchy::Parent, number),
+        to.trip,
+    );
     let answer = {
         let _waiting = peer.wait();
         upstream::ask(worker, watch, &whom, method, &request).await
@@ -284,7 +292,13 @@ async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, Ups
     let Some((number, peer)) = parent(worker, way) else {
         return Ok(upstream::connect(worker, &to.origin(), true).await?.0);
     };
-    let whom = whom_of(worker, peer, Hop::to(Hierarchy::Parent, number), to.trip);
+    let whom = whom_of(
+        worker,
+        &to.listener.edition,
+        peer,
+        Hop::to(Hierarchy::Parent, number),
+        to.trip,
+    );
     match upstream::connect(worker, &whom, true).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),
@@ -303,12 +317,19 @@ fn parent(worker: &Worker, way: Way) -> Option<(usize, &Peer)> {
 }
 
 /// Another proxy as the one who is asked.
-pub fn whom_of<'a>(worker: &'a Worker, peer: &'a Peer, hop: Hop, trip: &'a Trip) -> Whom<'a> {
+pub fn whom_of<'a>(
+    worker: &'a Worker,
+    edition: &Edition,
+    peer: &'a Peer,
+    hop: Hop,
+    trip: &'a Trip,
+) -> Whom<'a> {
     Whom {
         destination: &peer.destination,
         rules: &worker.shared.peers.rules,
         hop,
         trip,
+        waits: edition.origin_waits(),
     }
 }
 

@@ -72,7 +72,7 @@ pub async fn run(shared: Arc<Shared>) {
 }
 
 fn silent_max(shared: &Shared) -> Duration {
-    (shared.plan.storing.read_wait).clamp(SILENT_MIN, SILENT_MAX)
+    (shared.edition().plan.storing.read_wait).clamp(SILENT_MIN, SILENT_MAX)
 }
 
 /// The reason, if the process cannot go on serving.

@@ -11,7 +11,7 @@
 //! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
 
 use crate::clock::Instant;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,10 +59,10 @@ impl Default for Settings {
 
 /// One worker's connections to origins.
 pub struct Connector {
-    connect_timeout: Duration,
+    connect_timeout: Cell<Duration>,
     pool: Pool,
     resolver: Resolver,
-    tls: Tls,
+    tls: RefCell<Tls>,
     failures: Failures,
     machine: Machine,
     /// What members of it are asked to prove.
@@ -73,13 +73,25 @@ impl Connector {
     /// A connector with its own pool and resolver.
     pub fn new(settings: Settings, tls: Tls) -> Self {
         Self {
-            connect_timeout: settings.connect_timeout,
+            connect_timeout: Cell::new(settings.connect_timeout),
             pool: Pool::new(settings.pool),
             resolver: Resolver::new(settings.dns),
-            tls,
+            tls: RefCell::new(tls),
             failures: Failures::new(settings.failure_ttl),
             machine: Machine::default(),
             cluster: None,
+        }
+    }
+
+    /// From now on connections are made and kept so. What is under way ends as it began.
+    pub fn follow(&self, settings: Settings, tls: Tls) {
+        self.connect_timeout.set(settings.connect_timeout);
+        self.resolver.follow(settings.dns);
+        self.failures.follow(settings.failure_ttl);
+        self.pool.follow(settings.pool);
+        if !self.tls.borrow().is(&tls) {
+            self.pool.forget_tls();
+            self.tls.replace(tls);
         }
     }
 
@@ -96,7 +108,7 @@ impl Connector {
     ) -> Result<Socket, ConnectError> {
         let found = self.addresses(to, &mut ConnectTimes::default()).await?;
         let addresses = permitted(found, to.port, access, &self.machine)?;
-        let opened = timeout(self.connect_timeout, race(&addresses)).await;
+        let opened = timeout(self.connect_timeout.get(), race(&addresses)).await;
         let tcp = opened.unwrap_or(Err(ConnectError::Timeout))?;
         access.check_connected(tcp.local_addr()?, tcp.peer_addr()?)?;
         tcp.set_nodelay(true)?;
@@ -201,7 +213,7 @@ impl Connector {
         // The clock is read only if there is a wait.
         let mut waited = None;
         let grant = {
-            let mut place = std::pin::pin!(self.pool.slot(to, self.connect_timeout));
+            let mut place = std::pin::pin!(self.pool.slot(to, self.connect_timeout.get()));
             std::future::poll_fn(|cx| {
                 let poll = place.as_mut().poll(cx);
                 if poll.is_pending() {
@@ -238,7 +250,7 @@ impl Connector {
 
         let began = Instant::now();
         let opened = timeout(
-            self.connect_timeout,
+            self.connect_timeout.get(),
             self.open_stream(to, &addresses, access, times),
         )
         .await;
@@ -292,7 +304,10 @@ impl Connector {
         tcp.set_nodelay(true)?;
         let stream = match to.member {
             Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
-            None if to.tls => Stream::Tls(self.tls.handshake(&to.host, tcp).await?),
+            None if to.tls => {
+                let tls = self.tls.borrow().clone();
+                Stream::Tls(tls.handshake(&to.host, tcp).await?)
+            }
             None => Stream::Tcp(tcp),
         };
         Ok((stream, peer, is_inward))

@@ -30,7 +30,7 @@ const LOOKUPS_MAX: usize = 1024;
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// How names are looked up.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DnsSettings {
     /// Name servers; empty: the system's. The hosts file counts either way.
     pub servers: Vec<SocketAddr>,
@@ -64,7 +64,7 @@ impl Default for DnsSettings {
 
 /// One worker's resolver.
 pub struct Resolver {
-    settings: DnsSettings,
+    settings: RefCell<DnsSettings>,
     hickory: RefCell<Option<TokioResolver>>,
     asking: Cell<usize>,
 }
@@ -84,9 +84,17 @@ impl Resolver {
     /// A resolver that will read the system's settings when first asked.
     pub fn new(settings: DnsSettings) -> Self {
         Self {
-            settings,
+            settings: RefCell::new(settings),
             hickory: RefCell::new(None),
             asking: Cell::new(0),
+        }
+    }
+
+    /// From now on names are looked up so. Answers that are kept are forgotten if that is another way.
+    pub fn follow(&self, settings: DnsSettings) {
+        if *self.settings.borrow() != settings {
+            self.settings.replace(settings);
+            self.hickory.take();
         }
     }
 
@@ -125,7 +133,7 @@ impl Resolver {
         let name = Name::from_ascii(host).map_err(|_| ConnectError::NotFound)?;
         let _asking = Asking::begin(&self.asking).ok_or(ConnectError::DnsFailed)?;
         let hickory = self.hickory()?;
-        let patience = self.settings.timeout.saturating_mul(self.attempts());
+        let patience = (self.settings.borrow().timeout).saturating_mul(self.attempts());
         let answer = match timeout(patience, hickory.lookup_ip(name)).await {
             Err(_) | Ok(Err(NetError::Timeout)) => return Err(ConnectError::DnsTimeout),
             Ok(Err(error)) if error.is_no_records_found() => return Err(ConnectError::NotFound),
@@ -144,7 +152,7 @@ impl Resolver {
     }
 
     fn attempts(&self) -> u32 {
-        u32::try_from(self.settings.attempts)
+        u32::try_from(self.settings.borrow().attempts)
             .unwrap_or(u32::MAX)
             .max(1)
     }
@@ -154,13 +162,14 @@ impl Resolver {
         if let Some(hickory) = &*made {
             return Ok(hickory.clone());
         }
-        let mut builder = if self.settings.servers.is_empty() {
+        let settings = self.settings.borrow();
+        let mut builder = if settings.servers.is_empty() {
             TokioResolver::builder_tokio().unwrap_or_else(|error| {
                 tracing::warn!(%error, "no name server is configured: only the hosts file is used");
                 with_servers(&[])
             })
         } else {
-            with_servers(&self.settings.servers)
+            with_servers(&settings.servers)
         };
         let DnsSettings {
             timeout,
@@ -169,7 +178,7 @@ impl Resolver {
             negative_ttl_max,
             names_max,
             ..
-        } = self.settings;
+        } = *settings;
         let options = builder.options_mut();
         options.timeout = timeout;
         options.attempts = self.attempts() as usize - 1;

@@ -34,7 +34,7 @@ struct Failure {
 
 /// One worker's failures.
 pub(super) struct Failures {
-    ttl: Duration,
+    ttl: Cell<Duration>,
     table: RefCell<HashMap<Destination, Failure>>,
     noted: Cell<u64>,
     recalled: Cell<u64>,
@@ -44,10 +44,17 @@ impl Failures {
     /// An empty table. Failures are remembered for `ttl`; zero: not at all.
     pub(super) fn new(ttl: Duration) -> Self {
         Self {
-            ttl,
+            ttl: Cell::new(ttl),
             table: RefCell::default(),
             noted: Cell::new(0),
             recalled: Cell::new(0),
+        }
+    }
+
+    /// From now on failures are remembered for so long. What is remembered is forgotten if that differs.
+    pub(super) fn follow(&self, ttl: Duration) {
+        if self.ttl.replace(ttl) != ttl {
+            self.table.borrow_mut().clear();
         }
     }
 
@@ -82,7 +89,7 @@ impl Failures {
         error: &ConnectError,
         now: Instant,
     ) {
-        if self.ttl.is_zero() || !is_of_the_origin(error) {
+        if self.ttl.get().is_zero() || !is_of_the_origin(error) {
             return;
         }
         let mut table = self.table.borrow_mut();
@@ -96,7 +103,7 @@ impl Failures {
             found: found.to_vec(),
             tried: tried.to_vec(),
             error: Arc::new(error.clone()),
-            until: now + self.ttl,
+            until: now + self.ttl.get(),
         };
         table.insert(to.clone(), failure);
         self.noted.set(self.noted.get() + 1);

@@ -25,7 +25,7 @@
 
 use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
 
 /// The bounds of one worker's pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Connections to one destination, idle and in use. A further request closes an idle one; if there is none, it
     /// waits.
@@ -72,7 +72,7 @@ impl Default for Limits {
 pub struct Pool(Rc<Inner>);
 
 struct Inner {
-    limits: Limits,
+    limits: Cell<Limits>,
     state: RefCell<State>,
 }
 
@@ -227,9 +227,59 @@ impl Pool {
             now: Instant::now(),
         };
         Self(Rc::new(Inner {
-            limits,
+            limits: Cell::new(limits),
             state: RefCell::new(state),
         }))
+    }
+
+    /// From now on these bounds hold. Idle connections beyond them are closed; those in use are as many as before until they are given
+    /// back. Requests that wait get what has become free.
+    pub fn follow(&self, limits: Limits) {
+        assert!(
+            limits.per_destination_max > 0,
+            "a bound of 0 connections serves nobody"
+        );
+        if self.0.limits.replace(limits) == limits {
+            return;
+        }
+        let mut granted = Vec::new();
+        let mut borrowed = self.0.state.borrow_mut();
+        let state = &mut *borrowed;
+        let mut left = limits.idle_max;
+        for (destination, entry) in &mut state.destinations {
+            let room = limits.per_destination_max.saturating_sub(entry.in_use);
+            let most = room.min(limits.idle_per_destination_max).min(left);
+            let beyond = entry.idle.len().saturating_sub(most);
+            entry.idle.drain(..beyond);
+            state.idle -= beyond;
+            left -= entry.idle.len();
+            while entry.in_use < limits.per_destination_max
+                && let Some(first) = entry.waiting.pop_front()
+            {
+                if first.is_closed() {
+                    continue;
+                }
+                entry.in_use += 1;
+                state.in_use += 1;
+                let slot = Slot {
+                    pool: self.clone(),
+                    destination: destination.clone(),
+                };
+                granted.push((first, slot));
+            }
+        }
+        state.destinations.retain(|_, entry| !entry.is_unused());
+        // If a waiter has gone, its slot is dropped, which wants the state.
+        drop(borrowed);
+        for (waiting, slot) in granted {
+            let _ = waiting.send(Grant::Slot(slot));
+        }
+    }
+
+    /// Closes idle connections over TLS: whether their certificates are trusted was judged by other roots.
+    pub fn forget_tls(&self) {
+        let mut state = self.0.state.borrow_mut();
+        state.retain_idle(|idle| !matches!(idle.stream, Stream::Tls(_)));
     }
 
     /// The newest idle connection to `destination` that is still open and whose address `access` permits (it may have
@@ -238,7 +288,7 @@ impl Pool {
         let mut state = self.0.state.borrow_mut();
         let state = &mut *state;
         let entry = state.destinations.get_mut(destination)?;
-        if entry.in_use >= self.0.limits.per_destination_max {
+        if entry.in_use >= self.0.limits.get().per_destination_max {
             return None;
         }
         for at in (0..entry.idle.len()).rev() {
@@ -277,7 +327,7 @@ impl Pool {
         patience: Duration,
     ) -> Result<Grant, ConnectError> {
         let granted = {
-            let limits = &self.0.limits;
+            let limits = self.0.limits.get();
             let mut state = self.0.state.borrow_mut();
             let state = &mut *state;
             let entry = match state.destinations.get_mut(destination) {
@@ -315,7 +365,7 @@ impl Pool {
 
     /// Closes connections that were idle for too long or that the origin has closed. Once a second.
     pub fn sweep(&self, now: Instant) {
-        let idle_timeout = self.0.limits.idle_timeout;
+        let idle_timeout = self.0.limits.get().idle_timeout;
         let mut state = self.0.state.borrow_mut();
         state.now = now;
         state.retain_idle(|idle| {
@@ -361,7 +411,7 @@ impl Pool {
             since: state.now,
             order: state.put_back,
         };
-        state.shelve(&slot.destination, idle, &self.0.limits);
+        state.shelve(&slot.destination, idle, &self.0.limits.get());
         drop(state);
         drop(slot);
     }
@@ -370,7 +420,7 @@ impl Pool {
     #[cfg(test)]
     fn audit(&self) {
         let state = self.0.state.borrow();
-        let limits = &self.0.limits;
+        let limits = self.0.limits.get();
         let entries = || state.destinations.values();
         assert_eq!(
             state.idle,

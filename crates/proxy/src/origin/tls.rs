@@ -23,11 +23,18 @@ use super::{ConnectError, TlsFault};
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>);
 
+/// What a handshake needs, and by whose signatures it judges.
+#[derive(Clone)]
+struct Made {
+    client: Arc<ClientConfig>,
+    roots: Arc<RootCertStore>,
+}
+
 struct Inner {
     system: bool,
     own: Vec<CertificateDer<'static>>,
-    /// Made at the first handshake. A failure lasts until the process restarts.
-    config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
+    /// Made at the first handshake. A failure lasts until the configuration is reloaded.
+    config: OnceLock<Result<Made, Arc<str>>>,
 }
 
 impl Tls {
@@ -74,6 +81,29 @@ impl Tls {
         }))
     }
 
+    /// Is it the same one, and not merely one that trusts the same?
+    pub fn is(&self, other: &Tls) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// One that trusts these certificates beside the system's as they are now: itself, if nothing has changed.
+    pub async fn renewed(&self, own: Vec<CertificateDer<'static>>) -> Tls {
+        let next = Tls::new(self.0.system, own);
+        let Some(Ok(made)) = self.0.config.get() else {
+            // The system's were not read yet, or not with success.
+            let is_untouched = self.0.config.get().is_none() && self.0.own == next.0.own;
+            return if is_untouched { self.clone() } else { next };
+        };
+        let inner = Arc::clone(&next.0);
+        let read = tokio::task::spawn_blocking(move || {
+            inner.config.get_or_init(|| inner.configure()).clone()
+        });
+        match read.await {
+            Ok(Ok(read)) if read.roots.roots == made.roots.roots => self.clone(),
+            _ => next,
+        }
+    }
+
     /// Makes the handshake over an open connection; `host` as in `Destination`.
     pub(super) async fn handshake(
         &self,
@@ -108,13 +138,15 @@ impl Tls {
                 .unwrap_or_else(|_| Err("reading the trusted roots failed".into()))
             }
         };
-        config.map_err(|why| ConnectError::Tls(TlsFault::NoRoots, why))
+        config
+            .map(|made| made.client)
+            .map_err(|why| ConnectError::Tls(TlsFault::NoRoots, why))
     }
 }
 
 impl Inner {
     /// Reads files, so not on a worker's thread.
-    fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
+    fn configure(&self) -> Result<Made, Arc<str>> {
         let mut roots = RootCertStore::empty();
         let (_, unusable) = roots.add_parsable_certificates(self.own.iter().cloned());
         if unusable > 0 {
@@ -134,14 +166,18 @@ impl Inner {
         if roots.is_empty() {
             return Err(NO_ROOTS.into());
         }
+        let roots = Arc::new(roots);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Arc::from(error.to_string()))?
-            .with_root_certificates(roots)
+            .with_root_certificates(Arc::clone(&roots))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Made {
+            client: Arc::new(config),
+            roots,
+        })
     }
 }
 
@@ -234,6 +270,45 @@ mod tests {
             let (tcp, _) = self.listener.accept().await.unwrap();
             self.acceptor.accept(tcp).await
         }
+    }
+
+    #[tokio::test]
+    async fn it_is_another_one_only_if_it_trusts_others() {
+        let certificate = |name: &str| {
+            let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+            made.cert.der().clone()
+        };
+        let (first, second) = (certificate("first.example"), certificate("second.example"));
+        let tls = Tls::only(vec![first.clone()]);
+        assert!(
+            tls.renewed(vec![first.clone()]).await.is(&tls),
+            "not used yet"
+        );
+        tls.config().await.unwrap();
+        assert!(tls.renewed(vec![first.clone()]).await.is(&tls));
+        let both = tls.renewed(vec![first.clone(), second]).await;
+        assert!(!both.is(&tls));
+        assert!(
+            !both.renewed(vec![first]).await.is(&both),
+            "one is not trusted any more"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pooled_connection_is_not_used_under_other_roots() {
+        let origin = Origin::named("127.0.0.1").await;
+        let connector = Connector::new(Settings::default(), origin.tls.clone());
+        let to = origin.destination();
+        let (first, accepted) = tokio::join!(lease(&connector, &to), origin.accept());
+        let _accepted = accepted.unwrap();
+        first.unwrap().reuse();
+        connector.follow(Settings::default(), origin.tls.clone());
+        assert_eq!(connector.pool().idle(), 1, "the same roots");
+        let other = origin.tls.renewed(Vec::new()).await;
+        connector.follow(Settings::default(), other);
+        assert_eq!(connector.pool().idle(), 0);
+        let (refused, _) = tokio::join!(lease(&connector, &to), origin.accept());
+        assert!(refused.is_err());
     }
 
     async fn lease(connector: &Connector, to: &Destination) -> Result<Lease, ConnectError> {

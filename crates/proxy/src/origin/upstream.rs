@@ -15,6 +15,7 @@ use std::{
     io,
     pin::{Pin, pin},
     task::Poll,
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -26,6 +27,7 @@ use crate::{
     access::Destinations,
     conn::heads::Kept,
     deadline::Watch,
+    edition::OriginWaits,
     origin::outcome::{INTERIM_MAX, UpstreamError},
     origin::trip::{Hop, Trip},
     origin::{ConnectTimes, Destination, Lease},
@@ -73,6 +75,8 @@ pub struct Whom<'a> {
     pub hop: Hop,
     /// Where it is noted what it takes.
     pub trip: &'a Trip,
+    /// The bounds of asking it.
+    pub waits: OriginWaits,
 }
 
 /// A connection with a request on it.
@@ -86,6 +90,7 @@ pub struct Upstream {
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
     unsound: bool,
     trip: Trip,
+    waits: OriginWaits,
     /// When the last head was there.
     pub received: Instant,
 }
@@ -101,6 +106,7 @@ pub async fn connect(
         rules,
         hop,
         trip,
+        ..
     } = *whom;
     let hash = worker.hash_of_server(destination);
     trip.begins(destination, hash, hop);
@@ -154,7 +160,7 @@ pub async fn ask(
     let mut fresh = false;
     loop {
         let (lease, reused) = connect(worker, whom, fresh).await?;
-        let mut upstream = Upstream::new(lease, whom.trip.clone());
+        let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
         let result = async {
             upstream.send(worker, watch, request).await?;
             upstream.head(worker, watch, method).await
@@ -170,7 +176,7 @@ pub async fn ask(
 
 impl Upstream {
     /// Takes over a connection on which nothing is under way.
-    pub fn new(lease: Lease, trip: Trip) -> Upstream {
+    pub fn new(lease: Lease, trip: Trip, waits: OriginWaits) -> Upstream {
         Upstream {
             lease,
             input: BytesMut::new(),
@@ -178,6 +184,7 @@ impl Upstream {
             interim_left: INTERIM_MAX,
             unsound: false,
             trip,
+            waits,
             received: Instant::now(),
         }
     }
@@ -195,7 +202,7 @@ impl Upstream {
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
         metrics::add(&worker.counters.origin_requests, 1);
-        let written = write_all(worker, watch, &mut self.lease, bytes).await;
+        let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
         self.trip.sent();
         written.inspect_err(|_| self.trip.broke_off())
     }
@@ -203,12 +210,18 @@ impl Upstream {
     /// Writes bytes of a request body, and listens meanwhile.
     pub async fn write_or_hear(
         &mut self,
-        worker: &Worker,
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
         let before = self.input.len();
-        let moved = write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await;
+        let moved = write_or_hear(
+            self.waits.write,
+            watch,
+            &mut self.lease,
+            unsent,
+            &mut self.input,
+        )
+        .await;
         self.trip.received(self.input.len() - before);
         match &moved {
             Ok(Moved::Sent) => self.trip.sent(),
@@ -243,16 +256,16 @@ impl Upstream {
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
-        let limits = &worker.shared.response_limits;
+        let limits = self.waits.limits;
         // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
-        let limit = worker.shared.plan.timeouts.origin_first_byte;
+        let limit = self.waits.first_byte;
         let began = Instant::now();
         let mut scanned = 0;
         loop {
             // A head that is not complete is not parsed again for every byte that dribbles in.
             if let Some(end) = http1::scan_end(&self.input, scanned) {
                 self.kept = None;
-                let head = http1::parse_response(&self.input, limits, method)?.ok_or(
+                let head = http1::parse_response(&self.input, &limits, method)?.ok_or(
                     UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)),
                 )?;
                 debug_assert!(head.head_bytes <= end.max(head.head_bytes));
@@ -322,13 +335,13 @@ impl Upstream {
     }
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
-    pub fn body(self, worker: &Worker, head: &ResponseHead) -> Body {
+    pub fn body(self, head: &ResponseHead) -> Body {
         let state = match head.framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
-            Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(
-                &worker.shared.response_limits,
-            ))),
+            Framing::Chunked => {
+                BodyState::Chunked(Box::new(ChunkedDecoder::new(&self.waits.limits)))
+            }
             Framing::UntilClose => BodyState::UntilClose,
         };
         if matches!(state, BodyState::Length(0)) {
@@ -336,6 +349,7 @@ impl Upstream {
         }
         Body {
             heard: Heard(self.trip),
+            waits: self.waits,
             lease: Some(self.lease),
             input: self.input,
             state,
@@ -358,12 +372,11 @@ fn crowded(worker: &Worker) -> UpstreamError {
 }
 
 async fn write_all(
-    worker: &Worker,
+    limit: Duration,
     watch: &Watch,
     lease: &mut Lease,
     mut bytes: &[u8],
 ) -> Result<(), UpstreamError> {
-    let limit = worker.shared.plan.timeouts.origin_write;
     let stream = lease.stream();
     while !bytes.is_empty() {
         let n = watch
@@ -395,14 +408,13 @@ pub enum Moved {
 /// Neither direction waits for the other: an origin may answer before it has read the body, or read no more of it
 /// until its answer is taken.
 async fn write_or_hear(
-    worker: &Worker,
+    limit: Duration,
     watch: &Watch,
     lease: &mut Lease,
     unsent: &mut Bytes,
     input: &mut BytesMut,
 ) -> Result<Moved, UpstreamError> {
     const HEARD_BYTES: usize = 4 << 10;
-    let limit = worker.shared.plan.timeouts.origin_write;
     loop {
         let before = unsent.len();
         let step = poll_fn(|cx| {
@@ -499,6 +511,7 @@ impl Drop for Heard {
 /// A response body as it arrives.
 pub struct Body {
     heard: Heard,
+    waits: OriginWaits,
     lease: Option<Lease>,
     input: BytesMut,
     state: BodyState,
@@ -546,7 +559,7 @@ impl Body {
                         return Ok(Some(piece));
                     }
                     let want = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let n = self.read(worker, watch, want.min(BODY_READ_BYTES)).await?;
+                    let n = self.read(watch, want.min(BODY_READ_BYTES)).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -557,7 +570,7 @@ impl Body {
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(piece));
                     }
-                    if self.read(worker, watch, BODY_READ_BYTES).await? == 0 {
+                    if self.read(watch, BODY_READ_BYTES).await? == 0 {
                         self.end(false);
                         return Ok(None);
                     }
@@ -567,7 +580,7 @@ impl Body {
                         return Ok(Some(piece));
                     }
                     let is_over = matches!(self.state, BodyState::Done);
-                    if !is_over && self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
+                    if !is_over && self.read(watch, FIRST_READ_BYTES).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
@@ -619,7 +632,6 @@ impl Body {
     /// Writes more of the request body until it is through or the next piece of the answer can be taken.
     pub async fn write_or_hear(
         &mut self,
-        worker: &Worker,
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
@@ -627,7 +639,8 @@ impl Body {
             // An answer without a body, or at its end, is heard already.
             _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
             Some(lease) if self.input.is_empty() => {
-                let moved = write_or_hear(worker, watch, lease, unsent, &mut self.input).await;
+                let moved =
+                    write_or_hear(self.waits.write, watch, lease, unsent, &mut self.input).await;
                 self.heard.0.received_body(self.input.len());
                 moved
             }
@@ -640,17 +653,12 @@ impl Body {
         self.trailers.take()
     }
 
-    async fn read(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-        want: usize,
-    ) -> Result<usize, UpstreamError> {
+    async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {
         let Some(lease) = &mut self.lease else {
             return Ok(0);
         };
         self.input.reserve(want.max(1));
-        let limit = worker.shared.plan.timeouts.origin_idle_read;
+        let limit = self.waits.idle_read;
         let input = &mut self.input;
         let read = watch
             .limit(limit, pin!(lease.stream().read_buf(input)))

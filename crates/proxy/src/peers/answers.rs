@@ -31,12 +31,12 @@ use crate::{
     access::Clients,
     clock::Instant,
     cluster::purging::gate::Served,
-    listener::ListenerState,
+    edition::Edition,
+    listener::{ListenerState, listener_states},
     peers::icp::{Icp, Manners, Treatment, add},
     plan::Role,
     request::target,
     state::{Phase, Shared},
-    worker::listener_states,
 };
 
 /// How often the names of siblings are looked up.
@@ -47,8 +47,9 @@ const READ_PAUSE: Duration = Duration::from_millis(50);
 /// What answering takes.
 struct Answering {
     shared: Arc<Shared>,
-    /// The first forward listener.
+    /// The first forward listener, and the edition that it is of.
     listener: Option<Rc<ListenerState>>,
+    edition: u32,
     manners: Manners,
     /// Nobody is answered: the socket is for our own queries.
     is_mute: bool,
@@ -65,11 +66,12 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
         }
     };
     tokio::task::spawn_local(look_up(Arc::clone(&icp)));
-    let plan = &shared.plan.icp;
+    let edition = shared.edition();
+    let plan = &edition.plan.icp;
     let allow = plan.allow.clone();
-    let mut listeners = listener_states(&shared).into_iter();
     let mut answering = Answering {
-        listener: listeners.find(|state| matches!(state.listener.role, Role::Forward(_))),
+        listener: first_forward(&edition, &shared),
+        edition: edition.number,
         manners: Manners::new(Clients { allow }, plan.rate_max, Instant::now()),
         is_mute: plan.listen.is_none(),
         shared: Arc::clone(&shared),
@@ -92,8 +94,23 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
     }
 }
 
+fn first_forward(edition: &Arc<Edition>, shared: &Shared) -> Option<Rc<ListenerState>> {
+    let mut listeners = listener_states(edition, shared.hasher()).into_iter();
+    listeners.find(|state| matches!(state.listener.role, Role::Forward(_)))
+}
+
 impl Answering {
+    /// Takes over the edition that is in force.
+    fn follow(&mut self) {
+        let edition = self.shared.editions.borrow();
+        if edition.number != self.edition {
+            self.edition = edition.number;
+            self.listener = first_forward(&edition, &self.shared);
+        }
+    }
+
     fn take(&mut self, icp: &Icp, datagram: &[u8], from: SocketAddr) {
+        self.follow();
         let Ok(message) = icp.receive(datagram) else {
             return;
         };

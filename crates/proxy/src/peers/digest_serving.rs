@@ -37,7 +37,7 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead, format: Format) -
     ex.keep_open_without_body(head.framing);
     let shared = &ex.worker.shared;
     let clients = Clients {
-        allow: shared.plan.digests.allow.clone(),
+        allow: shared.edition().plan.digests.allow.clone(),
     };
     if !clients.permits(ex.peer.ip()) {
         let reason = "this address may not have the digest: digest.allow names those that may";

@@ -59,7 +59,8 @@ impl Probes {
         let is_due = |last: &Option<Instant>, interval: Duration| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
         };
-        let parents = shared.peers.parents().iter().zip(&shared.plan.parents);
+        let edition = shared.edition();
+        let parents = shared.peers.parents().iter().zip(&edition.plan.parents);
         for (number, ((peer, parent), last)) in parents.zip(&mut self.parents).enumerate() {
             let is_looked_at = parent.health.is_some() || !peer.health.is_alive();
             if is_looked_at && is_due(last, parent.health_interval) {
@@ -85,7 +86,8 @@ fn begin(worker: &Rc<Worker>, peer: &Peer, which: Which) {
 }
 
 async fn look(worker: &Worker, which: Which) {
-    let (peers, plan) = (&worker.shared.peers, &worker.shared.plan);
+    let edition = worker.shared.edition();
+    let (peers, plan) = (&worker.shared.peers, &edition.plan);
     let (peer, health) = match which {
         Which::Parent(n) => (
             peers.parent(n),
@@ -173,15 +175,16 @@ async fn ask(
         at.as_authority()
     );
     let trip = Trip::new();
+    let edition = worker.shared.edition();
     let whom = upstream::Whom {
         destination: &at,
-        ..whom_of(worker, peer, Hop::default(), &trip)
+        ..whom_of(worker, &edition, peer, Hop::default(), &trip)
     };
     let lease = (worker.connector)
         .connect_anew(whom.destination, whom.rules, has_place)
         .await;
     let lease = lease.map_err(UpstreamError::from)?;
-    let mut upstream = upstream::Upstream::new(lease, trip.clone());
+    let mut upstream = upstream::Upstream::new(lease, trip.clone(), whom.waits);
     let watch = worker.deadlines.watch();
     let answer = async {
         (upstream.send(worker, &watch, request.as_bytes())).await?;

@@ -87,7 +87,7 @@ fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
         && !wants_origin
         && !fields.contains(b"authorization")
         && !fields.contains(b"range")
-        && (listener.key_tag.is_empty() || have_same_rules(&worker.shared.plan))
+        && (listener.key_tag.is_empty() || have_same_rules(&listener.edition.plan))
         && is_reachable()
 }
 
@@ -141,7 +141,14 @@ struct Found {
 async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Found> {
     let host = &wish.to.asked.destination.host;
     let shared = &worker.shared;
-    let peers = shared.plan.siblings.iter().zip(shared.peers.siblings());
+    let peers = wish
+        .to
+        .listener
+        .edition
+        .plan
+        .siblings
+        .iter()
+        .zip(shared.peers.siblings());
     let live = peers.enumerate().filter(|(_, (sibling, peer))| {
         peer.health.is_alive() && sibling.is_for(host) && (!wish.varies || sibling.ask == Ask::Try)
     });
@@ -242,7 +249,14 @@ async fn fetch(
     request: &[u8],
 ) -> Option<(Upstream, ResponseHead)> {
     let peer = worker.shared.peers.sibling(number)?;
-    let limit = worker.shared.plan.siblings.get(number)?.head_wait;
+    let limit = wish
+        .to
+        .listener
+        .edition
+        .plan
+        .siblings
+        .get(number)?
+        .head_wait;
     let loop_id = worker.shared.peers.loop_id.as_bytes();
     //= rfc9111 §5.2.1.7   only-if-cached: a sibling serves what it has, and fetches nothing
     let more: [(&[u8], &[u8]); 2] = [
@@ -251,7 +265,7 @@ async fn fetch(
     ];
     let request = proxied::request(wish.to.asked, request, &more);
     let hop = Hop::to(Hierarchy::Sibling, number);
-    let whom = whom_of(worker, peer, hop, wish.to.trip);
+    let whom = whom_of(worker, &wish.to.listener.edition, peer, hop, wish.to.trip);
     let asked_at = worker.now_ms();
     let answer = {
         let _waiting = peer.wait();
@@ -327,7 +341,7 @@ pub async fn keep_connection(
         _ => false,
     };
     if is_short {
-        let mut body = upstream.body(worker, head);
+        let mut body = upstream.body(head);
         let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
         let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
     }

@@ -232,7 +232,7 @@ impl Parts<'_, '_> {
             return None;
         }
         metrics::add(&worker.counters.flights_joined, 1);
-        let status = forwarded(worker, self.why, |line| {
+        let status = forwarded(self.ex.edition(), self.why, |line| {
             response.say_stored(line.collapsed(true))
         });
         let class = Class::Collapsed;
@@ -380,7 +380,7 @@ impl Parts<'_, '_> {
         let worker = self.ex.worker;
         let watch = worker.deadlines.watch();
         // A 304 has no body; reading its end returns the connection to the pool.
-        let _ = upstream.body(worker, head).next(worker, &watch).await;
+        let _ = upstream.body(head).next(worker, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
         if !confirmed.is_kept {
@@ -389,7 +389,9 @@ impl Parts<'_, '_> {
         let cookies = confirmed.decision.cookies_of(&head.fields);
         let fresh = confirmed.object;
         let ttl = fresh.standing.ttl_s(worker.now_ms());
-        let status = forwarded(worker, self.why, |line| line.forward_status(304).ttl(ttl));
+        let status = forwarded(self.ex.edition(), self.why, |line| {
+            line.forward_status(304).ttl(ttl)
+        });
         let (shown, class) = (fresh.with_lines(&cookies), Class::Revalidated);
         let answered = stored::object(self.ex, self.wanted, &shown, class, status);
         if let Some(after) = answered.await {
@@ -445,7 +447,7 @@ impl Parts<'_, '_> {
             _ => return self.passed_from_now_on(),
         };
         let (received, asked_at) = (worker.unix_ms(upstream.received), self.asked_at);
-        let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, received);
+        let response = prepare::response(&self.fetch_request, &whole, asked_at, received);
         let object = match self.keep(&response, span, total).await {
             Ok(object) => object,
             Err(is_for_long) => {
@@ -494,7 +496,7 @@ impl Parts<'_, '_> {
     async fn ask(&mut self, fields: &Fields) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let worker = self.ex.worker;
         let (asked, version) = (&self.wanted.asked, self.wanted.head.version);
-        let request = onward::request(worker, "GET", version, asked, fields);
+        let request = onward::request(self.ex.edition(), "GET", version, asked, fields);
         let watch = worker.deadlines.watch();
         self.ex.record.asks(&asked.destination.host);
         let to = To {

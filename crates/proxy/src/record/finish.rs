@@ -103,7 +103,7 @@ impl Worker {
             ..Record::begun(self.unix_us(done.began))
         };
         let mut journal = self.journal.borrow_mut();
-        let lost = if self.logs_access {
+        let lost = if self.logs_access.get() {
             journal.note(&Entry {
                 record,
                 client: done.client.ip(),
@@ -124,7 +124,7 @@ impl Worker {
 
     /// Hashes of what the request is about, if the profile is to have them.
     fn names(&self, done: &Finished<'_>) -> Option<Names> {
-        let logs = &self.shared.plan.logs;
+        let logs = &done.listener.edition.plan.logs;
         let is_wanted = logs.profile_keys && self.shared.events.are_wanted();
         is_wanted.then(|| Names {
             key: self.hash_of_key(done.facts.key),

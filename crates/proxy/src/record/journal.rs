@@ -26,7 +26,7 @@ use profile::{Event, Record, access::Entry};
 use tokio::sync::mpsc;
 
 use crate::{
-    plan::Logs,
+    plan::Plan,
     record::lines::AccessLogs,
     record::live::{Listeners, Lost, Wants},
     record::top::Top,
@@ -36,10 +36,16 @@ use crate::{
 const BATCH_BYTES: usize = 64 << 10;
 /// The most batches waiting for the journal thread; beyond that records are dropped and counted.
 const BATCHES_MAX: usize = 256;
+
 /// How long the end of the process waits for logs.
 const STOP_MAX: Duration = Duration::from_secs(5);
 /// How often it looks.
 const STOP_STEP: Duration = Duration::from_millis(1);
+
+/// How long a reload waits for the journal to take its files.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
+/// How often it tries.
+const TAKEN_STEP: Duration = Duration::from_millis(10);
 
 enum Message {
     /// Entries.
@@ -53,6 +59,10 @@ enum Message {
     /// One more listener.
     Listen(mpsc::Sender<Bytes>),
     Reopen,
+    /// Write into these files from now on; `None`: as before.
+    Begin(Box<(Option<AccessLogs>, Option<ProfileFile>)>),
+    /// Write no access log any more; no profile.
+    End(bool, bool),
     Stop,
 }
 
@@ -83,15 +93,10 @@ pub struct JournalWriter {
 impl Journal {
     /// Opens the files and starts the thread, unless there is nothing to write and nobody can listen.
     ///
-    /// `listeners` are their addresses, as entries name them; `keys_id` tells which secret the profile's keys are hashed with;
-    /// `may_listen`, whether somebody may come who listens.
-    pub fn open(
-        logs: &Logs,
-        listeners: &[String],
-        keys_id: u32,
-        may_listen: bool,
-    ) -> io::Result<Journal> {
-        let access = AccessLogs::open(logs, listeners)?;
+    /// `keys_id` tells which secret the profile's keys are hashed with; `may_listen`, whether somebody may come who listens.
+    pub fn open(plan: &Plan, keys_id: u32, may_listen: bool) -> io::Result<Journal> {
+        let logs = &plan.logs;
+        let access = AccessLogs::open(logs, &plan.addresses())?;
         let profile = logs.profile.as_deref();
         let profile = profile
             .map(|path| ProfileFile::open(path, keys_id))
@@ -155,7 +160,16 @@ impl Journal {
         }
     }
 
-    /// For the SIGHUP handler.
+    /// For a reload.
+    pub fn log_files(&self, keys_id: u32) -> LogFiles {
+        LogFiles {
+            sender: self.sender.clone(),
+            wants: self.wants.clone(),
+            keys_id,
+        }
+    }
+
+    /// For the signals that ask for it.
     pub fn reopener(&self) -> Reopener {
         Reopener(self.sender.clone())
     }
@@ -199,7 +213,91 @@ impl Reopener {
     }
 }
 
+/// Changes what is written, for a reload.
+pub struct LogFiles {
+    sender: Option<SyncSender<Message>>,
+    wants: Wants,
+    keys_id: u32,
+}
+
+/// Files that were opened and are not written to yet.
+#[derive(Default)]
+pub struct OpenedLogs {
+    access: Option<AccessLogs>,
+    profile: Option<ProfileFile>,
+    /// Those that are not wanted.
+    ends: (bool, bool),
+}
+
+impl LogFiles {
+    /// Opens what is to be written.
+    ///
+    /// # Errors
+    /// The setting, and why its file cannot be opened.
+    pub fn open(&self, plan: &Plan) -> Result<OpenedLogs, (&'static str, io::Error)> {
+        let logs = &plan.logs;
+        let access = AccessLogs::open(logs, &plan.addresses());
+        let access = access.map_err(|error| ("log.access or listener.access-log", error))?;
+        let profile = logs.profile.as_deref();
+        let profile = profile.map(|path| ProfileFile::open(path, self.keys_id));
+        let opened = OpenedLogs {
+            ends: (access.is_none(), logs.profile.is_none()),
+            access,
+            profile: profile
+                .transpose()
+                .map_err(|error| ("log.profile", error))?,
+        };
+        Ok(opened)
+    }
+
+    /// From now on what is written goes there. To be called before workers are told to write it.
+    pub async fn begin(&self, opened: &mut OpenedLogs) {
+        if opened.profile.is_some() {
+            self.wants.set_file(true);
+        }
+        let begin = Message::Begin(Box::new((opened.access.take(), opened.profile.take())));
+        self.send(begin).await;
+    }
+
+    /// Closes what is not written any more. To be called when no worker writes it.
+    pub async fn end(&self, opened: &OpenedLogs) {
+        let (access, profile) = opened.ends;
+        if profile {
+            self.wants.set_file(false);
+        }
+        self.send(Message::End(access, profile)).await;
+    }
+
+    /// A journal whose disk hangs takes nothing more: then the files stay as they are.
+    async fn send(&self, mut message: Message) {
+        let Some(sender) = &self.sender else { return };
+        let deadline = Instant::now() + TAKEN_MAX;
+        while let Err(TrySendError::Full(back)) = sender.try_send(message) {
+            if Instant::now() >= deadline {
+                tracing::error!(
+                    "the logs' disk does not keep up; logs are written as before the reload"
+                );
+                return;
+            }
+            message = back;
+            tokio::time::sleep(TAKEN_STEP).await;
+        }
+    }
+}
+
 impl JournalWriter {
+    /// From now on an access log is wanted, or none.
+    pub fn follow(&mut self, wants_access: bool) {
+        match (wants_access, &self.access) {
+            (true, None) => self.access = Some(Vec::new()),
+            (false, Some(_)) => {
+                self.hand_over_access();
+                self.access = None;
+            }
+            _ => {}
+        }
+    }
+
     /// Is an access log wanted? Only then the caller collects its data.
     #[inline]
     pub fn wants_access(&self) -> bool {
@@ -393,6 +491,26 @@ fn run(
                 for error in errors.chain(profile.reopen().err()) {
                     tracing::error!(%error, "cannot open the log anew; what was open is written on");
                 }
+                continue;
+            }
+            Message::Begin(files) => {
+                let (begun, profile_file) = *files;
+                access = match (begun, access) {
+                    (Some(begun), before) => Some(begun.instead_of(before)),
+                    (None, before) => before,
+                };
+                match profile_file {
+                    None => continue,
+                    Some(file) => profile.file = Some(file),
+                }
+                let opening = mem::take(&mut profile.opening);
+                (profile.open_with(opening), 0)
+            }
+            Message::End(ends_access, ends_profile) => {
+                if ends_access && let Some(access) = access.take() {
+                    access.tell_the_end();
+                }
+                profile.file = profile.file.take().filter(|_| !ends_profile);
                 continue;
             }
             Message::Stop => break,

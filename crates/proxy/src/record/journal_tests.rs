@@ -1,12 +1,19 @@
 //! Torn files, files opened anew, and who listens.
 
 use super::*;
-use crate::plan::{AccessFormat, AccessLog, LogTarget};
+use crate::plan::{AccessFormat, AccessLog, LogTarget, Logs};
 use profile::access;
 
 /// A file on which every write fails, as on a full disk.
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+fn plan(logs: Logs) -> Plan {
+    Plan {
+        logs,
+        ..Plan::with_listeners(Vec::new())
+    }
 }
 
 fn record(began_unix_us: u64) -> Vec<u8> {
@@ -75,7 +82,7 @@ fn a_file_that_is_opened_anew_begins_like_the_first() {
         profile: Some(path.clone()),
         ..Logs::default()
     };
-    let mut journal = Journal::open(&logs, &[], 5, false).unwrap();
+    let mut journal = Journal::open(&plan(logs), 5, false).unwrap();
     let mut writer = journal.writer();
     writer.open_with(record(1));
     writer.note_record(&Record::begun(2));
@@ -108,7 +115,7 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
         };
         runtime.block_on(next).expect("it comes in time")
     };
-    let mut journal = Journal::open(&Logs::default(), &[], 5, true).unwrap();
+    let mut journal = Journal::open(&plan(Logs::default()), 5, true).unwrap();
     let events = Events::new(&journal, crate::clock::Clock::default());
     let mut writer = journal.writer();
     assert_eq!(writer.note_record(&Record::begun(1)), 0, "for nobody");
@@ -167,7 +174,7 @@ fn a_log_that_takes_nothing_holds_up_neither_requests_nor_the_end() {
         }),
         ..Logs::default()
     };
-    let mut journal = Journal::open(&logs, &[], 5, false).unwrap();
+    let mut journal = Journal::open(&plan(logs), 5, false).unwrap();
     let mut writer = journal.writer();
     let entry = entry();
     let (mut noted, mut lost) = (0_u64, 0);

@@ -52,6 +52,17 @@ impl AccessLogs {
         Ok((!all.logs.is_empty()).then_some(all))
     }
 
+    /// Takes the place of others. What stays as it was keeps what it knows of its last write.
+    pub fn instead_of(mut self, before: Option<AccessLogs>) -> AccessLogs {
+        for old in before.into_iter().flat_map(|before| before.logs) {
+            match self.logs.iter_mut().find(|new| new.log == old.log) {
+                Some(new) => (new.is_torn, new.trouble) = (old.is_torn, old.trouble),
+                None => old.trouble.tell_the_end(),
+            }
+        }
+        self
+    }
+
     fn add(&mut self, log: &AccessLog) -> io::Result<usize> {
         if let Some(index) = self.logs.iter().position(|it| it.log == *log) {
             return Ok(index);

@@ -17,7 +17,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ const QUEUE_BATCHES: usize = 64;
 /// Whether anybody wants a profile: a file, or somebody who listens. A cheap handle.
 #[derive(Clone, Debug, Default)]
 pub struct Wants {
-    has_file: bool,
+    has_file: Arc<AtomicBool>,
     listening: Arc<AtomicUsize>,
 }
 
@@ -40,15 +40,20 @@ impl Wants {
     /// Nobody listens yet.
     pub fn new(has_file: bool) -> Wants {
         Wants {
-            has_file,
+            has_file: Arc::new(AtomicBool::new(has_file)),
             ..Wants::default()
         }
+    }
+
+    /// From now on there is a file, or none.
+    pub fn set_file(&self, has_file: bool) {
+        self.has_file.store(has_file, Ordering::Relaxed);
     }
 
     /// Is a record, or an event, wanted now?
     #[inline]
     pub fn profile(&self) -> bool {
-        self.has_file || self.listening.load(Ordering::Relaxed) > 0
+        self.has_file.load(Ordering::Relaxed) || self.listening.load(Ordering::Relaxed) > 0
     }
 
     /// One more listener, and the end of its queue for the journal thread. `None`: there are enough.

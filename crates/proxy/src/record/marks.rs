@@ -71,7 +71,8 @@ fn machine(shared: &Shared) -> Value {
 }
 
 fn configuration(shared: &Shared) -> Value {
-    let plan = &shared.plan;
+    let edition = shared.edition();
+    let plan = &edition.plan;
     let storing = &plan.storing;
     let has_store = shared.has_disk;
     let capacity: u64 = shared.devices.iter().map(|device| device.size()).sum();

@@ -26,6 +26,7 @@ use profile::{Class, StageName};
 use crate::{
     cache::preloaded::Preloaded,
     cluster::MemberId,
+    edition::Edition,
     listener::ListenerState,
     record::finish::Finished,
     record::metrics,
@@ -97,12 +98,12 @@ pub struct Exchange<'c> {
 
 /// Value of Cache-Status for an answer that was asked of the origin.
 pub fn forwarded(
-    worker: &Worker,
+    edition: &Edition,
     why: Forward,
     say: impl FnOnce(CacheStatus<'_>) -> CacheStatus<'_>,
 ) -> Vec<u8> {
     let mut line = Vec::with_capacity(96);
-    let name = &worker.shared.cache_name;
+    let name = &edition.cache_name;
     say(CacheStatus::forwarded(name, why, &mut line));
     line
 }
@@ -130,7 +131,11 @@ impl<'c> Exchange<'c> {
         body: RequestBody,
         reply: Reply<'c>,
     ) -> Exchange<'c> {
-        let asking = Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access);
+        let asking = Kept::of(
+            &incoming.head,
+            incoming.head_bytes,
+            worker.logs_access.get(),
+        );
         let record = Notes::new(asking, incoming.began, incoming.accepted);
         Exchange {
             worker,
@@ -141,6 +146,11 @@ impl<'c> Exchange<'c> {
             reply,
             record,
         }
+    }
+
+    /// The configuration under which it is answered: that of its listener when it came.
+    pub fn edition(&self) -> &Edition {
+        &self.listener.edition
     }
 
     /// Begins an answer: what it says of itself goes behind the lines of its head.
@@ -155,7 +165,7 @@ impl<'c> Exchange<'c> {
         let record = &mut self.record;
         record.class = said.class;
         record.content_type.clear();
-        if self.worker.logs_access {
+        if self.worker.logs_access.get() {
             record.content_type.extend_from_slice(said.content_type);
         }
         record.cache_status = said.cache_status;
@@ -228,7 +238,7 @@ impl<'c> Exchange<'c> {
             fields.push(name, value);
         }
         let mut head = ReplyHead::new(status, "", &fields);
-        head.add_lines(&self.worker.shared.via_line);
+        head.add_lines(&self.edition().via_line);
         let length = Length::Known(body.len() as u64);
         self.answer(said, head, length, body, started).await
     }
@@ -237,14 +247,14 @@ impl<'c> Exchange<'c> {
     pub async fn refuse(&mut self, status: u16, reason: &str, detail: Option<&str>) -> After {
         let mut line = Vec::new();
         if let Some(detail) = detail {
-            CacheStatus::own(&self.worker.shared.cache_name, &mut line).detail(detail);
+            CacheStatus::own(&self.edition().cache_name, &mut line).detail(detail);
         }
         self.own(status, reason, &[], line).await
     }
 
     /// The answer that is owed when the origin gives none.
     pub async fn failed(&mut self, why: Forward, status: u16, token: &str, reason: &str) -> After {
-        let line = forwarded(self.worker, why, |line| line.detail(token));
+        let line = forwarded(self.edition(), why, |line| line.detail(token));
         self.own(status, reason, &[], line).await
     }
 

@@ -52,7 +52,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
     }
     let head = &incoming.head;
-    if onward::is_back(ex.worker, head) {
+    if onward::is_back(ex, head) {
         let reason = "the request goes round in a circle";
         ex.keep_open_without_body(head.framing);
         if head.method == "CONNECT" {
@@ -275,7 +275,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
             Ok(class) => {
                 let mut status = Vec::with_capacity(48);
                 let ttl = object.standing.ttl_s(now);
-                CacheStatus::hit(&worker.shared.cache_name, &mut status).ttl(ttl);
+                CacheStatus::hit(&ex.edition().cache_name, &mut status).ttl(ttl);
                 if let Some(after) = stored::object(ex, wanted, object, class, status).await {
                     return Ok(after);
                 }
@@ -364,7 +364,7 @@ impl Fetching<'_> {
             (false, Ok(())) => Class::Miss,
             (false, Err(_)) => Class::Uncachable,
         };
-        let status = forwarded(ex.worker, self.why, |line| {
+        let status = forwarded(ex.edition(), self.why, |line| {
             let line = response.say_stored(line);
             //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
             response.say_why_not(match joined || in_vain {
@@ -394,7 +394,7 @@ impl Fetching<'_> {
         let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
         let object: &Object = with_cookies.as_ref().unwrap_or(&validated.object);
         let ttl = object.standing.ttl_s(worker.now_ms());
-        let status = forwarded(worker, self.why, |line| {
+        let status = forwarded(ex.edition(), self.why, |line| {
             let line = line.forward_status(304).ttl(ttl);
             match joined {
                 true => line.collapsed(true),

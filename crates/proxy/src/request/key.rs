@@ -64,14 +64,21 @@ pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
 /// All tags that the clients of this plan can ask with. A record with another tag belongs to another configuration, and may be
 /// replaced.
 pub fn tags_in_use(plan: &Plan, hasher: KeyHasher) -> HashSet<Vec<u8>> {
-    let of_listener = |listener: &Listener| match &listener.role {
+    let listeners = plan.listeners.iter();
+    listeners
+        .flat_map(|listener| tags_of(listener, hasher))
+        .collect()
+}
+
+/// The tags that the clients of a listener can ask with.
+pub fn tags_of(listener: &Listener, hasher: KeyHasher) -> Vec<Vec<u8>> {
+    match &listener.role {
         Role::Forward(forward) => vec![forward_tag(&forward.destinations, hasher)],
         Role::Reverse(routes) => {
             let tags = routes.iter().flat_map(|route| route_tags(&route.origin));
             tags.collect()
         }
-    };
-    plan.listeners.iter().flat_map(of_listener).collect()
+    }
 }
 
 /// The tag in the key of a resource, with its TAB.

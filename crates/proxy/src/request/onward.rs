@@ -8,11 +8,11 @@ use fields::Fields;
 use http1::RequestHead;
 use message::{Seen, Version};
 
-use crate::{reply::lines, request::target::Asked, state::Worker};
+use crate::{edition::Edition, reply::lines, request::exchange::Exchange, request::target::Asked};
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
 pub fn request(
-    worker: &Worker,
+    edition: &Edition,
     method: &str,
     version: Version,
     asked: &Asked,
@@ -26,7 +26,7 @@ pub fn request(
             lines::write_field(name, value, &mut out);
         }
     }
-    lines::write_field(b"Via", &via_of(worker, version), &mut out);
+    lines::write_field(b"Via", &via_of(edition, version), &mut out);
     out.extend_from_slice(b"\r\n");
     out
 }
@@ -49,34 +49,37 @@ pub fn plain_fields(request: &Fields) -> Fields {
 
 /// What we add to Via for a message that came in this version.
 //= rfc9110 §7.6.3   received-protocol is that of the message received, not of the one sent
-pub fn via_of(worker: &Worker, version: Version) -> Cow<'_, [u8]> {
+pub fn via_of(edition: &Edition, version: Version) -> Cow<'_, [u8]> {
     match version {
         Version::Http11 => {
-            let line = worker.shared.via_line.trim_ascii_end();
+            let line = edition.via_line.trim_ascii_end();
             Cow::Borrowed(line.get(b"Via: ".len()..).unwrap_or_default())
         }
-        Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(worker)].concat()),
+        Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(edition)].concat()),
     }
 }
 
 /// Our name in Via, without the version: `NAME (TAG)`.
-fn own_via_name(worker: &Worker) -> &[u8] {
-    let line = worker.shared.via_line.trim_ascii_end();
+fn own_via_name(edition: &Edition) -> &[u8] {
+    let line = edition.via_line.trim_ascii_end();
     line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
 }
 
 /// Has this request been here before?
 //= rfc9110 §7.6.3   Via shows a loop
 //= rfc8586 §3   and so does CDN-Loop, if somebody on the way strips Via
-pub fn is_back(worker: &Worker, head: &RequestHead) -> bool {
+pub fn is_back(ex: &Exchange<'_>, head: &RequestHead) -> bool {
     let (seen, fields) = (head.seen, &head.fields);
-    let loop_id = worker.shared.peers.loop_id.as_bytes();
-    seen.intersects(Seen::VIA) && fields.members(b"via").any(|hop| is_own_via(worker, hop))
+    let loop_id = ex.worker.shared.peers.loop_id.as_bytes();
+    seen.intersects(Seen::VIA)
+        && fields
+            .members(b"via")
+            .any(|hop| is_own_via(ex.edition(), hop))
         || seen.intersects(Seen::CDN_LOOP) && fields.members(b"cdn-loop").any(|id| id == loop_id)
 }
 
 /// Is this member of a Via field one that we wrote?
-fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
-    let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(worker));
+fn is_own_via(edition: &Edition, hop: &[u8]) -> bool {
+    let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(edition));
     version(b"1.1 ") || version(b"1.0 ")
 }

@@ -13,7 +13,7 @@ use crate::harness::{
 };
 
 /// An address of this machine beside loopback; `None` on a machine that has no other.
-fn own_address() -> Option<IpAddr> {
+pub fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // Nothing is sent: the kernel only chooses the address that a packet would come from.
     socket.connect("198.51.100.1:9").ok()?;

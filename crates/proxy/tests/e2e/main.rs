@@ -30,6 +30,7 @@
 //! | `targeted` | fields for caches like us |
 //! | `interim` | interim responses |
 //! | `head` | HEAD, and what its answers mean for what is stored |
+//! | `reload` | a new configuration while the proxy serves |
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
@@ -87,6 +88,7 @@ mod purge_port;
 mod purges;
 mod ranges;
 mod records;
+mod reload;
 mod rules;
 mod rules_parts;
 mod sharing;

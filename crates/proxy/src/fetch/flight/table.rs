@@ -16,7 +16,7 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -63,7 +63,7 @@ impl Hasher for AsItIs {
 /// All flights of the process, by key.
 pub struct Flights {
     shards: Box<[Mutex<Table>]>,
-    waiters_max: usize,
+    waiters_max: AtomicUsize,
     kept: Arc<AtomicU64>,
     /// Bytes of fragments that are being sent.
     sent: Arc<AtomicU64>,
@@ -88,11 +88,16 @@ pub enum Join {
 }
 
 impl Flights {
+    /// From now on a flight has so many readers at most; those that are there stay.
+    pub fn follow(&self, waiters_max: usize) {
+        self.waiters_max.store(waiters_max, Ordering::Relaxed);
+    }
+
     /// No flights; at most `waiters_max` readers each.
     pub fn new(waiters_max: usize) -> Flights {
         Flights {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            waiters_max,
+            waiters_max: AtomicUsize::new(waiters_max),
             kept: Arc::default(),
             sent: Arc::default(),
             hit_for_pass: HitForPass::default(),
@@ -200,7 +205,9 @@ impl Flights {
     }
 
     fn slot(&self, flight: &Arc<Flight>) -> Option<FlightReader> {
-        let slot = flight.lock().slot(self.waiters_max)?;
+        let slot = flight
+            .lock()
+            .slot(self.waiters_max.load(Ordering::Relaxed))?;
         let flight = Arc::clone(flight);
         Some(FlightReader { flight, slot })
     }

@@ -40,7 +40,7 @@ impl Parts<'_, '_> {
         if response.storable.is_err() {
             worker.range_pass_list.note(wanted.primary, worker.now_ms());
         }
-        let status = forwarded(worker, self.why, |line| {
+        let status = forwarded(self.ex.edition(), self.why, |line| {
             response.say_why_not(response.say_stored(line))
         });
         arriving::response(self.ex, wanted, &reader, &response, class, status)
@@ -50,7 +50,7 @@ impl Parts<'_, '_> {
 
     /// Passes an answer on unchanged.
     pub(super) async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
-        let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
+        let status = forwarded(self.ex.edition(), self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
         Outcome::Answered(
             pass::relay(self.ex, upstream, head, no_body, Class::Uncachable, status).await,
@@ -70,7 +70,7 @@ impl Parts<'_, '_> {
             class: Class::Uncachable,
             content_type: b"",
             age_s: None,
-            cache_status: forwarded(self.ex.worker, self.why, |line| line.forward_status(206)),
+            cache_status: forwarded(self.ex.edition(), self.why, |line| line.forward_status(206)),
         };
         let (head, length) = (stored::unsatisfied_head(total), Length::Known(0));
         let now = crate::clock::Instant::now();

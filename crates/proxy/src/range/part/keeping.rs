@@ -27,7 +27,7 @@ impl Parts<'_, '_> {
             return Err(true);
         };
         let store = shared.store.of(self.wanted.primary);
-        let most = shared
+        let most = (self.ex.edition())
             .plan
             .limits
             .object_bytes_max

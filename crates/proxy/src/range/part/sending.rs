@@ -67,7 +67,7 @@ impl Parts<'_, '_> {
             want,
             ..
         } = flow;
-        let cache_status = forwarded(worker, self.why, |line| {
+        let cache_status = forwarded(self.ex.edition(), self.why, |line| {
             let line = line.forward_status(206);
             match filling {
                 Some(_) => line.stored(true),
@@ -104,7 +104,7 @@ impl Parts<'_, '_> {
         let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
         let behind = span.last + 1;
         let from_origin = span.first..behind;
-        let body = upstream.body(worker, answered);
+        let body = upstream.body(answered);
         let origin = FromOrigin::new(worker, body, from_origin, filling);
         let origin = Source::Origin(Box::new(origin));
         let mut spans = Vec::with_capacity(3);

@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{
     admin::testing,
+    listener::listener_states,
     plan::{Destinations, Forward, Listener},
     request::key::{forward_tag, hash_of_key, name_of_key, server_of_key},
-    worker,
 };
 
 fn key_of(listener: &ListenerState, target: &str, host: &str) -> String {
@@ -32,7 +32,7 @@ fn a_route_is_named_by_its_origin_and_by_whose_host_is_in_the_uri() {
     (own.host, own.pass_host) = (Some("own".into()), false);
     routes.insert(0, own);
     let shared = testing::shared_with(vec![listener]);
-    let listener = &worker::listener_states(&shared)[0];
+    let listener = &listener_states(&shared.edition(), shared.hasher())[0];
     for (host, key) in [
         ("own", "GET https://origin/base/a\thttps://origin/base"),
         ("", "GET https://origin/base/a\thttps://origin/base"),
@@ -61,7 +61,7 @@ fn a_forward_listeners_tag_is_its_own_rules() {
         });
         let shared = testing::shared_with(vec![listener]);
         let own = forward_tag(&destinations, shared.hasher());
-        let listener = &worker::listener_states(&shared)[0];
+        let listener = &listener_states(&shared.edition(), shared.hasher())[0];
         let key = key_of(listener, "http://h/a", "h");
         assert_eq!(key.as_bytes(), [b"GET http://h/a", &own[..]].concat());
         // Each store has a hasher of its own: what is compared here is made with one.
@@ -135,7 +135,7 @@ fn a_purge_names_what_was_typed_what_routes_make_of_it_and_what_rules_cut() {
             ..Rule::default()
         }];
         let shared = testing::shared_of(plan);
-        let listeners = worker::listener_states(&shared);
+        let listeners = listener_states(&shared.edition(), shared.hasher());
         let names_of = |names| {
             let found = names_of_url(&listeners, "https://W/a?x=1", names).unwrap();
             let found = found.iter().map(|name| str::from_utf8(&name[4..]).unwrap());

@@ -3,14 +3,14 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use device::Device;
 use proxy::{
-    Clock, Ready, ServeError, Stopper,
+    Clock, Reading, Ready, ServeError, Stopper,
     plan::{Admin, ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
 };
 use tempfile::TempDir;
@@ -52,6 +52,16 @@ impl Proxy {
             },
             Err(_) => panic!("no proxy: {:?}", thread.join()),
         }
+    }
+
+    /// One that reads its configuration from there, also later.
+    pub fn start_reloadable(plans: &Plans) -> Proxy {
+        let plans = plans.clone();
+        Proxy::run(move |on_ready| {
+            let first = plans.read().expect("the first one is good");
+            let reread = Box::new(move || plans.read());
+            proxy::start_reloadable(first, reread, on_ready)
+        })
     }
 
     /// On this device instead of the plan's one store.
@@ -127,6 +137,24 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// What a proxy finds when it reads its configuration.
+#[derive(Clone)]
+pub struct Plans(Arc<Mutex<Result<Plan, String>>>);
+
+impl Plans {
+    pub fn of(plan: &Plan) -> Plans {
+        Plans(Arc::new(Mutex::new(Ok(plan.clone()))))
+    }
+
+    pub fn set(&self, plan: Result<Plan, String>) {
+        *self.0.lock().unwrap() = plan;
+    }
+
+    fn read(&self) -> Result<Reading, String> {
+        self.0.lock().unwrap().clone().map(Reading::of)
     }
 }
 

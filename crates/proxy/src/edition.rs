@@ -1,0 +1,170 @@
+//! An edition: a checked configuration, and what is derived from it.
+//!
+//! It is made whole and never changes. A request uses the edition of the listener by which it came
+//! ([`ListenerState::edition`](crate::listener::ListenerState::edition)), from its first byte to its record. What lives as long as the
+//! process is in [`Shared`](crate::state::Shared).
+//!
+//! Not known here: how an edition is replaced.
+
+use std::{collections::HashSet, net::SocketAddr, time::Duration};
+
+use httpcache::cache_status;
+use store::KeyHasher;
+
+use crate::{
+    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows, request::key::tags_in_use,
+};
+
+/// A configuration in the forms that requests want.
+pub struct Edition {
+    /// Counts the editions of the process, from 1.
+    pub number: u32,
+    /// The settings, with the ports that the system chose.
+    pub plan: Plan,
+    /// The plan's listeners, by the numbers that stay with them.
+    pub ids: Vec<ListenerId>,
+    /// Where the requests of each are counted.
+    pub rows: Vec<Rows>,
+    /// TLS to origins.
+    pub tls: Tls,
+    /// How it came to be.
+    pub loaded: Loaded,
+    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
+    pub rules: httpcache::Rules,
+    /// The limits of a request head in the form `http1` wants.
+    pub limits: http1::Limits,
+    /// Those of a response head.
+    pub response_limits: http1::Limits,
+    /// Addresses we listen on, the admin interface included.
+    pub own_addresses: Vec<SocketAddr>,
+    /// The key tags of all listeners: see [`crate::request::key`].
+    pub tags: HashSet<Vec<u8>>,
+    /// The plan's name as it stands in Cache-Status.
+    pub cache_name: Vec<u8>,
+    /// What Cache-Status says of a hit, but for the seconds.
+    pub hit_prefix: Vec<u8>,
+    /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
+    pub via_line: Vec<u8>,
+}
+
+/// How an edition came to be.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// When it was loaded, since 1970.
+    pub at: Duration,
+    /// Whoever has asked for it.
+    pub by: String,
+    /// What the configuration means, in lines; nothing of it is secret.
+    pub words: String,
+    /// Its parts that were left out, because they want a restart.
+    pub wanting_a_restart: Vec<&'static str>,
+}
+
+/// What an edition is made of.
+pub struct Parts {
+    /// As in [`Edition`].
+    pub number: u32,
+    /// As in [`Edition`].
+    pub plan: Plan,
+    /// As in [`Edition`].
+    pub ids: Vec<ListenerId>,
+    /// As in [`Edition`].
+    pub rows: Vec<Rows>,
+    /// As in [`Edition`].
+    pub tls: Tls,
+    /// As in [`Edition`].
+    pub loaded: Loaded,
+    /// The hash function of the store.
+    pub hasher: KeyHasher,
+    /// See [`via_tag`].
+    pub via_tag: u32,
+}
+
+impl Edition {
+    /// Derives the rest.
+    pub fn new(parts: Parts) -> Edition {
+        let Parts {
+            number,
+            plan,
+            ids,
+            rows,
+            tls,
+            loaded,
+            hasher,
+            via_tag,
+        } = parts;
+        let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
+        own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+        own_addresses.extend(plan.cluster.as_ref().map(|c| c.address));
+        let cache_name = cache_status::member_name(&plan.name);
+        Edition {
+            number,
+            ids,
+            rows,
+            tls,
+            loaded,
+            rules: rules(&plan),
+            limits: head_limits(&plan, plan.limits.head_bytes_max),
+            response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
+            own_addresses,
+            tags: tags_in_use(&plan, hasher),
+            hit_prefix: cache_status::hit_prefix(&cache_name),
+            cache_name,
+            via_line: format!("Via: 1.1 {} ({via_tag:08x})\r\n", plan.name).into_bytes(),
+            plan,
+        }
+    }
+
+    /// What is waited for on the way to and from an origin.
+    pub fn origin_waits(&self) -> OriginWaits {
+        let timeouts = &self.plan.timeouts;
+        OriginWaits {
+            first_byte: timeouts.origin_first_byte,
+            write: timeouts.origin_write,
+            idle_read: timeouts.origin_idle_read,
+            limits: self.response_limits,
+        }
+    }
+}
+
+/// The bounds of one request to an origin.
+#[derive(Clone, Copy, Debug)]
+pub struct OriginWaits {
+    /// For the head of its answer.
+    pub first_byte: Duration,
+    /// Without progress in writing.
+    pub write: Duration,
+    /// Between two reads of its body.
+    pub idle_read: Duration,
+    /// How much of a head is accepted.
+    pub limits: http1::Limits,
+}
+
+/// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known. One for the process.
+pub fn via_tag() -> u32 {
+    crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32)
+}
+
+fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
+    http1::Limits {
+        head_bytes_max,
+        fields_max: plan.limits.fields_max,
+        target_bytes_max: plan.limits.target_bytes_max,
+    }
+}
+
+fn rules(plan: &Plan) -> httpcache::Rules {
+    let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
+    httpcache::Rules {
+        heuristic_fraction_percent: plan.cache.heuristic_percent,
+        heuristic_max_s: seconds(plan.cache.heuristic_max),
+        ttl_max_s: seconds(plan.cache.ttl_max),
+        default_ttl_s: seconds(plan.cache.default_ttl),
+        negative_ttl_s: seconds(plan.cache.negative_ttl),
+        error_ttl_s: seconds(plan.cache.error_ttl),
+        stale_while_revalidate_s: seconds(plan.cache.stale_while_revalidate),
+        stale_if_error_s: seconds(plan.cache.stale_if_error),
+        store_set_cookie: plan.cache.store_set_cookie,
+        ..httpcache::Rules::default()
+    }
+}

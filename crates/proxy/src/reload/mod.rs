@@ -1,0 +1,474 @@
+//! Puts a new configuration into force while the proxy serves.
+//!
+//! ```text
+//! SIGHUP ───────┐                       read, compared, bound, opened            every worker
+//! POST /reload ─┴─> Reloads ──> run ──> (any of it fails: refused, nothing has changed) ──> Edition ──> follows
+//! ```
+//!
+//! A configuration is checked whole and takes the place of the one before whole. All that can fail is done first: reading, binding the
+//! addresses of new listeners, reading certificates, opening logs. What wants a restart (`compare`) refuses the whole configuration, unless
+//! the rest alone was asked for; then the process and the file differ, and `/status` says in what.
+//!
+//! A worker takes an edition over between two events, so a request that began under one ends under it. The answer to a reload waits until
+//! all workers have done that, for [`FOLLOWED_MAX`] at most.
+//!
+//! Limits: one edition in [`PAUSE`]; what is asked for meanwhile is one reload, of the file as it is at the end. [`ASKS_MAX`] wait.
+//!
+//! Not known here: files of configuration, what a worker does with an edition (`worker`).
+
+mod compare;
+
+use std::{
+    net::TcpListener,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    clock::Instant,
+    conn::accepting,
+    edition::{Edition, Loaded, Parts},
+    listening::ListenerId,
+    notify::Manager,
+    origin::Tls,
+    plan::{Listener, Plan, Role},
+    record::journal::LogFiles,
+    request::key::tags_of,
+    state::Shared,
+};
+
+/// From one edition to the next.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a reload waits for the workers. One that takes longer follows later, and is said to.
+const FOLLOWED_MAX: Duration = Duration::from_secs(5);
+/// How often it looks.
+const FOLLOWED_STEP: Duration = Duration::from_millis(1);
+/// Reloads that may be waited for; one more is refused.
+const ASKS_MAX: usize = 64;
+/// Between two steps of making the memory tier smaller.
+const SHRINK_STEP: Duration = Duration::from_millis(100);
+
+/// A configuration that was read and checked.
+pub struct Reading {
+    /// The settings.
+    pub plan: Plan,
+    /// What they mean, in lines: as `loligo check` prints it.
+    pub words: String,
+    /// What else is to be done once it is in force.
+    pub when_in_force: Box<dyn FnOnce()>,
+}
+
+impl Reading {
+    /// A plan, and nothing to say of it.
+    pub fn of(plan: Plan) -> Reading {
+        Reading {
+            plan,
+            words: String::new(),
+            when_in_force: Box::new(|| {}),
+        }
+    }
+}
+
+/// Reads the configuration again. The error is for people: what is wrong, where it stands, and what to do, a line each.
+pub type Reread = Box<dyn FnMut() -> Result<Reading, String>>;
+
+/// What came of a reload.
+pub type Outcome = Result<InForce, Refused>;
+
+/// An edition that is in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InForce {
+    /// Its number.
+    pub edition: u32,
+    /// What it means, in lines.
+    pub words: String,
+    /// What may surprise.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no new edition; all is as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The configuration: what is wrong with it, and what to do.
+    Configuration(String),
+    /// The process cannot: why.
+    Process(&'static str),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Configuration(why) => f.write_str(why),
+            Refused::Process(why) => f.write_str(why),
+        }
+    }
+}
+
+struct Ask {
+    by: String,
+    is_partial: bool,
+    answer: oneshot::Sender<Outcome>,
+}
+
+/// The last refusal.
+#[derive(Clone, Debug)]
+pub struct LastRefused {
+    /// When, since 1970.
+    pub at: Duration,
+    /// Whoever has asked for the reload.
+    pub by: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How a reload is asked for, and how many were refused.
+#[derive(Default)]
+pub struct Reloads {
+    asks: Option<mpsc::Sender<Ask>>,
+    failures: AtomicU64,
+    last_refused: Mutex<Option<LastRefused>>,
+}
+
+/// What [`Control::run`] takes orders from.
+pub struct Asks(mpsc::Receiver<Ask>);
+
+impl Reloads {
+    /// With the end at which they are carried out. Without one ([`Reloads::default`]) all are refused.
+    pub fn new() -> (Reloads, Asks) {
+        let (asks, receiver) = mpsc::channel(ASKS_MAX);
+        let reloads = Reloads {
+            asks: Some(asks),
+            ..Reloads::default()
+        };
+        (reloads, Asks(receiver))
+    }
+
+    /// Asks for one, and waits for what comes of it. `by`: who asks, for people. `is_partial`: what wants a restart may be left out.
+    pub async fn ask(&self, by: String, is_partial: bool) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask {
+            by,
+            is_partial,
+            answer,
+        };
+        let asks = self.asks.as_ref();
+        let asks = asks.ok_or(Refused::Process("this process cannot be told to reload"))?;
+        let sent = asks.try_send(ask);
+        sent.map_err(|_| Refused::Process("many reloads are waited for already; ask again later"))?;
+        let ended = Refused::Process("the process is ending");
+        answered.await.unwrap_or(Err(ended))
+    }
+
+    /// How many were refused.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// The last one of them.
+    pub fn last_refused(&self) -> Option<LastRefused> {
+        let last = self.last_refused.lock();
+        last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn refused(&self, last: LastRefused) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let kept = self.last_refused.lock();
+        *kept.unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+}
+
+/// What carrying out reloads takes.
+pub struct Control {
+    shared: Arc<Shared>,
+    reread: Reread,
+    /// The plan as it was read: without the ports that the system chose.
+    configured: Plan,
+    /// The number of the next listener.
+    next_id: u32,
+    logs: LogFiles,
+    manager: Rc<Manager>,
+}
+
+impl Control {
+    /// For a process that runs by `configured`. `manager`: whoever is told of reloads.
+    pub fn new(
+        shared: Arc<Shared>,
+        reread: Reread,
+        configured: Plan,
+        logs: LogFiles,
+        manager: Rc<Manager>,
+    ) -> Control {
+        Control {
+            next_id: configured.listeners.len() as u32,
+            shared,
+            reread,
+            configured,
+            logs,
+            manager,
+        }
+    }
+
+    /// Carries out reloads, one after the other, as long as any can be asked for.
+    pub async fn run(mut self, asks: Asks) {
+        let Asks(mut asks) = asks;
+        let mut last: Option<Instant> = None;
+        while let Some(first) = asks.recv().await {
+            let mut waiting = vec![first];
+            if let Some(last) = last {
+                tokio::time::sleep_until(last + PAUSE).await;
+            }
+            while let Ok(more) = asks.try_recv() {
+                waiting.push(more);
+            }
+            let outcome = match waiting.last() {
+                Some(ask) => self.reload(&ask.by, ask.is_partial).await,
+                None => continue,
+            };
+            last = Some(Instant::now());
+            for ask in waiting {
+                // Whoever asked may have gone.
+                let _ = ask.answer.send(outcome.clone());
+            }
+        }
+    }
+
+    async fn reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+        self.manager.reloads();
+        let outcome = self.try_reload(by, is_partial).await;
+        let status = match &outcome {
+            Ok(in_force) => {
+                let edition = in_force.edition;
+                for note in &in_force.notes {
+                    tracing::warn!("{note}");
+                }
+                tracing::info!(by, edition, "the configuration is in force");
+                format!("edition {edition} of the configuration")
+            }
+            Err(refused) => {
+                let why = refused.to_string();
+                for line in why.lines() {
+                    tracing::error!(by, "the configuration is refused: {line}");
+                }
+                let first = why.lines().next().unwrap_or_default();
+                let status = format!("the last reload was refused: {first}");
+                self.shared.reloads.refused(LastRefused {
+                    at: self.shared.clock.now(),
+                    by: by.to_owned(),
+                    why,
+                });
+                status
+            }
+        };
+        self.manager.is_ready(&status);
+        outcome
+    }
+
+    async fn try_reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        if shared.is_draining() {
+            return Err(Refused::Process("the process is draining; start it anew"));
+        }
+        let reading = (self.reread)().map_err(Refused::Configuration)?;
+        let wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
+        if !wanting.is_empty() && !is_partial {
+            let why = format!(
+                "{} changed, and that wants a restart; restart, take it back, or reload the rest with `loligo reload --partial`",
+                wanting.join(", ")
+            );
+            return Err(Refused::Configuration(why));
+        }
+        let configured = compare::without_a_restart(&self.configured, reading.plan);
+        let running = shared.edition();
+        let listeners = self.listen(&running, &configured)?;
+        let mut plan = at_the_same_places(&running.plan, configured.clone());
+        for (listener, placed) in plan.listeners.iter_mut().zip(&listeners) {
+            listener.address = placed.address;
+        }
+        let tls = renewed(&running.tls, &plan).await?;
+        let opened = self.logs.open(&plan);
+        let mut opened = opened.map_err(|(setting, error)| {
+            Refused::Configuration(format!(
+                "{setting}: {error}; name another file, or let this user write there"
+            ))
+        })?;
+
+        // From here on nothing fails.
+        let notes = notes(&running, &plan, &listeners, &shared);
+        let ids = listeners.iter().map(|listener| listener.id).collect();
+        let edition = Edition::new(Parts {
+            number: running.number + 1,
+            ids,
+            rows: shared.labels.rows(&plan.listeners),
+            plan,
+            tls,
+            hasher: shared.hasher(),
+            via_tag: shared.via_tag,
+            loaded: Loaded {
+                at: shared.clock.now(),
+                by: by.to_owned(),
+                words: reading.words.clone(),
+                wanting_a_restart: wanting,
+            },
+        });
+        for Placed { id, sockets, .. } in listeners {
+            if !sockets.is_empty() {
+                shared.listening.offer(id, sockets);
+            }
+        }
+        let number = edition.number;
+        shared.follow(&edition.plan);
+        self.logs.begin(&mut opened).await;
+        let edition = Arc::new(edition);
+        shared.editions.send_replace(Arc::clone(&edition));
+        let have_followed = followed(&shared, number).await;
+        shared.listening.keep(&edition.ids);
+        // What ends is ended when no worker writes to it any more.
+        self.logs.end(&opened).await;
+        tokio::task::spawn_local(shrink(shared));
+        self.configured = configured;
+        (reading.when_in_force)();
+        let mut notes = notes;
+        if !have_followed {
+            let late = "a worker has not taken over the new configuration yet; it does when it moves again";
+            notes.push(late.to_owned());
+        }
+        Ok(InForce {
+            edition: number,
+            words: reading.words,
+            notes,
+        })
+    }
+
+    /// Finds the listeners that stay, and binds the others.
+    fn listen(&mut self, running: &Edition, wanted: &Plan) -> Result<Vec<Placed>, Refused> {
+        let known = self.configured.listeners.iter();
+        let known = known.zip(&running.ids).zip(&running.plan.listeners);
+        let mut known: Vec<_> = known
+            .map(|((as_read, id), now)| (as_read.address, *id, now.address))
+            .collect();
+        let mut next = self.next_id;
+        let mut placed = Vec::new();
+        for listener in &wanted.listeners {
+            let stays = known
+                .iter()
+                .position(|(as_read, ..)| *as_read == listener.address);
+            if let Some(at) = stays {
+                let (_, id, address) = known.remove(at);
+                placed.push(Placed {
+                    id,
+                    address,
+                    sockets: Vec::new(),
+                });
+                continue;
+            }
+            let refused = |error: std::io::Error| {
+                Refused::Configuration(format!(
+                    "listener.address = \"{}\": cannot listen there: {error}; choose another address, or end what has it",
+                    listener.address
+                ))
+            };
+            let sockets = accepting::listen(listener.address, wanted.workers).map_err(refused)?;
+            let first = sockets
+                .first()
+                .map_or(Ok(listener.address), TcpListener::local_addr);
+            placed.push(Placed {
+                id: ListenerId(next),
+                address: first.map_err(refused)?,
+                sockets,
+            });
+            next += 1;
+        }
+        self.next_id = next;
+        Ok(placed)
+    }
+}
+
+/// A listener of the new edition.
+struct Placed {
+    id: ListenerId,
+    /// With the port that the system chose.
+    address: std::net::SocketAddr,
+    /// Those of a new one.
+    sockets: Vec<TcpListener>,
+}
+
+/// What wants a restart has not changed, and stays as it runs: with the ports that the system chose.
+fn at_the_same_places(running: &Plan, mut plan: Plan) -> Plan {
+    if let (Some(now), Some(admin)) = (&running.admin, &mut plan.admin) {
+        admin.address = now.address;
+    }
+    plan.icp = running.icp.clone();
+    plan.cluster = running.cluster.clone();
+    plan
+}
+
+/// TLS to origins with the certificates as they are now.
+async fn renewed(now: &Tls, plan: &Plan) -> Result<Tls, Refused> {
+    let own = match &plan.tls.ca_file {
+        None => Vec::new(),
+        Some(path) => Tls::read_pem(path).map_err(|error| {
+            let path = path.display();
+            Refused::Configuration(format!(
+                "tls.ca-file = \"{path}\": {error}; name a PEM file of certificates"
+            ))
+        })?,
+    };
+    Ok(now.renewed(own).await)
+}
+
+/// Waits until all workers have taken an edition over. False: one has not in time.
+async fn followed(shared: &Shared, number: u32) -> bool {
+    let deadline = Instant::now() + FOLLOWED_MAX;
+    let is_behind = || (shared.followed.iter()).any(|it| it.load(Ordering::Acquire) < number);
+    while is_behind() {
+        if Instant::now() >= deadline || shared.is_draining() {
+            return false;
+        }
+        tokio::time::sleep(FOLLOWED_STEP).await;
+    }
+    true
+}
+
+/// Makes the memory tier as small as it should be, step by step.
+async fn shrink(shared: Arc<Shared>) {
+    while shared.memory.shrink() {
+        tokio::time::sleep(SHRINK_STEP).await;
+    }
+}
+
+/// What may surprise: what listeners had stored and find no more, because their keys have changed.
+fn notes(running: &Edition, plan: &Plan, placed: &[Placed], shared: &Shared) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (listener, Placed { id, .. }) in plan.listeners.iter().zip(placed) {
+        let before = running.ids.iter().position(|known| known == id);
+        let Some(before) = before.and_then(|at| running.plan.listeners.get(at)) else {
+            continue;
+        };
+        if has_lost_a_tag(before, listener, shared) {
+            let (address, which) = (listener.address, what_tags(listener));
+            notes.push(format!(
+                "the listener on {address} no longer finds all that it has stored: {which} changed, which its keys name"
+            ));
+        }
+    }
+    notes
+}
+
+fn has_lost_a_tag(before: &Listener, after: &Listener, shared: &Shared) -> bool {
+    let after = tags_of(after, shared.hasher());
+    let mut before = tags_of(before, shared.hasher()).into_iter();
+    before.any(|tag| !after.contains(&tag))
+}
+
+fn what_tags(listener: &Listener) -> &'static str {
+    match listener.role {
+        Role::Forward(_) => "its rules for destinations",
+        Role::Reverse(_) => "an origin of its routes",
+    }
+}
