@@ -4,9 +4,18 @@
 //! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
+mod error;
+mod stopping;
+
+pub use error::ServeError;
+pub use stopping::Stopper;
+
+use self::{
+    error::log_error,
+    stopping::{Signals, drain, tell_how_they_closed},
+};
 use crate::clock::Instant;
 use std::{
-    io,
     net::{self, SocketAddr},
     rc::Rc,
     sync::{
@@ -23,7 +32,6 @@ use replacement::Admission;
 use tokio::{
     net::TcpListener,
     runtime::{self, LocalOptions, LocalRuntime},
-    signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch as state_watch},
 };
 
@@ -45,79 +53,21 @@ use crate::{
     notify::Manager,
     origin::Tls,
     peers::answers,
-    peers::digest::{Digests, Unmakable},
+    peers::digest::Digests,
     peers::fetching,
     peers::icp::Icp,
     peers::known::Peers,
-    plan::{AdmissionKind, IoEngine, Plan, User},
+    plan::{AdmissionKind, IoEngine, Plan},
     record::events::Events,
-    record::journal::{Journal, Reopener},
+    record::journal::Journal,
     record::labels::{COUNTED_MAX, Labels},
     record::marks,
     record::metrics::Counters,
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    user::{self, UserError},
-    worker,
+    user, worker,
 };
-
-/// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
-const STOP_MAX: Duration = Duration::from_secs(60);
-/// How often it looks.
-const STOP_STEP: Duration = Duration::from_millis(5);
-
-/// Why the proxy cannot run.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The store.
-    #[error("store: {0}; with `store.required = false` the proxy serves without it")]
-    Store(#[from] StoreError),
-    /// Our digest.
-    #[error("{0}")]
-    Digest(#[from] Unmakable),
-    /// Root's rights are still there.
-    #[error(transparent)]
-    User(#[from] UserError),
-    /// A log file.
-    #[error("log.access or log.profile: {0}")]
-    Log(io::Error),
-    /// The same, of a process that was root.
-    #[error(
-        "log.access or log.profile: {source}; they are opened as user {user}, because rotated logs are made anew by it: give it the folder"
-    )]
-    LogOfUser {
-        /// Whom the process has become.
-        user: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The journal of purges.
-    #[error("cluster.state: {0}")]
-    Purges(io::Error),
-    /// Certificates.
-    #[error("tls.ca-file = \"{path}\": {source}")]
-    Certificates {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: io::Error,
-    },
-    /// A worker.
-    #[error("a worker could not start: {0}")]
-    Worker(String),
-    /// The runtime.
-    #[error("{0}")]
-    Runtime(#[from] io::Error),
-}
 
 /// What is up, once it is.
 #[derive(Clone, Debug)]
@@ -138,33 +88,6 @@ pub struct Ready {
     pub io_engine_reason: Option<String>,
     /// Worker threads.
     pub workers: usize,
-}
-
-/// Ends a running proxy from another thread; for tests and embedding.
-#[derive(Clone)]
-pub struct Stopper(state_watch::Sender<Phase>);
-
-impl Stopper {
-    /// Begins to drain.
-    pub fn stop(&self) {
-        self.0.send_if_modified(|phase| {
-            let first = *phase == Phase::Running;
-            if first {
-                *phase = Phase::Draining;
-            }
-            first
-        });
-    }
-
-    /// Begins to drain; asked again, cuts what is still in progress.
-    fn stop_or_cut(&self) {
-        if *self.0.borrow() == Phase::Running {
-            self.stop();
-            return;
-        }
-        tracing::warn!("asked again to stop; requests in progress are cut");
-        self.0.send_replace(Phase::Stopping);
-    }
 }
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
@@ -414,51 +337,6 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
     }
 }
 
-/// A log cannot be opened.
-fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
-    match user {
-        Some(user) if source.kind() == io::ErrorKind::PermissionDenied => ServeError::LogOfUser {
-            user: user.name.clone(),
-            source,
-        },
-        _ => ServeError::Log(source),
-    }
-}
-
-/// Lets requests in progress end, and cuts those that take too long.
-async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
-    tracing::info!("draining");
-    let limit = shared.edition().plan.timeouts.drain;
-    if tokio::time::timeout(limit, all_ended(threads))
-        .await
-        .is_err()
-    {
-        tracing::warn!(?limit, "requests are still in progress; cutting them");
-        shared.phase.send_replace(Phase::Stopping);
-        if tokio::time::timeout(STOP_MAX, all_ended(threads))
-            .await
-            .is_err()
-        {
-            tracing::error!("a worker does not end; what it was doing is given up");
-        }
-    }
-}
-
-/// Logs for each store whether it was closed in order.
-fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
-    for (result, device) in closed.into_iter().zip(&shared.devices) {
-        let path = device.path().display();
-        match result {
-            Ok(()) => tracing::info!(%path, "the store is closed in order"),
-            Err(reason) => tracing::warn!(
-                %path,
-                reason,
-                "the store was not closed in order; the next start goes on as after a crash"
-            ),
-        }
-    }
-}
-
 /// What all threads of a proxy share.
 ///
 /// # Errors
@@ -532,14 +410,6 @@ pub(crate) fn shared(
         io_engine,
         editions: state_watch::Sender::new(Arc::new(edition)),
     })
-}
-
-/// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
-/// operations hang ends when they do.
-async fn all_ended(threads: &[JoinHandle<()>]) {
-    while !threads.iter().all(JoinHandle::is_finished) {
-        tokio::time::sleep(STOP_STEP).await;
-    }
 }
 
 fn start_workers(
@@ -631,52 +501,6 @@ fn open_icp(plan: &mut Plan) -> Result<Option<Icp>, ServeError> {
         *listen = icp.address()?;
     }
     Ok(icp)
-}
-
-/// Signals of the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
-    hang_up: Signal,
-    user_1: Signal,
-    user_2: Signal,
-}
-
-impl Signals {
-    /// From now on they do not end the process.
-    fn take() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
-            hang_up: signal(SignalKind::hangup())?,
-            user_1: signal(SignalKind::user_defined1())?,
-            user_2: signal(SignalKind::user_defined2())?,
-        })
-    }
-
-    /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
-    /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
-    async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => stopper.stop_or_cut(),
-                _ = self.interrupt.recv() => stopper.stop_or_cut(),
-                _ = self.quit.recv() => stopper.stop_or_cut(),
-                _ = self.hang_up.recv() => {
-                    // Also if the configuration is refused: logs are rotated.
-                    reopen.reopen();
-                    let shared = Arc::clone(&shared);
-                    tokio::task::spawn_local(async move {
-                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
-                    });
-                }
-                _ = self.user_1.recv() => reopen.reopen(),
-                _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
-            }
-        }
-    }
 }
 
 fn choose_engine(plan: &Plan, in_memory: bool) -> (EngineKind, &'static str, Option<String>) {

@@ -45,6 +45,12 @@ pub struct To<'a> {
 }
 
 impl<'a> To<'a> {
+    /// The parent of this number.
+    fn parent(self, worker: &'a Worker, number: usize, peer: &'a Peer) -> Whom<'a> {
+        let hop = Hop::to(Hierarchy::Parent, number);
+        whom_of(worker, &self.listener.edition, peer, hop, self.trip)
+    }
+
     /// The origin itself.
     fn origin(self) -> Whom<'a> {
         Whom {
@@ -268,13 +274,7 @@ async fn ask_one(
         return upstream::ask(worker, watch, &to.origin(), method, request).await;
     };
     let request = proxied_request(worker, to.asked, request);
-    let whom = whom_of(
-        worker,
-        &to.listener.edition,
-        peer,
-        Hop::to(Hierarchy::Parent, number),
-        to.trip,
-    );
+    let whom = to.parent(worker, number, peer);
     let answer = {
         let _waiting = peer.wait();
         upstream::ask(worker, watch, &whom, method, &request).await
@@ -292,13 +292,7 @@ async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, Ups
     let Some((number, peer)) = parent(worker, way) else {
         return Ok(upstream::connect(worker, &to.origin(), true).await?.0);
     };
-    let whom = whom_of(
-        worker,
-        &to.listener.edition,
-        peer,
-        Hop::to(Hierarchy::Parent, number),
-        to.trip,
-    );
+    let whom = to.parent(worker, number, peer);
     match upstream::connect(worker, &whom, true).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),

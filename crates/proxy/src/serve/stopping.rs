@@ -1,0 +1,133 @@
+//! Going down: who asks for it, and how requests in progress end.
+
+use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch as state_watch,
+};
+
+use crate::{
+    record::journal::Reopener,
+    state::{Phase, Shared},
+};
+
+/// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// How often it looks.
+const STOP_STEP: Duration = Duration::from_millis(5);
+
+/// Ends a running proxy from another thread; for tests and embedding.
+#[derive(Clone)]
+pub struct Stopper(pub(super) state_watch::Sender<Phase>);
+
+impl Stopper {
+    /// Begins to drain.
+    pub fn stop(&self) {
+        self.0.send_if_modified(|phase| {
+            let first = *phase == Phase::Running;
+            if first {
+                *phase = Phase::Draining;
+            }
+            first
+        });
+    }
+
+    /// Begins to drain; asked again, cuts what is still in progress.
+    fn stop_or_cut(&self) {
+        if *self.0.borrow() == Phase::Running {
+            self.stop();
+            return;
+        }
+        tracing::warn!("asked again to stop; requests in progress are cut");
+        self.0.send_replace(Phase::Stopping);
+    }
+}
+
+/// Signals of the process.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
+}
+
+impl Signals {
+    /// From now on they do not end the process.
+    pub(super) fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
+    /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
+    pub(super) async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => stopper.stop_or_cut(),
+                _ = self.interrupt.recv() => stopper.stop_or_cut(),
+                _ = self.quit.recv() => stopper.stop_or_cut(),
+                _ = self.hang_up.recv() => {
+                    // Also if the configuration is refused: logs are rotated.
+                    reopen.reopen();
+                    let shared = Arc::clone(&shared);
+                    tokio::task::spawn_local(async move {
+                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
+                    });
+                }
+                _ = self.user_1.recv() => reopen.reopen(),
+                _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
+            }
+        }
+    }
+}
+
+/// Lets requests in progress end, and cuts those that take too long.
+pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
+    tracing::info!("draining");
+    let limit = shared.edition().plan.timeouts.drain;
+    if tokio::time::timeout(limit, all_ended(threads))
+        .await
+        .is_err()
+    {
+        tracing::warn!(?limit, "requests are still in progress; cutting them");
+        shared.phase.send_replace(Phase::Stopping);
+        if tokio::time::timeout(STOP_MAX, all_ended(threads))
+            .await
+            .is_err()
+        {
+            tracing::error!("a worker does not end; what it was doing is given up");
+        }
+    }
+}
+
+/// Logs for each store whether it was closed in order.
+pub(super) fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
+    for (result, device) in closed.into_iter().zip(&shared.devices) {
+        let path = device.path().display();
+        match result {
+            Ok(()) => tracing::info!(%path, "the store is closed in order"),
+            Err(reason) => tracing::warn!(
+                %path,
+                reason,
+                "the store was not closed in order; the next start goes on as after a crash"
+            ),
+        }
+    }
+}
+
+/// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
+/// operations hang ends when they do.
+async fn all_ended(threads: &[JoinHandle<()>]) {
+    while !threads.iter().all(JoinHandle::is_finished) {
+        tokio::time::sleep(STOP_STEP).await;
+    }
+}

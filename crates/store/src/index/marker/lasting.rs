@@ -1,0 +1,279 @@
+//! How markers outlast a process: in the records of their variants, and in checkpoints.
+//!
+//! Nothing is logged. The record of each variant carries the salt and the list that its marker had when it was stored;
+//! a checkpoint has the markers. A scan sets the marker of what it finds alive and younger than the checkpoint; of older records the
+//! checkpoint knows whether the marker is still there. A purge is in the log, and drops the marker again. While a scan is under way the
+//! place of a marker that gets a new salt, or of any record that is stored, is noted as *fresh*: variants that the scan finds of it are
+//! older, and are not taken. Salts may begin anew where a store was scanned without a checkpoint, so among the variants of a primary
+//! that one scan finds, the newest by sequence tells the salt, not the greatest.
+//!
+//! Limit: [`FRESH_MAX`] fresh places a shard; with one more all of its places count as fresh.
+
+use crate::Sequence;
+use crate::evict::left::Name;
+use crate::index::entry::Mark;
+use crate::index::key::KeyHash;
+use crate::index::lists::{LIST_BYTES_MAX, List};
+use crate::index::marker::Marker;
+use crate::index::salts::Salts;
+use crate::index::segment::Segment;
+use crate::index::{Entry, Index};
+use crate::layout::{checkpoint_list, record_marker};
+use crate::mistakes::Mistake;
+use crate::store::Store;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Places of a shard that can be noted as fresh.
+const FRESH_MAX: usize = 1 << 16;
+
+/// Places of the index that got something new since a scan began.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    names: HashSet<Name>,
+    all: bool,
+}
+
+impl Fresh {
+    pub(crate) fn add(&mut self, name: Name) {
+        self.all |= self.names.len() >= FRESH_MAX;
+        if !self.all {
+            self.names.insert(name);
+        }
+    }
+
+    pub(crate) fn has(&self, name: Name) -> bool {
+        self.all || self.names.contains(&name)
+    }
+}
+
+/// A marker as the record of a variant carries it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Carried<'a> {
+    pub salt: u64,
+    pub root: u64,
+    pub list: &'a [u8],
+}
+
+impl<'a> Carried<'a> {
+    /// Appends it to the bytes of a record.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; record_marker::BYTES];
+        record_marker::SALT.put_u64(&mut bytes, self.salt);
+        record_marker::ROOT.put_u64(&mut bytes, self.root);
+        record_marker::LIST_LEN.put_u16(&mut bytes, self.list.len() as u16);
+        bytes.extend_from_slice(self.list);
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] wrote, and how long it is; None for anything else.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let (fixed, rest) = bytes.split_at_checked(record_marker::BYTES)?;
+        let list = rest.get(..usize::from(record_marker::LIST_LEN.u16(fixed)))?;
+        let carried = Self {
+            salt: record_marker::SALT.u64(fixed),
+            root: record_marker::ROOT.u64(fixed),
+            list,
+        };
+        let len = record_marker::BYTES + list.len();
+        (list.len() <= LIST_BYTES_MAX).then_some((carried, len))
+    }
+}
+
+impl Index {
+    /// A scan has found a variant, stored under that marker. There is no record in the marker's place. False: the variant is out of
+    /// reach, the present marker is another one. `age`: is it older or newer than all variants of the primary found so far, if there are
+    /// any? Of these the newest decides, since a salt given while a scan was under way may be below those the scan had yet to find.
+    pub(crate) fn found_marker(
+        &mut self,
+        primary: KeyHash,
+        carried: &Carried<'_>,
+        age: Option<Ordering>,
+    ) -> bool {
+        let (era, generation) = Salts::parts(carried.salt);
+        let segment = self.segment_of(primary);
+        let present_era = u64::from(self.segment(segment).salts.era());
+        let Ok(era) = u32::try_from(era) else {
+            return false;
+        };
+        if u64::from(era) < present_era {
+            return false;
+        }
+        if u64::from(era) > present_era {
+            self.begin_era(segment, era, &mut |_| ());
+        }
+        let before = self.mark(primary);
+        if let Some((spot, mark)) = before {
+            let is_same = self.lists.get(mark.list).root == carried.root;
+            let by_salt = generation.cmp(&mark.generation);
+            let order = match by_salt {
+                Ordering::Equal => by_salt,
+                _ => age.unwrap_or(by_salt),
+            };
+            if order != by_salt {
+                let higher = generation.max(mark.generation);
+                self.segment_mut(segment).salts.left(higher);
+            }
+            match order {
+                Ordering::Less => return false,
+                Ordering::Equal if is_same => return true,
+                // One salt for two lists: when it was given again nothing was left to tell. Nothing of either may be reached.
+                Ordering::Equal => {
+                    match self.segment(segment).salts.after(generation) {
+                        Some(generation) => {
+                            self.set(spot, Entry::marker(Mark { generation, ..mark }))
+                        }
+                        None => self.begin_era(segment, era.saturating_add(1), &mut |_| ()),
+                    }
+                    return false;
+                }
+                Ordering::Greater => {}
+            }
+        }
+        let Ok(number) = self.lists.take(carried.list, carried.root) else {
+            return false;
+        };
+        let mark = Mark {
+            generation,
+            list: number,
+            age: 0,
+        };
+        match before {
+            Some((spot, before)) => {
+                self.lists.give_back(before.list);
+                self.set(spot, Entry::marker(mark));
+            }
+            None => self.insert(primary, Entry::marker(mark)),
+        }
+        true
+    }
+
+    /// Every segment begins above that era.
+    pub(crate) fn begin_after(&mut self, era: u32) {
+        for segment in &mut self.segments {
+            segment.salts = Salts::of_era(era.saturating_add(1));
+        }
+    }
+
+    /// The highest era that any segment is in.
+    pub(crate) fn era_max(&self) -> u32 {
+        let eras = self.segments.iter().map(|segment| segment.salts.era());
+        eras.max().unwrap_or(0)
+    }
+
+    /// Appends the form a checkpoint keeps of a segment: its salts, the lists of its markers, its table.
+    pub(crate) fn encode_segment(&self, segment: usize, out: &mut Vec<u8>) {
+        let segment = self.segment(segment);
+        let numbers: BTreeSet<u16> = match segment.markers() {
+            0 => BTreeSet::new(),
+            _ => segment.marks().map(|mark| mark.list).collect(),
+        };
+        for number in [
+            segment.salts.era(),
+            segment.salts.floor(),
+            numbers.len() as u32,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in numbers {
+            let List { bytes, root } = self.lists.get(number);
+            let start = out.len();
+            out.resize(start + checkpoint_list::BYTES, 0);
+            let place = &mut out[start..];
+            checkpoint_list::NUMBER.put_u16(place, number);
+            checkpoint_list::LIST_LEN.put_u16(place, bytes.len() as u16);
+            checkpoint_list::ROOT.put_u64(place, *root);
+            out.extend_from_slice(bytes);
+        }
+        segment.encode(out);
+    }
+
+    /// Takes over what [`Self::encode_segment`] wrote; None for anything else, never a panic. Markers that find no room for their list leave.
+    pub(crate) fn take_segment(&mut self, number: usize, mut bytes: &[u8]) -> Option<()> {
+        let mut next = || {
+            let (&four, rest) = bytes.split_first_chunk()?;
+            bytes = rest;
+            Some(u32::from_le_bytes(four))
+        };
+        let mut salts = Salts::of_foreign(next()?, next()?)?;
+        let lists = next()?;
+        let mut known = BTreeMap::new();
+        for _ in 0..lists {
+            let (fixed, rest) = bytes.split_at_checked(checkpoint_list::BYTES)?;
+            let len = usize::from(checkpoint_list::LIST_LEN.u16(fixed));
+            let (list, rest) = rest.split_at_checked(len)?;
+            let root = checkpoint_list::ROOT.u64(fixed);
+            known.insert(checkpoint_list::NUMBER.u16(fixed), (list, root));
+            bytes = rest;
+        }
+        let mut segment = Segment::decode(&mut bytes).ok()?;
+        let Self {
+            segments,
+            lists: own,
+            ..
+        } = self;
+        segment.retain_markers(|_, mark| {
+            let list = known.get(&mark.list);
+            let taken = list.and_then(|(list, root)| own.take(list, *root).ok());
+            if taken.is_none() {
+                salts.left(mark.generation);
+            }
+            // How old it is nobody knows: its age begins anew.
+            let list = taken?;
+            Some(Mark {
+                list,
+                age: 0,
+                ..mark
+            })
+        });
+        segment.salts = salts;
+        let place = segments.get_mut(number)?;
+        let mut lost = Vec::new();
+        place.retain_markers(|_, mark| {
+            lost.push(mark.list);
+            None
+        });
+        lost.into_iter().for_each(|list| own.give_back(list));
+        *place = segment;
+        Some(())
+    }
+}
+
+impl Store {
+    /// What the record of a variant is to carry; None: there is no marker any more, so it could not be reached.
+    pub(crate) fn carried(&self, primary: KeyHash) -> Option<Vec<u8>> {
+        let mut shard = self.shard(self.shard_of(primary));
+        let (Marker { salt, list }, root) = shard.index.marker(primary)?;
+        let carried = Carried {
+            salt,
+            root,
+            list: &list,
+        };
+        Some(carried.encode())
+    }
+
+    /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
+    pub(crate) fn variant_found(
+        &self,
+        primary: KeyHash,
+        began: Sequence,
+        carried: &Carried<'_>,
+        age: Option<Ordering>,
+    ) -> bool {
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        let mut shard = self.shard(self.shard_of(primary));
+        // It may have been purged since the scan asked.
+        if shard.invalidations.since(primary, began) && !careless {
+            return false;
+        }
+        let name = self.name_of(primary);
+        if shard.fresh.has(name) {
+            return false;
+        }
+        if shard.has(primary) {
+            let (_, freed) = shard.kill(primary);
+            self.queue_freed(freed);
+        }
+        shard.index.found_marker(primary, carried, age)
+    }
+}
