@@ -79,6 +79,7 @@ mod hostile;
 mod interim;
 mod keys;
 mod large;
+mod monitoring;
 mod negative;
 mod parts;
 mod parts_short;
