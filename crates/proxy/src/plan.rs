@@ -10,6 +10,7 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod clients;
 mod cluster;
 mod hints;
 mod peers;
@@ -27,6 +28,7 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use clients::{ClientField, Naming, ProxyProtocol};
 pub use cluster::{
     Cluster, ClusterKey, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX,
     Spread,
@@ -184,6 +186,8 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// How the clients behind balancers are known.
+    pub naming: Naming,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -241,6 +245,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            naming: Naming::default(),
         }
     }
 
@@ -255,6 +260,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            naming: Naming::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, Role, Route, StorePlan,
+    Order, Plan, ProxyProtocol, Role, Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -90,6 +90,19 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
+    let naming = &listener.naming;
+    match &naming.proxy_protocol {
+        ProxyProtocol::Never => {}
+        ProxyProtocol::Always => line(out, "PROXY header", "required of every connection"),
+        ProxyProtocol::From(balancers) => {
+            let from = format!("required from {}", networks(balancers));
+            line(out, "PROXY header", &from);
+        }
+    }
+    if !naming.trusted.is_empty() {
+        let (field, trusted) = (naming.field.name(), networks(&naming.trusted));
+        line(out, "client", &format!("as {field} says, from {trusted}"));
+    }
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));
     }

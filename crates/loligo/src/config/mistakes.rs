@@ -39,6 +39,20 @@ fn a_misspelt_table() {
 }
 
 #[test]
+fn believing_everybody_or_nobody() {
+    wrong(
+        "[[listener]]\nproxy-protocol = \"yes\"\n[[listener]]\naddress = 3139\ntrust-forwarded = \"any\"\n[[listener]]\naddress = 3130\n\
+         client-field = \"forwarded\"\n[[listener]]\naddress = 3131\ntrust-forwarded = \"10.0.0.1\"\nclient-field = \"x-real-ip\"\n",
+        expect![[r#"
+            loligo.toml:2: listener.proxy-protocol = "yes": "yes" is no network; write "10.0.0.0/8", "2001:db8::/32" or one address; or "require" for every connection
+            loligo.toml:5: listener.trust-forwarded = "any": would believe every client whatever it says of itself; name the proxies that stand before this one
+            loligo.toml:8: listener.client-field = "forwarded": is read only from proxies that are trusted; name them in trust-forwarded
+            loligo.toml:12: listener.client-field = "x-real-ip": expected x-forwarded-for or forwarded
+        "#]],
+    );
+}
+
+#[test]
 fn one_bracket_where_there_are_two() {
     wrong(
         "[listener]\naddress = 3128\n",

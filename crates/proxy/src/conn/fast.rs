@@ -425,13 +425,15 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         keep_open,
         record,
     } = unsent;
-    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
+    let (listener, member) = (Rc::clone(&conn.listener), conn.member);
+    let (peer, hop) = (conn.peer, conn.hop);
     let body_of_request = RequestBody::framed(Framing::None, &listener.edition.limits);
     let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
     let mut ex = Exchange {
         worker,
         listener,
         peer,
+        hop,
         member,
         body: body_of_request,
         reply: Reply::H1(reply.resume((status, sent, started), head, body.len())),

@@ -36,6 +36,7 @@ use crate::{
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
+    plan::Forwarded,
     range::part::{self, Held, Outcome},
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
@@ -52,6 +53,12 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
     }
     let head = &incoming.head;
+    if let Some(barred) = incoming.barred {
+        let (status, reason, token) = barred.answer();
+        ex.keep_open_without_body(head.framing);
+        ex.reply.keep_open_if(head.method != "CONNECT");
+        return ex.refuse(status, reason, Some(token)).await;
+    }
     if onward::is_back(ex, head) {
         let reason = "the request goes round in a circle";
         ex.keep_open_without_body(head.framing);
@@ -126,7 +133,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let is_of_member = ex.member.is_some();
     let returns_lacking = is_of_member && head.fields.remove(to_members::LACKING) > 0;
     if !is_of_member {
-        let (how, client) = (listener.listener.forwarded, ex.peer.ip());
+        let how = listener.listener.forwarded;
+        // Each proxy adds the address by which it was asked to those that are there.
+        let client = match how {
+            Forwarded::Append => ex.hop.ip(),
+            _ => ex.peer.ip(),
+        };
         let client_host = place.client_host();
         forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
     }
