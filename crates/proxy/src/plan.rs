@@ -14,6 +14,7 @@ mod clients;
 mod cluster;
 mod hints;
 mod peers;
+mod quotas;
 mod rules;
 mod setting;
 
@@ -35,6 +36,7 @@ pub use cluster::{
 };
 pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
+pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 
@@ -79,6 +81,8 @@ pub struct Plan {
     pub cache: CacheRules,
     /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
+    /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
+    pub quotas: Vec<Quota>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -156,6 +160,7 @@ impl Plan {
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
             rules: Vec::new(),
+            quotas: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -188,6 +193,8 @@ pub struct Listener {
     pub forwarded: Forwarded,
     /// How the clients behind balancers are known.
     pub naming: Naming,
+    /// The names of the quotas that count its requests and connections.
+    pub quotas: Vec<String>,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -246,6 +253,7 @@ impl Listener {
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
             naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 
@@ -261,6 +269,7 @@ impl Listener {
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
             naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 }

@@ -21,6 +21,7 @@ use proxy::plan::{
 use super::general::Draft;
 use super::needs_allow;
 use super::problem::Problem;
+use super::quotas;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, rows};
 use super::values;
@@ -44,6 +45,7 @@ pub struct ListenerDraft {
     proxy_protocol: ProxyProtocol,
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
+    quotas: Vec<String>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -118,6 +120,8 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => client_field = |given| values::word(given, &[
                 ("x-forwarded-for", ClientField::XForwardedFor), ("forwarded", ClientField::Forwarded),
             ]);
+        /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
+        "listener.limits": "a list of names", "none" => quotas = quotas::names;
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.
@@ -220,6 +224,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
     });
     let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
+    let quotas = std::mem::take(&mut draft.quotas);
     let (allow, purge_from) = (
         std::mem::take(&mut draft.allow),
         std::mem::take(&mut draft.purge_from),
@@ -243,6 +248,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         heeds,
         forwarded,
         naming,
+        quotas,
     }
 }
 

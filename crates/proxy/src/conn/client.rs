@@ -115,6 +115,9 @@ pub async fn serve(
     if conn.begins_with_header() && !Box::pin(conn.read_header(&worker)).await {
         return;
     }
+    let Some(_counted) = conn.is_counted(&worker) else {
+        return;
+    };
     loop {
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {

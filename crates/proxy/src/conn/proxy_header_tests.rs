@@ -1,3 +1,5 @@
+//! Examples of headers, and hostile ones.
+
 use super::*;
 
 fn v2(command: u8, family: u8, length: u16, body: &[u8]) -> Vec<u8> {

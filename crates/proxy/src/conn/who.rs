@@ -26,6 +26,7 @@ use crate::{
     conn::socket::Conn,
     listener::ListenerState,
     plan::ProxyProtocol,
+    quota::toll::{self, Counted},
     record::metrics,
     record::seldom::Seldom,
     request::believed,
@@ -114,6 +115,18 @@ impl Conn {
             return false;
         }
         true
+    }
+
+    /// Counts the connection where they are counted. `None`: its client may have no more.
+    pub fn is_counted(&self, worker: &Worker) -> Option<Option<Box<Counted>>> {
+        if self.member.is_some() || self.listener.tolls.connections.is_empty() {
+            return Some(None);
+        }
+        let counted = toll::connection(&self.listener, self.hop.ip());
+        if counted.is_none() {
+            metrics::add(&worker.counters.client_connections_refused, 1);
+        }
+        Some(Some(Box::new(counted?)))
     }
 
     /// `Ok(None)`: the connection ended before its first byte.

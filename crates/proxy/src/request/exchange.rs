@@ -56,6 +56,8 @@ pub struct Incoming {
     pub loaded: Option<Box<Preloaded>>,
     /// It is refused for what is said of its client.
     pub barred: Option<Barred>,
+    /// The short way has counted it at the quotas of each request.
+    pub has_passed: bool,
 }
 
 impl Incoming {
@@ -78,6 +80,7 @@ impl Incoming {
             other: None,
             loaded: None,
             barred: None,
+            has_passed: false,
         }
     }
 }
@@ -142,7 +145,8 @@ impl<'c> Exchange<'c> {
             incoming.head_bytes,
             worker.logs_access.get(),
         );
-        let record = Notes::new(asking, incoming.began, incoming.accepted);
+        let mut record = Notes::new(asking, incoming.began, incoming.accepted);
+        record.tolls = listener.tolls;
         Exchange {
             worker,
             listener,
@@ -297,6 +301,9 @@ impl<'c> Exchange<'c> {
         }
         let ended = self.record.ended(&sent);
         self.record.close(&sent, ended);
+        if let Some(bill) = self.record.bill.take() {
+            bill.pay(sent.bytes + tunnel.map_or(0, |(_, bytes)| bytes));
+        }
         if let Some((started, _)) = tunnel {
             (self.record).stage(StageName::ProxyReply, started, started, ended);
         }
