@@ -157,7 +157,10 @@ mod tests {
         };
         let own = || device.to_pass_on().unwrap().0.try_clone_to_owned().unwrap();
         let null = OwnedFd::from(File::open("/dev/null").unwrap());
-        assert!(matches!(refused(null, &|_| ()), OpenError::WrongKind { .. }));
+        assert!(matches!(
+            refused(null, &|_| ()),
+            OpenError::WrongKind { .. }
+        ));
         let longer = refused(own(), &|passport| passport.size_bytes *= 2);
         assert!(matches!(longer, OpenError::SizeDiffers { .. }));
         let odd = refused(own(), &|passport| passport.block_bytes = 513);

@@ -42,7 +42,8 @@ pub fn serve(
     let first = reading(settled, &raw, diagnostics.clone());
     let says = diagnostics.clone();
     let reread = Box::new(move || {
-        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own).map_err(|unsettled| in_lines(&unsettled))?;
+        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own)
+            .map_err(|unsettled| in_lines(&unsettled))?;
         with_sizes_of_the_start(&mut settled.plan.stores, &stores, &raw);
         Ok(reading(settled, &raw, says.clone()))
     });

@@ -66,7 +66,10 @@ pub fn launch() -> Launch {
             ));
         }
         let program: &PathBuf = program.as_ref().map_err(|error| {
-            io::Error::new(error.kind(), format!("the program's file is not known: {error}"))
+            io::Error::new(
+                error.kind(),
+                format!("the program's file is not known: {error}"),
+            )
         })?;
         let child = Command::new(program)
             .args(&arguments)

@@ -115,7 +115,9 @@ impl Serving {
         let mut stream = TcpStream::connect(&self.listen).unwrap();
         let host = &self.listen;
         let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
-        stream.write_all(format!("{head}{more}\r\n").as_bytes()).unwrap();
+        stream
+            .write_all(format!("{head}{more}\r\n").as_bytes())
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -191,7 +193,10 @@ fn a_new_program_takes_over_and_the_manager_is_told() {
     let told = serving.upgrade();
     let words = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.status.success(), "{told:?}\n{}", serving.log());
-    assert!(words.contains(&format!("has taken over from {before}")), "{words}");
+    assert!(
+        words.contains(&format!("has taken over from {before}")),
+        "{words}"
+    );
     let pid: u32 = words
         .strip_prefix("process ")
         .and_then(|rest| rest.split(' ').next())
@@ -201,7 +206,11 @@ fn a_new_program_takes_over_and_the_manager_is_told() {
     let heard = serving.heard("MAINPID=");
     assert!(heard.starts_with(&format!("MAINPID={pid}\n")), "{heard}");
     for n in 0..20 {
-        assert!(serving.is_stored(&format!("/{n}")), "{n}\n{}", serving.log());
+        assert!(
+            serving.is_stored(&format!("/{n}")),
+            "{n}\n{}",
+            serving.log()
+        );
     }
     assert!(ended(&mut serving.child).success());
     // Once more: the new one knows its file, too.
@@ -210,7 +219,10 @@ fn a_new_program_takes_over_and_the_manager_is_told() {
     assert!(serving.is_stored("/7"));
     let log = serving.log();
     assert_eq!(log.matches("has taken over").count(), 2, "{log}");
-    assert!(!log.contains("starts empty") || log.matches("starts empty").count() == 1, "{log}");
+    assert!(
+        !log.contains("starts empty") || log.matches("starts empty").count() == 1,
+        "{log}"
+    );
 }
 
 #[test]
@@ -228,11 +240,17 @@ fn a_program_that_does_not_come_up_changes_nothing() {
     let script = "#!/bin/sh\nexit 3\n";
     let bad = serving.dir.path().join("bad");
     std::fs::write(&bad, script).unwrap();
-    Command::new("chmod").args(["755".as_ref(), bad.as_os_str()]).status().unwrap();
+    Command::new("chmod")
+        .args(["755".as_ref(), bad.as_os_str()])
+        .status()
+        .unwrap();
     std::fs::rename(&bad, &serving.program).unwrap();
     let told = serving.upgrade();
     let why = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(why.contains("the new process ended (exit status: 3)"), "{why}");
+    assert!(
+        why.contains("the new process ended (exit status: 3)"),
+        "{why}"
+    );
     std::fs::remove_file(&serving.program).unwrap();
     let told = serving.upgrade();
     let why = String::from_utf8_lossy(&told.stderr).into_owned();

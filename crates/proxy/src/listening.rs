@@ -67,7 +67,8 @@ impl Listening {
         let sockets: Vec<_> = workers.zip(sockets).collect();
         let mut table = self.table();
         // One that cannot be duplicated is not passed on; the other process binds one of its own.
-        let twice = |(worker, socket): &(usize, TcpListener)| Some((*worker, socket.try_clone().ok()?));
+        let twice =
+            |(worker, socket): &(usize, TcpListener)| Some((*worker, socket.try_clone().ok()?));
         table.kept.push(Kept {
             listener: Some(listener),
             configured,

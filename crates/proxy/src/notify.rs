@@ -87,7 +87,9 @@ impl Manager {
 
     /// From now on this is the service's process. Said by the one before, whose words still count.
     pub fn is_succeeded_by(&self, pid: u32) {
-        self.tell(&format!("MAINPID={pid}\nSTATUS=another process has taken over"));
+        self.tell(&format!(
+            "MAINPID={pid}\nSTATUS=another process has taken over"
+        ));
     }
 
     /// All threads move.

@@ -246,7 +246,11 @@ fn run_from(
     for listener in &mut plan.listeners {
         let taken = from.as_mut();
         let taken = taken.map(|from| from.sockets(false, listener.address));
-        sockets.push(listen_with(taken.unwrap_or_default(), &mut listener.address, plan.workers)?);
+        sockets.push(listen_with(
+            taken.unwrap_or_default(),
+            &mut listener.address,
+            plan.workers,
+        )?);
     }
     let admin_socket = match &mut plan.admin {
         Some(admin) => {
@@ -254,7 +258,9 @@ fn run_from(
             let taken = from.as_mut().map(|from| from.sockets(true, as_read));
             let sockets = listen_with(taken.unwrap_or_default(), &mut admin.address, 1)?;
             let socket = sockets.into_iter().next();
-            socket.iter().for_each(|socket| listening.keep_admin(as_read, socket));
+            socket
+                .iter()
+                .for_each(|socket| listening.keep_admin(as_read, socket));
             socket.map(TcpListener::from_std).transpose()?
         }
         None => None,

@@ -21,7 +21,8 @@ use httpcache::UnixMillis;
 use profile::Hierarchy;
 use replacement::Admission;
 use store::{
-    HeldChunks, KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
+    HeldChunks, KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled,
+    set::DurabilityHandles,
 };
 use tokio::sync::watch;
 

@@ -363,8 +363,13 @@ impl Store {
             first: Chunk(0),
             len: Chunks(self.geometry.data_chunks),
         };
-        let is_inside =
-            |held: &&HeldChunks| held.len > 0 && held.first.checked_add(held.len).is_some_and(|end| end <= data.len.0);
+        let is_inside = |held: &&HeldChunks| {
+            held.len > 0
+                && held
+                    .first
+                    .checked_add(held.len)
+                    .is_some_and(|end| end <= data.len.0)
+        };
         let mut writer = self.writer();
         let writer = &mut *writer;
         for held in held.iter().filter(is_inside) {
@@ -386,7 +391,8 @@ impl Store {
         let Protected { owed, .. } = std::mem::take(&mut writer.protected);
         // By the hand they are dead space until it comes by.
         if self.limits.policy().is_some() {
-            owed.into_iter().for_each(|extent| writer.space.free(extent));
+            owed.into_iter()
+                .for_each(|extent| writer.space.free(extent));
         }
     }
 

@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Geometry, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, Move,
-    Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings, Store, Superblock, Told, WriteId,
-    Writes,
+    Companion, Corrupt, Geometry, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes,
+    Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings, Store,
+    Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{

@@ -168,8 +168,7 @@ impl Run {
             checkpoint: checkpoint.map(|at| read(self, at.offset, at.bytes)),
         };
         let identity = Identity::new(self.upgrade_random.bytes());
-        let (store, recovery) =
-            SimulatedStore::recover(superblock, &found, &self.choice, identity);
+        let (store, recovery) = SimulatedStore::recover(superblock, &found, &self.choice, identity);
         Ok((!recovery.empty).then_some(store))
     }
 
@@ -253,10 +252,15 @@ impl Run {
         }
         let number = self.world.invalidate(Target::Primary(key));
         self.report.invalidations += 1;
-        self.tell("invalidation by the old process", u64::from(number), u64::from(key));
+        self.tell(
+            "invalidation by the old process",
+            u64::from(number),
+            u64::from(key),
+        );
         if let Some(old) = &mut self.old {
             let hash = old.store.hash(&name);
-            old.handles.push((old.store.invalidate_stored(hash), number));
+            old.handles
+                .push((old.store.invalidate_stored(hash), number));
         }
         self.tell_new()
     }
@@ -313,7 +317,11 @@ impl Run {
         for number in acknowledged {
             self.report.acknowledged += 1;
             self.world.invalidations[number as usize].acknowledged = true;
-            self.tell("invalidation of the old process acknowledged", u64::from(number), 0);
+            self.tell(
+                "invalidation of the old process acknowledged",
+                u64::from(number),
+                0,
+            );
         }
         if self.old.as_ref().is_some_and(|old| old.telling.is_empty()) {
             self.tell_new()?;

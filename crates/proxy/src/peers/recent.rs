@@ -76,8 +76,11 @@ mod tests {
 
     #[test]
     fn a_name_is_spared_for_the_window_and_others_are_not() {
-        let (recent, stores, begin) =
-            (Recent::default(), without_device(None).unwrap(), Instant::now());
+        let (recent, stores, begin) = (
+            Recent::default(),
+            without_device(None).unwrap(),
+            Instant::now(),
+        );
         let [purged, other] =
             [&b"GET http://a/"[..], b"GET http://b/"].map(|n| stores.hasher().hash(n));
         assert!(

@@ -330,7 +330,9 @@ impl Control {
                 wanting_a_restart: wanting,
             },
         });
-        for (Placed { id, sockets, .. }, as_read) in listeners.into_iter().zip(&configured.listeners) {
+        for (Placed { id, sockets, .. }, as_read) in
+            listeners.into_iter().zip(&configured.listeners)
+        {
             if !sockets.is_empty() {
                 let workers = shared.counters.len();
                 (shared.listening).offer(id, as_read.address, sockets, workers);

@@ -243,7 +243,9 @@ mod tests {
         to.receive::<String>(LONG).unwrap_err();
         let (from, mut to) = pair();
         // It says that a descriptor comes along, and none does.
-        (&from.stream).write_all(&[2, 0, 0, 0, 1, b'"', b'"']).unwrap();
+        (&from.stream)
+            .write_all(&[2, 0, 0, 0, 1, b'"', b'"'])
+            .unwrap();
         to.receive::<String>(LONG).unwrap_err();
     }
 }

@@ -122,7 +122,8 @@ impl Predecessor {
         let offered = &self.offer.stores;
         let same = |(store, offered): (&crate::plan::StorePlan, &super::OfferedStore)| {
             store.path == offered.path
-                && (store.size_bytes).is_none_or(|wanted| wanted / 4096 * 4096 == offered.size_bytes)
+                && (store.size_bytes)
+                    .is_none_or(|wanted| wanted / 4096 * 4096 == offered.size_bytes)
         };
         if plan.stores.len() != offered.len() || !plan.stores.iter().zip(offered).all(same) {
             return Err("the stores of the configuration are not those of the running process; that wants a restart".to_owned());
@@ -171,7 +172,9 @@ impl Predecessor {
             Ok(Came::Message(word, _)) => return Err(unexpected(word, "Go")),
             // It has frozen its stores and ended: nothing of it is left that could write or read.
             Ok(Came::End) if self.has_ended() => {
-                tracing::warn!("the old process has ended before it had handed everything over; going on without it");
+                tracing::warn!(
+                    "the old process has ended before it had handed everything over; going on without it"
+                );
                 Vec::new()
             }
             Ok(Came::End) => return Err("the old process has closed the link".to_owned()),
@@ -268,10 +271,7 @@ impl Predecessor {
 }
 
 /// Does here what the old process has done. `None`: not all of it was possible.
-fn invalidate(
-    shared: &Shared,
-    entries: Vec<Said>,
-) -> Option<Vec<store::set::DurabilityHandles>> {
+fn invalidate(shared: &Shared, entries: Vec<Said>) -> Option<Vec<store::set::DurabilityHandles>> {
     let now = httpcache::UnixMillis(shared.clock.now().as_millis() as u64);
     let mut all = Some(Vec::new());
     for entry in entries {

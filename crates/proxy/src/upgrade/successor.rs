@@ -27,12 +27,7 @@ use super::{
     Go, Hello, Offer, OfferedSockets, OfferedStore, Said, Word,
     link::{Came, DESCRIPTORS_MAX, Link},
 };
-use crate::{
-    clock::unix_ms,
-    notify::Manager,
-    serve::Stopper,
-    state::Shared,
-};
+use crate::{clock::unix_ms, notify::Manager, serve::Stopper, state::Shared};
 
 /// How long the new process may take to read its configuration and to listen where it wants.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -428,7 +423,9 @@ impl<'a> Talk<'a> {
             let is_last = shared.upgrades.is_drained.load(Ordering::SeqCst);
             if is_heard && let Err(why) = self.tell() {
                 is_heard = false;
-                tracing::warn!("purges of this process are not known to be durable any more: {why}");
+                tracing::warn!(
+                    "purges of this process are not known to be durable any more: {why}"
+                );
             }
             // Not before: as long as the link is there, the other process leaves alone what is still read here.
             if is_last {

@@ -41,7 +41,11 @@ impl House {
     fn upgrade(&mut self) -> Proxy {
         let answer = self.proxy.admin("POST", "/upgrade");
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert!(answer.text().contains("has taken over"), "{}", answer.text());
+        assert!(
+            answer.text().contains("has taken over"),
+            "{}",
+            answer.text()
+        );
         let next = self.heirs.next();
         assert_eq!(next.ready.listeners, self.proxy.ready.listeners);
         assert_eq!(next.ready.admin, self.proxy.ready.admin);
@@ -153,7 +157,10 @@ fn a_download_under_way_ends_whole_through_the_old_process() {
     let (held, sent) = (gate.clone(), body.clone());
     let origin = Origin::start(move |exchange| match exchange.path() {
         "/slow" => {
-            exchange.send(head("200 OK", &[FRESH, &format!("Content-Length: {}", sent.len())]));
+            exchange.send(head(
+                "200 OK",
+                &[FRESH, &format!("Content-Length: {}", sent.len())],
+            ));
             exchange.send(&sent[..100_000]);
             held.pass();
             exchange.send(&sent[100_000..]);
@@ -231,7 +238,7 @@ fn a_purge_asked_of_the_old_process_holds_in_the_new_one() {
         if exchange.path() == "/held" {
             held.pass();
         }
-        exchange.send(ok(&[FRESH, "Surrogate-Key: a"], exchange.path().to_owned()));
+        exchange.send(ok(&[FRESH, "Surrogate-Key: a"], exchange.path()));
     });
     let disk = Disk::of_mib(16);
     let mut house = House::of(disk.under(draining_long(own_host_plan(&origin))));
@@ -245,14 +252,21 @@ fn a_purge_asked_of_the_old_process_holds_in_the_new_one() {
     let address = house.proxy.ready.admin.unwrap();
     let mut admin = Client::connect(address);
     let host = format!("Host: {address}");
-    assert_eq!(admin.ask("GET", "/healthz", &[&host]).read("GET").status, 200);
+    assert_eq!(
+        admin.ask("GET", "/healthz", &[&host]).read("GET").status,
+        200
+    );
     let old = house.upgrade();
     for (kind, url, gone) in [("url", "/one", "/one"), ("prefix", "/p/", "/p/two")] {
         assert!(stored(&house.proxy, gone).is_some());
         let target = format!("/cache?{kind}=http://{}{url}", origin.address);
         let answer = admin.ask("DELETE", &target, &[&host]).read("DELETE");
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert!(answer.text().contains("\"durable\": true"), "{}", answer.text());
+        assert!(
+            answer.text().contains("\"durable\": true"),
+            "{}",
+            answer.text()
+        );
         assert_eq!(stored(&house.proxy, gone), None);
     }
     assert!(stored(&house.proxy, "/two").is_some());

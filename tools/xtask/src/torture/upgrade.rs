@@ -200,7 +200,10 @@ impl Trial<'_> {
         let deadline = Instant::now() + LEFT_MAX;
         loop {
             let _ = last.as_mut().map(Server::has_ended);
-            let mut left = self.others(Identity { pid: 0, start_ticks: 0 });
+            let mut left = self.others(Identity {
+                pid: 0,
+                start_ticks: 0,
+            });
             // One that drains still has its connections, and the other one answers.
             if left.len() > 1 {
                 left.retain(|one| *one != old);
