@@ -10,9 +10,11 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod clients;
 mod cluster;
 mod hints;
 mod peers;
+mod quotas;
 mod rules;
 mod setting;
 
@@ -27,12 +29,14 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use clients::{ClientField, Naming, ProxyProtocol};
 pub use cluster::{
     Cluster, ClusterKey, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX,
     Spread,
 };
 pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
+pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 
@@ -77,6 +81,8 @@ pub struct Plan {
     pub cache: CacheRules,
     /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
+    /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
+    pub quotas: Vec<Quota>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -154,6 +160,7 @@ impl Plan {
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
             rules: Vec::new(),
+            quotas: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -184,6 +191,10 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// How the clients behind balancers are known.
+    pub naming: Naming,
+    /// The names of the quotas that count its requests and connections.
+    pub quotas: Vec<String>,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -241,6 +252,8 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 
@@ -255,6 +268,8 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 }
@@ -319,6 +334,8 @@ pub struct Route {
     pub origin: OriginUrl,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
+    pub tells_client: bool,
 }
 
 impl Route {
@@ -329,6 +346,7 @@ impl Route {
             path_prefix: "/".to_owned(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 
@@ -617,6 +635,7 @@ mod tests {
             path_prefix: prefix.into(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 
