@@ -59,6 +59,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod upstreams;
 mod user;
 mod worker;
 

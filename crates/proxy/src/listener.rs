@@ -14,6 +14,7 @@ use crate::{
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
     request::rulebook::Rulebook,
+    upstreams::Upstream,
 };
 
 /// A listener as a worker sees it.
@@ -53,8 +54,10 @@ pub struct ListenerState {
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// The origin.
+    /// The origin. With an upstream nobody connects there.
     pub destination: Destination,
+    /// The servers that are asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
     /// Its number among the listener's routes.
@@ -67,18 +70,27 @@ pub struct RouteState {
 
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
+    pub fn new((number, route): (usize, &Route), edition: &Edition) -> RouteState {
+        let upstream = route.upstream.as_ref().map(|name| {
+            let mut all = edition.upstreams.iter();
+            let found = all.find(|upstream| upstream.name() == name);
+            Arc::clone(found.expect("a route names an upstream of its plan"))
+        });
         RouteState {
             number,
-            origin: route.origin.to_string().into(),
+            origin: route.origin_name().into(),
             destination: Destination {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
             },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
+            authority: match &upstream {
+                Some(upstream) => upstream.plan.host().into(),
+                None => route.origin.authority().into(),
+            },
+            upstream,
+            tags: route_tags(route),
             route: route.clone(),
         }
     }
@@ -101,7 +113,9 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
+                (routes.iter().enumerate())
+                    .map(|route| RouteState::new(route, edition))
+                    .collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,

@@ -66,7 +66,7 @@ use crate::{
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    user, worker,
+    upstreams, user, worker,
 };
 
 /// What is up, once it is.
@@ -287,6 +287,7 @@ fn run(
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
         }
+        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
@@ -361,6 +362,7 @@ pub(crate) fn shared(
         rows: labels.rows(&plan.listeners),
         plan,
         tls,
+        upstreams_before: Vec::new(),
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {

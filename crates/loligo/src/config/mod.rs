@@ -10,6 +10,7 @@
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
+//! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
 //! | `surroundings` | checks that the machine has what the plan needs |
@@ -40,6 +41,7 @@ mod surroundings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod user;
 mod values;
 
@@ -92,7 +94,14 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut draft,
         &mut found.problems,
     );
-    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
+    let listeners = listeners::settle(
+        (&raw.listeners, &upstreams),
+        &draft,
+        &whole,
+        &mut found.problems,
+    );
+    upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
     let rules = rules::settle(&raw.rules, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
@@ -115,6 +124,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             listeners,
             stores,
             rules,
+            upstreams,
             parents,
             siblings,
             cluster,

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{cluster, general, listeners, peers, rules, stores};
+use super::{cluster, general, listeners, peers, rules, stores, upstreams};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -98,6 +98,13 @@ pub fn reference() -> String {
         "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
          `origin`, or is refused if there is none.",
         listeners::route_rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[upstream]]",
+        "Several servers of the same content, which a route names in place of a URL. Repeat the block for several. See \
+         [operations.md](operations.md#several-origins).",
+        upstreams::rows().iter(),
     );
     section(
         &mut out,
@@ -196,7 +203,11 @@ fn section<'a, T: 'a>(
     }
     out.push_str("| setting | takes | default | reload | what it does |\n|---|---|---|---|---|\n");
     for row in rows {
-        let name = row.key.rsplit('.').next().unwrap_or_default();
+        let name = match row.key.strip_prefix("upstream.") {
+            // The only one with tables in it.
+            Some(name) => name,
+            None => row.key.rsplit('.').next().unwrap_or_default(),
+        };
         let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
         let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
         let [form, default, doc] =
@@ -252,7 +263,8 @@ mod tests {
         let blocks = stores::rows().len() + rules::rows().len();
         let listeners = listeners::rows().len() + listeners::route_rows().len();
         let peers = peers::parent_rows().len() + peers::sibling_rows().len();
-        let peers = peers + cluster::rows().len() + cluster::member_rows().len();
+        let peers =
+            peers + upstreams::rows().len() + cluster::rows().len() + cluster::member_rows().len();
         assert_eq!(rows, general::rows().len() + blocks + listeners + peers);
     }
 

@@ -110,6 +110,8 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();
     let asked = Asked {
+        upstream: None,
+        client: None,
         host: destination.as_host_and_port().into(),
         target: String::new(),
         destination,

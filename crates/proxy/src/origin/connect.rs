@@ -131,6 +131,16 @@ impl Connector {
             return Ok(lease);
         }
         self.recall(to, access, times)?;
+        self.lease_untold(to, access, times).await
+    }
+
+    /// A connection that was released meanwhile, or a new one although that may have failed a moment ago.
+    pub async fn lease_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
         match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
@@ -146,6 +156,16 @@ impl Connector {
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
         self.recall(to, access, times)?;
+        self.connect_untold(to, access, times).await
+    }
+
+    /// The same, although it may have failed a moment ago.
+    pub async fn connect_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
         let slot = match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,

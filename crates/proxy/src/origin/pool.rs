@@ -36,6 +36,7 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
+use crate::upstreams::Turn;
 
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +126,8 @@ pub struct Lease {
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
+    /// If its destination was chosen among several: it counts as in flight there.
+    turn: Option<Rc<Turn>>,
     slot: Slot,
 }
 
@@ -135,6 +138,7 @@ impl Lease {
             peer,
             is_inward,
             reused: false,
+            turn: None,
             slot,
         }
     }
@@ -161,11 +165,22 @@ impl Lease {
         self.reused
     }
 
+    /// It carries a request whose server was chosen so.
+    pub fn is_for(&mut self, turn: Rc<Turn>) {
+        self.turn = Some(turn);
+    }
+
+    /// How the server of its request was chosen, if there were several.
+    pub fn turn(&self) -> Option<&Rc<Turn>> {
+        self.turn.as_ref()
+    }
+
     /// Keeps the connection for the next request. The last answer must have been read to its end, with keep-alive,
     /// and with no byte left in the caller's buffer. A connection that is closed or has unread bytes is closed
     /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
+        self.turn = None;
         if self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
@@ -310,6 +325,7 @@ impl Pool {
                     peer: idle.peer,
                     is_inward: idle.is_inward,
                     reused: true,
+                    turn: None,
                     slot,
                 });
             }

@@ -49,6 +49,8 @@ mod tests {
 
     fn asked(tls: bool, host: &str, port: u16, target: &str) -> Asked {
         Asked {
+            upstream: None,
+            client: None,
             destination: Destination {
                 tls,
                 host: host.into(),

@@ -307,6 +307,7 @@ impl Control {
             rows: shared.labels.rows(&plan.listeners),
             plan,
             tls,
+            upstreams_before: running.upstreams.clone(),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {

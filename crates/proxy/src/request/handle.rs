@@ -36,6 +36,7 @@ use crate::{
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
+    plan::Balance,
     range::part::{self, Held, Outcome},
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
@@ -134,7 +135,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
-    let asked = place.ask();
+    let mut asked = place.ask();
+    if let Some(upstream) = &asked.upstream
+        && upstream.plan.balance == Balance::HashClient
+    {
+        asked.client = Some(ex.peer.ip().to_canonical());
+    }
     let mut withheld = Fields::new();
     if ruled.strip_cookies {
         if ex.worker.shared.cluster.is_some() {
@@ -425,7 +431,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        ex.failed(self.why, code, error.token(), &error.to_string())
+        let (reason, after_s) = (error.to_string(), error.retry_after_s());
+        ex.failed_for_now(self.why, code, error.token(), &reason, after_s)
             .await
     }
 

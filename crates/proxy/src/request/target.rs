@@ -9,7 +9,7 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
@@ -21,6 +21,7 @@ use crate::{
     request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
+    upstreams::Upstream,
 };
 
 /// Why a request names no resource here.
@@ -229,6 +230,8 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    upstream: route.upstream.clone(),
+                    client: None,
                     target,
                     host,
                 }
@@ -240,6 +243,8 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                upstream: None,
+                client: None,
                 target: self.target(""),
                 host: self.authority().to_string().into(),
             },
@@ -276,6 +281,10 @@ impl Place<'_> {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The servers one of which is asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.
