@@ -12,7 +12,7 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows,
+    listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
     request::key::tags_in_use, upstreams, upstreams::Upstream,
 };
 
@@ -28,6 +28,8 @@ pub struct Edition {
     pub rows: Vec<Rows>,
     /// TLS to origins.
     pub tls: Tls,
+    /// What its quotas have counted.
+    pub quotas: Quotas,
     /// The plan's upstreams, with what is known of their servers.
     pub upstreams: Vec<Arc<Upstream>>,
     /// How it came to be.
@@ -78,6 +80,8 @@ pub struct Parts {
     /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Upstream>>,
     /// As in [`Edition`].
+    pub quotas: Quotas,
+    /// As in [`Edition`].
     pub loaded: Loaded,
     /// The hash function of the store.
     pub hasher: KeyHasher,
@@ -94,6 +98,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            quotas,
             upstreams_before,
             loaded,
             hasher,
@@ -108,6 +113,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            quotas,
             upstreams: upstreams::of_plan(&plan, &upstreams_before),
             loaded,
             rules: rules(&plan),

@@ -9,6 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
+//! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
@@ -29,6 +30,7 @@ pub mod machine;
 mod mistakes;
 mod peers;
 pub mod problem;
+mod quotas;
 pub mod raw;
 pub mod reference;
 mod retired;
@@ -102,6 +104,11 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut found.problems,
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
+    let quotas = quotas::settle(
+        &raw.quotas,
+        (&raw.listeners, &listeners),
+        &mut found.problems,
+    );
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
     let rules = rules::settle(&raw.rules, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
@@ -124,6 +131,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             listeners,
             stores,
             rules,
+            quotas,
             upstreams,
             parents,
             siblings,

@@ -32,6 +32,7 @@ mod facts;
 mod histogram;
 mod history;
 mod http;
+mod limits;
 mod live;
 mod members;
 mod process;
