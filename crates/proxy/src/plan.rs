@@ -342,6 +342,8 @@ pub struct Route {
     pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
+    pub tells_client: bool,
 }
 
 impl Route {
@@ -353,6 +355,7 @@ impl Route {
             origin,
             upstream: None,
             pass_host: true,
+            tells_client: false,
         }
     }
 
@@ -663,6 +666,7 @@ mod tests {
             origin,
             upstream: None,
             pass_host: true,
+            tells_client: false,
         }
     }
 

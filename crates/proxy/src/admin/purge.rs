@@ -434,6 +434,7 @@ mod tests {
             origin,
             upstream: None,
             pass_host: false,
+            tells_client: false,
         };
         let mut listener =
             Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));

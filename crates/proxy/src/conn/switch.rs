@@ -122,6 +122,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         upstream: None,
         client: None,
         host: destination.as_host_and_port().into(),
+        header: None,
         target: String::new(),
         destination,
     };

@@ -126,6 +126,8 @@ pub struct Lease {
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
+    /// It was opened in the name of a client, and is nobody else's.
+    is_for_one: bool,
     /// If its destination was chosen among several: it counts as in flight there.
     turn: Option<Rc<Turn>>,
     slot: Slot,
@@ -138,8 +140,17 @@ impl Lease {
             peer,
             is_inward,
             reused: false,
+            is_for_one: false,
             turn: None,
             slot,
+        }
+    }
+
+    /// It is not pooled afterwards.
+    pub(super) fn for_one_request(self) -> Self {
+        Self {
+            is_for_one: true,
+            ..self
         }
     }
 
@@ -181,7 +192,7 @@ impl Lease {
     pub fn reuse(mut self) {
         self.reused = true;
         self.turn = None;
-        if self.stream.is_quiet() {
+        if !self.is_for_one && self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
         }
@@ -325,6 +336,7 @@ impl Pool {
                     peer: idle.peer,
                     is_inward: idle.is_inward,
                     reused: true,
+                    is_for_one: false,
                     turn: None,
                     slot,
                 });

@@ -219,6 +219,11 @@ impl Place<'_> {
         book.request(method, self.host, self.path)
     }
 
+    /// Is its origin told of the client by a PROXY header?
+    pub fn tells_client(&self) -> bool {
+        self.route.is_some_and(|route| route.route.tells_client)
+    }
+
     /// The number of the matching reverse route.
     pub fn route_number(&self) -> Option<usize> {
         self.route.map(|route| route.number)
@@ -235,6 +240,7 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    header: None,
                     upstream: route.upstream.clone(),
                     client: None,
                     target,
@@ -248,6 +254,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                header: None,
                 upstream: None,
                 client: None,
                 target: self.target(""),
@@ -286,6 +293,8 @@ impl Place<'_> {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The PROXY header with which each connection to it begins, if it wants any.
+    pub header: Option<Rc<[u8]>>,
     /// The servers one of which is asked in its place.
     pub upstream: Option<Arc<Upstream>>,
     /// The client, if the server is chosen by it.

@@ -99,6 +99,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod upgrade;
 mod upstreams;
 mod validation;
 mod waiters;
