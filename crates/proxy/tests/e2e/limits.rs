@@ -564,7 +564,6 @@ fn a_rule_names_limits_for_what_it_is_about() {
             quotas: vec![requests.name.clone(), misses.name.clone()],
             ..Then::default()
         },
-        ..Rule::default()
     }];
     plan.quotas = vec![requests, misses];
     let proxy = Proxy::start(with_admin(plan));
