@@ -14,7 +14,7 @@ use crate::{
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
-    request::rulebook::Rulebook,
+    request::rulebook::{Met, Rulebook},
     upstreams::Upstream,
 };
 
@@ -44,6 +44,8 @@ pub struct ListenerState {
     pub clients: Clients,
     /// The quotas that count what comes by it.
     pub tolls: Tolls,
+    /// Those that each rule names.
+    pub rule_tolls: Rc<[Tolls]>,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
@@ -102,6 +104,10 @@ impl RouteState {
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&edition.plan.rules));
+    let rules = edition.plan.rules.iter();
+    let rule_tolls: Rc<[Tolls]> = rules
+        .map(|rule| edition.quotas.named(&rule.then.quotas))
+        .collect();
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -143,6 +149,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
                 allow: listener.allow.clone(),
             },
             tolls: edition.quotas.named(&listener.quotas),
+            rule_tolls: Rc::clone(&rule_tolls),
             id: *id,
             number,
             name: listener.address.to_string().into(),
@@ -165,4 +172,14 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
         .zip(&edition.rows)
         .zip(&edition.ids);
     listeners.enumerate().map(state).collect()
+}
+
+impl ListenerState {
+    /// The quotas that count a request which meets these rules.
+    pub fn tolls_of(&self, met: Met) -> Tolls {
+        match self.book.quotas_of(met) {
+            None => self.tolls,
+            Some(rule) => self.tolls.and(self.rule_tolls[rule]),
+        }
+    }
 }

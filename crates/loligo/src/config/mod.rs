@@ -104,13 +104,14 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut found.problems,
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
+    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    let rules = rules::settle(&raw.rules, &mut found);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),
+        (&raw.rules, &rules),
         &mut found.problems,
     );
-    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);

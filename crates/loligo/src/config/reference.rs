@@ -126,7 +126,7 @@ pub fn reference() -> String {
         &mut out,
         "[[limit]]",
         "How much of something each client, host or listener may have. Repeat the block for several; a limit counts only for the listeners \
-         that name it (`limits`). See [operations.md](operations.md#limits).",
+         that name it (`limits`), and the requests that meet a rule which does (`limit`). See [operations.md](operations.md#limits).",
         quotas::rows().iter(),
     );
     section(

@@ -152,6 +152,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
+    ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
