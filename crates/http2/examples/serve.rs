@@ -54,20 +54,18 @@ async fn serve(mut socket: TcpStream) -> Result<()> {
         }
         let tick = std::time::Duration::from_millis(250);
         match tokio::time::timeout(tick, socket.read_buf(&mut input)).await {
-            Ok(read) => match read? {
-                0 => return Ok(()),
-                _ => {}
-            },
+            Ok(read) => {
+                if read? == 0 {
+                    return Ok(());
+                }
+            }
             Err(_) => {
                 while let Ok(Some(_)) = connection.handle_timeout(start.elapsed()) {}
                 continue;
             }
         }
         let now = start.elapsed();
-        loop {
-            let Ok(taken) = connection.handle_input(&input, now) else {
-                break;
-            };
+        while let Ok(taken) = connection.handle_input(&input, now) {
             let bytes = taken.bytes;
             let Some(event) = taken.event else {
                 input.advance(bytes);

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::input::Happened;
+use super::settings::WINDOW_DEFAULT;
 use super::{Connection, Drain};
 use crate::frame::{self, Header, flag, kind, word};
 use crate::head::Part;
@@ -201,13 +202,18 @@ impl Connection {
         let is_tunnel = self.head.is_connect();
         let expected = self.head.content_length();
         let send_window = i64::from(self.settings.initial_window);
+        let mut recv_window = i64::from(self.limits.stream_window);
+        if !self.settings_acked {
+            //= rfc9113 §6.9.2   until a client has our SETTINGS, it may use the window that all begin with
+            recv_window = recv_window.max(i64::from(WINDOW_DEFAULT));
+        }
         let stream = self.streams.insert(of.stream);
         let found = self.streams.get_mut(stream).expect("it is new");
         found.priority = priority;
         found.is_tunnel = is_tunnel;
         found.recv_ended = of.ends;
         found.recv_expected = expected;
-        found.recv_window = i64::from(self.limits.stream_window);
+        found.recv_window = recv_window;
         found.send_window = send_window;
         found.moved_at = now;
         Ok(Some(Happened::Request {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::settings::{self, WINDOW_MAX};
+use super::settings::{self, WINDOW_DEFAULT, WINDOW_MAX};
 use super::{
     Connection, DRAIN_PING, Drain, EARLY_PRIORITIES_MAX, Event, OUTPUT_WAITING_MAX, ResetBy, Taken,
 };
@@ -374,8 +374,16 @@ impl Connection {
             }
             if self.settings_acked {
                 self.charge_useless(now)?;
+                return Ok(None);
             }
             self.settings_acked = true;
+            // Streams that began with more than our SETTINGS give have less now, perhaps below 0.
+            let excess = i64::from(WINDOW_DEFAULT) - i64::from(self.limits.stream_window);
+            for index in 0..self.streams.len() {
+                let stream = self.streams.at(index).expect("it is one of them");
+                let found = self.streams.get_mut(stream).expect("it is one of them");
+                found.recv_window -= excess.max(0);
+            }
             return Ok(None);
         }
         if !payload.len().is_multiple_of(6) {
