@@ -9,10 +9,11 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, Role, Route, StorePlan,
+    Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
+use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
 use super::{Settled, cluster, general, stores};
@@ -24,6 +25,15 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     let mut out = String::new();
     for listener in &plan.listeners {
         explain_listener(listener, &mut out);
+    }
+    for upstream in &plan.upstreams {
+        explain_upstream(upstream, &mut out);
+    }
+    if !plan.quotas.is_empty() {
+        head(&mut out, "limits");
+        for quota in &plan.quotas {
+            let _ = writeln!(out, "  {}", quotas::explain(quota));
+        }
     }
     explain_peers(plan, &mut out);
     if let Some(cluster) = &plan.cluster {
@@ -90,6 +100,22 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
+    let naming = &listener.naming;
+    match &naming.proxy_protocol {
+        ProxyProtocol::Never => {}
+        ProxyProtocol::Always => line(out, "PROXY header", "required of every connection"),
+        ProxyProtocol::From(balancers) => {
+            let from = format!("required from {}", networks(balancers));
+            line(out, "PROXY header", &from);
+        }
+    }
+    if !naming.trusted.is_empty() {
+        let (field, trusted) = (naming.field.name(), networks(&naming.trusted));
+        line(out, "client", &format!("as {field} says, from {trusted}"));
+    }
+    if !listener.quotas.is_empty() {
+        line(out, "limits", &listener.quotas.join(", "));
+    }
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));
     }
@@ -303,13 +329,53 @@ fn explain_route(route: &Route) -> String {
     };
     let sent = match route.pass_host {
         true => "the client's Host",
+        false if route.upstream.is_some() => "the upstream's Host",
         false => "its own Host",
     };
+    if route.upstream.is_some() {
+        return format!(
+            "{host}{path} -> {}, see below ({sent})",
+            route.origin_name()
+        );
+    }
     let checked = match route.origin.tls {
         true => ", certificate checked",
         false => "",
     };
-    format!("{host}{path} -> {} ({sent}{checked})", route.origin)
+    let told = match route.tells_client {
+        true => ", PROXY header",
+        false => "",
+    };
+    format!("{host}{path} -> {} ({sent}{checked}{told})", route.origin)
+}
+
+fn explain_upstream(upstream: &Upstream, out: &mut String) {
+    head(out, &format!("upstream {}", upstream.name));
+    let all = |backup| (upstream.servers.iter()).filter(move |it| it.backup == backup);
+    for is_backup in [false, true] {
+        let weights: u32 = all(is_backup).map(|it| it.weight).sum();
+        for server in all(is_backup) {
+            let checked = match server.at.tls {
+                true => ", certificate checked",
+                false => "",
+            };
+            let percent = server.weight * 100 / weights.max(1);
+            let share = match is_backup {
+                true => format!("{percent}% if no other is up"),
+                false => format!("{percent}%"),
+            };
+            line(out, "server", &format!("{} ({share}{checked})", server.at));
+        }
+    }
+    line(out, "chosen by", upstream.balance.word());
+    let health = match &upstream.health {
+        Some(check) => {
+            let every = Time(check.every);
+            format!("GET {} every {every}, and by requests", check.path)
+        }
+        None => "by requests alone".to_owned(),
+    };
+    line(out, "health", &health);
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {

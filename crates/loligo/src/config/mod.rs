@@ -9,7 +9,9 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
+//! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
+//! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
 //! | `surroundings` | checks that the machine has what the plan needs |
@@ -28,6 +30,7 @@ pub mod machine;
 mod mistakes;
 mod peers;
 pub mod problem;
+mod quotas;
 pub mod raw;
 pub mod reference;
 mod retired;
@@ -40,6 +43,7 @@ mod surroundings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod user;
 mod values;
 
@@ -92,9 +96,22 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut draft,
         &mut found.problems,
     );
-    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
+    let listeners = listeners::settle(
+        (&raw.listeners, &upstreams),
+        &draft,
+        &whole,
+        &mut found.problems,
+    );
+    upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
     let rules = rules::settle(&raw.rules, &mut found);
+    let quotas = quotas::settle(
+        &raw.quotas,
+        (&raw.listeners, &listeners),
+        (&raw.rules, &rules),
+        &mut found.problems,
+    );
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
@@ -115,6 +132,8 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             listeners,
             stores,
             rules,
+            quotas,
+            upstreams,
             parents,
             siblings,
             cluster,

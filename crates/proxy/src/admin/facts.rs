@@ -11,6 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
+use crate::admin::limits::LimitFacts;
 use crate::clock::Instant;
 use std::{
     array,
@@ -31,6 +32,7 @@ use crate::{
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
+    upstreams::{UpstreamStanding, standings},
 };
 
 /// Time between two snapshots in [`History`].
@@ -380,8 +382,12 @@ pub struct Facts {
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Servers behind a name.
+    pub upstreams: Vec<UpstreamStanding>,
     /// The process, as the kernel sees it.
     pub process: Process,
+    /// The limits of clients, hosts and listeners.
+    pub limits: Vec<LimitFacts>,
     /// The cluster, if this is a member of one.
     pub cluster: Option<ClusterStatus>,
 }
@@ -445,11 +451,13 @@ impl Facts {
             stores_absent: shared.absent.len() as u64,
             counted,
             labels: shared.labels.all(),
+            limits: LimitFacts::all(&shared.edition().quotas),
             configuration: ConfigurationFacts {
                 edition: shared.edition().number,
                 loaded: shared.edition().loaded.at,
                 failures: shared.reloads.failures(),
             },
+            upstreams: standings(&shared.edition().upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }

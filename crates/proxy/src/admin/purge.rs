@@ -432,7 +432,9 @@ mod tests {
             host: host.map(str::to_owned),
             path_prefix: path.into(),
             origin,
+            upstream: None,
             pass_host: false,
+            tells_client: false,
         };
         let mut listener =
             Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));

@@ -8,6 +8,7 @@ use std::{net::SocketAddr, sync::PoisonError};
 use profile::Class;
 use serde::{Serialize, Serializer};
 
+use crate::admin::limits::LimitFacts;
 use crate::{
     admin::{
         facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
@@ -23,6 +24,7 @@ use crate::{
     record::metrics::STATUS_CLASSES,
     record::top::Told,
     state::{Phase, Shared},
+    upstreams::UpstreamStanding,
 };
 
 /// The whole document.
@@ -33,6 +35,9 @@ pub struct Status {
     uptime_s: f64,
     configuration: Configuration,
     listeners: Vec<Listener>,
+    /// Limits of clients, hosts and listeners, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitFacts>,
     admin: Option<SocketAddr>,
     workers: Vec<Worker>,
     connections: Connections,
@@ -53,6 +58,9 @@ pub struct Status {
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerStanding>,
+    /// Servers behind a name, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
@@ -284,6 +292,7 @@ impl Status {
             uptime_s: rounded(facts.uptime.as_secs_f64()),
             configuration: Configuration::of(shared, &edition),
             listeners: edition.plan.listeners.iter().map(Listener::of).collect(),
+            limits: facts.limits.clone(),
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
             connections: Connections {
@@ -324,6 +333,7 @@ impl Status {
                 max_fds: facts.process.max_fds,
             },
             peers: peers(shared),
+            upstreams: facts.upstreams,
             digests: siblings_digests(shared),
             cluster: facts.cluster,
             top: shared.top.as_ref().map(|top| {

@@ -16,6 +16,7 @@ use crate::{
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::Trip,
+    quota::toll::Toll,
     request::rulebook::{Decision, Met},
     request::target::Asked,
 };
@@ -37,6 +38,14 @@ impl FetchError {
         match self {
             FetchError::Upstream(error) => error.status(),
             FetchError::Abandoned => 503,
+        }
+    }
+
+    /// When it is worth another try, seconds; `None`: nobody knows.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            FetchError::Upstream(error) => error.retry_after_s(),
+            FetchError::Abandoned => None,
         }
     }
 
@@ -153,6 +162,8 @@ pub struct FetchRequest {
     pub copied: Option<Copied>,
     /// Where what it takes is noted, for the request's record.
     pub trip: Trip,
+    /// The right to ask for it, where that is counted.
+    pub toll: Option<Rc<Toll>>,
 }
 
 impl FetchRequest {

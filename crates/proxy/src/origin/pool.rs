@@ -36,6 +36,7 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
+use crate::upstreams::Turn;
 
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +126,10 @@ pub struct Lease {
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
+    /// It was opened in the name of a client, and is nobody else's.
+    is_for_one: bool,
+    /// If its destination was chosen among several: it counts as in flight there.
+    turn: Option<Rc<Turn>>,
     slot: Slot,
 }
 
@@ -135,7 +140,17 @@ impl Lease {
             peer,
             is_inward,
             reused: false,
+            is_for_one: false,
+            turn: None,
             slot,
+        }
+    }
+
+    /// It is not pooled afterwards.
+    pub(super) fn for_one_request(self) -> Self {
+        Self {
+            is_for_one: true,
+            ..self
         }
     }
 
@@ -161,12 +176,23 @@ impl Lease {
         self.reused
     }
 
+    /// It carries a request whose server was chosen so.
+    pub fn is_for(&mut self, turn: Rc<Turn>) {
+        self.turn = Some(turn);
+    }
+
+    /// How the server of its request was chosen, if there were several.
+    pub fn turn(&self) -> Option<&Rc<Turn>> {
+        self.turn.as_ref()
+    }
+
     /// Keeps the connection for the next request. The last answer must have been read to its end, with keep-alive,
     /// and with no byte left in the caller's buffer. A connection that is closed or has unread bytes is closed
     /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
-        if self.stream.is_quiet() {
+        self.turn = None;
+        if !self.is_for_one && self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
         }
@@ -310,6 +336,8 @@ impl Pool {
                     peer: idle.peer,
                     is_inward: idle.is_inward,
                     reused: true,
+                    is_for_one: false,
+                    turn: None,
                     slot,
                 });
             }

@@ -9,7 +9,7 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
@@ -21,6 +21,7 @@ use crate::{
     request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
+    upstreams::Upstream,
 };
 
 /// Why a request names no resource here.
@@ -208,9 +209,19 @@ impl Place<'_> {
         name_bytes
     }
 
+    /// The host that is asked for, without port, as the client wrote it.
+    pub fn host(&self) -> &str {
+        self.host
+    }
+
     /// What the operator's rules say of the request.
     pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
         book.request(method, self.host, self.path)
+    }
+
+    /// Is its origin told of the client by a PROXY header?
+    pub fn tells_client(&self) -> bool {
+        self.route.is_some_and(|route| route.route.tells_client)
     }
 
     /// The number of the matching reverse route.
@@ -229,6 +240,9 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    header: None,
+                    upstream: route.upstream.clone(),
+                    client: None,
                     target,
                     host,
                 }
@@ -240,6 +254,9 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                header: None,
+                upstream: None,
+                client: None,
                 target: self.target(""),
                 host: self.authority().to_string().into(),
             },
@@ -276,6 +293,12 @@ impl Place<'_> {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The PROXY header with which each connection to it begins, if it wants any.
+    pub header: Option<Rc<[u8]>>,
+    /// The servers one of which is asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.

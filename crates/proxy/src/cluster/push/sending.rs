@@ -224,10 +224,12 @@ async fn send(
     let message = push.message(&cluster.places[member].name(), &terms);
     let trip = Trip::new();
     let whom = Whom {
+        header: None,
         destination: &destination,
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, member),
         trip: &trip,
+        turn: None,
         waits: worker.shared.edition().origin_waits(),
     };
     let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());
