@@ -46,6 +46,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
 mod access;
@@ -99,6 +100,7 @@ mod sharing;
 mod smuggling;
 mod targeted;
 mod upgrade;
+mod upstreams;
 mod validation;
 mod waiters;
 mod workers;
