@@ -1,6 +1,6 @@
 //! A listener as a worker sees it.
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use store::KeyHasher;
 
@@ -8,6 +8,7 @@ use crate::{
     access::{Clients, Destinations},
     edition::Edition,
     listening::ListenerId,
+    mirror::Mirror,
     origin::Destination,
     plan::{Listener, Role, Route},
     record::labels::Rows,
@@ -57,6 +58,8 @@ pub struct RouteState {
     pub destination: Destination,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
+    /// What is done with its answers, if anything is.
+    pub mirror: Option<Rc<Mirror>>,
     /// Its number among the listener's routes.
     pub number: usize,
     /// The origin's name in logs.
@@ -67,8 +70,10 @@ pub struct RouteState {
 
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
+    /// `own`: addresses of this process.
+    pub fn new((number, route): (usize, &Route), own: &[SocketAddr]) -> RouteState {
         RouteState {
+            mirror: Mirror::new(&route.mirror, own),
             number,
             origin: route.origin.to_string().into(),
             destination: Destination {
@@ -77,8 +82,11 @@ impl RouteState {
                 port: route.origin.port,
                 member: None,
             },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
+            authority: match &route.mirror.origin_host {
+                Some(host) => host.as_str().into(),
+                None => route.origin.authority().into(),
+            },
+            tags: route_tags(route),
             route: route.clone(),
         }
     }
@@ -101,7 +109,9 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
+                (routes.iter().enumerate())
+                    .map(|route| RouteState::new(route, &edition.own_addresses))
+                    .collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,

@@ -12,6 +12,7 @@
 mod bounds;
 mod cluster;
 mod hints;
+mod mirror;
 mod peers;
 mod rules;
 mod setting;
@@ -32,6 +33,7 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
@@ -319,6 +321,8 @@ pub struct Route {
     pub origin: OriginUrl,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// What is done beyond passing requests on.
+    pub mirror: Mirroring,
 }
 
 impl Route {
@@ -329,7 +333,14 @@ impl Route {
             path_prefix: "/".to_owned(),
             origin,
             pass_host: true,
+            mirror: Mirroring::default(),
         }
+    }
+
+    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
+    pub fn onward<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.mirror.strip.as_str())
+            .unwrap_or(path)
     }
 
     /// Does it match a request for this host (no port, any case) and path (query allowed)?
@@ -617,6 +628,7 @@ mod tests {
             path_prefix: prefix.into(),
             origin,
             pass_host: true,
+            mirror: Mirroring::default(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, Role, Route, StorePlan,
+    HostPort, Mirroring, Order, Plan, Role, Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -309,7 +309,41 @@ fn explain_route(route: &Route) -> String {
         true => ", certificate checked",
         false => "",
     };
-    format!("{host}{path} -> {} ({sent}{checked})", route.origin)
+    let more = explain_mirror(&route.mirror);
+    format!("{host}{path} -> {} ({sent}{checked}{more})", route.origin)
+}
+
+/// What a route does beyond passing requests on.
+fn explain_mirror(mirror: &Mirroring) -> String {
+    let hosts = |hosts: &[HostPort]| {
+        let words = hosts.iter().map(|host| match host.port {
+            Some(port) => format!("{}:{port}", host.host),
+            None => host.host.clone(),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let mut said = String::new();
+    if !mirror.strip.is_empty() {
+        said += &format!(", without {}", mirror.strip);
+    }
+    if let Some(host) = &mirror.origin_host {
+        said += &format!(", as {host}");
+    }
+    if !mirror.follow.is_empty() {
+        said += &format!(", redirects followed to {}", hosts(&mirror.follow));
+    }
+    if let Some(replace) = &mirror.replace {
+        said += &format!(", {} replaced by {:?}", replace.from, replace.to);
+    }
+    if mirror.verify {
+        said += ", digests checked";
+    }
+    match mirror.tokens.as_deref() {
+        None => {}
+        Some([]) => said += ", with its tokens",
+        Some(listed) => said += &format!(", with tokens of its own or of {}", hosts(listed)),
+    }
+    said
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {

@@ -18,6 +18,7 @@ use proxy::plan::{
 };
 
 use super::general::Draft;
+use super::mirrors::{self, MirrorDraft};
 use super::needs_allow;
 use super::problem::Problem;
 use super::raw::Block;
@@ -51,6 +52,8 @@ pub struct RouteDraft {
     path: Option<String>,
     origin: Option<OriginUrl>,
     pass_host: Option<bool>,
+    /// What is about mirroring.
+    pub mirror: MirrorDraft,
 }
 
 /// Settings of a `[[listener]]`.
@@ -109,7 +112,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
 
 /// Settings of a `[[listener.route]]`.
 pub fn route_rows() -> Vec<Row<RouteDraft>> {
-    rows![RouteDraft:
+    let mut rows = rows![RouteDraft:
         /// Hosts it is for. `*.example.org` is every name below example.org, not that name itself.
         "listener.route.host": "a name, or `*.` and a name", "any host" => host = values::host;
         /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
@@ -118,7 +121,9 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https", "required" => origin = values::origin;
         /// Send the client's Host to the origin. `false`: the origin's own.
         "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
-    ]
+    ];
+    rows.extend(mirrors::rows());
+    rows
 }
 
 /// The logs of listeners that have their own, by number. What is wrong with them [`settle`] has complained of.
@@ -260,9 +265,11 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
             }
             continue;
         };
+        let path_prefix = draft.path.unwrap_or_else(|| "/".to_owned());
         let route = Route {
+            mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
-            path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
+            path_prefix,
             origin,
             pass_host: draft.pass_host.unwrap_or(true),
         };

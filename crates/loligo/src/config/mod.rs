@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `mirrors` | what a route does beyond passing requests on |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
@@ -24,6 +25,7 @@ pub mod file;
 pub mod general;
 pub mod listeners;
 pub mod machine;
+mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod peers;

@@ -113,6 +113,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         host: destination.as_host_and_port().into(),
         target: String::new(),
         destination,
+        mirror: None,
     };
     let to = To {
         asked: &asked,

@@ -17,6 +17,7 @@
 //! | another forward listener | a hash of its destination rules |
 //! | a route, under its origin's name | the origin |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
+//! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
 //!
 //! Keys derived from the key of a resource:
 //!
@@ -38,7 +39,7 @@ use httpcache::VaryList;
 use store::{KeyHash, KeyHasher};
 
 use crate::{
-    plan::{Destinations, Listener, OriginUrl, Plan, Role},
+    plan::{Destinations, Listener, Plan, Role, Route},
     request::rulebook::Rulebook,
 };
 
@@ -56,8 +57,12 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
 }
 
 /// The tags of a route's resources under its origin's name, and under the client's host, with their TABs.
-pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
-    let tags = [format!("\t{origin}"), format!("\thost {origin}")];
+pub fn route_tags(route: &Route) -> [Vec<u8>; 2] {
+    let (origin, mirror) = (&route.origin, &route.mirror);
+    let tags = [
+        format!("\t{origin}{}", mirror.tag(false)),
+        format!("\thost {origin}{}", mirror.tag(true)),
+    ];
     tags.map(String::into_bytes)
 }
 
@@ -75,7 +80,7 @@ pub fn tags_of(listener: &Listener, hasher: KeyHasher) -> Vec<Vec<u8>> {
     match &listener.role {
         Role::Forward(forward) => vec![forward_tag(&forward.destinations, hasher)],
         Role::Reverse(routes) => {
-            let tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            let tags = routes.iter().flat_map(route_tags);
             tags.collect()
         }
     }

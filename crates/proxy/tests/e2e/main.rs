@@ -44,6 +44,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `mirrors` | routes that mirror package indexes and registries |
 //! | `workers` | several threads that accept |
 
 mod access;
@@ -79,6 +80,7 @@ mod hostile;
 mod interim;
 mod keys;
 mod large;
+mod mirrors;
 mod negative;
 mod parts;
 mod parts_short;
