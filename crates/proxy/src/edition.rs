@@ -12,7 +12,8 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows, request::key::tags_in_use,
+    listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
+    request::key::tags_in_use,
 };
 
 /// A configuration in the forms that requests want.
@@ -27,6 +28,8 @@ pub struct Edition {
     pub rows: Vec<Rows>,
     /// TLS to origins.
     pub tls: Tls,
+    /// What its quotas have counted.
+    pub quotas: Quotas,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -73,6 +76,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub tls: Tls,
     /// As in [`Edition`].
+    pub quotas: Quotas,
+    /// As in [`Edition`].
     pub loaded: Loaded,
     /// The hash function of the store.
     pub hasher: KeyHasher,
@@ -89,6 +94,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            quotas,
             loaded,
             hasher,
             via_tag,
@@ -102,6 +108,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            quotas,
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),

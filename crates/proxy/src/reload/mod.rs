@@ -30,6 +30,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::quota::Quotas;
 use crate::{
     clock::Instant,
     conn::accepting,
@@ -305,6 +306,7 @@ impl Control {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
+            quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,
             hasher: shared.hasher(),
