@@ -97,7 +97,6 @@ impl RouteState {
 
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
-    let book = Arc::new(Rulebook::new(&edition.plan.rules));
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -150,7 +149,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
-            book: Arc::clone(&book),
+            book: Arc::new(Rulebook::of_listener(&edition.plan.rules, number)),
             edition: Arc::clone(edition),
         })
     };

@@ -13,6 +13,7 @@ use proxy::plan::{
 };
 
 use super::machine::{Existing, OnDisk};
+use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
@@ -64,6 +65,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         );
     }
     differing(raw, &mut out);
+    for (preset, text) in presets::written_out(raw) {
+        head(&mut out, &format!("{preset} stands for"));
+        for line in text.lines() {
+            let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+        }
+    }
     for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }

@@ -15,12 +15,13 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
+    Heeds, HostPort, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
 };
 
 use super::general::Draft;
 use super::mirrors::{self, MirrorDraft};
 use super::needs_allow;
+use super::presets;
 use super::problem::Problem;
 use super::quotas;
 use super::raw::{Block, Given, Value};
@@ -47,6 +48,11 @@ pub struct ListenerDraft {
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
     quotas: Vec<String>,
+    preset: Option<&'static str>,
+    upstream: Option<Vec<OriginUrl>>,
+    public: Option<OriginUrl>,
+    follow: Option<Vec<HostPort>>,
+    token_hosts: Option<Vec<HostPort>>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -125,6 +131,16 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             ]);
         /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
         "listener.limits": "a list of names", "none" => quotas = quotas::names;
+        /// Makes it a mirror ([mirrors](mirrors.md)): stands for routes and rules, which `loligo check` prints. Rules of your own come first.
+        "listener.preset": "`apt`, `pypi`, `npm`, `cargo`, `go`, `oci`", "none" => preset = presets::name;
+        /// With `preset`: where lies what is mirrored. `pypi` and `cargo` take two: the index, and the server of files.
+        "listener.upstream": "one or two URLs", "required with `preset`" => upstream = presets::upstreams;
+        /// With `preset`: the URL by which clients know this listener. `npm`, and `cargo` with two upstreams, write it into their indexes.
+        "listener.public": "`http://HOST[:PORT]` or https", "none" => public = values::origin;
+        /// With `preset`: as in a route.
+        "listener.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => follow = mirrors::host_ports;
+        /// With `preset`: as in a route.
+        "listener.token-hosts": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "with `oci`: the registry alone" => token_hosts = mirrors::host_ports;
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.

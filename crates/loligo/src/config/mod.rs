@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
-//! | `mirrors` | what a route does beyond passing requests on |
+//! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
@@ -30,6 +30,7 @@ mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod peers;
+pub mod presets;
 pub mod problem;
 mod quotas;
 pub mod raw;
@@ -84,6 +85,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         notes: raw.notes.iter().map(Problem::to_string).collect(),
         fitted: Vec::new(),
     };
+    let raw = &presets::expand(raw, &mut found.problems);
     let (of_all, blocks) = stores::split(raw, &mut found.problems);
     let whole = Block {
         given: [of_all, raw.whole.given.clone()].concat(),
@@ -103,7 +105,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut found.problems,
     );
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
+    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
