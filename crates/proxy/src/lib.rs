@@ -61,6 +61,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod upgrade;
 mod user;
 mod worker;
 
@@ -73,5 +74,9 @@ pub use mistakes::make_mistake;
 pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
-pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on, start_reloadable};
+pub use serve::{
+    Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
+    start_reloadable,
+};
+pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;

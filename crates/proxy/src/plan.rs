@@ -338,6 +338,8 @@ pub struct Route {
     pub pass_host: bool,
     /// What is done beyond passing requests on.
     pub mirror: Mirroring,
+    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
+    pub tells_client: bool,
 }
 
 impl Route {
@@ -349,6 +351,7 @@ impl Route {
             origin,
             pass_host: true,
             mirror: Mirroring::default(),
+            tells_client: false,
         }
     }
 
@@ -644,6 +647,7 @@ mod tests {
             origin,
             pass_host: true,
             mirror: Mirroring::default(),
+            tells_client: false,
         }
     }
 

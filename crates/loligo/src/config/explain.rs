@@ -339,8 +339,15 @@ fn explain_route(route: &Route) -> String {
         true => ", certificate checked",
         false => "",
     };
+    let told = match route.tells_client {
+        true => ", PROXY header",
+        false => "",
+    };
     let more = explain_mirror(&route.mirror);
-    format!("{host}{path} -> {} ({sent}{checked}{more})", route.origin)
+    format!(
+        "{host}{path} -> {} ({sent}{checked}{told}{more})",
+        route.origin
+    )
 }
 
 /// What a route does beyond passing requests on.

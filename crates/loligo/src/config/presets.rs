@@ -233,7 +233,7 @@ fn text_of(block: &Block, problems: &mut Vec<Problem>) -> Option<(Given, String)
         }
         return None;
     };
-    let mut read = || {
+    let read = || {
         let name = name(&given).map_err(|why| given.problem(why))?;
         let preset = PRESETS.iter().find(|preset| preset.name == name);
         let preset = preset.expect("`name` knows the presets");

@@ -223,9 +223,12 @@ impl Asking<'_> {
     /// Another server, with the rules that hold for it.
     fn whom<'w>(&'w self, destination: &'w Destination, trip: &'w Trip) -> Whom<'w> {
         let listener = self.to.listener;
+        let is_origin = is_same(destination, &self.to.asked.destination);
         Whom {
             destination,
-            rules: match is_same(destination, &self.to.asked.destination) {
+            // Only the origin is told of the client.
+            header: self.to.asked.header.as_deref().filter(|_| is_origin),
+            rules: match is_origin {
                 true => &listener.destinations,
                 false => &self.mirror.elsewhere,
             },

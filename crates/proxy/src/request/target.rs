@@ -220,6 +220,11 @@ impl Place<'_> {
         book.request(method, self.host, self.path)
     }
 
+    /// Is its origin told of the client by a PROXY header?
+    pub fn tells_client(&self) -> bool {
+        self.route.is_some_and(|route| route.route.tells_client)
+    }
+
     /// The number of the matching reverse route.
     pub fn route_number(&self) -> Option<usize> {
         self.route.map(|route| route.number)
@@ -239,6 +244,7 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    header: None,
                     target,
                     host,
                     mirror: route.mirror.clone(),
@@ -251,6 +257,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                header: None,
                 target: match self.is_server {
                     true => "*".to_owned(),
                     false => joined_path("", self.path),
@@ -288,6 +295,8 @@ fn joined_path(base: &str, path: &str) -> String {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The PROXY header with which each connection to it begins, if it wants any.
+    pub header: Option<Rc<[u8]>>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.

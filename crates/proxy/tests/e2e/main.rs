@@ -100,6 +100,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod upgrade;
 mod validation;
 mod waiters;
 mod workers;
