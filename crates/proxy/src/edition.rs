@@ -6,14 +6,14 @@
 //!
 //! Not known here: how an edition is replaced.
 
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
     listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
-    request::key::tags_in_use,
+    request::key::tags_in_use, upstreams, upstreams::Upstream,
 };
 
 /// A configuration in the forms that requests want.
@@ -30,6 +30,8 @@ pub struct Edition {
     pub tls: Tls,
     /// What its quotas have counted.
     pub quotas: Quotas,
+    /// The plan's upstreams, with what is known of their servers.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -75,6 +77,8 @@ pub struct Parts {
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
     pub tls: Tls,
+    /// Those of the edition before.
+    pub upstreams_before: Vec<Arc<Upstream>>,
     /// As in [`Edition`].
     pub quotas: Quotas,
     /// As in [`Edition`].
@@ -95,6 +99,7 @@ impl Edition {
             rows,
             tls,
             quotas,
+            upstreams_before,
             loaded,
             hasher,
             via_tag,
@@ -109,6 +114,7 @@ impl Edition {
             rows,
             tls,
             quotas,
+            upstreams: upstreams::of_plan(&plan, &upstreams_before),
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),

@@ -62,6 +62,7 @@ mod socket;
 mod state;
 pub mod stored;
 mod upgrade;
+mod upstreams;
 mod user;
 mod worker;
 

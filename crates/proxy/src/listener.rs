@@ -1,6 +1,6 @@
 //! A listener as a worker sees it.
 
-use std::{net::SocketAddr, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use store::KeyHasher;
 
@@ -15,7 +15,8 @@ use crate::{
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
-    request::rulebook::Rulebook,
+    request::rulebook::{Met, Rulebook},
+    upstreams::Upstream,
 };
 
 /// A listener as a worker sees it.
@@ -44,6 +45,8 @@ pub struct ListenerState {
     pub clients: Clients,
     /// The quotas that count what comes by it.
     pub tolls: Tolls,
+    /// Those that each rule names.
+    pub rule_tolls: Rc<[Tolls]>,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
@@ -57,8 +60,10 @@ pub struct ListenerState {
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// The origin.
+    /// The origin. With an upstream nobody connects there.
     pub destination: Destination,
+    /// The servers that are asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
     /// What is done with its answers, if anything is.
@@ -73,22 +78,28 @@ pub struct RouteState {
 
 impl RouteState {
     /// Prepares a configured route.
-    /// `own`: addresses of this process.
-    pub fn new((number, route): (usize, &Route), own: &[SocketAddr]) -> RouteState {
+    pub fn new((number, route): (usize, &Route), edition: &Edition) -> RouteState {
+        let upstream = route.upstream.as_ref().map(|name| {
+            let mut all = edition.upstreams.iter();
+            let found = all.find(|upstream| upstream.name() == name);
+            Arc::clone(found.expect("a route names an upstream of its plan"))
+        });
         RouteState {
-            mirror: Mirror::new(&route.mirror, own),
+            mirror: Mirror::new(&route.mirror, &edition.own_addresses),
             number,
-            origin: route.origin.to_string().into(),
+            origin: route.origin_name().into(),
             destination: Destination {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
             },
-            authority: match &route.mirror.origin_host {
-                Some(host) => host.as_str().into(),
-                None => route.origin.authority().into(),
+            authority: match (&route.mirror.origin_host, &upstream) {
+                (Some(host), _) => host.as_str().into(),
+                (None, Some(upstream)) => upstream.plan.host().into(),
+                (None, None) => route.origin.authority().into(),
             },
+            upstream,
             tags: route_tags(route),
             route: route.clone(),
         }
@@ -97,6 +108,10 @@ impl RouteState {
 
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
+    let rules = edition.plan.rules.iter();
+    let rule_tolls: Rc<[Tolls]> = rules
+        .map(|rule| edition.quotas.named(&rule.then.quotas))
+        .collect();
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -112,7 +127,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
                 (routes.iter().enumerate())
-                    .map(|route| RouteState::new(route, &edition.own_addresses))
+                    .map(|route| RouteState::new(route, edition))
                     .collect(),
                 Destinations {
                     loopback: true,
@@ -138,6 +153,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
                 allow: listener.allow.clone(),
             },
             tolls: edition.quotas.named(&listener.quotas),
+            rule_tolls: Rc::clone(&rule_tolls),
             id: *id,
             number,
             name: listener.address.to_string().into(),
@@ -160,4 +176,14 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
         .zip(&edition.rows)
         .zip(&edition.ids);
     listeners.enumerate().map(state).collect()
+}
+
+impl ListenerState {
+    /// The quotas that count a request which meets these rules.
+    pub fn tolls_of(&self, met: Met) -> Tolls {
+        match self.book.quotas_of(met) {
+            None => self.tolls,
+            Some(rule) => self.tolls.and(self.rule_tolls[rule]),
+        }
+    }
 }

@@ -68,7 +68,7 @@ use crate::{
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
     upgrade::{predecessor::Predecessor, successor::Launch, successor::Upgrades},
-    user, worker,
+    upstreams, user, worker,
 };
 
 /// What is up, once it is.
@@ -396,6 +396,7 @@ fn run_from(
         fetching::start(&shared.digests, plan);
         let admin = admin_socket
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
+        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
@@ -497,6 +498,7 @@ pub(crate) fn shared(
         quotas: Quotas::new(&plan.quotas, None),
         plan,
         tls,
+        upstreams_before: Vec::new(),
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {

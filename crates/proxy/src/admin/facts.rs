@@ -32,6 +32,7 @@ use crate::{
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
+    upstreams::{UpstreamStanding, standings},
 };
 
 /// Time between two snapshots in [`History`].
@@ -381,6 +382,8 @@ pub struct Facts {
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Servers behind a name.
+    pub upstreams: Vec<UpstreamStanding>,
     /// The process, as the kernel sees it.
     pub process: Process,
     /// The limits of clients, hosts and listeners.
@@ -454,6 +457,7 @@ impl Facts {
                 loaded: shared.edition().loaded.at,
                 failures: shared.reloads.failures(),
             },
+            upstreams: standings(&shared.edition().upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }

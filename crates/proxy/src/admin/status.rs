@@ -24,6 +24,7 @@ use crate::{
     record::metrics::STATUS_CLASSES,
     record::top::Told,
     state::{Phase, Shared},
+    upstreams::UpstreamStanding,
 };
 
 /// The whole document.
@@ -57,6 +58,9 @@ pub struct Status {
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerStanding>,
+    /// Servers behind a name, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
@@ -329,6 +333,7 @@ impl Status {
                 max_fds: facts.process.max_fds,
             },
             peers: peers(shared),
+            upstreams: facts.upstreams,
             digests: siblings_digests(shared),
             cluster: facts.cluster,
             top: shared.top.as_ref().map(|top| {

@@ -88,6 +88,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             quotas: crate::quota::Quotas::default(),
             plan,
             tls: crate::origin::Tls::only(Vec::new()),
+            upstreams_before: Vec::new(),
             hasher: store.hasher(),
             via_tag: 0,
             loaded: Loaded::default(),

@@ -58,6 +58,7 @@ use crate::{
     origin::upstream::{self, Upstream, Whom},
     plan::{HostPort, Mirroring},
     record::metrics,
+    request::target::Asked,
     state::Worker,
 };
 
@@ -198,9 +199,19 @@ impl Asking<'_> {
             }
             metrics::add(&self.worker.counters.mirror_redirects_followed, 1);
             finish(self.worker, self.watch, upstream, &head).await;
-            self.has_crossed |= !is_same(&next.destination, &self.to.asked.destination);
-            self.request =
-                redirect::redirected(&self.request, self.method, &next, self.has_crossed).into();
+            let is_origin = is_same(&next.destination, &self.to.asked.destination);
+            self.has_crossed |= !is_origin;
+            let host = match is_origin {
+                true => self.to.asked.host.to_string(),
+                false => next.destination.as_authority(),
+            };
+            self.request = redirect::redirected(
+                &self.request,
+                (self.method, &next.target),
+                &host,
+                self.has_crossed,
+            )
+            .into();
             self.at = Some(next);
         }
     }
@@ -213,8 +224,25 @@ impl Asking<'_> {
 
     async fn ask_once(&self) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch) = (self.worker, self.watch);
-        let Some(next) = &self.at else {
-            return whom::ask_untreated(worker, watch, self.to, self.method, &self.request).await;
+        let is_origin = |next: &&Next| is_same(&next.destination, &self.to.asked.destination);
+        let next = match &self.at {
+            None => {
+                let (to, request) = (self.to, &self.request);
+                return whom::ask_untreated(worker, watch, to, self.method, request).await;
+            }
+            // The origin may be an upstream of several servers.
+            Some(next) if is_origin(&next) => {
+                let asked = Asked {
+                    target: next.target.clone(),
+                    ..self.to.asked.clone()
+                };
+                let to = To {
+                    asked: &asked,
+                    ..self.to
+                };
+                return whom::ask_untreated(worker, watch, to, self.method, &self.request).await;
+            }
+            Some(next) => next,
         };
         let whom = self.whom(&next.destination, self.to.trip);
         upstream::ask_final(worker, watch, &whom, self.method, &self.request).await
@@ -234,6 +262,7 @@ impl Asking<'_> {
             },
             hop: Hop::DIRECT,
             trip,
+            turn: None,
             waits: listener.edition.origin_waits(),
         }
     }

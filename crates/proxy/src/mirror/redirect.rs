@@ -60,15 +60,10 @@ fn is_for_origin(name: &[u8]) -> bool {
     is_forwarded || NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// A request in the form for an origin (`request`), as it goes to another target and host. `crosses`: to another origin than the first.
-pub fn redirected(request: &[u8], method: &str, next: &Next, crosses: bool) -> Vec<u8> {
-    let host = next.destination.as_authority();
-    rewritten(
-        request,
-        Some((method, &next.target)),
-        Some(host.as_bytes()),
-        &|name| crosses && is_for_origin(name),
-    )
+/// A request in the form for an origin (`request`), with another first line (`line`: method and target) and Host. `crosses`: to another origin than the first.
+pub fn redirected(request: &[u8], line: (&str, &str), host: &str, crosses: bool) -> Vec<u8> {
+    let leave_out = |name: &[u8]| crosses && is_for_origin(name);
+    rewritten(request, Some(line), Some(host.as_bytes()), &leave_out)
 }
 
 /// A request with this field, in place of what it had of it.
@@ -155,16 +150,9 @@ mod tests {
     #[test]
     fn credentials_stay_with_their_origin() {
         let request = b"GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nCOOKIE: y\r\nX-Forwarded-For: c\r\nAccept: z\r\n\r\n";
-        let next = Next {
-            destination: Destination {
-                tls: false,
-                host: "b".into(),
-                port: 81,
-                member: None,
-            },
-            target: "/b".to_owned(),
+        let text = |crosses| {
+            String::from_utf8(redirected(request, ("GET", "/b"), "b:81", crosses)).unwrap()
         };
-        let text = |crosses| String::from_utf8(redirected(request, "GET", &next, crosses)).unwrap();
         assert_eq!(
             text(true),
             "GET /b HTTP/1.1\r\nHost: b:81\r\nAccept: z\r\n\r\n"

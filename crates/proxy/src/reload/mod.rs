@@ -323,6 +323,7 @@ impl Control {
             quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,
+            upstreams_before: running.upstreams.clone(),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {

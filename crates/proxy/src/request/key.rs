@@ -18,6 +18,7 @@
 //! | a route, under its origin's name | the origin |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
 //! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
+//! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
 //!
 //! Keys derived from the key of a resource:
 //!
@@ -58,10 +59,14 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
 
 /// The tags of a route's resources under its origin's name, and under the client's host, with their TABs.
 pub fn route_tags(route: &Route) -> [Vec<u8>; 2] {
-    let (origin, mirror) = (&route.origin, &route.mirror);
+    let kind = match route.upstream {
+        Some(_) => "upstream ",
+        None => "",
+    };
+    let (origin, mirror) = (route.origin_name(), &route.mirror);
     let tags = [
-        format!("\t{origin}{}", mirror.tag(false)),
-        format!("\thost {origin}{}", mirror.tag(true)),
+        format!("\t{kind}{origin}{}", mirror.tag(false)),
+        format!("\thost {kind}{origin}{}", mirror.tag(true)),
     ];
     tags.map(String::into_bytes)
 }

@@ -9,7 +9,7 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
@@ -22,6 +22,7 @@ use crate::{
     request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
+    upstreams::Upstream,
 };
 
 /// Why a request names no resource here.
@@ -245,6 +246,8 @@ impl Place<'_> {
                 Asked {
                     destination: route.destination.clone(),
                     header: None,
+                    upstream: route.upstream.clone(),
+                    client: None,
                     target,
                     host,
                     mirror: route.mirror.clone(),
@@ -258,6 +261,8 @@ impl Place<'_> {
                     member: None,
                 },
                 header: None,
+                upstream: None,
+                client: None,
                 target: match self.is_server {
                     true => "*".to_owned(),
                     false => joined_path("", self.path),
@@ -297,6 +302,10 @@ pub struct Asked {
     pub destination: Destination,
     /// The PROXY header with which each connection to it begins, if it wants any.
     pub header: Option<Rc<[u8]>>,
+    /// The servers one of which is asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.
