@@ -46,6 +46,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
@@ -84,6 +85,7 @@ mod keys;
 mod large;
 mod limits;
 mod monitoring;
+mod mirrors;
 mod negative;
 mod parts;
 mod parts_short;
