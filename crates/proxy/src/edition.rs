@@ -6,13 +6,14 @@
 //!
 //! Not known here: how an edition is replaced.
 
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows, request::key::tags_in_use,
+    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows,
+    record::rule_counts::RuleCounts, request::key::tags_in_use, request::rulebook::Rulebook,
 };
 
 /// A configuration in the forms that requests want.
@@ -25,6 +26,10 @@ pub struct Edition {
     pub ids: Vec<ListenerId>,
     /// Where the requests of each are counted.
     pub rows: Vec<Rows>,
+    /// The operator's rules.
+    pub book: Arc<Rulebook>,
+    /// Where they count.
+    pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
     /// How it came to be.
@@ -71,6 +76,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
+    pub rule_counts: RuleCounts,
+    /// As in [`Edition`].
     pub tls: Tls,
     /// As in [`Edition`].
     pub loaded: Loaded,
@@ -88,6 +95,7 @@ impl Edition {
             plan,
             ids,
             rows,
+            rule_counts,
             tls,
             loaded,
             hasher,
@@ -101,6 +109,8 @@ impl Edition {
             number,
             ids,
             rows,
+            book: Arc::new(Rulebook::new(&plan.rules)),
+            rule_counts,
             tls,
             loaded,
             rules: rules(&plan),

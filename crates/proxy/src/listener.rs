@@ -40,7 +40,7 @@ pub struct ListenerState {
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: Clients,
-    /// The operator's cache rules: those of the whole.
+    /// The operator's rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -86,7 +86,6 @@ impl RouteState {
 
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
-    let book = Arc::new(Rulebook::new(&edition.plan.rules));
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -136,7 +135,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
-            book: Arc::clone(&book),
+            book: Arc::clone(&edition.book),
             edition: Arc::clone(edition),
         })
     };

@@ -12,9 +12,12 @@
 mod bounds;
 mod cluster;
 mod hints;
+mod hosts;
+mod hours;
 mod peers;
 mod rules;
 mod setting;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -32,9 +35,13 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use hosts::{HostList, Stamp, address};
+pub use hours::{Hours, Minute};
+pub use message::Scheme;
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
-pub use rules::{KeyRule, Rule, Then, When};
+pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
+pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
 
 use setting::{bytes, count, settings, switch};
 

@@ -63,6 +63,7 @@ use crate::{
     record::labels::{COUNTED_MAX, Labels},
     record::marks,
     record::metrics::Counters,
+    record::rule_counts::KnownRules,
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
@@ -349,7 +350,7 @@ pub(crate) fn shared(
     io_engine: &'static str,
     tls: Tls,
 ) -> Result<Shared, StoreError> {
-    let labels = Labels::default();
+    let (labels, rules) = (Labels::default(), KnownRules::default());
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device()?,
@@ -359,6 +360,7 @@ pub(crate) fn shared(
         number: 1,
         ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
         rows: labels.rows(&plan.listeners),
+        rule_counts: rules.counts(&plan.rules),
         plan,
         tls,
         hasher: store.hasher(),
@@ -394,6 +396,7 @@ pub(crate) fn shared(
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
+        rules,
         events: Arc::default(),
         top: None,
         peers: Peers::new(plan, edition.own_addresses.clone(), &edition.via_line),

@@ -8,7 +8,7 @@
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `stores` | `[[store]]` |
-//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
@@ -17,6 +17,7 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+mod conditions;
 #[cfg(test)]
 mod deployed;
 pub mod explain;
@@ -42,6 +43,7 @@ pub mod testing;
 mod tests;
 mod user;
 mod values;
+mod verdicts;
 
 use proxy::plan::Plan;
 
@@ -94,7 +96,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     );
     let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
+    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);

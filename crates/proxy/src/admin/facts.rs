@@ -30,6 +30,7 @@ use crate::{
     cluster::ClusterStatus,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
+    record::rule_counts::RuleCount,
     state::{Phase, Shared},
 };
 
@@ -380,6 +381,8 @@ pub struct Facts {
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// What rules have decided, and how many requests had each tag.
+    pub rules: Vec<RuleCount>,
     /// The process, as the kernel sees it.
     pub process: Process,
     /// The cluster, if this is a member of one.
@@ -445,6 +448,7 @@ impl Facts {
             stores_absent: shared.absent.len() as u64,
             counted,
             labels: shared.labels.all(),
+            rules: shared.rules.all(),
             configuration: ConfigurationFacts {
                 edition: shared.edition().number,
                 loaded: shared.edition().loaded.at,

@@ -16,6 +16,7 @@ use crate::{
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
+    request::rulebook::Standing,
     socket::{self, Socket},
     state::Worker,
 };
@@ -42,6 +43,8 @@ pub struct Conn {
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
     pub accepted: Option<Instant>,
+    /// The rules that its requests may meet.
+    pub standing: Standing,
 }
 
 impl Conn {
@@ -64,6 +67,7 @@ impl Conn {
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
+            standing: Standing::default(),
         }
     }
 

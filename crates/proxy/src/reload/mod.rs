@@ -305,6 +305,7 @@ impl Control {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
+            rule_counts: shared.rules.counts(&plan.rules),
             plan,
             tls,
             hasher: shared.hasher(),

@@ -34,6 +34,8 @@ use crate::{
     request::asking::Kept,
     request::body::RequestBody,
     request::notes::Notes,
+    request::rulebook::MetBy,
+    request::ruling,
     state::Worker,
 };
 
@@ -53,6 +55,8 @@ pub struct Incoming {
     pub other: Option<Bytes>,
     /// What the short way has read from disk, and may not serve as it is.
     pub loaded: Option<Box<Preloaded>>,
+    /// The operator's rules that it meets, once they were asked.
+    pub met: Option<MetBy>,
 }
 
 impl Incoming {
@@ -74,6 +78,7 @@ impl Incoming {
             skips_disk: false,
             other: None,
             loaded: None,
+            met: None,
         }
     }
 }
@@ -161,6 +166,7 @@ impl<'c> Exchange<'c> {
         if !said.cache_status.is_empty() {
             head.add(b"Cache-Status", &said.cache_status);
         }
+        ruling::change_answer(self, &said, &mut head);
         self.reply.begin(head, length);
         let record = &mut self.record;
         record.class = said.class;
@@ -316,6 +322,7 @@ impl<'c> Exchange<'c> {
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),
             },
             cache_status: &record.cache_status,
+            tag: record.tag,
         });
         self.reply.after()
     }

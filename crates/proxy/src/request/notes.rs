@@ -17,6 +17,8 @@ use crate::{
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
+    request::rulebook::Tag,
+    request::ruling::Changing,
 };
 
 /// What is noted of a request while it is answered.
@@ -41,6 +43,10 @@ pub struct Notes {
     pub content_type: Vec<u8>,
     /// Our Cache-Status in it.
     pub cache_status: Vec<u8>,
+    /// What the operator's rules call it.
+    pub tag: Option<Tag>,
+    /// What its answer's fields are changed by, if a rule says so.
+    pub changing: Option<Box<Changing>>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
@@ -68,6 +74,8 @@ impl Notes {
             class: Class::Error,
             content_type: Vec::new(),
             cache_status: Vec::new(),
+            tag: None,
+            changing: None,
             trip: None,
             waiting: None,
         };
