@@ -12,7 +12,7 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows,
+    listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
     record::rule_counts::RuleCounts, request::key::tags_in_use, request::rulebook::Rulebook,
 };
 
@@ -32,6 +32,8 @@ pub struct Edition {
     pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
+    /// What its quotas have counted.
+    pub quotas: Quotas,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -80,6 +82,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub tls: Tls,
     /// As in [`Edition`].
+    pub quotas: Quotas,
+    /// As in [`Edition`].
     pub loaded: Loaded,
     /// The hash function of the store.
     pub hasher: KeyHasher,
@@ -97,6 +101,7 @@ impl Edition {
             rows,
             rule_counts,
             tls,
+            quotas,
             loaded,
             hasher,
             via_tag,
@@ -112,6 +117,7 @@ impl Edition {
             book: Arc::new(Rulebook::new(&plan.rules)),
             rule_counts,
             tls,
+            quotas,
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),

@@ -48,6 +48,7 @@ mod notify;
 mod origin;
 mod peers;
 pub mod plan;
+mod quota;
 mod range;
 mod record;
 mod reload;
@@ -59,6 +60,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod upgrade;
 mod user;
 mod worker;
 
@@ -71,5 +73,9 @@ pub use mistakes::make_mistake;
 pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
-pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on, start_reloadable};
+pub use serve::{
+    Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
+    start_reloadable,
+};
+pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;

@@ -10,6 +10,7 @@ use crate::{
     listening::ListenerId,
     origin::Destination,
     plan::{Listener, Role, Route},
+    quota::Tolls,
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
@@ -41,6 +42,8 @@ pub struct ListenerState {
     /// Who may use it.
     pub clients: Clients,
     /// The operator's rules: those of the whole.
+    /// The quotas that count what comes by it.
+    pub tolls: Tolls,
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -124,6 +127,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            tolls: edition.quotas.named(&listener.quotas),
             id: *id,
             number,
             name: listener.address.to_string().into(),

@@ -10,11 +10,13 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod clients;
 mod cluster;
 mod hints;
 mod hosts;
 mod hours;
 mod peers;
+mod quotas;
 mod rules;
 mod setting;
 mod verdicts;
@@ -30,6 +32,7 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use clients::{ClientField, Naming, ProxyProtocol};
 pub use cluster::{
     Cluster, ClusterKey, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX,
     Spread,
@@ -39,6 +42,7 @@ pub use hosts::{HostList, Stamp, address};
 pub use hours::{Hours, Minute};
 pub use message::Scheme;
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
+pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
@@ -84,6 +88,8 @@ pub struct Plan {
     pub cache: CacheRules,
     /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
+    /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
+    pub quotas: Vec<Quota>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -161,6 +167,7 @@ impl Plan {
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
             rules: Vec::new(),
+            quotas: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -191,6 +198,10 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// How the clients behind balancers are known.
+    pub naming: Naming,
+    /// The names of the quotas that count its requests and connections.
+    pub quotas: Vec<String>,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -248,6 +259,8 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 
@@ -262,6 +275,8 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 }
@@ -326,6 +341,8 @@ pub struct Route {
     pub origin: OriginUrl,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
+    pub tells_client: bool,
 }
 
 impl Route {
@@ -336,6 +353,7 @@ impl Route {
             path_prefix: "/".to_owned(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 
@@ -624,6 +642,7 @@ mod tests {
             path_prefix: prefix.into(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 

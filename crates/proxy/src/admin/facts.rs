@@ -11,6 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
+use crate::admin::limits::LimitFacts;
 use crate::clock::Instant;
 use std::{
     array,
@@ -385,6 +386,8 @@ pub struct Facts {
     pub rules: Vec<RuleCount>,
     /// The process, as the kernel sees it.
     pub process: Process,
+    /// The limits of clients, hosts and listeners.
+    pub limits: Vec<LimitFacts>,
     /// The cluster, if this is a member of one.
     pub cluster: Option<ClusterStatus>,
 }
@@ -449,6 +452,7 @@ impl Facts {
             counted,
             labels: shared.labels.all(),
             rules: shared.rules.all(),
+            limits: LimitFacts::all(&shared.edition().quotas),
             configuration: ConfigurationFacts {
                 edition: shared.edition().number,
                 loaded: shared.edition().loaded.at,

@@ -46,11 +46,15 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let (labels, rules) = (Labels::default(), KnownRules::default());
     let rule_counts = rules.counts(&plan.rules);
     let rows = labels.rows(&plan.listeners);
-    let store = opening::without_device().unwrap();
+    let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
         followed: Vec::new(),
         reloads: Reloads::default(),
         listening: Listening::default(),
+        doors: tokio::sync::watch::Sender::new(true),
+        upgrades: crate::upgrade::successor::Upgrades::default(),
+        is_handed_over: std::sync::atomic::AtomicBool::new(false),
+        is_process: false,
         via_tag: 0,
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
@@ -85,6 +89,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
             rows,
             rule_counts,
+            quotas: crate::quota::Quotas::default(),
             plan,
             tls: crate::origin::Tls::only(Vec::new()),
             hasher: store.hasher(),

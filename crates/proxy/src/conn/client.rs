@@ -15,7 +15,6 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    sync::atomic::{AtomicU64, Ordering},
     task::{Poll, ready},
     time::Duration,
 };
@@ -31,6 +30,7 @@ use crate::{
     conn::socket::Conn,
     listener::ListenerState,
     record::metrics,
+    record::seldom::Seldom,
     reply::h1::H1,
     reply::{After, Reply},
     request::asking::Kept,
@@ -59,8 +59,10 @@ enum Turn {
 }
 
 /// What came when more of a head was read.
-enum More {
+pub enum More {
+    /// There is more.
     Bytes,
+    /// The connection has ended.
     Closed,
     /// It has to go, to make room.
     Crowded,
@@ -71,11 +73,8 @@ const SLOW_HEAD: Duration = Duration::from_secs(1);
 
 /// Says it once a minute: whoever has reached the limit has many of them.
 fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
-    static WARNED_AT_S: AtomicU64 = AtomicU64::new(0);
-    let now_s = worker.now_ms().0 / 1000;
-    let was_long_ago = |at: u64| (at == 0 || now_s.abs_diff(at) >= 60).then_some(now_s);
-    let relaxed = Ordering::Relaxed;
-    if (WARNED_AT_S.fetch_update(relaxed, relaxed, was_long_ago)).is_ok() {
+    static SAID: Seldom = Seldom::new();
+    if SAID.is_due(worker.now_ms().0 / 1000) {
         tracing::warn!(%peer, "connection limit reached; raise limits.connections-max. Further ones are counted only");
     }
 }
@@ -87,7 +86,7 @@ pub fn admit(
     peer: SocketAddr,
     is_member: bool,
 ) -> Option<ConnectionCount> {
-    if !is_member && !listener.clients.permits(peer.ip()) {
+    if !is_member && !listener.admits(peer.ip()) {
         metrics::add(&worker.counters.client_connections_refused, 1);
         tracing::debug!(%peer, "client not allowed");
         return None;
@@ -112,6 +111,13 @@ pub async fn serve(
     _count: ConnectionCount,
 ) {
     let mut conn = Conn::new(&worker, listener, stream, peer, member);
+    // Boxed, so that an idle connection stays small.
+    if conn.begins_with_header() && !Box::pin(conn.read_header(&worker)).await {
+        return;
+    }
+    let Some(_counted) = conn.is_counted(&worker) else {
+        return;
+    };
     loop {
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
@@ -167,7 +173,8 @@ pub async fn serve(
 async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
-    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
+    let (listener, member) = (Rc::clone(&conn.listener), conn.member);
+    let who = (conn.peer, conn.hop);
     let is_head = head.method == "HEAD";
     let reply = Reply::H1(H1::new(
         worker,
@@ -176,7 +183,7 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> A
         is_head,
         head.keep_alive,
     ));
-    let mut ex = Exchange::new(worker, listener, peer, member, &incoming, body, reply);
+    let mut ex = Exchange::new(worker, listener, who, member, &incoming, body, reply);
     handle::handle(&mut ex, incoming).await
 }
 
@@ -187,6 +194,7 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
         worker,
         listener: Rc::clone(&conn.listener),
         peer: conn.peer,
+        hop: conn.hop,
         member: conn.member,
         body: RequestBody::framed(Framing::None, &conn.listener.edition.limits),
         reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
@@ -347,7 +355,7 @@ impl Conn {
     }
 
     /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
-    async fn read_more(&mut self, worker: &Worker) -> More {
+    pub async fn read_more(&mut self, worker: &Worker) -> More {
         poll_fn(|cx| {
             if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
                 return Poll::Ready(More::Crowded);
@@ -412,11 +420,15 @@ impl Conn {
                 Ok(None) => return (used, Progress::Partial),
                 Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
-            if self.member.is_some() {
-                self.believe(&view);
-            }
+            let barred = match self.asks_for_client() {
+                true => self.believe(&view),
+                false => None,
+            };
             let accepted = self.accepted.take();
-            let answered = fast::answer(worker, self, &view, began, accepted);
+            let answered = match barred {
+                None => fast::answer(worker, self, &view, began, accepted),
+                Some(_) => Fast::NotHere,
+            };
             used += view.head_bytes;
             let progress = match answered {
                 Fast::Hit(Sent::All(true)) => {
@@ -430,7 +442,7 @@ impl Conn {
                 Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
                 Fast::NotHere => {
                     let incoming = Incoming::new(&view, began, accepted);
-                    Progress::Request(Box::new(incoming))
+                    Progress::Request(Box::new(Incoming { barred, ..incoming }))
                 }
             };
             return (used, progress);

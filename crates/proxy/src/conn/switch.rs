@@ -4,6 +4,7 @@
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
 use crate::clock::Instant;
+use crate::quota::toll;
 use std::rc::Rc;
 
 use bytes::BytesMut;
@@ -107,10 +108,19 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         port,
         member: None,
     };
+    ex.record.host = host.into();
+    if let Some(after) = toll::admit(ex, false).await {
+        return after;
+    }
+    let _toll = match toll::miss(ex).await {
+        Ok(toll) => toll,
+        Err(stopped) => return toll::refuse(ex, stopped).await,
+    };
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();
     let asked = Asked {
         host: destination.as_host_and_port().into(),
+        header: None,
         target: String::new(),
         destination,
     };

@@ -58,6 +58,8 @@ counters! {
     client_connections_open, "Client connections open now";
     client_connections, "Client connections accepted";
     client_connections_refused, "Client connections closed at once, because the limit was reached or the client is not served";
+    proxy_headers, "PROXY headers read: connections of balancers that name their client, or say that there is none";
+    proxy_headers_refused, "Connections closed because the PROXY header that they must begin with was missing, broken, too long or late";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";
     heads_shed, "Heads given up, of clients with 408 or 431 and of origins, because those that are not complete took more than limits.head-buffer";
     client_connections_slow, "Clients disconnected because they took what they were sent too slowly (timeouts.client-write, limits.client-rate-min)";

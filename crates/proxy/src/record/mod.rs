@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod origins;
 pub mod rule_counts;
 pub mod seconds;
+pub mod seldom;
 pub mod sketch;
 pub mod target;
 pub mod top;

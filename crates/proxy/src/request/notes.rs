@@ -14,6 +14,7 @@ use profile::{Class, Flags, StageName};
 use crate::{
     fetch::flight::Flight,
     origin::trip::Trip,
+    quota::{Tolls, toll::Bill},
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
@@ -47,6 +48,12 @@ pub struct Notes {
     pub tag: Option<Tag>,
     /// What its answer's fields are changed by, if a rule says so.
     pub changing: Option<Box<Changing>>,
+    /// The quotas that are about it.
+    pub tolls: Tolls,
+    /// The host that is asked for, if there are any.
+    pub host: Box<str>,
+    /// Whose bytes are counted when it ends.
+    pub bill: Option<Box<Bill>>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
@@ -76,6 +83,9 @@ impl Notes {
             cache_status: Vec::new(),
             tag: None,
             changing: None,
+            tolls: Tolls::default(),
+            host: Box::default(),
+            bill: None,
             trip: None,
             waiting: None,
         };

@@ -231,6 +231,16 @@ impl Place<'_> {
         listener.book.request(met, false)
     }
 
+    /// The host that is asked for, without port, as the client wrote it.
+    pub fn host(&self) -> &str {
+        self.host
+    }
+
+    /// Is its origin told of the client by a PROXY header?
+    pub fn tells_client(&self) -> bool {
+        self.route.is_some_and(|route| route.route.tells_client)
+    }
+
     /// The number of the matching reverse route.
     pub fn route_number(&self) -> Option<usize> {
         self.route.map(|route| route.number)
@@ -247,6 +257,7 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    header: None,
                     target,
                     host,
                 }
@@ -258,6 +269,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                header: None,
                 target: self.target(""),
                 host: self.authority().to_string().into(),
             },
@@ -294,6 +306,8 @@ impl Place<'_> {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The PROXY header with which each connection to it begins, if it wants any.
+    pub header: Option<Rc<[u8]>>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.

@@ -19,6 +19,8 @@
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
+//! | `access_rules` | who may ask what: rules that deny, answer and redirect |
+//! | `field_rules` | fields that rules change |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `herds` | many at once: how often the origin is asked |
@@ -32,6 +34,8 @@
 //! | `head` | HEAD, and what its answers mean for what is stored |
 //! | `reload` | a new configuration while the proxy serves |
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
+//! | `proxy_protocol` | who the client is when balancers stand before the proxy |
+//! | `limits` | limits of clients, hosts and listeners |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
 //! | `cluster_looking` | what is told of the members of a cluster |
@@ -48,6 +52,7 @@
 
 mod access;
 mod access_log;
+mod access_rules;
 mod admin;
 mod bodies;
 mod budgets;
@@ -64,6 +69,7 @@ mod details;
 mod disk;
 mod downloads;
 mod events;
+mod field_rules;
 mod forged;
 mod forward;
 mod framing;
@@ -79,10 +85,12 @@ mod hostile;
 mod interim;
 mod keys;
 mod large;
+mod limits;
 mod negative;
 mod parts;
 mod parts_short;
 mod peers_review;
+mod proxy_protocol;
 mod purge;
 mod purge_port;
 mod purges;
@@ -94,6 +102,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod upgrade;
 mod validation;
 mod waiters;
 mod workers;
