@@ -226,7 +226,7 @@ async fn decided(ex: &mut Exchange<'_>, head: &RequestHead, verdict: &Verdict) -
             return canned_answer(ex, canned).await;
         }
         Verdict::Redirect { to, status } if !is_connect => {
-            if let Some(to) = url(ex, head, to) {
+            if let Some(to) = url_of(ex, head, to) {
                 let reason = reason_phrase(*status);
                 return ex
                     .own(*status, reason, &[(b"Location", &to)], Vec::new())
@@ -284,12 +284,19 @@ async fn canned_answer(ex: &mut Exchange<'_>, canned: &Canned) -> After {
     ex.answer(said, head, length, Bytes::new(), started).await
 }
 
-/// The URL of a redirect; `None` if what the client named makes none.
-fn url(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
+fn url_of(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
     let listener = Rc::clone(&ex.listener);
-    let filled = with_question(&listener, head, |question| {
+    with_question(&listener, head, |question| {
         let changing = Changing::of(ex, question, Met::NONE);
-        changing.values(b"", 0).fill(to)
-    })?;
-    filled.filter(|url| url.iter().all(|byte| byte.is_ascii_graphic()))
+        url(&changing.values(b"", 0), to)
+    })?
+}
+
+/// The URL of a redirect; `None` if what the client named makes none.
+pub fn url(values: &Values<'_>, to: &Text) -> Option<Vec<u8>> {
+    let filled = values.fill(to)?;
+    filled
+        .iter()
+        .all(|byte| byte.is_ascii_graphic())
+        .then_some(filled)
 }

@@ -88,10 +88,10 @@ fn no_client_gets_what_was_put_in_for_another() {
                 let answer = client.ask("GET", "/a?b", fields).read("GET");
                 let who = format!("192.0.2.{last} GET http://test.example:80/a?b");
                 assert_eq!(answer.field("x-who"), Some(who.as_str()), "{answer:?}");
-                assert_eq!(answer.fields.all(b"x-who").count(), 1);
+                assert_eq!(answer.fields.all("x-who").len(), 1);
                 assert_eq!(answer.field("server"), None);
-                let links: Vec<_> = answer.fields.all(b"link").collect();
-                assert_eq!(links, [&b"<a>"[..], b"<b>"]);
+                let links = answer.fields.all("link");
+                assert_eq!(links, ["<a>", "<b>"]);
                 let cache = format!("{} {}", answer.cache(), answer.status);
                 assert_eq!(answer.field("x-cache"), Some(cache.as_str()));
                 assert_eq!(answer.field("age").is_some(), answer.is_hit());
@@ -167,7 +167,7 @@ fn a_variant_is_chosen_by_what_the_origin_sees() {
     assert_eq!(get("/a", "en"), ("en s3cret".to_owned(), true));
     assert_eq!(get("/a", "fr"), ("fr s3cret".to_owned(), true));
     for request in origin.requests() {
-        assert_eq!(request.fields.all(b"x-key").count(), 1);
+        assert_eq!(request.fields.all("x-key").len(), 1);
         assert_eq!(request.field("cookie"), None);
     }
 }
