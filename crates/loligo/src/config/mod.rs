@@ -9,7 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
-//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `upstreams` | `[[upstream]]`, and what routes name |
@@ -20,6 +20,7 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+mod conditions;
 #[cfg(test)]
 mod deployed;
 pub mod explain;
@@ -49,6 +50,7 @@ mod tests;
 mod upstreams;
 mod user;
 mod values;
+mod verdicts;
 
 use proxy::plan::Plan;
 
