@@ -34,7 +34,6 @@ pub struct RuleDraft {
     key_fields: Option<Vec<String>>,
     key_cookies: Option<Vec<String>>,
     name: Option<String>,
-    listeners: Vec<String>,
     allow: Option<bool>,
     deny: Option<Option<String>>,
     answer: Option<Canned>,
