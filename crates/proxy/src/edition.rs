@@ -6,13 +6,18 @@
 //!
 //! Not known here: how an edition is replaced.
 
-use std::{collections::HashSet, net::SocketAddr, time::Duration};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, record::labels::Rows, request::key::tags_in_use,
+    listening::ListenerId,
+    origin::Tls,
+    plan::Plan,
+    record::labels::Rows,
+    request::key::tags_in_use,
+    tls::served::{ServedTls, Shown},
 };
 
 /// A configuration in the forms that requests want.
@@ -27,6 +32,8 @@ pub struct Edition {
     pub rows: Vec<Rows>,
     /// TLS to origins.
     pub tls: Tls,
+    /// TLS to the clients of each listener.
+    pub served: Vec<Option<Arc<ServedTls>>>,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -73,6 +80,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub tls: Tls,
     /// As in [`Edition`].
+    pub served: Vec<Option<Arc<ServedTls>>>,
+    /// As in [`Edition`].
     pub loaded: Loaded,
     /// The hash function of the store.
     pub hasher: KeyHasher,
@@ -89,6 +98,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            served,
             loaded,
             hasher,
             via_tag,
@@ -102,6 +112,7 @@ impl Edition {
             ids,
             rows,
             tls,
+            served,
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),
@@ -113,6 +124,12 @@ impl Edition {
             via_line: format!("Via: 1.1 {} ({via_tag:08x})\r\n", plan.name).into_bytes(),
             plan,
         }
+    }
+
+    /// The certificates that a listener shows.
+    pub fn shown(&self, number: usize) -> &[Shown] {
+        let served = self.served.get(number).and_then(Option::as_ref);
+        served.map_or(&[], |served| &served.shown)
     }
 
     /// What is waited for on the way to and from an origin.

@@ -59,6 +59,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod tls;
 mod user;
 mod worker;
 
@@ -72,4 +73,5 @@ pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on, start_reloadable};
+pub use tls::served::{Shown, check_certificate, check_client_ca};
 pub use user::UserError;

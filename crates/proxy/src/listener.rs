@@ -14,6 +14,7 @@ use crate::{
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
     request::rulebook::Rulebook,
+    tls::served::ServedTls,
 };
 
 /// A listener as a worker sees it.
@@ -22,6 +23,8 @@ pub struct ListenerState {
     pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<Arc<ServedTls>>,
     /// Which of the process's listeners it is.
     pub id: ListenerId,
     /// Its number in the plan.
@@ -65,9 +68,16 @@ pub struct RouteState {
     pub tags: [Vec<u8>; 2],
 }
 
+impl ListenerState {
+    /// The scheme of its clients.
+    pub fn is_https(&self) -> bool {
+        self.listener.tls.is_some()
+    }
+}
+
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
+    pub fn new((number, route): (usize, &Route), is_tls: bool) -> RouteState {
         RouteState {
             number,
             origin: route.origin.to_string().into(),
@@ -78,7 +88,7 @@ impl RouteState {
                 member: None,
             },
             authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
+            tags: route_tags(&route.origin, is_tls),
             route: route.clone(),
         }
     }
@@ -101,7 +111,9 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
+                (routes.iter().enumerate())
+                    .map(|route| RouteState::new(route, listener.tls.is_some()))
+                    .collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,
@@ -136,6 +148,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
+            tls: edition.served.get(number).cloned().flatten(),
             book: Arc::clone(&book),
             edition: Arc::clone(edition),
         })

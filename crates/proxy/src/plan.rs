@@ -15,6 +15,7 @@ mod hints;
 mod peers;
 mod rules;
 mod setting;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +36,8 @@ pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
+
+pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 
 use setting::{bytes, count, settings, switch};
 
@@ -184,6 +187,8 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<ListenerTls>,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -241,6 +246,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            tls: None,
         }
     }
 
@@ -255,6 +261,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            tls: None,
         }
     }
 }

@@ -66,6 +66,10 @@ use crate::{
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
+    tls::{
+        renewing,
+        served::{self as serving, ServedTls},
+    },
     user, worker,
 };
 
@@ -221,8 +225,16 @@ fn run(
     let (opened, absent) = candidates.open(&plan)?;
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
+    let served = served(&plan, &clock)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine, tls.clone())?;
+    let mut shared = shared(
+        plan,
+        clock,
+        opened.as_ref(),
+        absent,
+        io_engine,
+        (tls.clone(), served),
+    )?;
     shared.say_what_is_configured(words);
     let (reloads, asks) = Reloads::new();
     if reread.is_some() {
@@ -292,6 +304,7 @@ fn run(
             let manager = Rc::clone(&manager);
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
+            tokio::task::spawn_local(renewing::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
             tokio::task::spawn_local(tell_that_we_are_well(
@@ -347,7 +360,7 @@ pub(crate) fn shared(
     opened: Option<&Opened>,
     absent: Vec<Absent>,
     io_engine: &'static str,
-    tls: Tls,
+    (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
 ) -> Result<Shared, StoreError> {
     let labels = Labels::default();
     let store = match opened {
@@ -361,6 +374,7 @@ pub(crate) fn shared(
         rows: labels.rows(&plan.listeners),
         plan,
         tls,
+        served,
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {
@@ -529,6 +543,21 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
+}
+
+/// TLS to clients. Its files are read as the user that the process has become, for that is who will read them when they are renewed.
+fn served(plan: &Plan, clock: &Clock) -> Result<Vec<Option<Arc<ServedTls>>>, ServeError> {
+    let served = serving::load(plan, &[], clock.now());
+    let served = served.map_err(|unusable| ServeError::Served(unusable.to_string()))?;
+    for (listener, served) in plan.listeners.iter().zip(&served) {
+        if served.as_ref().is_some_and(|it| it.is_self_signed()) {
+            let address = listener.address;
+            tracing::warn!(
+                "the listener on {address} shows a certificate that was made just now and that nobody trusts: for trying out only"
+            );
+        }
+    }
+    Ok(served)
 }
 
 /// The bytes of body that an object is expected to have, to guess how many there will be.

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, Role, Route, StorePlan,
+    ListenerTls, Order, Plan, Role, Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -90,6 +90,9 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
+    if let Some(tls) = &listener.tls {
+        explain_tls(tls, out);
+    }
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));
     }
@@ -118,6 +121,33 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         }
     }
     line(out, "tells origins", &forwarded(listener));
+}
+
+fn explain_tls(tls: &ListenerTls, out: &mut String) {
+    let versions = match tls.only_tls13 {
+        true => "TLS 1.3",
+        false => "TLS 1.2 and 1.3",
+    };
+    line(out, "speaks", versions);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    for files in &tls.certificates {
+        let words = match proxy::check_certificate(files, now) {
+            Ok(shown) => shown.words(),
+            Err(why) => why.to_string(),
+        };
+        line(out, "certificate", &words);
+    }
+    if tls.is_self_signed {
+        line(out, "certificate", "made at the start; nobody trusts it");
+    }
+    if let Some(clients) = &tls.clients {
+        let how = match clients.are_required {
+            true => "required of clients",
+            false => "clients may show one",
+        };
+        let ca = clients.ca.display();
+        line(out, "theirs", &format!("{how}, signed by {ca}"));
+    }
 }
 
 fn explain_peers(plan: &Plan, out: &mut String) {

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use proxy::plan::{
@@ -17,6 +18,7 @@ use proxy::plan::{
     LogTarget, OriginUrl, Plan, Role, Route,
 };
 
+use super::encryption;
 use super::general::Draft;
 use super::needs_allow;
 use super::problem::Problem;
@@ -40,6 +42,10 @@ pub struct ListenerDraft {
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
     forwarded: Option<Forwarded>,
+    pub(super) tls: Option<values::TlsWord>,
+    pub(super) only_tls13: Option<bool>,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) client_required: Option<bool>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -100,6 +106,17 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => forwarded = |given| values::word(given, &[
                 ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
             ]);
+        /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
+        /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
+        /// made at the start and that nobody trusts, for trying out.
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none: plain HTTP" => tls = values::certificate;
+        /// The oldest version of TLS that is spoken.
+        "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
+        "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
+        /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
+        "listener.client-certificate": "`required`, `optional`", "`required`"
+            => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.
@@ -200,6 +217,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         true => Forwarded::Replace,
         false => Forwarded::None,
     });
+    let tls = encryption::settle(block, &mut draft, address, problems);
     let name = draft.name.take().unwrap_or_default();
     let (allow, purge_from) = (
         std::mem::take(&mut draft.allow),
@@ -223,6 +241,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         purge_from,
         heeds,
         forwarded,
+        tls,
     }
 }
 

@@ -82,6 +82,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
             rows,
             plan,
+            served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),
             hasher: store.hasher(),
             via_tag: 0,

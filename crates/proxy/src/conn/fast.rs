@@ -218,7 +218,7 @@ fn write_hit_head(
 }
 
 /// Writes head and body as far as the socket takes them now; `None` when the client has gone.
-fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
+fn send(conn: &mut Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
     let result = if body.len() <= COPY_BYTES_MAX {
         let head_len = head.len();
         head.extend_from_slice(body);
@@ -255,7 +255,7 @@ struct Hit<'a> {
 
 impl Hit<'_> {
     /// Sends it as far as the socket takes it now; if that is all of it, counts and logs it.
-    fn send(self, worker: &Worker, conn: &Conn) -> Sent {
+    fn send(self, worker: &Worker, conn: &mut Conn) -> Sent {
         let Hit {
             object, keep_open, ..
         } = self;
@@ -305,6 +305,7 @@ impl Hit<'_> {
             bytes_out: sent.unwrap_or(0) as u64,
             stages,
             client: conn.peer,
+            tls: conn.tls.as_deref(),
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,

@@ -3,7 +3,7 @@
 //! Not known here: messages.
 
 use crate::clock::Instant;
-use std::{io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
+use std::{future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
 use http1::RequestView;
@@ -16,14 +16,17 @@ use crate::{
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
-    socket::{self, Socket},
+    socket,
     state::Worker,
+    tls::{seen::Seen, stream::ClientStream},
 };
 
 /// A client connection.
 pub struct Conn {
-    /// The socket.
-    pub stream: Socket,
+    /// The socket, or TLS over it.
+    pub stream: ClientStream,
+    /// What is known of TLS; `None`: it is not encrypted.
+    pub tls: Option<Rc<Seen>>,
     /// The client's address.
     pub peer: SocketAddr,
     /// The member of our cluster that has opened it: what comes is forwarded for its clients, and it is believed who they are.
@@ -49,12 +52,13 @@ impl Conn {
     pub fn new(
         worker: &Worker,
         listener: Rc<ListenerState>,
-        stream: Socket,
+        (stream, tls): (ClientStream, Option<Rc<Seen>>),
         peer: SocketAddr,
         member: Option<MemberId>,
     ) -> Conn {
         Conn {
             stream,
+            tls,
             peer,
             member,
             listener,
@@ -110,6 +114,19 @@ impl Conn {
         self.watch.limit(limit, pin!(read)).await
     }
 
+    /// Sends what an encrypted connection still has, and says that this is its end. A client that does not take it in time goes without.
+    pub async fn settle(&mut self) {
+        if !self.stream.is_unsettled() || self.pace.is_cut {
+            return;
+        }
+        let limit = self.listener.edition.plan.timeouts.client_write;
+        let stream = &mut self.stream;
+        let settled = poll_fn(|cx| stream.poll_settle(cx));
+        if self.watch.limit(limit, pin!(settled)).await.is_err() {
+            socket::reset_when_closed(self.stream.socket());
+        }
+    }
+
     /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
     /// too slow.
     ///
@@ -144,7 +161,7 @@ impl Conn {
             let written = self.watch.limit(slice, pin!(write)).await;
             self.pace.wait(slice_began.elapsed());
             if written.is_err() || self.pace.unasked >= ASK_EVERY {
-                let untaken = socket::untaken_bytes(&self.stream);
+                let untaken = self.stream.untaken_bytes();
                 self.pace.ask(untaken, rate_min);
             }
             match written {
@@ -157,7 +174,7 @@ impl Conn {
                     self.pace.is_cut = true;
                     metrics::add(&worker.counters.client_connections_slow, 1);
                     // What it has not taken is not left to the kernel, which would keep it for a long time.
-                    socket::reset_when_closed(&self.stream);
+                    socket::reset_when_closed(self.stream.socket());
                     return Wrote::Gone;
                 }
                 Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => {

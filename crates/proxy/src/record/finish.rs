@@ -17,6 +17,7 @@ use crate::{
     record::facts::{Facts, Stages, us_between},
     record::metrics,
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// A finished request, for counters and logs.
@@ -37,6 +38,8 @@ pub struct Finished<'a> {
     pub stages: Stages,
     /// Who asked.
     pub client: SocketAddr,
+    /// What is known of the encryption of its connection; `None`: there is none.
+    pub tls: Option<&'a Seen>,
     /// Where it came in.
     pub listener: &'a ListenerState,
     /// The number of the route that took it, on a reverse listener.
@@ -82,7 +85,7 @@ impl Worker {
         let (asking, route) = (&done.asking, done.route());
         let facts = &done.facts;
         let record = Record {
-            flags: facts.flags,
+            flags: facts.flags.with(Flags::TLS_CLIENT, done.tls.is_some()),
             http_client: done.http_client,
             http_server: facts.http_server,
             hierarchy: facts.hierarchy,
@@ -108,6 +111,7 @@ impl Worker {
                 record,
                 client: done.client.ip(),
                 listener: done.listener.name.as_bytes(),
+                tls: done.tls.map(Seen::logged).unwrap_or_default(),
                 asking: done.asking,
                 content_type: done.content_type,
                 peer: done.peer,

@@ -22,6 +22,7 @@ use crate::{
     conn::socket::Conn,
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// How a body ends on the wire.
@@ -259,6 +260,10 @@ impl<'c> H1<'c> {
 
     pub(super) fn leave(&mut self) {
         self.gone();
+    }
+
+    pub(super) fn encryption(&self) -> Option<&Seen> {
+        self.conn.tls.as_deref()
     }
 
     pub(super) async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {

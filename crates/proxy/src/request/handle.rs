@@ -128,7 +128,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if !is_of_member {
         let (how, client) = (listener.listener.forwarded, ex.peer.ip());
         let client_host = place.client_host();
-        forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+        let known = forwarding::Known {
+            client,
+            host: client_host.as_deref(),
+            is_https: ex.listener.is_https(),
+        };
+        forwarding::tell(&mut head.fields, how, known);
     }
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);

@@ -15,8 +15,11 @@
 //! |---|---|
 //! | a forward listener with the destination rules of a public one | none |
 //! | another forward listener | a hash of its destination rules |
-//! | a route, under its origin's name | the origin |
+//! | a route, under its origin's name | the origin; `tls` before it if its clients speak TLS |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
+//!
+//! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
+//! application redirects one of them to the other, by X-Forwarded-Proto. Under the client's host the scheme is in the URI.
 //!
 //! Keys derived from the key of a resource:
 //!
@@ -55,9 +58,11 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
 }
 
-/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs.
-pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
-    let tags = [format!("\t{origin}"), format!("\thost {origin}")];
+/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs. `is_tls`: its clients
+/// speak TLS.
+pub fn route_tags(origin: &OriginUrl, is_tls: bool) -> [Vec<u8>; 2] {
+    let tls = if is_tls { "tls " } else { "" };
+    let tags = [format!("\t{tls}{origin}"), format!("\thost {origin}")];
     tags.map(String::into_bytes)
 }
 
@@ -75,7 +80,8 @@ pub fn tags_of(listener: &Listener, hasher: KeyHasher) -> Vec<Vec<u8>> {
     match &listener.role {
         Role::Forward(forward) => vec![forward_tag(&forward.destinations, hasher)],
         Role::Reverse(routes) => {
-            let tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            let is_tls = listener.tls.is_some();
+            let tags = (routes.iter()).flat_map(|route| route_tags(&route.origin, is_tls));
             tags.collect()
         }
     }

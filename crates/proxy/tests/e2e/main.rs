@@ -44,6 +44,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `workers` | several threads that accept |
 
 mod access;
@@ -94,6 +95,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod tls;
 mod validation;
 mod waiters;
 mod workers;
