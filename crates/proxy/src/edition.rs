@@ -15,6 +15,7 @@ use crate::{
     listening::ListenerId,
     origin::Tls,
     plan::Plan,
+    quota::Quotas,
     record::labels::Rows,
     request::key::tags_in_use,
     tls::served::{ServedTls, Shown},
@@ -34,6 +35,8 @@ pub struct Edition {
     pub tls: Tls,
     /// TLS to the clients of each listener.
     pub served: Vec<Option<Arc<ServedTls>>>,
+    /// What its quotas have counted.
+    pub quotas: Quotas,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -82,6 +85,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub served: Vec<Option<Arc<ServedTls>>>,
     /// As in [`Edition`].
+    pub quotas: Quotas,
+    /// As in [`Edition`].
     pub loaded: Loaded,
     /// The hash function of the store.
     pub hasher: KeyHasher,
@@ -99,6 +104,7 @@ impl Edition {
             rows,
             tls,
             served,
+            quotas,
             loaded,
             hasher,
             via_tag,
@@ -113,6 +119,7 @@ impl Edition {
             rows,
             tls,
             served,
+            quotas,
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),

@@ -48,6 +48,7 @@ mod notify;
 mod origin;
 mod peers;
 pub mod plan;
+mod quota;
 mod range;
 mod record;
 mod reload;

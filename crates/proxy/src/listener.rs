@@ -10,6 +10,7 @@ use crate::{
     listening::ListenerId,
     origin::Destination,
     plan::{Listener, Role, Route},
+    quota::Tolls,
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
@@ -43,6 +44,8 @@ pub struct ListenerState {
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: Clients,
+    /// The quotas that count what comes by it.
+    pub tolls: Tolls,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
@@ -137,6 +140,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            tolls: edition.quotas.named(&listener.quotas),
             id: *id,
             number,
             name: listener.address.to_string().into(),

@@ -10,9 +10,11 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod clients;
 mod cluster;
 mod hints;
 mod peers;
+mod quotas;
 mod rules;
 mod setting;
 mod tls;
@@ -28,12 +30,14 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use clients::{ClientField, Naming, ProxyProtocol};
 pub use cluster::{
     Cluster, ClusterKey, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX,
     Spread,
 };
 pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
+pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 
@@ -80,6 +84,8 @@ pub struct Plan {
     pub cache: CacheRules,
     /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
+    /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
+    pub quotas: Vec<Quota>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -157,6 +163,7 @@ impl Plan {
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
             rules: Vec::new(),
+            quotas: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -189,6 +196,10 @@ pub struct Listener {
     pub forwarded: Forwarded,
     /// TLS to its clients; `None`: it speaks plain HTTP.
     pub tls: Option<ListenerTls>,
+    /// How the clients behind balancers are known.
+    pub naming: Naming,
+    /// The names of the quotas that count its requests and connections.
+    pub quotas: Vec<String>,
 }
 
 /// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -247,6 +258,8 @@ impl Listener {
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
             tls: None,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 
@@ -262,6 +275,8 @@ impl Listener {
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
             tls: None,
+            naming: Naming::default(),
+            quotas: Vec::new(),
         }
     }
 }

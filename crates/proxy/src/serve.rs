@@ -15,6 +15,7 @@ use self::{
     stopping::{Signals, drain, tell_how_they_closed},
 };
 use crate::clock::Instant;
+use crate::quota::Quotas;
 use std::{
     net::{self, SocketAddr},
     rc::Rc,
@@ -372,6 +373,7 @@ pub(crate) fn shared(
         number: 1,
         ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
         rows: labels.rows(&plan.listeners),
+        quotas: Quotas::new(&plan.quotas, None),
         plan,
         tls,
         served,

@@ -9,10 +9,11 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    ListenerTls, Order, Plan, Role, Route, StorePlan,
+    ListenerTls, Order, Plan, ProxyProtocol, Role, Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
+use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
 use super::{Settled, cluster, general, stores};
@@ -24,6 +25,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     let mut out = String::new();
     for listener in &plan.listeners {
         explain_listener(listener, &mut out);
+    }
+    if !plan.quotas.is_empty() {
+        head(&mut out, "limits");
+        for quota in &plan.quotas {
+            let _ = writeln!(out, "  {}", quotas::explain(quota));
+        }
     }
     explain_peers(plan, &mut out);
     if let Some(cluster) = &plan.cluster {
@@ -92,6 +99,22 @@ fn explain_listener(listener: &Listener, out: &mut String) {
     line(out, "for", &clients(&listener.allow));
     if let Some(tls) = &listener.tls {
         explain_tls(tls, out);
+    }
+    let naming = &listener.naming;
+    match &naming.proxy_protocol {
+        ProxyProtocol::Never => {}
+        ProxyProtocol::Always => line(out, "PROXY header", "required of every connection"),
+        ProxyProtocol::From(balancers) => {
+            let from = format!("required from {}", networks(balancers));
+            line(out, "PROXY header", &from);
+        }
+    }
+    if !naming.trusted.is_empty() {
+        let (field, trusted) = (naming.field.name(), networks(&naming.trusted));
+        line(out, "client", &format!("as {field} says, from {trusted}"));
+    }
+    if !listener.quotas.is_empty() {
+        line(out, "limits", &listener.quotas.join(", "));
     }
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));

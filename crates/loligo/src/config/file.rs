@@ -65,6 +65,7 @@ impl Parser<'_> {
                 "parent" => self.raw.parents = self.blocks("parent", value, place),
                 "sibling" => self.raw.siblings = self.blocks("sibling", value, place),
                 "rule" => self.raw.rules = self.blocks("rule", value, place),
+                "limit" => self.raw.quotas = self.blocks("limit", value, place),
                 "cluster" if matches!(value.get_ref(), DeValue::Table(_)) => {
                     if let DeValue::Table(table) = value.get_ref() {
                         self.cluster(table, place);

@@ -6,6 +6,7 @@
 //!   L3  no origin is one of our own listeners, where that can be seen from the addresses
 //!   L4  settings of a forward proxy are not written for a reverse one, nor the other way round
 //!   L5  every route has an origin, and none stands in the way of another
+//!   L6  nobody is believed who was not named
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +15,16 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AccessLog, ClientDirectives, Destinations, Forward, Forwarded, Heeds, Listener,
-    LogTarget, OriginUrl, Plan, Role, Route,
+    AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
+    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
 };
 
 use super::encryption;
 use super::general::Draft;
 use super::needs_allow;
 use super::problem::Problem;
-use super::raw::Block;
+use super::quotas;
+use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, rows};
 use super::values;
 use super::values::LISTEN;
@@ -46,6 +48,10 @@ pub struct ListenerDraft {
     pub(super) only_tls13: Option<bool>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) client_required: Option<bool>,
+    proxy_protocol: ProxyProtocol,
+    trusted: Vec<IpNet>,
+    client_field: Option<ClientField>,
+    quotas: Vec<String>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -117,6 +123,22 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
         "listener.client-certificate": "`required`, `optional`", "`required`"
             => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
+        /// Connections that begin with a header of the PROXY protocol (version 1 or 2), in which a balancer names the client: `require`
+        /// for all, or the networks of the balancers; all others are then plain. The client that is named is the one that `allow`, logs,
+        /// rules and limits go by; whoever connects must be in `allow`, too, unless it is listed here. A connection without the header
+        /// is closed. With `require` everybody who may connect can claim any address: list the balancers, unless a firewall does.
+        "listener.proxy-protocol": "`require`, networks", "none" => proxy_protocol = proxy_protocol;
+        /// Proxies that are believed when they say for whom they ask: the client of a request is the last address in `client-field` that
+        /// is not in these networks. Everybody else's word goes for nothing. Each must add the address of whoever asked it to that field.
+        "listener.trust-forwarded": "networks", "none" => trusted = values::networks;
+        /// With `trust-forwarded`: where they say it. The other of the two is not looked at, since a proxy that writes the one commonly
+        /// passes the other on as its client wrote it.
+        "listener.client-field": "`x-forwarded-for`, `forwarded`", "x-forwarded-for"
+            => client_field = |given| values::word(given, &[
+                ("x-forwarded-for", ClientField::XForwardedFor), ("forwarded", ClientField::Forwarded),
+            ]);
+        /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
+        "listener.limits": "a list of names", "none" => quotas = quotas::names;
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.
@@ -218,7 +240,9 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         false => Forwarded::None,
     });
     let tls = encryption::settle(block, &mut draft, address, problems);
+    let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
+    let quotas = std::mem::take(&mut draft.quotas);
     let (allow, purge_from) = (
         std::mem::take(&mut draft.allow),
         std::mem::take(&mut draft.purge_from),
@@ -242,7 +266,48 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         heeds,
         forwarded,
         tls,
+        naming,
+        quotas,
     }
+}
+
+/// L6
+fn naming(block: &Block, draft: &mut ListenerDraft, problems: &mut Vec<Problem>) -> Naming {
+    let trusted = std::mem::take(&mut draft.trusted);
+    if let Some(given) = block.find("listener.trust-forwarded")
+        && trusted.iter().any(|network| network.prefix_len() == 0)
+    {
+        let message = "would believe every client whatever it says of itself; name the proxies that stand before this one";
+        problems.push(given.problem(message));
+    }
+    if let Some(given) = block.find("listener.client-field")
+        && !block.says("listener.trust-forwarded")
+    {
+        let message = "is read only from proxies that are trusted; name them in trust-forwarded";
+        problems.push(given.problem(message));
+    }
+    Naming {
+        proxy_protocol: std::mem::take(&mut draft.proxy_protocol),
+        trusted,
+        field: draft.client_field.unwrap_or_default(),
+    }
+}
+
+/// `require`, or the networks from which the header is expected.
+fn proxy_protocol(given: &Given) -> Result<ProxyProtocol, String> {
+    if let Value::Text(text) = &given.value {
+        match text.as_str() {
+            "require" => return Ok(ProxyProtocol::Always),
+            "none" => return Ok(ProxyProtocol::Never),
+            _ => {}
+        }
+    }
+    let networks = values::networks(given)
+        .map_err(|why| format!("{why}; or \"require\" for every connection"))?;
+    Ok(match networks.is_empty() {
+        true => ProxyProtocol::Never,
+        false => ProxyProtocol::From(networks),
+    })
 }
 
 /// L4

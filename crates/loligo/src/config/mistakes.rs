@@ -39,6 +39,65 @@ fn a_misspelt_table() {
 }
 
 #[test]
+fn believing_everybody_or_nobody() {
+    wrong(
+        "[[listener]]\nproxy-protocol = \"yes\"\n[[listener]]\naddress = 3139\ntrust-forwarded = \"any\"\n[[listener]]\naddress = 3130\n\
+         client-field = \"forwarded\"\n[[listener]]\naddress = 3131\ntrust-forwarded = \"10.0.0.1\"\nclient-field = \"x-real-ip\"\n",
+        expect![[r#"
+            loligo.toml:2: listener.proxy-protocol = "yes": "yes" is no network; write "10.0.0.0/8", "2001:db8::/32" or one address; or "require" for every connection
+            loligo.toml:5: listener.trust-forwarded = "any": would believe every client whatever it says of itself; name the proxies that stand before this one
+            loligo.toml:8: listener.client-field = "forwarded": is read only from proxies that are trusted; name them in trust-forwarded
+            loligo.toml:12: listener.client-field = "x-real-ip": expected x-forwarded-for or forwarded
+        "#]],
+    );
+}
+
+#[test]
+fn limits_that_make_no_sense() {
+    let texts = [
+        "rate = \"1/s\"",
+        "name = \"a b\"\nrate = \"1/s\"",
+        "name = \"c\"",
+        "name = \"d\"\nrate = \"many\"",
+        "name = \"e\"\nrate = 5",
+        "name = \"f\"\nrate = \"1MB/s\"",
+        "name = \"g\"\nrate = \"1/century\"",
+        "name = \"h\"\nwhat = \"connections\"\nrate = \"5/s\"",
+        "name = \"i\"\nwhat = \"connections\"\nrate = 5\nthen = \"delay=1s\"",
+        "name = \"j\"\nwhat = \"requests\"\nrate = \"5/s\"\nthen = \"stale\"",
+        "name = \"k\"\nrate = \"5/s\"\nthen = \"delay=5m\"",
+        "name = \"l\"\nrate = \"5/s\"\nburst = 0",
+        "name = \"m\"\nwhat = \"connections\"\nper = \"host\"\nrate = 5",
+        "name = \"n\"\nrate = \"5/s\"\nkeys-max = 5",
+        "name = \"n\"\nrate = \"5/s\"",
+        "name = \"n\"\nrate = \"5/s\"",
+    ];
+    let limits = texts.map(|text| format!("[[limit]]\n{text}\n")).concat();
+    wrong(
+        &format!("{limits}[[listener]]\nlimits = [\"n\", \"zz\", \"nn\"]\n"),
+        expect![[r#"
+            loligo.toml:1: limit.name: every limit needs a name, such as name = "downloads"
+            loligo.toml:4: limit.name = "a b": expected a word of letters, digits, - _ and ., at most 64
+            loligo.toml:6: limit.rate: every limit needs a rate, such as rate = "100/s"
+            loligo.toml:10: limit.rate = "many": expected a rate such as "100/s", "600/10m" or "10MB/s", or a number
+            loligo.toml:13: limit.rate = 5: lacks the time, such as "100/s" or "10MB/s"
+            loligo.toml:16: limit.rate = "1MB/s": misses are counted, not bytes: write a number without a unit
+            loligo.toml:19: limit.rate = "1/century": expected a rate such as "100/s", "600/10m" or "10MB/s", or a number
+            loligo.toml:23: limit.rate = "5/s": is a number of what may be there at once: leave the time out
+            loligo.toml:28: limit.then = "delay=1s": a connection beyond the limit is closed; leave this out
+            loligo.toml:33: limit.then = "stale": something stale takes the place of an origin's answer: this is for misses, miss-bytes and fetches-at-once
+            loligo.toml:37: limit.then = "delay=5m": expected 429, stale, or a delay such as delay=2s, at most 1m
+            loligo.toml:41: limit.burst = 0: must be at least 1, or nothing would ever pass; for that write rate = "0/s"
+            loligo.toml:45: limit.per = "host": a connection is not for one host; count them per client or listener
+            loligo.toml:50: limit.keys-max = 5: must be from 1024 to 16000000
+            loligo.toml:55: limit.name = "n": there is a limit of this name already
+            loligo.toml:58: listener.limits = ["n", "zz", "nn"]: there is no limit "zz"; write a block [[limit]] with name = "zz"
+            loligo.toml:58: listener.limits = ["n", "zz", "nn"]: there is no limit "nn"; did you mean "n"?
+        "#]],
+    );
+}
+
+#[test]
 fn one_bracket_where_there_are_two() {
     wrong(
         "[listener]\naddress = 3128\n",

@@ -10,6 +10,7 @@
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
+//! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
@@ -30,6 +31,7 @@ pub mod machine;
 mod mistakes;
 mod peers;
 pub mod problem;
+mod quotas;
 pub mod raw;
 pub mod reference;
 mod retired;
@@ -95,6 +97,11 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut found.problems,
     );
     let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let quotas = quotas::settle(
+        &raw.quotas,
+        (&raw.listeners, &listeners),
+        &mut found.problems,
+    );
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
     let rules = rules::settle(&raw.rules, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
@@ -118,6 +125,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             listeners,
             stores,
             rules,
+            quotas,
             parents,
             siblings,
             cluster,

@@ -19,6 +19,8 @@ pub struct Raw {
     pub listeners: Vec<Block>,
     /// The `[[rule]]` blocks.
     pub rules: Vec<Block>,
+    /// The `[[limit]]` blocks.
+    pub quotas: Vec<Block>,
     /// The `[[parent]]` blocks.
     pub parents: Vec<Block>,
     /// The `[[sibling]]` blocks.

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{cluster, encryption, general, listeners, peers, rules, stores};
+use super::{cluster, encryption, general, listeners, peers, quotas, rules, stores};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -122,6 +122,13 @@ pub fn reference() -> String {
          that rules can say, the first rule that fits and says it counts; so special rules come first, general ones last. Changing what \
          makes up a key leaves what was stored under the old keys to be evicted. Lists may be one text with commas.",
         rules::rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[limit]]",
+        "How much of something each client, host or listener may have. Repeat the block for several; a limit counts only for the listeners \
+         that name it (`limits`). See [operations.md](operations.md#limits).",
+        quotas::rows().iter(),
     );
     section(
         &mut out,
@@ -257,7 +264,7 @@ mod tests {
     fn every_setting_has_its_section() {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-        let blocks = stores::rows().len() + rules::rows().len();
+        let blocks = stores::rows().len() + rules::rows().len() + quotas::rows().len();
         let listeners = listeners::rows().len()
             + listeners::route_rows().len()
             + encryption::certificate_rows().len();

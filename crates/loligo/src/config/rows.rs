@@ -141,6 +141,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
                 "listener.certificate.",
                 "listener.",
                 "rule.",
+                "limit.",
                 "cluster.member.",
                 "cluster.",
                 "parent.",
@@ -164,6 +165,7 @@ mod tests {
     use crate::config::listeners;
     use crate::config::peers::{self, ParentDraft, SiblingDraft};
     use crate::config::problem::Place;
+    use crate::config::quotas::{self, QuotaDraft};
     use crate::config::rules::{self, RuleDraft};
     use crate::config::stores::{self, StoreDraft};
 
@@ -189,6 +191,7 @@ mod tests {
         holds_its_bounds::<Draft>(&general::rows());
         holds_its_bounds::<StoreDraft>(&stores::rows());
         holds_its_bounds::<RuleDraft>(&rules::rows());
+        holds_its_bounds::<QuotaDraft>(&quotas::rows());
         holds_its_bounds::<ParentDraft>(&peers::parent_rows());
         holds_its_bounds::<SiblingDraft>(&peers::sibling_rows());
         holds_its_bounds::<ClusterDraft>(&cluster::rows());
@@ -267,6 +270,7 @@ mod tests {
         add(&mut keys, listeners::route_rows());
         add(&mut keys, encryption::certificate_rows());
         add(&mut keys, rules::rows());
+        add(&mut keys, quotas::rows());
         add(&mut keys, peers::parent_rows());
         add(&mut keys, peers::sibling_rows());
         add(&mut keys, cluster::rows());

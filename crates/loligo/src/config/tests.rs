@@ -513,6 +513,8 @@ fn the_defaults_of_a_listener_are_as_the_reference_says() {
         "listener.address",
         "listener.connect-ports",
         "listener.http-ports",
+        "listener.proxy-protocol",
+        "listener.trust-forwarded",
     ];
     assert_eq!(written, expected);
 }

@@ -22,6 +22,7 @@ use prometheus_client::{
 
 use store::Figures;
 
+use crate::admin::limits;
 use crate::{
     admin::{
         facts::{Facts, StoreFacts},
@@ -116,6 +117,7 @@ impl Collector for Exposition {
                 e.counter(simple.name, simple.help, simple.value)?;
             }
         }
+        limits::encode(&self.0.limits, &mut e.0)?;
         self.memory(&mut e)?;
         self.stores(&mut e)?;
         self.members(&mut e)

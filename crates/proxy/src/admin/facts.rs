@@ -11,6 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
+use crate::admin::limits::LimitFacts;
 use crate::clock::Instant;
 use std::{
     array,
@@ -383,6 +384,8 @@ pub struct Facts {
     pub labels: Vec<Label>,
     /// The process, as the kernel sees it.
     pub process: Process,
+    /// The limits of clients, hosts and listeners.
+    pub limits: Vec<LimitFacts>,
     /// The cluster, if this is a member of one.
     pub cluster: Option<ClusterStatus>,
 }
@@ -448,6 +451,7 @@ impl Facts {
             stores_absent: shared.absent.len() as u64,
             counted,
             labels: shared.labels.all(),
+            limits: LimitFacts::all(&shared.edition().quotas),
             configuration: ConfigurationFacts {
                 edition: shared.edition().number,
                 loaded: shared.edition().loaded.at,

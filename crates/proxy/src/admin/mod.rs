@@ -31,6 +31,7 @@ mod facts;
 mod histogram;
 mod history;
 mod http;
+mod limits;
 mod live;
 mod members;
 mod process;

@@ -8,6 +8,7 @@ use std::{net::SocketAddr, sync::PoisonError};
 use profile::Class;
 use serde::{Serialize, Serializer};
 
+use crate::admin::limits::LimitFacts;
 use crate::{
     admin::{
         facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
@@ -35,6 +36,9 @@ pub struct Status {
     uptime_s: f64,
     configuration: Configuration,
     listeners: Vec<Listener>,
+    /// Limits of clients, hosts and listeners, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitFacts>,
     admin: Option<SocketAddr>,
     workers: Vec<Worker>,
     connections: Connections,
@@ -300,6 +304,7 @@ impl Status {
             listeners: (edition.plan.listeners.iter().enumerate())
                 .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
                 .collect(),
+            limits: facts.limits.clone(),
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
             connections: Connections {

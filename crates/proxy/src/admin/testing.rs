@@ -81,6 +81,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             number: 1,
             ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
             rows,
+            quotas: crate::quota::Quotas::default(),
             plan,
             served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),

@@ -15,7 +15,6 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    sync::atomic::{AtomicU64, Ordering},
     task::{Poll, ready},
     time::Duration,
 };
@@ -31,6 +30,7 @@ use crate::{
     conn::socket::Conn,
     listener::ListenerState,
     record::metrics,
+    record::seldom::Seldom,
     reply::h1::H1,
     reply::{After, Reply},
     request::asking::Kept,
@@ -64,8 +64,10 @@ enum Turn {
 }
 
 /// What came when more of a head was read.
-enum More {
+pub enum More {
+    /// There is more.
     Bytes,
+    /// The connection has ended.
     Closed,
     /// It has to go, to make room.
     Crowded,
@@ -76,11 +78,8 @@ const SLOW_HEAD: Duration = Duration::from_secs(1);
 
 /// Says it once a minute: whoever has reached the limit has many of them.
 fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
-    static WARNED_AT_S: AtomicU64 = AtomicU64::new(0);
-    let now_s = worker.now_ms().0 / 1000;
-    let was_long_ago = |at: u64| (at == 0 || now_s.abs_diff(at) >= 60).then_some(now_s);
-    let relaxed = Ordering::Relaxed;
-    if (WARNED_AT_S.fetch_update(relaxed, relaxed, was_long_ago)).is_ok() {
+    static SAID: Seldom = Seldom::new();
+    if SAID.is_due(worker.now_ms().0 / 1000) {
         tracing::warn!(%peer, "connection limit reached; raise limits.connections-max. Further ones are counted only");
     }
 }
@@ -92,7 +91,7 @@ pub fn admit(
     peer: SocketAddr,
     is_member: bool,
 ) -> Option<ConnectionCount> {
-    if !is_member && !listener.clients.permits(peer.ip()) {
+    if !is_member && !listener.admits(peer.ip()) {
         metrics::add(&worker.counters.client_connections_refused, 1);
         tracing::debug!(%peer, "client not allowed");
         return None;
@@ -116,25 +115,33 @@ pub async fn serve(
     member: Option<MemberId>,
     _count: ConnectionCount,
 ) {
-    let stream = match &listener.tls {
-        // Members speak to each other by a link of their own.
-        Some(served) if member.is_none() => {
-            let shaking = handshake::shake(&worker, &listener, served, stream);
-            match Box::pin(shaking).await {
-                Shaken::Done(stream, seen) => (stream, Some(seen)),
-                Shaken::Plain(stream) => {
-                    let stream = (ClientStream::Plain(stream), None);
-                    let mut conn = Conn::new(&worker, listener, stream, peer, member);
-                    refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now()).await;
-                    conn.linger(&worker).await;
-                    return;
-                }
-                Shaken::Failed => return,
-            }
-        }
-        _ => (ClientStream::Plain(stream), None),
-    };
     let mut conn = Conn::new(&worker, listener, stream, peer, member);
+    // Boxed, so that an idle connection stays small.
+    if conn.begins_with_header() && !Box::pin(conn.read_header(&worker)).await {
+        return;
+    }
+    let Some(_counted) = conn.is_counted(&worker) else {
+        return;
+    };
+    // Members speak to each other by a link of their own.
+    if let (Some(served), None) = (conn.listener.tls.clone(), member) {
+        let ClientStream::Plain(socket) = conn.stream else {
+            return;
+        };
+        let first = std::mem::take(&mut conn.input);
+        conn.kept = None;
+        let shaking = handshake::shake(&worker, &conn.listener, &served, (socket, first));
+        (conn.stream, conn.tls) = match Box::pin(shaking).await {
+            Shaken::Done(stream, seen) => (stream, Some(seen)),
+            Shaken::Plain(socket) => {
+                conn.stream = ClientStream::Plain(socket);
+                refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now()).await;
+                conn.linger(&worker).await;
+                return;
+            }
+            Shaken::Failed => return,
+        };
+    }
     answer_requests(&worker, &mut conn).await;
 }
 
@@ -201,7 +208,8 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
 async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
-    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
+    let (listener, member) = (Rc::clone(&conn.listener), conn.member);
+    let who = (conn.peer, conn.hop);
     let is_head = head.method == "HEAD";
     let reply = Reply::H1(H1::new(
         worker,
@@ -210,7 +218,7 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> A
         is_head,
         head.keep_alive,
     ));
-    let mut ex = Exchange::new(worker, listener, peer, member, &incoming, body, reply);
+    let mut ex = Exchange::new(worker, listener, who, member, &incoming, body, reply);
     handle::handle(&mut ex, incoming).await
 }
 
@@ -221,6 +229,7 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
         worker,
         listener: Rc::clone(&conn.listener),
         peer: conn.peer,
+        hop: conn.hop,
         member: conn.member,
         body: RequestBody::framed(Framing::None, &conn.listener.edition.limits),
         reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
@@ -381,7 +390,7 @@ impl Conn {
     }
 
     /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
-    async fn read_more(&mut self, worker: &Worker) -> More {
+    pub async fn read_more(&mut self, worker: &Worker) -> More {
         poll_fn(|cx| {
             if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
                 return Poll::Ready(More::Crowded);
@@ -446,11 +455,15 @@ impl Conn {
                 Ok(None) => return (used, Progress::Partial),
                 Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
-            if self.member.is_some() {
-                self.believe(&view);
-            }
+            let barred = match self.asks_for_client() {
+                true => self.believe(&view),
+                false => None,
+            };
             let accepted = self.accepted.take();
-            let answered = fast::answer(worker, self, &view, began, accepted);
+            let answered = match barred {
+                None => fast::answer(worker, self, &view, began, accepted),
+                Some(_) => Fast::NotHere,
+            };
             used += view.head_bytes;
             let progress = match answered {
                 Fast::Hit(Sent::All(true)) => {
@@ -464,7 +477,7 @@ impl Conn {
                 Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
                 Fast::NotHere => {
                     let incoming = Incoming::new(&view, began, accepted);
-                    Progress::Request(Box::new(incoming))
+                    Progress::Request(Box::new(Incoming { barred, ..incoming }))
                 }
             };
             return (used, progress);

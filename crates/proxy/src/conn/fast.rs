@@ -24,6 +24,7 @@ use crate::{
     cache::preloaded::Preloaded,
     cluster::purging::gate::Served,
     conn::socket::Conn,
+    quota::toll::{self, Bill},
     record::facts::{Facts, Stages},
     record::finish::Finished,
     record::metrics,
@@ -35,7 +36,7 @@ use crate::{
     request::methods,
     request::notes::Notes,
     request::rulebook::Shape,
-    request::target,
+    request::target::{self, Place},
     state::Worker,
 };
 
@@ -54,6 +55,9 @@ const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::EXPECT)
     .union(Seen::CONTENT_LENGTH)
     .union(Seen::TRANSFER_ENCODING);
+
+/// Counted at the quotas of each request, if there are any; and whose bytes are counted, if that is.
+type Passed = Option<Option<Box<Bill>>>;
 
 /// What became of a request here.
 pub enum Fast {
@@ -84,6 +88,8 @@ pub struct OnDisk {
     hash: KeyHash,
     route: Option<usize>,
     sequence: Sequence,
+    /// It is within its quotas, and counted.
+    passed: Passed,
 }
 
 impl OnDisk {
@@ -138,6 +144,12 @@ pub fn answer(
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
+    let tolls = conn.listener.tolls.each;
+    // Asked when it is known that it is a hit: the long way counts all others.
+    let passed_at = |place: &Place<'_>| match tolls.is_empty() {
+        true => Ok(None),
+        false => toll::passes(&conn.listener, tolls, conn.peer.ip(), place.host()).map(Some),
+    };
     let served = worker.shared.served();
     if served == Served::Nothing {
         return Fast::NotHere;
@@ -154,13 +166,20 @@ pub fn answer(
         let Lookup::OnDisk(read) = store.look_up(hash) else {
             return Fast::NotHere;
         };
+        let Ok(passed) = passed_at(&place) else {
+            return Fast::NotHere;
+        };
         return Fast::OnDisk(Box::new(OnDisk {
-            incoming: Incoming::new(view, began, accepted),
+            incoming: Incoming {
+                has_passed: passed.is_some(),
+                ..Incoming::new(view, began, accepted)
+            },
             guard: store.guard(read),
             key: key.clone(),
             hash,
             route: place.route_number(),
             sequence,
+            passed,
         }));
     };
     let object = &resident.object;
@@ -168,6 +187,9 @@ pub fn answer(
     if !object.standing.is_fresh_for(conn.listener.foreign, now) {
         return Fast::NotHere;
     }
+    let Ok(passed) = passed_at(&place) else {
+        return Fast::NotHere;
+    };
     let mut stages = Stages::default();
     if let (true, Some(accepted)) = (worker.journals(), accepted) {
         stages.set(StageName::ClientConnect, accepted, accepted, began, began);
@@ -184,6 +206,7 @@ pub fn answer(
         route: place.route_number(),
         keep_open: view.keep_alive,
         asking: asking::of(view, worker.logs_access.get()),
+        passed,
     };
     Fast::Hit(hit.send(worker, conn))
 }
@@ -251,6 +274,7 @@ struct Hit<'a> {
     route: Option<usize>,
     keep_open: bool,
     asking: Asking<'a>,
+    passed: Passed,
 }
 
 impl Hit<'_> {
@@ -277,6 +301,7 @@ impl Hit<'_> {
             let mut record = Notes::new(asking, self.seen, Some(began));
             record.begun(class, (stages, facts), content_type, cache_status);
             record.route = self.route;
+            record.bill = self.passed.flatten();
             let of_head = sent.min(out.len());
             return Sent::Some(Box::new(Unsent {
                 head: out[of_head..].to_vec(),
@@ -295,6 +320,9 @@ impl Hit<'_> {
             // The stages of others than memory hits are counted too (`Counters::staged`).
         } else if worker.journals() || class != Class::MemoryHit {
             stages.set(StageName::ProxyReply, began, started, ended, ended);
+        }
+        if let Some(Some(bill)) = &self.passed {
+            bill.pay(sent.unwrap_or(0) as u64);
         }
         worker.finish(&Finished {
             began,
@@ -337,6 +365,7 @@ pub async fn from_disk(
         hash,
         route,
         sequence,
+        passed,
     } = *on_disk;
     let shared = &worker.shared;
     let loaded = match &worker.disk {
@@ -403,6 +432,7 @@ pub async fn from_disk(
         route,
         keep_open: incoming.head.keep_alive,
         asking,
+        passed,
     };
     let sent = hit.send(worker, conn);
     shared
@@ -426,13 +456,15 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         keep_open,
         record,
     } = unsent;
-    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
+    let (listener, member) = (Rc::clone(&conn.listener), conn.member);
+    let (peer, hop) = (conn.peer, conn.hop);
     let body_of_request = RequestBody::framed(Framing::None, &listener.edition.limits);
     let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
     let mut ex = Exchange {
         worker,
         listener,
         peer,
+        hop,
         member,
         body: body_of_request,
         reply: Reply::H1(reply.resume((status, sent, started), head, body.len())),

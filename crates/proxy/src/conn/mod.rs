@@ -6,6 +6,8 @@ pub mod fast;
 pub mod heads;
 pub mod pace;
 pub mod port_purge;
+pub mod proxy_header;
 pub mod socket;
 pub mod switch;
 pub mod tunnel;
+pub mod who;

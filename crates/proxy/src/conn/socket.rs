@@ -6,17 +6,16 @@ use crate::clock::Instant;
 use std::{future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
-use http1::RequestView;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    cluster::{MemberId, forwarded},
+    cluster::MemberId,
     conn::heads::Kept,
     conn::pace::{ASK_EVERY, Pace, Wrote},
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
-    socket,
+    socket::{self, Socket},
     state::Worker,
     tls::{seen::Seen, stream::ClientStream},
 };
@@ -27,8 +26,10 @@ pub struct Conn {
     pub stream: ClientStream,
     /// What is known of TLS; `None`: it is not encrypted.
     pub tls: Option<Rc<Seen>>,
-    /// The client's address.
+    /// The client's address: of the request at hand, where a balancer's connection has those of many ([`crate::conn::who`]).
     pub peer: SocketAddr,
+    /// The address of whoever asks us: of the socket, or named by a PROXY header.
+    pub hop: SocketAddr,
     /// The member of our cluster that has opened it: what comes is forwarded for its clients, and it is believed who they are.
     pub member: Option<MemberId>,
     /// The listener that took it.
@@ -52,14 +53,15 @@ impl Conn {
     pub fn new(
         worker: &Worker,
         listener: Rc<ListenerState>,
-        (stream, tls): (ClientStream, Option<Rc<Seen>>),
+        socket: Socket,
         peer: SocketAddr,
         member: Option<MemberId>,
     ) -> Conn {
         Conn {
-            stream,
-            tls,
+            stream: ClientStream::Plain(socket),
+            tls: None,
             peer,
+            hop: peer,
             member,
             listener,
             is_leaving: false,
@@ -81,19 +83,16 @@ impl Conn {
             return true;
         };
         self.listener = listener;
-        self.member.is_some() || self.listener.clients.permits(self.peer.ip())
+        if self.member.is_some() {
+            return true;
+        }
+        self.peer = self.hop;
+        self.listener.admits(self.hop.ip())
     }
 
     /// Does it end with the answer that was sent?
     pub fn is_over(&mut self, worker: &Worker) -> bool {
         !self.follow(worker) || self.is_leaving || worker.shared.is_draining()
-    }
-
-    /// Takes the client's address from a request that a member has forwarded.
-    pub fn believe(&mut self, view: &RequestView<'_, '_>) {
-        if let Some(client) = forwarded::client_of(view) {
-            self.peer = SocketAddr::new(client, 0);
-        }
     }
 
     /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.

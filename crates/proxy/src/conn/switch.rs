@@ -4,6 +4,7 @@
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
 use crate::clock::Instant;
+use crate::quota::toll;
 use std::rc::Rc;
 
 use bytes::BytesMut;
@@ -106,6 +107,14 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         host: host.to_ascii_lowercase().as_str().into(),
         port,
         member: None,
+    };
+    ex.record.host = host.into();
+    if let Some(after) = toll::admit(ex, false).await {
+        return after;
+    }
+    let _toll = match toll::miss(ex).await {
+        Ok(toll) => toll,
+        Err(stopped) => return toll::refuse(ex, stopped).await,
     };
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();

@@ -28,6 +28,7 @@ use crate::{
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::upstream::{Body, Moved, Upstream, framed, is_interim},
+    quota::toll,
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::body::{BodyError, Part},
@@ -49,6 +50,11 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 /// Moves a request and its answer without storing either.
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
+    // Held until the answer has been passed on.
+    let _toll = match toll::miss(ex).await {
+        Ok(toll) => toll,
+        Err(stopped) => return toll::refuse(ex, stopped).await,
+    };
     let request = request_bytes(ex.edition(), wanted);
     ex.record.asks(&wanted.asked.destination.host);
     let asked_at = worker.now_ms();

@@ -16,6 +16,7 @@ use crate::{
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::Trip,
+    quota::toll::Toll,
     request::rulebook::{Decision, Met},
     request::target::Asked,
 };
@@ -153,6 +154,8 @@ pub struct FetchRequest {
     pub copied: Option<Copied>,
     /// Where what it takes is noted, for the request's record.
     pub trip: Trip,
+    /// The right to ask for it, where that is counted.
+    pub toll: Option<Rc<Toll>>,
 }
 
 impl FetchRequest {

@@ -28,6 +28,7 @@ use crate::{
     fetch::task,
     listener::ListenerState,
     origin::trip::Trip,
+    quota::toll::{self, Stopped, Toll},
     record::metrics,
     request::exchange::Exchange,
     request::key::{self, hash_of_key},
@@ -45,6 +46,8 @@ pub enum Obtained {
     LookAgain,
     /// The client has gone.
     Gone,
+    /// The origin may not be asked.
+    Stopped(Stopped),
 }
 
 /// What a fetch has brought.
@@ -80,6 +83,17 @@ pub async fn obtain(
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
         // What has not begun when a reload comes is all that it asks for.
         let to_satisfy = if queues { &none } else { directives };
+        // Whoever joins another's fetch pays nothing.
+        let is_under_way = key
+            .as_ref()
+            .is_some_and(|key| flights.is_listed(primary, key));
+        let mut toll = None;
+        if !ex.record.tolls.misses.is_empty() && !is_under_way {
+            toll = match Box::pin(toll::miss(ex)).await {
+                Ok(toll) => toll,
+                Err(stopped) => return Obtained::Stopped(stopped),
+            };
+        }
         let join = match &key {
             None => Join::Alone,
             Some(_) if is_alone_for_now(worker, wanted) => Join::Alone,
@@ -96,17 +110,29 @@ pub async fn obtain(
             }
             Some(_) => Join::Alone,
         };
+        match &join {
+            Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
+            // It was joined by then, or has ended: it is counted, whether there is room or not.
+            _ if is_under_way => toll = toll::miss_at_once(ex).ok().flatten(),
+            _ => {}
+        }
+        let toll = toll.map(Rc::new);
         let trip = ex.record.trip();
         let fetch_request = |is_conditional| {
             let trip = trip.clone();
-            fetch_request(
+            let fetch_request = fetch_request(
                 worker,
                 &ex.listener,
                 wanted,
                 valid(worker, found),
                 is_conditional,
                 trip,
-            )
+            );
+            let toll = toll.clone();
+            FetchRequest {
+                toll,
+                ..fetch_request
+            }
         };
         let (reader, joined) = match join {
             Join::Joined(reader) => {
@@ -164,15 +190,23 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
-    if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(
-            worker,
-            &ex.listener,
-            wanted,
-            Some(stale),
-            false,
-            Trip::new(),
-        );
+    let trip = Trip::new();
+    // Nobody waits for it, so it is left out where a quota is used up.
+    let Ok(toll) = toll::miss_behind(ex, &trip) else {
+        return;
+    };
+    let join = join_or_start(worker, wanted, &key, &directives, true);
+    let Join::Started(reader) = join else {
+        toll.into_iter().for_each(Toll::give_back);
+        return;
+    };
+    {
+        let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip);
+        let toll = toll.map(Rc::new);
+        let fetch_request = FetchRequest {
+            toll,
+            ..fetch_request
+        };
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
@@ -315,6 +349,7 @@ pub fn fetch_request(
         copied: None,
         as_sent: push::as_sent(worker, wanted),
         trip,
+        toll: None,
     }
 }
 

@@ -182,6 +182,11 @@ impl Trip {
         self.0.borrow_mut().bytes_in += bytes as u64;
     }
 
+    /// Bytes that were read so far.
+    pub fn bytes_in(&self) -> u64 {
+        self.0.borrow().bytes_in
+    }
+
     /// So many bytes of a body were read.
     pub fn received_body(&self, bytes: usize) {
         if bytes == 0 {

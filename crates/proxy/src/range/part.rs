@@ -38,6 +38,7 @@ use profile::Class;
 use store::Sequence;
 
 use self::sending::Flow;
+use crate::quota::toll;
 use crate::{
     cache::holding::Holding,
     cache::object::Object,
@@ -58,6 +59,7 @@ use crate::{
     request::onward,
     request::wanted::Wanted,
 };
+use std::rc::Rc;
 
 /// A large object with holes.
 pub struct Held {
@@ -180,6 +182,9 @@ impl Parts<'_, '_> {
         }
         let mut fields = onward::plain_fields(&wanted.request);
         set_range(&mut fields, spec.aligned(size));
+        if let Some(answered) = self.pay().await {
+            return answered;
+        }
         let (upstream, head) = match self.ask(&fields).await {
             Ok(answered) => answered,
             Err(error) => return self.failed(&error).await,
@@ -275,6 +280,9 @@ impl Parts<'_, '_> {
         if !httpcache::ask_for_part(&stored, span.first, span.last, &mut fields) {
             return Outcome::Fetch;
         }
+        if let Some(answered) = self.pay().await {
+            return answered;
+        }
         let (upstream, head) = match self.ask(&fields).await {
             Ok(answered) => answered,
             Err(error) => return self.failed(&error).await,
@@ -347,6 +355,9 @@ impl Parts<'_, '_> {
         let now = worker.now_ms();
         if worker.range_pass_list.contains(wanted.primary, now) {
             return Outcome::Pass;
+        }
+        if let Some(answered) = self.pay().await {
+            return answered;
         }
         let stored = stale.fields();
         let mut fields = onward::plain_fields(&wanted.request);
@@ -490,6 +501,20 @@ impl Parts<'_, '_> {
         }
         self.asked_at = worker.now_ms();
         !self.may_wait || self.fill_lock.is_some()
+    }
+
+    /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.
+    async fn pay(&mut self) -> Option<Outcome> {
+        match toll::miss(self.ex).await {
+            Ok(toll) => {
+                self.fetch_request.toll = toll.map(Rc::new);
+                None
+            }
+            Err(stopped) => {
+                let refused = Box::pin(toll::refuse(self.ex, stopped)).await;
+                Some(Outcome::Answered(refused))
+            }
+        }
     }
 
     /// Asks the origin, and notes how long it took.

@@ -68,6 +68,8 @@ counters! {
     tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
     tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
     tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
+    proxy_headers, "PROXY headers read: connections of balancers that name their client, or say that there is none";
+    proxy_headers_refused, "Connections closed because the PROXY header that they must begin with was missing, broken, too long or late";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";
     heads_shed, "Heads given up, of clients with 408 or 431 and of origins, because those that are not complete took more than limits.head-buffer";
     client_connections_slow, "Clients disconnected because they took what they were sent too slowly (timeouts.client-write, limits.client-rate-min)";

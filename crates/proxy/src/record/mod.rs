@@ -13,6 +13,7 @@ pub mod marks;
 pub mod metrics;
 pub mod origins;
 pub mod seconds;
+pub mod seldom;
 pub mod sketch;
 pub mod target;
 pub mod top;

@@ -30,6 +30,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::quota::Quotas;
 use crate::{
     clock::Instant,
     conn::accepting,
@@ -306,6 +307,7 @@ impl Control {
             plan: running.plan.clone(),
             tls: running.tls.clone(),
             served,
+            quotas: Quotas::new(&running.plan.quotas, Some(&running.quotas)),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {
@@ -362,6 +364,7 @@ impl Control {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
+            quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,
             served,

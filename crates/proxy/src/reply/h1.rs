@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use fields::Fields;
 use message::Version;
+use tokio::io::AsyncReadExt;
 
 use crate::{
     clock::Instant,
@@ -24,6 +25,9 @@ use crate::{
     state::Worker,
     tls::seen::Seen,
 };
+
+/// Read of what a client sends while it waits: whether it is still there is seen by that alone.
+const LEAVING_BYTES: usize = 1 << 10;
 
 /// How a body ends on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -271,6 +275,17 @@ impl<'c> H1<'c> {
         self.bare(head).await?;
         self.sent.status = head.status;
         Ok(self.conn)
+    }
+
+    pub(super) async fn client_leaves(&mut self) {
+        let conn = &mut self.conn;
+        if conn.input.is_empty() {
+            conn.input.reserve(LEAVING_BYTES);
+            if let Ok(0) | Err(_) = conn.stream.read_buf(&mut conn.input).await {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     pub(super) fn source(&mut self) -> &mut Conn {

@@ -200,6 +200,11 @@ impl<'c> Reply<'c> {
         each!(self, to => to.switch(head).await)
     }
 
+    /// Returns when the client has closed its connection. It is not noticed behind a further request.
+    pub async fn client_leaves(&mut self) {
+        each!(self, to => to.client_leaves().await)
+    }
+
     /// The connection to read the request's body from, if the body comes by the same one.
     pub fn source(&mut self) -> Option<&mut Conn> {
         each!(self, to => Some(to.source()))

@@ -26,6 +26,7 @@ use profile::{Class, StageName};
 use crate::{
     cache::preloaded::Preloaded,
     cluster::MemberId,
+    conn::who::Barred,
     edition::Edition,
     listener::ListenerState,
     record::finish::Finished,
@@ -53,6 +54,10 @@ pub struct Incoming {
     pub other: Option<Bytes>,
     /// What the short way has read from disk, and may not serve as it is.
     pub loaded: Option<Box<Preloaded>>,
+    /// It is refused for what is said of its client.
+    pub barred: Option<Barred>,
+    /// The short way has counted it at the quotas of each request.
+    pub has_passed: bool,
 }
 
 impl Incoming {
@@ -74,6 +79,8 @@ impl Incoming {
             skips_disk: false,
             other: None,
             loaded: None,
+            barred: None,
+            has_passed: false,
         }
     }
 }
@@ -84,8 +91,10 @@ pub struct Exchange<'c> {
     pub worker: &'c Rc<Worker>,
     /// The listener that it came in by.
     pub listener: Rc<ListenerState>,
-    /// The client's address.
+    /// The client's address: the one that access, logs, rules and limits go by ([`crate::conn::who`]).
     pub peer: SocketAddr,
+    /// The address of whoever asks us: the client's, or that of the last proxy before us.
+    pub hop: SocketAddr,
     /// The member of our cluster that has forwarded it.
     pub member: Option<MemberId>,
     /// What comes behind its head.
@@ -121,11 +130,11 @@ pub struct Said<'a> {
 }
 
 impl<'c> Exchange<'c> {
-    /// A request that has just come. `incoming` keeps its head.
+    /// A request that has just come. `incoming` keeps its head. The addresses: the client's, and that of whoever asks us.
     pub fn new(
         worker: &'c Rc<Worker>,
         listener: Rc<ListenerState>,
-        peer: SocketAddr,
+        (peer, hop): (SocketAddr, SocketAddr),
         member: Option<MemberId>,
         incoming: &Incoming,
         body: RequestBody,
@@ -136,11 +145,13 @@ impl<'c> Exchange<'c> {
             incoming.head_bytes,
             worker.logs_access.get(),
         );
-        let record = Notes::new(asking, incoming.began, incoming.accepted);
+        let mut record = Notes::new(asking, incoming.began, incoming.accepted);
+        record.tolls = listener.tolls;
         Exchange {
             worker,
             listener,
             peer,
+            hop,
             member,
             body,
             reply,
@@ -290,6 +301,9 @@ impl<'c> Exchange<'c> {
         }
         let ended = self.record.ended(&sent);
         self.record.close(&sent, ended);
+        if let Some(bill) = self.record.bill.take() {
+            bill.pay(sent.bytes + tunnel.map_or(0, |(_, bytes)| bytes));
+        }
         if let Some((started, _)) = tunnel {
             (self.record).stage(StageName::ProxyReply, started, started, ended);
         }

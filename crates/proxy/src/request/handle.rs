@@ -36,6 +36,8 @@ use crate::{
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
+    plan::Forwarded,
+    quota::toll::{self, Stopped},
     range::part::{self, Held, Outcome},
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
@@ -52,6 +54,12 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
     }
     let head = &incoming.head;
+    if let Some(barred) = incoming.barred {
+        let (status, reason, token) = barred.answer();
+        ex.keep_open_without_body(head.framing);
+        ex.reply.keep_open_if(head.method != "CONNECT");
+        return ex.refuse(status, reason, Some(token)).await;
+    }
     if onward::is_back(ex, head) {
         let reason = "the request goes round in a circle";
         ex.keep_open_without_body(head.framing);
@@ -81,6 +89,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         return Box::pin(digest_serving::answer(ex, head, format)).await;
     }
     let framing = head.framing;
+    let has_passed = incoming.has_passed;
     let wanted = match want(ex, incoming) {
         Ok(wanted) => wanted,
         Err(misplaced) => {
@@ -91,6 +100,9 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
             return ex.refuse(status, &reason, misplaced.detail_token()).await;
         }
     };
+    if let Some(after) = toll::admit(ex, has_passed).await {
+        return after;
+    }
     let head = &wanted.head;
     let is_read = head.method == "GET" || head.method == "HEAD";
     let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
@@ -126,7 +138,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let is_of_member = ex.member.is_some();
     let returns_lacking = is_of_member && head.fields.remove(to_members::LACKING) > 0;
     if !is_of_member {
-        let (how, client) = (listener.listener.forwarded, ex.peer.ip());
+        let how = listener.listener.forwarded;
+        // Each proxy adds the address by which it was asked to those that are there.
+        let client = match how {
+            Forwarded::Append => ex.hop.ip(),
+            _ => ex.peer.ip(),
+        };
         let client_host = place.client_host();
         let known = forwarding::Known {
             client,
@@ -139,6 +156,9 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
+    if !ex.record.tolls.is_none() {
+        ex.record.host = place.host().into();
+    }
     let asked = place.ask();
     let mut withheld = Fields::new();
     if ruled.strip_cookies {
@@ -332,6 +352,9 @@ async fn fetched(
         Obtained::Answer(answer) => answer,
         Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
+        Obtained::Stopped(stopped) => {
+            return beyond(ex, wanted, directives, found, why, stopped).await;
+        }
     };
     if !answer.joined {
         ex.record.asks(&wanted.asked.destination.host);
@@ -353,6 +376,29 @@ async fn fetched(
         }
         FirstEvent::Failed(error) => fetching.failed(ex, error).await,
     }
+}
+
+/// The origin is not asked, because of a quota: what is stale may do.
+async fn beyond(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    found: Option<&Found>,
+    why: Forward,
+    stopped: Stopped,
+) -> After {
+    if let Stopped::Beyond(beyond) = &stopped
+        && beyond.permits_stale()
+        && let Some(found) = share::valid(ex.worker, found)
+    {
+        // As if it did not answer.
+        let stale = stored::on_error(ex, wanted, found.object(), directives, why, (429, true));
+        if let Some(after) = Box::pin(stale).await {
+            beyond.note();
+            return after;
+        }
+    }
+    Box::pin(toll::refuse(ex, stopped)).await
 }
 
 impl Fetching<'_> {

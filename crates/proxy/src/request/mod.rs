@@ -1,6 +1,7 @@
 //! One request: what it names, what the operator's rules say of it, and the way it takes.
 
 pub mod asking;
+pub mod believed;
 pub mod body;
 pub mod exchange;
 pub mod forwarded;

@@ -14,6 +14,7 @@ use profile::{Class, Flags, StageName};
 use crate::{
     fetch::flight::Flight,
     origin::trip::Trip,
+    quota::{Tolls, toll::Bill},
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
@@ -41,6 +42,12 @@ pub struct Notes {
     pub content_type: Vec<u8>,
     /// Our Cache-Status in it.
     pub cache_status: Vec<u8>,
+    /// The quotas that are about it.
+    pub tolls: Tolls,
+    /// The host that is asked for, if there are any.
+    pub host: Box<str>,
+    /// Whose bytes are counted when it ends.
+    pub bill: Option<Box<Bill>>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
@@ -68,6 +75,9 @@ impl Notes {
             class: Class::Error,
             content_type: Vec::new(),
             cache_status: Vec::new(),
+            tolls: Tolls::default(),
+            host: Box::default(),
+            bill: None,
             trip: None,
             waiting: None,
         };

@@ -208,6 +208,11 @@ impl Place<'_> {
         name_bytes
     }
 
+    /// The host that is asked for, without port, as the client wrote it.
+    pub fn host(&self) -> &str {
+        self.host
+    }
+
     /// What the operator's rules say of the request.
     pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
         book.request(method, self.host, self.path)

@@ -17,6 +17,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::BytesMut;
 use rustls::{Error, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -65,12 +66,12 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Makes the handshake.
+/// Makes the handshake. `first`: bytes that were read already.
 pub async fn shake(
     worker: &Rc<Worker>,
     listener: &ListenerState,
     served: &Arc<ServedTls>,
-    socket: Socket,
+    (socket, first): (Socket, BytesMut),
 ) -> Shaken {
     let (counters, plan) = (&*worker.counters, &listener.edition.plan);
     let open = counters
@@ -92,7 +93,7 @@ pub async fn shake(
     };
     let mut tls = Box::new(TlsStream::new(socket, session));
     let watch = Deadlines::watch(&worker.deadlines);
-    let shaking = poll_hello_and_rest(&mut tls);
+    let shaking = hello_and_rest(&mut tls, &first);
     let limit = plan.timeouts.client_handshake;
     let shaken = watch.limit(limit, pin!(shaking)).await;
     let counted: &AtomicU64 = match shaken {
@@ -136,11 +137,11 @@ fn counter_of<'a>(error: &io::Error, counters: &'a Counters) -> &'a AtomicU64 {
     }
 }
 
-async fn poll_hello_and_rest(tls: &mut TlsStream) -> Result<(), Fault> {
+async fn hello_and_rest(tls: &mut TlsStream, first: &[u8]) -> Result<(), Fault> {
     let mut is_begun = false;
     poll_fn(|cx| {
         if !is_begun {
-            ready!(poll_hello(tls, cx))?;
+            ready!(poll_hello(tls, first, cx))?;
             is_begun = true;
         }
         poll_rest(tls, cx).map_err(Fault::Broken)
@@ -149,17 +150,23 @@ async fn poll_hello_and_rest(tls: &mut TlsStream) -> Result<(), Fault> {
 }
 
 /// Reads the first bytes, which tell whether it is TLS at all.
-fn poll_hello(tls: &mut TlsStream, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+fn poll_hello(tls: &mut TlsStream, first: &[u8], cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
     let mut space = [0; FIRST_BYTES];
     let mut buf = ReadBuf::new(&mut space);
-    ready!(Pin::new(tls.socket_mut()).poll_read(cx, &mut buf)).map_err(Fault::Broken)?;
-    let Some(&first) = buf.filled().first() else {
+    let bytes = match first.is_empty() {
+        false => first,
+        true => {
+            ready!(Pin::new(tls.socket_mut()).poll_read(cx, &mut buf)).map_err(Fault::Broken)?;
+            buf.filled()
+        }
+    };
+    let Some(&kind) = bytes.first() else {
         return Poll::Ready(Err(Fault::Broken(ErrorKind::UnexpectedEof.into())));
     };
-    if first != HANDSHAKE {
-        return Poll::Ready(Err(Fault::Foreign(first)));
+    if kind != HANDSHAKE {
+        return Poll::Ready(Err(Fault::Foreign(kind)));
     }
-    Poll::Ready(tls.feed(buf.filled(), cx).map_err(Fault::Broken))
+    Poll::Ready(tls.feed(bytes, cx).map_err(Fault::Broken))
 }
 
 fn poll_rest(tls: &mut TlsStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

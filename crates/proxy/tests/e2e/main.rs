@@ -32,6 +32,8 @@
 //! | `head` | HEAD, and what its answers mean for what is stored |
 //! | `reload` | a new configuration while the proxy serves |
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
+//! | `proxy_protocol` | who the client is when balancers stand before the proxy |
+//! | `limits` | limits of clients, hosts and listeners |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
 //! | `cluster_looking` | what is told of the members of a cluster |
@@ -80,10 +82,12 @@ mod hostile;
 mod interim;
 mod keys;
 mod large;
+mod limits;
 mod negative;
 mod parts;
 mod parts_short;
 mod peers_review;
+mod proxy_protocol;
 mod purge;
 mod purge_port;
 mod purges;

@@ -196,6 +196,13 @@ impl Flights {
         }
     }
 
+    /// Is there a flight for this key?
+    pub fn is_listed(&self, primary: KeyHash, key: &[u8]) -> bool {
+        let shard = self.shard(primary);
+        let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
+        listed.iter().any(|one| *one.key == *key)
+    }
+
     /// Joins the flight for this key, if there is one and it can be joined.
     pub fn join(&self, primary: KeyHash, key: &[u8]) -> Option<FlightReader> {
         let shard = self.shard(primary);

@@ -1,0 +1,201 @@
+//! Who the client is: the address that access, logs, rules and limits go by.
+//!
+//! Without balancers that is the socket's address. A header of the PROXY protocol names the client of a connection
+//! ([`crate::conn::proxy_header`]); a field of a request names the client of that request ([`crate::request::believed`]), because a
+//! balancer sends the requests of many clients on one connection. Both are asked of trusted addresses only. `allow` is asked about the
+//! client that was named, and before that about whoever connects, unless it is one of the balancers the operator has listed.
+//!
+//! A balancer that names a loopback address means itself, for only it can be reached by that: its own address stands instead. (Else a
+//! health check on the balancer's machine would have the rights of this machine.)
+//!
+//! Not known here: HTTP, but for the field's name.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    rc::Rc,
+};
+
+use bytes::Buf;
+use http1::RequestView;
+
+use crate::{
+    clock::Instant,
+    conn::client::More,
+    conn::proxy_header::{self, Fault, Named},
+    conn::socket::Conn,
+    listener::ListenerState,
+    plan::ProxyProtocol,
+    quota::toll::{self, Counted},
+    record::metrics,
+    record::seldom::Seldom,
+    request::believed,
+    state::Worker,
+};
+
+/// Why a request is refused for what is said of its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barred {
+    /// The client that is named is not served.
+    NotServed,
+    /// Nobody can tell whom the balancer names.
+    Unreadable,
+}
+
+impl Barred {
+    /// Status and sentence of the answer, and its token of RFC 9209.
+    pub fn answer(self) -> (u16, &'static str, &'static str) {
+        match self {
+            //= rfc9209 §2.3.17   a policy of the intermediary
+            Barred::NotServed => (403, "this client is not served here", "http_request_denied"),
+            Barred::Unreadable => (
+                400,
+                "the field that names the client cannot be read",
+                "http_request_error",
+            ),
+        }
+    }
+}
+
+impl ListenerState {
+    /// May this address connect? It may as a client, or as a balancer whose connections name their client.
+    pub fn admits(&self, socket: IpAddr) -> bool {
+        let balancers = match &self.listener.naming.proxy_protocol {
+            ProxyProtocol::From(networks) => &networks[..],
+            _ => &[],
+        };
+        self.clients.permits(socket) || believed::covers(balancers, socket)
+    }
+
+    /// Does a connection from here begin with a header of the PROXY protocol?
+    fn expects_header(&self, socket: IpAddr) -> bool {
+        match &self.listener.naming.proxy_protocol {
+            ProxyProtocol::Never => false,
+            ProxyProtocol::Always => true,
+            ProxyProtocol::From(networks) => believed::covers(networks, socket),
+        }
+    }
+}
+
+impl Conn {
+    /// Does it begin with a header of the PROXY protocol?
+    pub fn begins_with_header(&self) -> bool {
+        self.member.is_none() && self.listener.expects_header(self.peer.ip())
+    }
+
+    /// Reads the header of the PROXY protocol. What came behind it stays in `input`. False: the connection is to be closed.
+    pub async fn read_header(&mut self, worker: &Worker) -> bool {
+        let counters = &worker.counters;
+        let named = match self.header(worker).await {
+            Ok(Some(named)) => named,
+            // Whoever closes at once looks whether the port is open.
+            Ok(None) => return false,
+            Err(fault) => {
+                metrics::add(&counters.proxy_headers_refused, 1);
+                static SAID: Seldom = Seldom::new();
+                if SAID.is_due(worker.now_ms().0 / 1000) {
+                    tracing::warn!(
+                        peer = %self.peer, listener = %self.listener.name, %fault,
+                        "closed; further ones are counted only (proxy_headers_refused)"
+                    );
+                }
+                return false;
+            }
+        };
+        metrics::add(&counters.proxy_headers, 1);
+        if let Named::Client(client) = named {
+            let is_the_balancer = client.ip().is_loopback() && !is_loopback(self.peer.ip());
+            self.hop = if is_the_balancer { self.peer } else { client };
+            self.peer = self.hop;
+        }
+        // A balancer that names nobody speaks for itself: it was asked about when it connected.
+        if matches!(named, Named::Client(_)) && !self.listener.clients.permits(self.hop.ip()) {
+            metrics::add(&counters.client_connections_refused, 1);
+            tracing::debug!(peer = %self.hop, "client not allowed");
+            return false;
+        }
+        true
+    }
+
+    /// Counts the connection where they are counted. `None`: its client may have no more.
+    pub fn is_counted(&self, worker: &Worker) -> Option<Option<Box<Counted>>> {
+        if self.member.is_some() || self.listener.tolls.connections.is_empty() {
+            return Some(None);
+        }
+        let counted = toll::connection(&self.listener, self.hop.ip());
+        if counted.is_none() {
+            metrics::add(&worker.counters.client_connections_refused, 1);
+        }
+        Some(Some(Box::new(counted?)))
+    }
+
+    /// `Ok(None)`: the connection ended before its first byte.
+    async fn header(&mut self, worker: &Worker) -> Result<Option<Named>, HeaderFault> {
+        let began = Instant::now();
+        let limit = self.listener.edition.plan.timeouts.client_head;
+        let watch = Rc::clone(&self.watch);
+        loop {
+            if let Some((named, bytes)) = proxy_header::read(&self.input)? {
+                self.input.advance(bytes);
+                return Ok(Some(named));
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(HeaderFault::Late);
+            }
+            let more = watch.limit(left, pin!(self.read_more(worker))).await;
+            match more.map_err(|_| HeaderFault::Late)? {
+                More::Bytes => {}
+                _ if self.input.is_empty() => return Ok(None),
+                _ => return Err(HeaderFault::Cut),
+            }
+        }
+    }
+
+    /// Is the client of each request asked for?
+    #[inline]
+    pub fn asks_for_client(&self) -> bool {
+        self.member.is_some() || !self.listener.listener.naming.trusted.is_empty()
+    }
+
+    /// Takes the client's address from a request that a member or a trusted proxy has forwarded.
+    pub fn believe(&mut self, view: &RequestView<'_, '_>) -> Option<Barred> {
+        if self.member.is_some() {
+            if let Some(client) = crate::cluster::forwarded::client_of(view) {
+                self.peer = SocketAddr::new(client, 0);
+            }
+            return None;
+        }
+        self.peer = self.hop;
+        let naming = &self.listener.listener.naming;
+        if !believed::covers(&naming.trusted, self.hop.ip()) {
+            return None;
+        }
+        let name = naming.field.name().as_bytes();
+        let lines = view
+            .fields()
+            .filter(|(of, _)| of.eq_ignore_ascii_case(name));
+        let lines = lines.map(|(_, value)| value);
+        match believed::client(&naming.trusted, naming.field, self.hop, lines) {
+            Ok(client) => self.peer = client,
+            Err(believed::Unreadable) => return Some(Barred::Unreadable),
+        }
+        let is_served = self.peer == self.hop || self.listener.clients.permits(self.peer.ip());
+        (!is_served).then_some(Barred::NotServed)
+    }
+}
+
+/// Why there is no header.
+#[derive(Debug, thiserror::Error)]
+enum HeaderFault {
+    #[error("{0}")]
+    Read(#[from] Fault),
+    #[error("the PROXY header did not come in time")]
+    Late,
+    #[error("the connection ended within the PROXY header")]
+    Cut,
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
