@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub struct Device {
     health: Health,
     /// The threads that read and write it where io_uring is refused; made at first use.
     pool: OnceLock<Arc<Pool>>,
+    /// The lock is another process's, which has the same open file (`passed`).
+    pub(crate) is_lent: AtomicBool,
 }
 
 enum Backend {
@@ -78,6 +81,7 @@ impl Device {
             block_bytes,
             health,
             pool: OnceLock::new(),
+            is_lent: AtomicBool::new(false),
         })
     }
 
@@ -99,6 +103,7 @@ impl Device {
             block_bytes: BLOCK_BYTES_LEAST,
             health: Health::new(false),
             pool: OnceLock::new(),
+            is_lent: AtomicBool::new(false),
         })
     }
 
@@ -112,6 +117,7 @@ impl Device {
             block_bytes: BLOCK_BYTES_LEAST,
             health: Health::new(false),
             pool: OnceLock::new(),
+            is_lent: AtomicBool::new(false),
         })
     }
 
@@ -493,7 +499,9 @@ fn forget_partitions(file: &File) -> rustix::io::Result<()> {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if let Backend::File { file, .. } = &self.backend {
+        if let Backend::File { file, .. } = &self.backend
+            && !self.is_lent.load(Ordering::SeqCst)
+        {
             // Unlock explicitly: the kernel may still hold the file for a ring that it is freeing.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }

@@ -6,6 +6,7 @@
 //!   open      path -> Device: create, preallocate, lock, find alignment, go direct or say why not
 //!     signature   foreign signatures on it (pure: which marks, where)
 //!     holders     which process or mount holds a busy device
+//!   passed    from one process to another, open and locked
 //!   device    the opened thing, and blocking transfers for start, stop and the thread pool
 //!   buffer    4096-aligned memory with a short free list per thread
 //!   transfer  which bytes one operation still has to move (pure: alignment, short transfers, end of file)
@@ -45,6 +46,7 @@ mod inline;
 mod latency;
 mod open;
 mod open_error;
+mod passed;
 mod pool;
 mod signature;
 #[cfg(feature = "simulation")]
@@ -65,6 +67,7 @@ pub use holders::Process;
 pub use latency::Latency;
 pub use open::{Access, OpenOptions, Opened};
 pub use open_error::OpenError;
+pub use passed::Passport;
 pub use signature::{SPAN_BYTES, Signature, foreign};
 pub use socket::unacknowledged_bytes;
 pub use table::{IN_FLIGHT_MAX, QUEUE_MAX};

@@ -31,7 +31,10 @@ pub fn run(command: AccelerateFlags) -> ExitCode {
         return ExitCode::FAILURE;
     }
     match &command.dry_run {
-        None => crate::serve::serve(settled, raw, machine, command.flags, add_own),
+        None => {
+            let alone = proxy::Succession::default();
+            crate::serve::serve(settled, raw, machine, command.flags, add_own, alone)
+        }
         Some(url) => match ask(&settled.plan, url) {
             Ok(words) => {
                 crate::print(&words);

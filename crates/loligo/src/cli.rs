@@ -47,6 +47,9 @@ pub enum Command {
     /// Have a running proxy read its configuration again, without closing a connection
     #[command(after_help = RELOAD_EXAMPLES)]
     Reload(ReloadFlags),
+    /// Have the program as it is now take the place of the running one, without closing a port or emptying a store
+    #[command(after_help = UPGRADE_EXAMPLES)]
+    Upgrade(UpgradeFlags),
     /// Print every setting of a configuration file: what it takes, its default, what it does
     Settings,
     /// What a cluster needs
@@ -132,6 +135,18 @@ configuration is in force. SIGHUP does the same, without --partial.
 
 Exit status: 0 it is in force, and what it means is printed; 1 it was refused, or the proxy does not answer, and why; 2 the address is none.";
 
+const UPGRADE_EXAMPLES: &str = "\
+Examples:
+  apt install loligo && loligo upgrade          the package's new program
+  install loligo.new /usr/local/bin/loligo && loligo upgrade
+  loligo upgrade http://192.0.2.1:3129          another proxy, if it lets this machine (admin.allow)
+
+The running process starts the file that it was started from, with the same arguments. The new process takes over its listening sockets
+and stores; the old one ends its requests (timeouts.drain limits that). The configuration is read anew, as at a restart. If the new
+process does not come up, the old one serves on, and this says why. What is only in memory is not taken over.
+
+Exit status: 0 the new process serves; 1 it was refused, or the proxy does not answer, and why; 2 the address is none.";
+
 const ACCELERATE_EXAMPLES: &str = "\
 Examples:
   loligo cluster key > cluster.key                                  once, for all members
@@ -184,6 +199,14 @@ pub struct ReloadFlags {
     /// Leave out changes that want a restart, instead of refusing all of them
     #[arg(long)]
     pub partial: bool,
+}
+
+/// The flags of `upgrade`.
+#[derive(Args, Debug)]
+pub struct UpgradeFlags {
+    /// The proxy's admin interface [default: http://127.0.0.1:3129]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
 }
 
 /// The flags of `top`.

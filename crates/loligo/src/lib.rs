@@ -29,6 +29,7 @@ mod serve;
 mod store_tool;
 mod top;
 mod units;
+mod upgrade;
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -42,6 +43,7 @@ use config::machine::Machine;
 use config::problem::Problem;
 use config::raw::Raw;
 use config::{Settled, into_plan};
+use proxy::Succession;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -59,13 +61,7 @@ pub fn run() -> ExitCode {
     let typed = command().get_matches();
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     match cli.command {
-        Command::Serve(flags) => {
-            let machine = Machine::this();
-            match settle_with(&flags, &machine, |_| {}) {
-                Ok((settled, raw)) => serve::serve(settled, raw, machine, flags, |_| {}),
-                Err(code) => code,
-            }
-        }
+        Command::Serve(flags) => serve_with(flags),
         Command::Accelerate(flags) => accelerate::run(flags),
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
@@ -75,6 +71,7 @@ pub fn run() -> ExitCode {
             Err(code) => code,
         },
         Command::Reload(flags) => reload::run(&flags),
+        Command::Upgrade(flags) => upgrade::run(&flags),
         Command::Settings => {
             print(&config::reference::reference());
             ExitCode::SUCCESS
@@ -88,6 +85,35 @@ pub fn run() -> ExitCode {
         Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
         Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
+    }
+}
+
+/// `loligo serve`
+fn serve_with(flags: Flags) -> ExitCode {
+    let mut machine = Machine::this();
+    let from = match upgrade::predecessor() {
+        Ok(from) => from,
+        Err(why) => {
+            eprintln!("loligo: this process does not take over: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(from) = &from {
+        // They are locked, for us.
+        machine.open_stores = from.store_paths();
+    }
+    let launch = Some(upgrade::launch());
+    match read_and_settle(&flags, &machine, |_| {}) {
+        Ok((settled, raw)) => {
+            let succession = Succession { from, launch };
+            serve::serve(settled, raw, machine, flags, |_| {}, succession)
+        }
+        Err(unsettled) => {
+            if let Some(from) = from {
+                from.refuse(&serve::in_lines(&unsettled));
+            }
+            complain_of(unsettled)
+        }
     }
 }
 
@@ -121,13 +147,17 @@ fn settle_with(
     machine: &Machine,
     add_own: impl Fn(&mut Raw),
 ) -> Result<(Settled, Raw), ExitCode> {
-    read_and_settle(flags, machine, add_own).map_err(|unsettled| match unsettled {
+    read_and_settle(flags, machine, add_own).map_err(complain_of)
+}
+
+fn complain_of(unsettled: Unsettled) -> ExitCode {
+    match unsettled {
         Unsettled::Unreadable(why) => {
             eprintln!("loligo: {why}");
             ExitCode::from(EXIT_UNREADABLE)
         }
         Unsettled::Wrong(problems) => complain(problems),
-    })
+    }
 }
 
 /// Why a configuration cannot be used.

@@ -48,7 +48,7 @@ pub fn run(flags: &ReloadFlags) -> ExitCode {
 }
 
 /// What another program says, for a terminal: line by line without control characters.
-fn shown(words: &[u8]) -> String {
+pub fn shown(words: &[u8]) -> String {
     let words = String::from_utf8_lossy(words);
     words
         .lines()

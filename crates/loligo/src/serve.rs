@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use proxy::plan::{Listener, Role, StorePlan};
-use proxy::{Reading, Ready};
+use proxy::{Reading, Ready, Succession};
 
 use crate::cli::Flags;
 use crate::config::Settled;
@@ -15,13 +15,14 @@ use crate::diagnostics::Diagnostics;
 use crate::{Unsettled, read_and_settle};
 
 /// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
-/// is read with again.
+/// is read with again. `succession`: whose place it takes, and who may take its own.
 pub fn serve(
     settled: Settled,
     raw: Raw,
     mut machine: Machine,
     flags: Flags,
     add_own: impl Fn(&mut Raw) + 'static,
+    succession: Succession,
 ) -> ExitCode {
     let diagnostics = Diagnostics::start(&settled.log_level);
     machine::raise_files_limit();
@@ -43,7 +44,8 @@ pub fn serve(
     machine.certificate = |_| Ok(None);
     let says = diagnostics.clone();
     let reread = Box::new(move || {
-        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own).map_err(in_lines)?;
+        let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own)
+            .map_err(|unsettled| in_lines(&unsettled))?;
         with_sizes_of_the_start(&mut settled.plan.stores, &stores, &raw);
         Ok(reading(settled, &raw, says.clone()))
     });
@@ -52,7 +54,7 @@ pub fn serve(
         announce(ready, &roles);
         said.stop_waiting();
     };
-    let code = match proxy::serve(first, reread, announce) {
+    let code = match proxy::serve(first, reread, succession, announce) {
         Ok(()) => {
             tracing::info!("stopped");
             ExitCode::SUCCESS
@@ -77,9 +79,10 @@ fn reading(settled: Settled, raw: &Raw, diagnostics: Diagnostics) -> Reading {
     }
 }
 
-fn in_lines(unsettled: Unsettled) -> String {
+/// What is wrong, for people.
+pub fn in_lines(unsettled: &Unsettled) -> String {
     match unsettled {
-        Unsettled::Unreadable(why) => why,
+        Unsettled::Unreadable(why) => why.clone(),
         Unsettled::Wrong(problems) => {
             let lines: Vec<_> = problems.iter().map(Problem::to_string).collect();
             lines.join("\n")

@@ -61,6 +61,7 @@ mod socket;
 mod state;
 pub mod stored;
 mod tls;
+mod upgrade;
 mod user;
 mod worker;
 
@@ -73,6 +74,10 @@ pub use mistakes::make_mistake;
 pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
-pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on, start_reloadable};
+pub use serve::{
+    Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
+    start_reloadable,
+};
 pub use tls::served::{Shown, check_certificate, check_client_ca};
+pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;

@@ -1,12 +1,17 @@
-//! Listening sockets on their way to the workers.
+//! Listening sockets: on their way to the workers, and to the process that takes our place.
 //!
 //! The control thread binds, one socket for each worker, and offers them here; each worker takes its own when it takes over the edition
 //! that has the listener. What nobody has taken is closed when its listener goes.
 //!
+//! A second descriptor of each stays here, to be passed on to another process (`upgrade`). A socket listens as long as there is one, so a
+//! worker that closes its own has this one closed first: see [`Listening::forget`].
+//!
 //! Not known here: how an address is bound (`conn/accepting`), what is done with a connection.
 
 use std::{
-    net::TcpListener,
+    io,
+    net::{SocketAddr, TcpListener},
+    os::fd::OwnedFd,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,40 +19,128 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ListenerId(pub u32);
 
-/// The sockets that wait.
+/// The sockets that wait, and those that could be passed on.
 #[derive(Default)]
-pub struct Listening(Mutex<Vec<Offer>>);
+pub struct Listening(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    offers: Vec<Offer>,
+    kept: Vec<Kept>,
+}
 
 struct Offer {
     listener: ListenerId,
-    /// One for each worker, until it takes it.
-    sockets: Vec<Option<TcpListener>>,
+    /// Each with its worker, until that takes it.
+    sockets: Vec<(usize, TcpListener)>,
+}
+
+/// What could be passed on of a listener.
+struct Kept {
+    /// `None`: the admin interface's.
+    listener: Option<ListenerId>,
+    configured: SocketAddr,
+    sockets: Vec<(usize, TcpListener)>,
+}
+
+/// The sockets of an address, for another process.
+#[derive(Debug)]
+pub struct Passed {
+    /// Is it the admin interface's?
+    pub is_admin: bool,
+    /// The address as it is in the configuration, perhaps with port 0.
+    pub configured: SocketAddr,
+    /// The sockets.
+    pub sockets: Vec<OwnedFd>,
 }
 
 impl Listening {
-    /// Sockets of a listener, one for each worker.
-    pub fn offer(&self, listener: ListenerId, sockets: Vec<TcpListener>) {
-        let sockets = sockets.into_iter().map(Some).collect();
-        self.offers().push(Offer { listener, sockets });
+    /// Sockets of a listener, for so many workers in turn. `configured`: its address as it was read.
+    pub fn offer(
+        &self,
+        listener: ListenerId,
+        configured: SocketAddr,
+        sockets: Vec<TcpListener>,
+        workers: usize,
+    ) {
+        let workers = (0..workers.max(1)).cycle();
+        let sockets: Vec<_> = workers.zip(sockets).collect();
+        let mut table = self.table();
+        // One that cannot be duplicated is not passed on; the other process binds one of its own.
+        let twice =
+            |(worker, socket): &(usize, TcpListener)| Some((*worker, socket.try_clone().ok()?));
+        table.kept.push(Kept {
+            listener: Some(listener),
+            configured,
+            sockets: sockets.iter().filter_map(twice).collect(),
+        });
+        table.offers.push(Offer { listener, sockets });
     }
 
-    /// The socket of a worker, once.
-    pub fn take(&self, listener: ListenerId, worker: usize) -> Option<TcpListener> {
-        let mut offers = self.offers();
-        let at = offers.iter().position(|offer| offer.listener == listener)?;
-        let socket = offers[at].sockets.get_mut(worker)?.take();
-        if offers[at].sockets.iter().all(Option::is_none) {
-            offers.remove(at);
+    /// The socket of the admin interface, which is served without being offered.
+    pub fn keep_admin(&self, configured: SocketAddr, socket: &TcpListener) {
+        let socket = socket.try_clone().ok().map(|socket| (0, socket));
+        self.table().kept.push(Kept {
+            listener: None,
+            configured,
+            sockets: socket.into_iter().collect(),
+        });
+    }
+
+    /// The sockets of a worker, once.
+    pub fn take(&self, listener: ListenerId, worker: usize) -> Vec<TcpListener> {
+        let offers = &mut self.table().offers;
+        let mut taken = Vec::new();
+        for offer in offers.iter_mut().filter(|it| it.listener == listener) {
+            let own = offer.sockets.extract_if(.., |(whose, _)| *whose == worker);
+            taken.extend(own.map(|(_, socket)| socket));
         }
-        socket
+        offers.retain(|offer| !offer.sockets.is_empty());
+        taken
+    }
+
+    /// A worker is about to close its sockets of a listener. Afterwards nothing else keeps them open.
+    pub fn forget(&self, listener: ListenerId, worker: usize) {
+        for kept in &mut self.table().kept {
+            if kept.listener == Some(listener) {
+                kept.sockets.retain(|(whose, _)| *whose != worker);
+            }
+        }
     }
 
     /// Closes what was offered for others than these.
     pub fn keep(&self, listeners: &[ListenerId]) {
-        (self.offers()).retain(|offer| listeners.contains(&offer.listener));
+        let mut table = self.table();
+        (table.offers).retain(|offer| listeners.contains(&offer.listener));
+        (table.kept).retain(|kept| kept.listener.is_none_or(|id| listeners.contains(&id)));
     }
 
-    fn offers(&self) -> MutexGuard<'_, Vec<Offer>> {
+    /// Keeps nothing that could be passed on.
+    pub fn forget_all(&self) {
+        self.table().kept.clear();
+    }
+
+    /// All sockets, for another process.
+    ///
+    /// # Errors
+    /// This one has too many descriptors.
+    pub fn pass_on(&self) -> io::Result<Vec<Passed>> {
+        let table = self.table();
+        let passed = table.kept.iter().map(|kept| {
+            let sockets = kept.sockets.iter();
+            let sockets: io::Result<Vec<OwnedFd>> = sockets
+                .map(|(_, socket)| Ok(socket.try_clone()?.into()))
+                .collect();
+            Ok(Passed {
+                is_admin: kept.listener.is_none(),
+                configured: kept.configured,
+                sockets: sockets?,
+            })
+        });
+        passed.collect()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,25 +149,51 @@ impl Listening {
 mod tests {
     use super::*;
 
+    fn socket() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+
+    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
     #[test]
     fn each_worker_takes_its_own_once_and_the_rest_goes_with_the_listener() {
-        let socket = || TcpListener::bind("127.0.0.1:0").unwrap();
         let listening = Listening::default();
         let [first, second] = [ListenerId(1), ListenerId(2)];
-        let sockets = vec![socket(), socket()];
+        let sockets = vec![socket(), socket(), socket()];
         let addresses: Vec<_> = sockets.iter().map(|it| it.local_addr().unwrap()).collect();
-        listening.offer(first, sockets);
-        listening.offer(second, vec![socket()]);
-        let taken = listening.take(first, 1).unwrap();
-        assert_eq!(taken.local_addr().unwrap(), addresses[1]);
-        assert!(listening.take(first, 1).is_none());
+        listening.offer(first, ANY, sockets, 2);
+        listening.offer(second, ANY, vec![socket()], 2);
+        let of = |taken: Vec<TcpListener>| -> Vec<_> {
+            taken.iter().map(|it| it.local_addr().unwrap()).collect()
+        };
+        assert_eq!(of(listening.take(first, 1)), [addresses[1]]);
+        assert!(listening.take(first, 1).is_empty());
+        let rest = of(listening.take(first, 0));
+        assert_eq!(rest, [addresses[0], addresses[2]], "one more than workers");
         assert!(
-            listening.take(second, 1).is_none(),
+            listening.take(second, 1).is_empty(),
             "there is no such worker"
         );
         listening.keep(&[second]);
-        assert!(listening.take(first, 0).is_none());
-        assert!(listening.take(second, 0).is_some());
-        assert!(listening.offers().is_empty());
+        assert!(listening.take(first, 0).is_empty());
+        assert_eq!(listening.take(second, 0).len(), 1);
+        assert!(listening.table().offers.is_empty());
+    }
+
+    #[test]
+    fn a_socket_that_a_worker_closes_listens_no_more() {
+        let listening = Listening::default();
+        let id = ListenerId(7);
+        listening.offer(id, ANY, vec![socket(), socket()], 2);
+        let own = listening.take(id, 0).remove(0);
+        let address = own.local_addr().unwrap();
+        listening.forget(id, 0);
+        drop(own);
+        assert!(std::net::TcpStream::connect(address).is_err());
+        let passed = listening.pass_on().unwrap();
+        assert_eq!(passed[0].sockets.len(), 1, "the other worker's");
+        drop(listening.take(id, 1));
+        let other = TcpListener::from(passed.into_iter().next().unwrap().sockets.remove(0));
+        std::net::TcpStream::connect(other.local_addr().unwrap()).unwrap();
     }
 }

@@ -85,6 +85,13 @@ impl Manager {
         self.tell("STOPPING=1\nSTATUS=draining");
     }
 
+    /// From now on this is the service's process. Said by the one before, whose words still count.
+    pub fn is_succeeded_by(&self, pid: u32) {
+        self.tell(&format!(
+            "MAINPID={pid}\nSTATUS=another process has taken over"
+        ));
+    }
+
     /// All threads move.
     pub fn is_well(&self) {
         self.tell("WATCHDOG=1");

@@ -341,6 +341,8 @@ pub struct Route {
     pub origin: OriginUrl,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
+    pub tells_client: bool,
 }
 
 impl Route {
@@ -351,6 +353,7 @@ impl Route {
             path_prefix: "/".to_owned(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 
@@ -639,6 +642,7 @@ mod tests {
             path_prefix: prefix.into(),
             origin,
             pass_host: true,
+            tells_client: false,
         }
     }
 

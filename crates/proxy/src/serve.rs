@@ -21,7 +21,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -71,6 +71,7 @@ use crate::{
         renewing,
         served::{self as serving, ServedTls},
     },
+    upgrade::{predecessor::Predecessor, successor::Launch, successor::Upgrades},
     user, worker,
 };
 
@@ -97,15 +98,19 @@ pub struct Ready {
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
 /// ends the process.
+///
+/// `succession`: whose place it takes, and how another process takes its own.
 pub fn serve(
     configuration: Reading,
     reread: Reread,
+    succession: Succession,
     on_ready: impl FnOnce(&Ready),
 ) -> Result<(), ServeError> {
     panicking::end_the_process();
     let how = How {
         reread: Some(reread),
         is_process: true,
+        succession,
         ..How::default()
     };
     run(configuration, how, |ready, _| on_ready(ready))
@@ -124,6 +129,21 @@ pub fn start_reloadable(
 ) -> Result<(), ServeError> {
     let how = How {
         reread: Some(reread),
+        ..How::default()
+    };
+    run(configuration, how, on_ready)
+}
+
+/// The same; it may take another one's place, and another one its own.
+pub fn start_in_succession(
+    configuration: Reading,
+    reread: Reread,
+    succession: Succession,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    let how = How {
+        reread: Some(reread),
+        succession,
         ..How::default()
     };
     run(configuration, how, on_ready)
@@ -155,6 +175,15 @@ pub fn start_on(
     run(Reading::of(plan), how, on_ready)
 }
 
+/// What came before a process, and what comes after it.
+#[derive(Default)]
+pub struct Succession {
+    /// Whose place it takes.
+    pub from: Option<Predecessor>,
+    /// How one is started that takes its own; `None`: it cannot be.
+    pub launch: Option<Launch>,
+}
+
 /// How a proxy runs.
 #[derive(Default)]
 struct How {
@@ -164,11 +193,27 @@ struct How {
     /// How its configuration is read again; `None`: it cannot be.
     reread: Option<Reread>,
     devices: Option<Vec<Arc<Device>>>,
+    succession: Succession,
 }
 
 fn run(
     configuration: Reading,
+    mut how: How,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    let mut from = how.succession.from.take();
+    let ran = run_from(configuration, how, &mut from, on_ready);
+    if let (Err(why), Some(from)) = (&ran, &from) {
+        from.refuse(&why.to_string());
+    }
+    ran
+}
+
+/// As [`run`]. `from` is taken when nothing can fail any more for which the one before would serve on.
+fn run_from(
+    configuration: Reading,
     how: How,
+    from: &mut Option<Predecessor>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
     let How {
@@ -176,6 +221,7 @@ fn run(
         is_process,
         reread,
         devices,
+        succession: Succession { launch, .. },
     } = how;
     let Reading {
         mut plan, words, ..
@@ -193,16 +239,34 @@ fn run(
     });
     // Before anybody can connect: without its stores the proxy may not be wanted at all.
     let in_memory = devices.is_some();
-    let candidates = opening::look(&plan, devices)?;
+    let candidates = match &from {
+        Some(from) => {
+            from.check(&plan).map_err(ServeError::TakeOver)?;
+            None
+        }
+        None => Some(opening::look(&plan, devices)?),
+    };
+    let listening = Listening::default();
     let mut sockets: Vec<Vec<net::TcpListener>> = Vec::new();
     for listener in &mut plan.listeners {
-        sockets.push(listen(&mut listener.address, plan.workers)?);
+        let taken = from.as_mut();
+        let taken = taken.map(|from| from.sockets(false, listener.address));
+        sockets.push(listen_with(
+            taken.unwrap_or_default(),
+            &mut listener.address,
+            plan.workers,
+        )?);
     }
     let admin_socket = match &mut plan.admin {
         Some(admin) => {
-            let sockets = listen(&mut admin.address, 1)?;
-            let socket = sockets.into_iter().next().map(TcpListener::from_std);
-            socket.transpose()?
+            let as_read = admin.address;
+            let taken = from.as_mut().map(|from| from.sockets(true, as_read));
+            let sockets = listen_with(taken.unwrap_or_default(), &mut admin.address, 1)?;
+            let socket = sockets.into_iter().next();
+            socket
+                .iter()
+                .for_each(|socket| listening.keep_admin(as_read, socket));
+            socket.map(TcpListener::from_std).transpose()?
         }
         None => None,
     };
@@ -213,29 +277,46 @@ fn run(
     let icp = open_icp(&mut plan)?;
     // From here on nothing needs root.
     if let Some(user) = &plan.user {
-        candidates.give_to(user)?;
+        if let Some(candidates) = &candidates {
+            candidates.give_to(user)?;
+        }
         user::become_user(user)?;
     }
     let (engine, io_engine, io_engine_reason) = choose_engine(&plan, in_memory);
+    let tls = tls(&plan)?;
+    let mut taken_devices = Vec::new();
+    let candidates = match (candidates, from.as_mut()) {
+        (Some(candidates), _) => candidates,
+        (None, Some(from)) => {
+            taken_devices = from.freeze().map_err(ServeError::TakeOver)?;
+            opening::look_at_passed(&plan, &taken_devices)?
+        }
+        (None, None) => opening::look(&plan, None)?,
+    };
     let purges = plan.cluster.as_ref().map(purging::Opened::open);
     let purges = purges.transpose().map_err(ServeError::Purges)?;
     let candidates = match purges.as_ref().is_some_and(purging::Opened::is_fresh) {
         true => candidates.start_empty("there is no journal of the cluster's purges"),
         false => candidates,
     };
-    let (opened, absent) = candidates.open(&plan)?;
+    let (opened, absent) = match from {
+        Some(_) => candidates.open_unmarked(&plan)?,
+        None => candidates.open(&plan)?,
+    };
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
-    let tls = tls(&plan)?;
     let served = served(&plan, &clock)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let mut shared = shared(
-        plan,
-        clock,
-        opened.as_ref(),
+    let seed = from.as_ref().and_then(Predecessor::hash_seed);
+    let found = Found {
+        opened: opened.as_ref(),
         absent,
-        io_engine,
-        (tls.clone(), served),
-    )?;
+        seed,
+    };
+    let mut shared = shared(plan, clock, found, io_engine, (tls.clone(), served))?;
+    shared.listening = listening;
+    shared.doors.send_replace(from.is_none());
+    shared.upgrades = launch.map(Upgrades::by).unwrap_or_default();
+    shared.is_process = is_process;
     shared.say_what_is_configured(words);
     let (reloads, asks) = Reloads::new();
     if reread.is_some() {
@@ -243,8 +324,9 @@ fn run(
     }
     let edition = shared.edition();
     let plan = &edition.plan;
-    for (id, sockets) in edition.ids.iter().zip(sockets) {
-        shared.listening.offer(*id, sockets);
+    let as_read = configured.listeners.iter().map(|listener| listener.address);
+    for ((id, as_read), sockets) in edition.ids.iter().zip(as_read).zip(sockets) {
+        shared.listening.offer(*id, as_read, sockets, plan.workers);
     }
     // Somebody may come who listens, or a configuration that writes something.
     let may_listen = plan.admin.is_some() || reread.is_some();
@@ -261,6 +343,20 @@ fn run(
     let mut phases = shared.phase.subscribe();
     let stopper = Stopper(shared.phase.clone());
 
+    // While another process still serves, all threads are started that can be without writing anything.
+    let mut started = None;
+    if let Some(taking) = from.as_mut() {
+        started = Some(start_workers(&runtime, &shared, engine, &journal)?);
+        let taken = taking.take_over(&taken_devices);
+        let taken = taken.map_err(ServeError::TakeOver)?;
+        for (store, held) in shared.store.stores().zip(&taken.held) {
+            store.protect(held);
+        }
+    }
+    let taken_from = from.take();
+    if let (Some(_), Some(opened)) = (&taken_from, &opened) {
+        opened.mark()?;
+    }
     let background_thread = match opened {
         Some(opened) => {
             let (wake_up, events) = (Arc::clone(&shared.wake_up), Arc::clone(&shared.events));
@@ -271,7 +367,14 @@ fn run(
         }
         None => None,
     };
-    let (threads, dealers) = start_workers(&runtime, &shared, engine, &journal)?;
+    let (threads, dealers) = match started {
+        Some(started) => started,
+        None => start_workers(&runtime, &shared, engine, &journal)?,
+    };
+    shared.doors.send_replace(true);
+    if let Some(from) = taken_from {
+        from.listen_on(&shared)?;
+    }
     let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
     let ready = Ready {
         listeners: plan.listeners.iter().map(|l| l.address).collect(),
@@ -296,10 +399,8 @@ fn run(
             tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
         }
         fetching::start(&shared.digests, plan);
-        if let Some(socket) = admin_socket {
-            let shared = Arc::clone(&shared);
-            tokio::task::spawn_local(admin::serve(shared, socket));
-        }
+        let admin = admin_socket
+            .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
@@ -319,9 +420,18 @@ fn run(
             tokio::task::spawn_local(obeying);
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
-        manager.stops();
+        shared.listening.forget_all();
+        // Another process is the service then.
+        if !shared.is_handed_over.load(Ordering::SeqCst) {
+            manager.stops();
+        }
         drain(&shared, &threads).await;
+        if let (Some(admin), true) = (admin, shared.is_handed_over.load(Ordering::SeqCst)) {
+            // Whoever has asked for the upgrade waits for an answer.
+            let _ = tokio::time::timeout(ADMIN_ENDS_MAX, admin).await;
+        }
     });
+    let succeeded = shared.upgrades.end();
     drop(_inside);
     drop(runtime);
     seconds.stop();
@@ -338,8 +448,11 @@ fn run(
     shared.events.flush();
     journal.stop();
     tell_how_they_closed(&shared, closed);
-    Ok(())
+    succeeded.map_err(ServeError::Successor)
 }
+
+/// How long the admin interface may take to end its answers, once another process has taken over.
+const ADMIN_ENDS_MAX: Duration = Duration::from_secs(2);
 
 /// Says so as long as all threads move: a manager that hears nothing starts the process anew.
 async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
@@ -351,6 +464,16 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
     }
 }
 
+/// What a start has found of stores.
+pub(crate) struct Found<'a> {
+    /// Those that are open.
+    pub opened: Option<&'a Opened>,
+    /// Those that are not.
+    pub absent: Vec<Absent>,
+    /// Without a store: what key hashes are seeded with, if another process has chosen it.
+    pub seed: Option<u64>,
+}
+
 /// What all threads of a proxy share.
 ///
 /// # Errors
@@ -358,15 +481,19 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
 pub(crate) fn shared(
     plan: Plan,
     clock: Clock,
-    opened: Option<&Opened>,
-    absent: Vec<Absent>,
+    found: Found<'_>,
     io_engine: &'static str,
     (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
 ) -> Result<Shared, StoreError> {
+    let Found {
+        opened,
+        absent,
+        seed,
+    } = found;
     let labels = Labels::default();
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
-        None => opening::without_device()?,
+        None => opening::without_device(seed)?,
     };
     let via_tag = edition::via_tag();
     let edition = Edition::new(Parts {
@@ -390,6 +517,10 @@ pub(crate) fn shared(
         followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
         reloads: Reloads::default(),
         listening: Listening::default(),
+        doors: state_watch::Sender::new(true),
+        upgrades: Upgrades::default(),
+        is_handed_over: AtomicBool::new(false),
+        is_process: false,
         via_tag,
         bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
@@ -494,6 +625,29 @@ pub(crate) async fn await_ready(
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
         Err(_) => Err(ServeError::Worker("it ended at once".into())),
     }
+}
+
+/// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
+/// first, and what cannot be bound is done without: workers are dealt connections by the others.
+fn listen_with(
+    mut taken: Vec<net::TcpListener>,
+    address: &mut SocketAddr,
+    sockets: usize,
+) -> Result<Vec<net::TcpListener>, ServeError> {
+    let Some(first) = taken.first() else {
+        return listen(address, sockets);
+    };
+    *address = first.local_addr()?;
+    if taken.len() < sockets {
+        let missing = sockets - taken.len();
+        match accepting::listen_beside(*address, missing) {
+            Ok(more) => taken.extend(more),
+            Err(error) => {
+                tracing::info!(%address, %error, "fewer sockets than workers; connections are dealt");
+            }
+        }
+    }
+    Ok(taken)
 }
 
 /// Listens, with so many sockets; the address gets the port the system chose.

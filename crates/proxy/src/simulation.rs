@@ -84,8 +84,11 @@ impl Proxy {
         let shared = serve::shared(
             plan,
             clock,
-            opened.as_ref(),
-            absent,
+            serve::Found {
+                opened: opened.as_ref(),
+                absent,
+                seed: None,
+            },
             "simulated",
             (Tls::only(Vec::new()), Vec::new()),
         )?;

@@ -21,7 +21,8 @@ use httpcache::UnixMillis;
 use profile::Hierarchy;
 use replacement::Admission;
 use store::{
-    KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
+    HeldChunks, KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled,
+    set::DurabilityHandles,
 };
 use tokio::sync::watch;
 
@@ -56,6 +57,7 @@ use crate::{
     record::metrics::{self, Counters},
     record::top::Top,
     reload::Reloads,
+    upgrade::successor::Upgrades,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -82,6 +84,14 @@ pub struct Shared {
     pub reloads: Reloads,
     /// Sockets of listeners, for workers that have not taken them yet.
     pub listening: Listening,
+    /// May workers accept? Not while another process still serves, whose place we are about to take.
+    pub doors: watch::Sender<bool>,
+    /// How another process takes our place.
+    pub upgrades: Upgrades,
+    /// Another process has taken our place: what is stored here is out of date for whoever asks from now on.
+    pub is_handed_over: AtomicBool,
+    /// Has the proxy the process for itself?
+    pub is_process: bool,
     /// In `Via`: see [`crate::edition::via_tag`].
     pub via_tag: u32,
     /// What is asked of the configuration too often to look it up.
@@ -245,6 +255,7 @@ impl Shared {
     #[inline]
     pub fn served(&self) -> Served {
         match &self.cluster {
+            _ if self.is_handed_over.load(Ordering::Relaxed) => Served::Nothing,
             None => Served::All,
             Some(cluster) => cluster.purging.served(self, crate::clock::boot_ms()),
         }
@@ -438,6 +449,27 @@ impl Shared {
     pub fn is_crowded_by_fragments(&self) -> bool {
         let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
         self.flights.sent_bytes() > most / 2
+    }
+
+    /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
+    /// before ends whole. Returns for each store what its answers still read.
+    pub fn hand_over(&self) -> Vec<Vec<HeldChunks>> {
+        self.is_handed_over.store(true, Ordering::SeqCst);
+        let held = self.store.stores().map(|store| store.hand_over()).collect();
+        self.flights.forget_all(|_, _| true);
+        for device in &self.devices {
+            device.give_away();
+        }
+        held
+    }
+
+    /// It never heard of it: all is as before [`Self::hand_over`].
+    pub fn take_back(&self) {
+        for device in &self.devices {
+            device.take_over();
+        }
+        self.store.stores().for_each(|store| store.take_back());
+        self.is_handed_over.store(false, Ordering::SeqCst);
     }
 
     /// Is the process on its way out?

@@ -118,11 +118,21 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         accepting: RefCell::default(),
     });
     let mut editions = shared.editions.subscribe();
-    if let Err(error) = house.follow() {
-        let _ = ready.send(Err(error.to_string()));
-        return;
+    let mut doors = shared.doors.subscribe();
+    if *doors.borrow_and_update() {
+        if let Err(error) = house.follow() {
+            let _ = ready.send(Err(error.to_string()));
+            return;
+        }
+        let _ = ready.send(Ok(()));
+    } else {
+        // Another process still serves. Whatever could fail here has succeeded.
+        let _ = ready.send(Ok(()));
+        let _ = doors.wait_for(|are_open| *are_open).await;
+        if let Err(error) = house.follow() {
+            tracing::error!(%error, "a listener cannot be used by a worker");
+        }
     }
-    let _ = ready.send(Ok(()));
     let measuring = tokio::task::spawn_local(measure_lag(Rc::clone(&worker)));
 
     let mut probes = (start.index == 0).then(|| Probes::new(&worker));
@@ -285,17 +295,16 @@ impl House {
         let (worker, mut failure) = (&self.worker, Ok(()));
         while self.accepting.borrow_mut().try_join_next().is_some() {}
         for &id in &edition.ids {
-            let Some(socket) = worker.shared.listening.take(id, worker.index) else {
-                continue;
-            };
-            match tokio::net::TcpListener::from_std(socket) {
-                Ok(socket) => {
-                    let (door, closed) = oneshot::channel();
-                    self.doors.borrow_mut().push((id, door));
-                    let accepting = accept(Rc::clone(self), id, socket, closed);
-                    self.accepting.borrow_mut().spawn_local(accepting);
+            for socket in worker.shared.listening.take(id, worker.index) {
+                match tokio::net::TcpListener::from_std(socket) {
+                    Ok(socket) => {
+                        let (door, closed) = oneshot::channel();
+                        self.doors.borrow_mut().push((id, door));
+                        let accepting = accept(Rc::clone(self), id, socket, closed);
+                        self.accepting.borrow_mut().spawn_local(accepting);
+                    }
+                    Err(error) => failure = Err(error),
                 }
-                Err(error) => failure = Err(error),
             }
         }
         failure
@@ -398,6 +407,8 @@ async fn accept(
             }
         }
     }
+    let worker = &house.worker;
+    worker.shared.listening.forget(listener, worker.index);
     // What waits in the kernel would be reset with the socket.
     let Ok(socket) = socket.into_std() else {
         return;

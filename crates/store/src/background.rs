@@ -19,6 +19,7 @@
 use crate::Sequence;
 use crate::evict::choose::Room;
 use crate::evict::moves;
+use crate::handing::Handing;
 use crate::log::predicates::Predicates;
 use crate::log::weed::WeedStep;
 use crate::log::{self, Log, Position};
@@ -85,23 +86,24 @@ enum Owner {
     Look,
     Sweep,
     Weed,
+    Thaw,
 }
 
 /// When a job that failed is tried again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Retry {
+pub(crate) struct Retry {
     not_before_ms: u64,
     pause_ms: u64,
 }
 
 impl Retry {
-    fn is_due(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
         // If the clock was set back, the pause ends.
         self.not_before_ms = self.not_before_ms.min(now_ms + RETRY_MS_MAX);
         now_ms >= self.not_before_ms
     }
 
-    fn ended(&mut self, ok: bool, now_ms: u64) {
+    pub(crate) fn ended(&mut self, ok: bool, now_ms: u64) {
         self.pause_ms = if ok {
             0
         } else {
@@ -122,19 +124,21 @@ pub(crate) struct Background {
     pub suspect_copy: u64,
     /// The sequence at which the last published checkpoint began; None: there is none.
     pub covers: Option<Sequence>,
-    snapshot: Option<Snapshot>,
-    commit: Option<(Script, Position)>,
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) commit: Option<(Script, Position)>,
     /// The first commit of entries below this failed.
     pub(crate) failed_until: Position,
     retry_log: Retry,
     retry_note: Retry,
-    retry_snapshot: Retry,
+    pub(crate) retry_snapshot: Retry,
     /// There is no device, so nothing needs to be durable.
     pub(crate) volatile: bool,
     /// Work to go on with the sweep was handed out.
     sweeping: bool,
-    closing: bool,
-    closed: bool,
+    pub(crate) closing: bool,
+    pub(crate) closed: bool,
+    /// How far the store is handed to another process.
+    pub(crate) handing: Handing,
     owners: HashMap<u64, Owner>,
     next_id: u64,
 }
@@ -157,6 +161,7 @@ impl Background {
             sweeping: false,
             closing: false,
             closed: false,
+            handing: Handing::No,
             owners: HashMap::new(),
             next_id: 0,
         }
@@ -183,6 +188,16 @@ impl Background {
         Some(Work { id: WorkId(id), op })
     }
 
+    /// Was all work that was handed out reported done?
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// A step of a thaw.
+    pub(crate) fn thaw_step(&mut self, step: Step) -> Option<Work> {
+        self.step(Owner::Thaw, step)
+    }
+
     fn step(&mut self, owner: Owner, step: Step) -> Option<Work> {
         let op = match step {
             Step::Write(offset, data) => WorkOp::Write { offset, data },
@@ -200,6 +215,13 @@ impl Store {
         let background = &mut *guard;
         if background.volatile || background.closed {
             return None;
+        }
+        if background.handing.is_thawing() {
+            return match background.snapshot {
+                // It may still say that the store is clean, so it comes first.
+                Some(_) => self.next_snapshot_step(background, now_ms),
+                None => self.next_thaw_step(background, now_ms),
+            };
         }
         if let Some(work) = self.next_commit_step(background, now_ms) {
             return Some(work);
@@ -252,6 +274,7 @@ impl Store {
         if background.commit.is_none()
             && background.retry_log.is_due(now_ms)
             && !self.commit_waits(background)
+            && !background.handing.keeps_entries(&background.log)
         {
             let at = self.geometry.invalidation_log_at;
             let mut commit = background.log.begin_commit()?;
@@ -319,17 +342,24 @@ impl Store {
     }
 
     fn next_snapshot_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
+        let is_freezing = background.handing == Handing::Freezing;
+        let quiet = match is_freezing {
+            true => self.may_end_freezing(background),
+            false => background.log.durable() == background.log.end(),
+        };
         let Background {
             snapshot,
             retry_snapshot,
             ..
         } = background;
         if snapshot.is_none() {
-            let quiet = background.log.durable() == background.log.end();
             if background.closing && !quiet {
                 return None;
             }
             let has_room = !crate::lock(&self.predicates).exceed_checkpoint();
+            if is_freezing && !has_room {
+                return None;
+            }
             if background.closing && (self.is_scanning() || !has_room) {
                 // The next start goes on from the last checkpoint, as after a crash.
                 background.closed = true;
@@ -358,6 +388,7 @@ impl Store {
         };
         let ok = result.is_ok();
         match owner {
+            Owner::Thaw => self.thaw_step_done(background, ok, now_ms),
             Owner::Log => {
                 let Some((script, reaches)) = &mut background.commit else {
                     return;

@@ -105,7 +105,7 @@ impl Store {
         }
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
-        if is_needless && self.is_all_durable() {
+        if is_needless && self.is_all_durable() && !self.is_handed_over() {
             let handle = DurabilityHandle(Waits::No);
             return Invalidated { indexed, handle };
         }
@@ -202,7 +202,7 @@ impl Store {
 
     fn log(&self, sequence: Sequence, entry: log::Entry) -> DurabilityHandle {
         let mut background = self.background();
-        if background.volatile {
+        if background.volatile && !self.must_tell(&background) {
             drop(background);
             self.prune_without_records(&entry);
             return DurabilityHandle(Waits::No);

@@ -15,6 +15,8 @@
 //! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
 //! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
 //! | close | [`Store::flush`], [`Store::begin_close`] | [`Store::next_work`] until [`Store::is_closed`] |
+//! | hand it to another process | [`Store::freeze`], [`Store::is_frozen`], then [`Store::thaw`] or [`Store::hand_over`] | [`Store::next_told`], [`Store::told_done`] |
+//! | take it from one | as opening, then [`Store::protect`] | [`Store::unprotect`] |
 //! | use several | [`Set`] | |
 //! | look into one | [`Inspection`], [`Summary`] | |
 //!
@@ -43,6 +45,7 @@ mod book;
 mod evict;
 mod figures;
 mod geometry;
+mod handing;
 mod index;
 mod inspect;
 mod invalidating;
@@ -65,6 +68,7 @@ pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
+pub use handing::{HeldChunks, NotFrozen, Told};
 pub use index::key::{KeyHash, KeyHasher};
 pub use index::lists::LIST_BYTES_MAX;
 pub use index::marker::Marker;

@@ -49,11 +49,19 @@ pub enum Mistake {
     NoteInParts,
     /// Regions that a scan finds empty are used in the order in which it finds them.
     EmptyAtOnce,
+    /// A thawed store goes on before the superblock says that it is open.
+    ThawInSilence,
+    /// After the store was handed over this process still finds what is in its index.
+    ServeWhatIsGone,
+    /// What this process invalidates after the store was handed over counts as durable, and the other is not told.
+    ForgetToTell,
+    /// The other process overwrites what this one still reads.
+    NoProtection,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 20] = [
+    pub const ALL: [Mistake; 24] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -74,6 +82,10 @@ impl Mistake {
         Mistake::NoteOfFirst,
         Mistake::NoteInParts,
         Mistake::EmptyAtOnce,
+        Mistake::ThawInSilence,
+        Mistake::ServeWhatIsGone,
+        Mistake::ForgetToTell,
+        Mistake::NoProtection,
     ];
 
     /// How it is written on the command line.
@@ -99,6 +111,10 @@ impl Mistake {
             Mistake::NoteOfFirst => "note-of-first",
             Mistake::NoteInParts => "note-in-parts",
             Mistake::EmptyAtOnce => "empty-at-once",
+            Mistake::ThawInSilence => "thaw-in-silence",
+            Mistake::ServeWhatIsGone => "serve-what-is-gone",
+            Mistake::ForgetToTell => "forget-to-tell",
+            Mistake::NoProtection => "no-protection",
         }
     }
 }

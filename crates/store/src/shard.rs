@@ -397,6 +397,16 @@ impl Shard {
         holds.filter(move |held| extent.overlaps(*held))
     }
 
+    /// The places that somebody reads or needs.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = Extent> {
+        let held = self.held.values().map(|hold| hold.extent);
+        let needed = self.needed.keys().filter_map(|&hash| {
+            let spot = self.find(KeyHash(hash))?;
+            Some(self.entry(spot).extent())
+        });
+        held.chain(needed)
+    }
+
     /// The extents of records that are no longer in the index but held.
     pub(crate) fn held_extents(&self) -> impl Iterator<Item = Extent> {
         self.held

@@ -106,6 +106,8 @@ pub struct Store {
     /// A scan may still find newer versions, so records are not written again: the copy would pass for the newest.
     pub(crate) scanning: AtomicBool,
     pub(crate) closed: AtomicBool,
+    /// Another process has it: nothing is found here any more.
+    pub(crate) gone: AtomicBool,
     pub(crate) counters: Counters,
 }
 
@@ -197,6 +199,7 @@ impl Store {
             open_for_records: AtomicBool::new(true),
             scanning: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
             counters: Counters::default(),
             geometry,
             limits,
@@ -251,7 +254,7 @@ impl Store {
     /// began then is published or served: [`Store::read_done`] knows only of the record, so a reader of
     /// a *variant* asks here as well.
     pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
-        !self.shard(self.shard_of(primary)).admits(primary, began)
+        !self.shard(self.shard_of(primary)).admits(primary, began) || self.is_handed_over()
     }
 
     /// Verifies a record's bytes and takes them apart. The caller compares the full key.
@@ -453,6 +456,7 @@ impl Store {
             return false;
         }
         began < self.fills_from.load(Ordering::SeqCst)
+            || self.is_handed_over()
             || self.is_matched(began, key, meta)
             || self.invalidated_since(primary, began)
     }
@@ -570,6 +574,7 @@ impl Store {
         // All that is in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
         used.extend(writer.open.iter().filter_map(|open| open.tail()));
+        used.extend(writer.protected.owed());
         for shard in &shards {
             shard.audit()?;
             used.extend(shard.held_extents());

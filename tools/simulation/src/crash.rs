@@ -34,6 +34,8 @@ enum End {
     Closed,
     Killed,
     PowerCut,
+    /// Another process has it now.
+    HandedOver,
 }
 
 /// An opening ended, or an operation of it did, before it was done.
@@ -109,6 +111,23 @@ impl Run {
         ))
     }
 
+    /// The life ends, and the next one is another process's; what of this one goes on.
+    pub fn hand_life_over(&mut self) -> Result<SimulatedStore, String> {
+        self.end_life(End::HandedOver)?;
+        self.leaving
+            .take()
+            .ok_or_else(|| "there was no store to hand over".to_owned())
+    }
+
+    /// All ends at once, while the next process marks the store.
+    pub fn cut_everything(&mut self) {
+        let end = match self.upgrade_random.one_in(2) {
+            true => End::Killed,
+            false => End::PowerCut,
+        };
+        self.crash(end);
+    }
+
     fn end_life(&mut self, end: End) -> Result<(), String> {
         let deeds = self.store()?.deeds();
         self.report.count_deeds(deeds);
@@ -133,7 +152,7 @@ impl Run {
         candidates.extend(self.expected.take().into_iter().flatten());
         candidates.sort_unstable();
         candidates.dedup();
-        self.store = None;
+        self.leaving = self.store.take().filter(|_| end == End::HandedOver);
         self.crash(end);
         let world = &self.world;
         let damages = self.disk.damages();
@@ -156,6 +175,7 @@ impl Run {
             End::Closed => self.report.closes += 1,
             End::Killed => self.report.kills += 1,
             End::PowerCut => self.report.power_cuts += 1,
+            End::HandedOver => {}
         }
         if end == End::PowerCut {
             self.disk.cut_power();
@@ -166,6 +186,7 @@ impl Run {
         self.fills.clear();
         self.needed.clear();
         self.handles.clear();
+        self.old = None;
         self.quiet_steps = None;
     }
 
@@ -239,7 +260,7 @@ impl Run {
         Ok(Ok(()))
     }
 
-    fn begin_life(&mut self, store: SimulatedStore) {
+    pub fn begin_life(&mut self, store: SimulatedStore) {
         let horizon = store.recovery().map_or(0, |progress| progress.horizon);
         let versions = &self.world.versions;
         if let Some(expected) = &mut self.expected {

@@ -32,6 +32,7 @@ mod reading;
 pub mod report;
 mod run;
 mod simulated_store;
+mod upgrade;
 pub mod world;
 
 pub use check::Waived;

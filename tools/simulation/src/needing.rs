@@ -100,6 +100,11 @@ impl Run {
         }
     }
 
+    /// What is needed.
+    pub fn needed_keys(&self) -> Vec<FullKey> {
+        self.needed.iter().map(|one| one.full_key).collect()
+    }
+
     /// Nobody needs anything any more.
     pub fn release_all(&mut self) -> Result<(), String> {
         for InUse { full_key, .. } in std::mem::take(&mut self.needed) {

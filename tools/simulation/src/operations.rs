@@ -339,7 +339,7 @@ impl Run {
         self.put_plain(key, sequence, began, content)
     }
 
-    fn invalidate(&mut self, key: u32) -> Result<(), String> {
+    pub fn invalidate(&mut self, key: u32) -> Result<(), String> {
         let number = self.world.invalidate(Target::Primary(key));
         let full_key = self.plain(key);
         self.about(full_key, || format!("invalidation {number}"));
@@ -383,7 +383,7 @@ impl Run {
     }
 
     /// A soft purge of one key.
-    fn doubt(&mut self) -> Result<(), String> {
+    pub fn doubt(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let number = self.world.invalidate(Target::Soft(key));
         let full_key = self.plain(key);

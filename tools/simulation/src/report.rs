@@ -21,6 +21,10 @@ pub struct Report {
     pub power_cuts: u64,
     /// Stops in order.
     pub closes: u64,
+    /// Stores that another process has taken over.
+    pub handed_over: u64,
+    /// Stores that were frozen for that and thawed.
+    pub thawed: u64,
     /// Openings that found a store.
     pub recoveries: u64,
     /// Openings that a crash or a fault ended.
@@ -86,6 +90,8 @@ impl Report {
             kills,
             power_cuts,
             closes,
+            handed_over,
+            thawed,
             recoveries,
             openings_cut_short,
             stored,
@@ -119,6 +125,8 @@ impl Report {
         self.kills += kills;
         self.power_cuts += power_cuts;
         self.closes += closes;
+        self.handed_over += handed_over;
+        self.thawed += thawed;
         self.recoveries += recoveries;
         self.openings_cut_short += openings_cut_short;
         self.stored += stored;
@@ -171,13 +179,15 @@ impl Report {
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 31] {
+    pub fn numbers(&self) -> [(&'static str, u64); 33] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
             ("kills", self.kills),
             ("power cuts", self.power_cuts),
             ("closes", self.closes),
+            ("handed over", self.handed_over),
+            ("thawed", self.thawed),
             ("recoveries", self.recoveries),
             ("openings cut short", self.openings_cut_short),
             ("records stored", self.stored),

@@ -25,6 +25,7 @@ use crate::report::{Event, Failure, Report, Story};
 use crate::simulated_store::{
     Choice, DurabilityHandle, POLICIES, Settled, SimulatedStore, WorkId, WorkOp,
 };
+use crate::upgrade::Old;
 use crate::world::{FullKey, VersionNumber, World};
 
 const PUMP_MAX: usize = 100_000;
@@ -103,6 +104,12 @@ pub(crate) struct Run {
     pub geometry: Geometry,
     pub disk: Disk<Tag>,
     pub store: Option<SimulatedStore>,
+    /// The process before, until its requests have ended.
+    pub old: Option<Old>,
+    /// The store of a life that has just ended, if something of it goes on.
+    pub leaving: Option<SimulatedStore>,
+    /// Decides of upgrades.
+    pub upgrade_random: Random,
     pub world: World,
     pub samples: Samples,
     pub story: Story,
@@ -209,6 +216,9 @@ impl Run {
             geometry,
             disk,
             store: None,
+            old: None,
+            leaving: None,
+            upgrade_random: Random::new(!options.seed),
             world: World::default(),
             samples: Samples::default(),
             story: Story::default(),
@@ -275,6 +285,8 @@ impl Run {
                 self.quiet_step()?;
             } else if self.random.one_in(self.habits.crash_once_in) {
                 self.end_and_reopen()?;
+            } else if self.upgrades_now() {
+                self.upgrade()?;
             } else {
                 self.operate()?;
             }
@@ -415,6 +427,7 @@ impl Run {
     }
 
     fn settle_handles(&mut self) -> Result<(), String> {
+        self.settle_old()?;
         let mut handles = std::mem::take(&mut self.handles);
         let store = self.store()?;
         let mut acknowledged = Vec::new();

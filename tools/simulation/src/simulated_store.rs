@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, Move,
-    Needed, NewRecord, Read, RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId,
-    Writes,
+    Companion, Corrupt, Geometry, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes,
+    Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings, Store,
+    Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{
@@ -320,6 +320,49 @@ impl SimulatedStore {
     /// It was read, or could not be.
     pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
         self.store.move_done(moved, bytes, now_ms)
+    }
+
+    /// Begins to leave the disk as a clean stop would, while reads go on.
+    ///
+    /// # Errors
+    /// It can't be done now.
+    pub fn freeze(&self) -> Result<Writes, NotFrozen> {
+        self.store.freeze()
+    }
+
+    /// Is the disk so?
+    pub fn is_frozen(&self) -> bool {
+        self.store.is_frozen()
+    }
+
+    /// Goes on as before.
+    pub fn thaw(&self) {
+        self.store.thaw();
+    }
+
+    /// Another process has it from here on, and must protect what this gives.
+    pub fn hand_over(&self) -> Vec<HeldChunks> {
+        self.store.hand_over()
+    }
+
+    /// What another process must be told.
+    pub fn next_told(&self) -> Vec<Told> {
+        self.store.next_told()
+    }
+
+    /// It has made that durable, or not.
+    pub fn told_done(&self, ok: bool) {
+        self.store.told_done(ok);
+    }
+
+    /// What the process before still reads.
+    pub fn protect(&self, held: &[HeldChunks]) {
+        self.store.protect(held);
+    }
+
+    /// It has ended.
+    pub fn unprotect(&self) {
+        self.store.unprotect();
     }
 
     /// Stops in order.

@@ -31,6 +31,7 @@ fn no_seed_fails() {
         sum.notes,
         sum.noted_regions
     );
+    assert!(sum.handed_over > 20 && sum.thawed > 20, "{sum:?}");
     assert!(sum.compared > 500 && sum.acknowledged > 100);
 }
 

@@ -141,6 +141,14 @@ pub struct Server {
 }
 
 impl Server {
+    /// One that another process has started.
+    pub fn adopted(identity: Identity) -> Self {
+        Self {
+            identity,
+            child: None,
+        }
+    }
+
     /// Its process id and start time.
     pub fn identity(&self) -> Identity {
         self.identity

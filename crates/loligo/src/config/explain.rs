@@ -362,7 +362,11 @@ fn explain_route(route: &Route) -> String {
         true => ", certificate checked",
         false => "",
     };
-    format!("{host}{path} -> {} ({sent}{checked})", route.origin)
+    let told = match route.tells_client {
+        true => ", PROXY header",
+        false => "",
+    };
+    format!("{host}{path} -> {} ({sent}{checked}{told})", route.origin)
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {

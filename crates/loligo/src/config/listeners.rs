@@ -63,6 +63,7 @@ pub struct RouteDraft {
     path: Option<String>,
     origin: Option<OriginUrl>,
     pass_host: Option<bool>,
+    tells_client: bool,
 }
 
 /// Settings of a `[[listener]]`.
@@ -157,6 +158,10 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https", "required" => origin = values::origin;
         /// Send the client's Host to the origin. `false`: the origin's own.
         "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
+        /// `v2`: each connection to the origin begins with a PROXY header that names the client whose request it is for. Then no connection
+        /// serves a second request. A fetch that several share names the first of them.
+        "listener.route.proxy-protocol": "`v2`, `none`", "none"
+            => tells_client = |given| values::word(given, &[("v2", true), ("none", false)]);
     ]
 }
 
@@ -349,6 +354,7 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
             path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
             origin,
             pass_host: draft.pass_host.unwrap_or(true),
+            tells_client: draft.tells_client,
         };
         if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
             let host = route.host.as_deref().unwrap_or("any host");

@@ -15,6 +15,8 @@ use crate::top::words::harmless;
 pub const URL: &str = "http://127.0.0.1:3129";
 /// The longest wait for a connection, and for the next bytes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for something large to be done.
+const LONG_MAX: Duration = Duration::from_secs(300);
 /// The longest wait for something to be done.
 const DONE_MAX: Duration = Duration::from_secs(15);
 /// A longer answer is not read. The longest true one has 240 names and 256 origins of 256 bytes.
@@ -108,8 +110,20 @@ impl Place {
     /// # Errors
     /// A sentence that names the place.
     pub fn post(&self, target: &str) -> Result<(u16, Vec<u8>), String> {
+        self.post_for(target, DONE_MAX)
+    }
+
+    /// The same, of what may take minutes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn post_patiently(&self, target: &str) -> Result<(u16, Vec<u8>), String> {
+        self.post_for(target, LONG_MAX)
+    }
+
+    fn post_for(&self, target: &str, patience: Duration) -> Result<(u16, Vec<u8>), String> {
         let bytes = self
-            .exchange("POST", target, DONE_MAX)
+            .exchange("POST", target, patience)
             .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
         let (code, body) =
             status_and_body(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;

@@ -12,6 +12,7 @@
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
 //! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
+//! | `POST /upgrade` | has another process take this one's place ([`crate::upgrade`]) |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
@@ -44,7 +45,7 @@ use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -76,6 +77,7 @@ use crate::{
     record::origins::OriginBook,
     reload::Refused,
     state::{Phase, Shared},
+    upgrade::successor::Upgrades,
 };
 
 /// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
@@ -90,7 +92,7 @@ const AROUND_URL_BYTES_MAX: usize = 1 << 10;
 
 const GET: &str = "GET, HEAD";
 
-/// Serves until the task is aborted. To be called on a `LocalRuntime`.
+/// Serves until the task is aborted, or another process has taken over and all answers are written. To be called on a `LocalRuntime`.
 pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     let admin = Rc::new(Admin::new(shared));
     let mut connections = JoinSet::new();
@@ -98,8 +100,12 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sample = interval(history::FINE_STEP);
     sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let is_over = handed_over(Arc::clone(&admin.shared));
+    tokio::pin!(is_over);
     loop {
         tokio::select! {
+            // The other process has the same socket.
+            () = &mut is_over => break,
             accepted = socket.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, peer)) => {
                     if !admin.serves(peer.ip()) {
@@ -123,6 +129,18 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
             _ = step.tick() => admin.note_history(),
             _ = sample.tick() => admin.note_hour(),
         }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Waits until another process has taken over.
+async fn handed_over(shared: Arc<Shared>) {
+    let mut phases = shared.phase.subscribe();
+    let _ = phases.wait_for(|phase| *phase != Phase::Running).await;
+    if !shared.is_handed_over.load(Ordering::SeqCst) {
+        // An ordinary stop.
+        std::future::pending::<()>().await;
     }
 }
 
@@ -279,6 +297,8 @@ impl Admin {
             "/cache" => not_allowed("DELETE"),
             "/reload" if request.method == "POST" => self.answer_reload(request, query).await,
             "/reload" => not_allowed("POST"),
+            "/upgrade" if request.method == "POST" => self.answer_upgrade(request, query).await,
+            "/upgrade" => not_allowed("POST"),
             "" | "/" if gets => Answer::text(200, INDEX),
             "/healthz" if gets => self.health(),
             "/status" if gets => {
@@ -383,6 +403,21 @@ impl Admin {
         }
     }
 
+    /// Has another process take this one's place. The answer says what came of it.
+    async fn answer_upgrade(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
+        let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
+        if !is_ours || request.is_of_a_page || is_of_a_foreign_page(request) {
+            return Answer::text(403, FOREIGN_RELOAD);
+        }
+        if query.is_some_and(|query| !query.is_empty()) {
+            return Answer::text(400, "say POST /upgrade");
+        }
+        match Upgrades::ask(&self.shared).await {
+            Ok(words) => Answer::text(200, &words),
+            Err(why) => Answer::text(503, &why),
+        }
+    }
+
     /// Refuses a change under a foreign host name.
     fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
@@ -463,6 +498,7 @@ GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
 GET /cluster/route?url=URL  where a GET of it would go, in a cluster; URL percent-encoded
 POST /reload               reads the configuration again; ?partial=1 leaves out what wants a restart
+POST /upgrade              starts the program anew, which takes over everything
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so

@@ -433,6 +433,7 @@ mod tests {
             path_prefix: path.into(),
             origin,
             pass_host: false,
+            tells_client: false,
         };
         let mut listener =
             Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));

@@ -44,11 +44,15 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     });
     let labels = Labels::default();
     let rows = labels.rows(&plan.listeners);
-    let store = opening::without_device().unwrap();
+    let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
         followed: Vec::new(),
         reloads: Reloads::default(),
         listening: Listening::default(),
+        doors: tokio::sync::watch::Sender::new(true),
+        upgrades: crate::upgrade::successor::Upgrades::default(),
+        is_handed_over: std::sync::atomic::AtomicBool::new(false),
+        is_process: false,
         via_tag: 0,
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),

@@ -76,6 +76,16 @@ impl WakeUp {
         self.wake.notify_waiters();
     }
 
+    /// Some work was done elsewhere.
+    pub fn tell_done(&self) {
+        self.done.notify_waiters();
+    }
+
+    /// Waits until there may be work, with a limit.
+    pub async fn rung(&self, longest: Duration) {
+        let _ = tokio::time::timeout(longest, self.wake.notified()).await;
+    }
+
     /// The heartbeat of the background thread; `None` without one.
     pub fn background_pulse(&self) -> Option<&Pulse> {
         self.signs.get().map(|signs| &signs.pulse)

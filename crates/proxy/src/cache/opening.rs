@@ -81,6 +81,30 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Marks the stores as in use. Nothing else may be written before, and nothing was.
+    ///
+    /// One right after the other: a kill between two of these leaves the second with an older generation, and the next start would empty
+    /// it.
+    ///
+    /// # Errors
+    /// A device does not take it.
+    pub fn mark(&self) -> Result<(), StoreError> {
+        for (store, device) in &self.stores {
+            for (offset, data) in store.opening() {
+                device
+                    .write_all_sync(offset, &data)
+                    .and_then(|()| device.flush_sync())
+                    .map_err(|source| StoreError::Io {
+                        path: device.path().display().to_string(),
+                        source,
+                    })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Opened {
     /// The devices, in the set's order.
     pub fn devices(&self) -> impl Iterator<Item = Arc<Device>> {
         self.stores.iter().map(|(_, device)| Arc::clone(device))
@@ -120,6 +144,20 @@ impl Candidate {
             source,
         }
     }
+}
+
+/// What another process has opened and locked, and left as after a clean stop. Nothing is written, since it may go on with them.
+///
+/// # Errors
+/// One cannot be read.
+pub fn look_at_passed(plan: &Plan, passed: &[Arc<Device>]) -> Result<Candidates, StoreError> {
+    let stores = plan.stores.iter().zip(passed);
+    let all = stores.map(|(store, device)| candidate(store, Some(Arc::clone(device))));
+    Ok(Candidates {
+        all: all.collect::<Result<_, _>>()?,
+        absent: Vec::new(),
+        required: true,
+    })
 }
 
 /// Opens and locks the files and devices of a plan's stores, and tests whether they can be read and written. With
@@ -181,16 +219,32 @@ impl Candidates {
         Ok(())
     }
 
-    /// Opens the usable stores, if there are any, and returns those that are left out.
+    /// Opens the usable stores, if there are any, marks them as in use, and returns those that are left out.
     ///
     /// # Errors
     /// It cannot be done, and all stores are required.
     pub fn open(self, plan: &Plan) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
+        self.open_with(plan, |opened| opened.mark())
+    }
+
+    /// The same, but it is left to the caller to [mark](Opened::mark) them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_unmarked(self, plan: &Plan) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
+        self.open_with(plan, |_| Ok(()))
+    }
+
+    fn open_with(
+        self,
+        plan: &Plan,
+        mark: impl FnOnce(&Opened) -> Result<(), StoreError>,
+    ) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
         let mut absent = self.absent;
         if self.all.is_empty() {
             return Ok((None, absent));
         }
-        match open(plan, &self.all) {
+        match open(plan, &self.all).and_then(|opened| mark(&opened).map(|()| opened)) {
             Ok(opened) => Ok((Some(opened), absent)),
             Err(error) if self.required => Err(error),
             // Rare, since all of them could be written just before. It is unknown which are marked as in use by now,
@@ -204,7 +258,7 @@ impl Candidates {
     }
 }
 
-/// Recovers the stores, or starts them empty, and marks them as in use.
+/// Recovers the stores, or starts them empty.
 fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
     let superblocks: Vec<_> = candidates.iter().map(|c| c.superblock().cloned()).collect();
     let (numbers, joining) = join(&superblocks, fresh_numbers(plan)?);
@@ -245,16 +299,6 @@ fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
         let (store, words) = start(candidate, joining, &settings, identity)?;
         opened.push((Arc::new(store), Arc::clone(&candidate.device)));
         found.push(words);
-    }
-    // Mark them only now, one right after the other. A kill between two of these leaves the second with an older
-    // generation, and the next start would empty it.
-    for (candidate, (store, device)) in candidates.iter().zip(&opened) {
-        for (offset, data) in store.opening() {
-            device
-                .write_all_sync(offset, &data)
-                .and_then(|()| device.flush_sync())
-                .map_err(candidate.io())?;
-        }
     }
     let set = Set::new(
         opened
@@ -369,13 +413,21 @@ fn start(
 }
 
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
-pub fn without_device() -> Result<Arc<Set>, StoreError> {
+/// `seed`: of its key hashes, if another process has chosen it.
+pub fn without_device(seed: Option<u64>) -> Result<Arc<Set>, StoreError> {
     let settings = Settings {
         manner,
         words,
         ..Settings::default()
     };
-    let store = Store::volatile(&settings, identity(None)?);
+    let identity = match seed {
+        None => identity(None)?,
+        Some(hash_seed) => identity(None)?.in_set(SetNumbers {
+            hash_seed,
+            ..SetNumbers::default()
+        }),
+    };
+    let store = Store::volatile(&settings, identity);
     Ok(Arc::new(Set::of_one(Arc::new(store))))
 }
 

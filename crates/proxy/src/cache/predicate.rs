@@ -100,6 +100,19 @@ impl Predicate {
         }
     }
 
+    /// What [`Self::encode`] has made. `None`: a kind of another version.
+    pub fn decode(kind: u8, pattern: &[u8]) -> Option<Predicate> {
+        let pattern = pattern.to_vec();
+        let (about, soft) = match kind {
+            PREFIX => (About::Prefix(pattern), false),
+            SOFT_PREFIX => (About::Prefix(pattern), true),
+            TAG => (About::Tag(pattern), false),
+            SOFT_TAG => (About::Tag(pattern), true),
+            _ => return None,
+        };
+        Some(Predicate { about, soft })
+    }
+
     /// Does it match this object? Gives the same answer as the store for its record.
     pub fn is_about(&self, object: &Object) -> bool {
         match &self.about {

@@ -276,6 +276,7 @@ async fn ask_one(
     let destination = cluster.destination(id, ex.listener.number);
     let destination = destination.ok_or(Unanswered::ByMember)?;
     let whom = Whom {
+        header: None,
         destination: &destination,
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, usize::from(id.0)),

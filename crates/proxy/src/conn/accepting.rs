@@ -113,6 +113,19 @@ pub fn listen(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener
     Ok(all)
 }
 
+/// More sockets that listen where others do already.
+///
+/// # Errors
+/// Those do not share their address, or it is not ours to use.
+pub fn listen_beside(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
+    let beside = (0..sockets).map(|_| {
+        let socket = bind(address, true)?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from(socket))
+    });
+    beside.collect()
+}
+
 fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;

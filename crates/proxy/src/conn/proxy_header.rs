@@ -4,6 +4,8 @@
 //! [`V2_BYTES_MAX`] long; what is wrong is refused at the first byte that shows it. Of the additional values (TLVs) of version 2 only
 //! the framing is checked: they describe TLS and the balancer's network, and nothing here asks for that.
 //!
+//! [`write`] writes one for an origin that wants to know the client.
+//!
 //! Not known here: sockets, and which balancers are believed. Source: the PROXY protocol, versions 1 and 2 (HAProxy, 2020), section 2.
 //! Written out rather than taken from a crate: bounding and checking what a crate returns would take as many lines as reading it.
 
@@ -59,6 +61,32 @@ pub fn read(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     } else {
         Err(Fault::Missing)
     }
+}
+
+/// A header of version 2 that names this client, who came to this address of ours.
+pub fn write(client: SocketAddr, ours: SocketAddr) -> Vec<u8> {
+    let mut out = V2_BEGINS.to_vec();
+    let (client_ip, our_ip) = (client.ip().to_canonical(), ours.ip().to_canonical());
+    match (client_ip, our_ip) {
+        (IpAddr::V4(client), IpAddr::V4(ours)) => {
+            out.extend([0x21, 0x11, 0, 12]);
+            out.extend(client.octets());
+            out.extend(ours.octets());
+        }
+        (client, ours) => {
+            out.extend([0x21, 0x21, 0, 36]);
+            for ip in [client, ours] {
+                let ip = match ip {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => v6,
+                };
+                out.extend(ip.octets());
+            }
+        }
+    }
+    out.extend(client.port().to_be_bytes());
+    out.extend(ours.port().to_be_bytes());
+    out
 }
 
 fn read_v1(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {

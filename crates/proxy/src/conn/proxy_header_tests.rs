@@ -192,3 +192,17 @@ fn no_bytes_make_it_wait_for_more_than_the_bound() {
         }
     }
 }
+
+#[test]
+fn what_is_written_is_read_again() {
+    for (client, ours, read_as) in [
+        ("192.0.2.7:5", "10.0.0.1:80", "192.0.2.7:5"),
+        ("[2001:db8::7]:5", "[::1]:80", "[2001:db8::7]:5"),
+        ("192.0.2.7:5", "[::]:80", "192.0.2.7:5"),
+        ("[2001:db8::7]:5", "10.0.0.1:80", "[2001:db8::7]:5"),
+        ("[::ffff:192.0.2.7]:0", "10.0.0.1:80", "192.0.2.7:0"),
+    ] {
+        let header = write(client.parse().unwrap(), ours.parse().unwrap());
+        assert_eq!(read(&header), Ok(Some((named(read_as), header.len()))));
+    }
+}

@@ -120,6 +120,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let trip = ex.record.trip();
     let asked = Asked {
         host: destination.as_host_and_port().into(),
+        header: None,
         target: String::new(),
         destination,
     };

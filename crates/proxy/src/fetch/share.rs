@@ -12,6 +12,8 @@
 //! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
+use std::sync::atomic::Ordering;
+
 use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
 use std::{rc::Rc, sync::Arc};
@@ -284,6 +286,10 @@ fn join_or_start(
 }
 
 fn is_alone_for_now(worker: &Worker, wanted: &Wanted) -> bool {
+    // What is purged meanwhile is purged in another process, which does not know of our fetches.
+    if worker.shared.is_handed_over.load(Ordering::Relaxed) {
+        return true;
+    }
     let hit_for_pass = &worker.shared.flights.hit_for_pass;
     let party = Party::of(&wanted.request);
     let is_alone = hit_for_pass.contains(wanted.primary, party, Instant::now());

@@ -55,6 +55,7 @@ impl<'a> To<'a> {
     fn origin(self) -> Whom<'a> {
         Whom {
             destination: &self.asked.destination,
+            header: self.asked.header.as_deref(),
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
@@ -320,6 +321,7 @@ pub fn whom_of<'a>(
 ) -> Whom<'a> {
     Whom {
         destination: &peer.destination,
+        header: None,
         rules: &worker.shared.peers.rules,
         hop,
         trip,

@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
@@ -153,6 +154,23 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
+    /// A new connection that begins with this PROXY header, and is closed after its request.
+    pub async fn connect_telling(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        header: &[u8],
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        self.recall(to, access, times)?;
+        let slot = match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        let lease = self.open_telling(slot, to, access, header, times).await?;
+        Ok(lease.for_one_request())
+    }
+
     /// A new connection, although it failed a moment ago: for a probe. `has_place`: set when the wait for a place among our
     /// connections is over; what takes long after that is not our fault.
     pub async fn connect_anew(
@@ -234,6 +252,18 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
+        self.open_telling(slot, to, access, b"", times).await
+    }
+
+    /// Opens a connection and writes the header, if there is one.
+    async fn open_telling(
+        &self,
+        slot: Slot,
+        to: &Destination,
+        access: &Destinations,
+        header: &[u8],
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
         let found = match self.addresses(to, times).await {
             Ok(found) => found,
             Err(error) => {
@@ -251,7 +281,7 @@ impl Connector {
         let began = Instant::now();
         let opened = timeout(
             self.connect_timeout.get(),
-            self.open_stream(to, &addresses, access, times),
+            self.open_stream(to, &addresses, access, header, times),
         )
         .await;
         times.connect = Some((began, Instant::now()));
@@ -289,9 +319,10 @@ impl Connector {
         to: &Destination,
         addresses: &[SocketAddr],
         access: &Destinations,
+        header: &[u8],
         times: &mut ConnectTimes,
     ) -> Result<(Stream, SocketAddr, bool), ConnectError> {
-        let tcp = race(addresses).await?;
+        let mut tcp = race(addresses).await?;
         times.tcp = Some(Instant::now());
         let peer = tcp.peer_addr()?;
         let local = tcp.local_addr()?;
@@ -302,6 +333,9 @@ impl Connector {
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
+        if !header.is_empty() {
+            tcp.write_all(header).await?;
+        }
         let stream = match to.member {
             Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
             None if to.tls => {

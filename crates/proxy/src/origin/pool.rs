@@ -125,6 +125,8 @@ pub struct Lease {
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
+    /// It was opened in the name of a client, and is nobody else's.
+    is_for_one: bool,
     slot: Slot,
 }
 
@@ -135,7 +137,16 @@ impl Lease {
             peer,
             is_inward,
             reused: false,
+            is_for_one: false,
             slot,
+        }
+    }
+
+    /// It is not pooled afterwards.
+    pub(super) fn for_one_request(self) -> Self {
+        Self {
+            is_for_one: true,
+            ..self
         }
     }
 
@@ -166,7 +177,7 @@ impl Lease {
     /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
-        if self.stream.is_quiet() {
+        if !self.is_for_one && self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
         }
@@ -310,6 +321,7 @@ impl Pool {
                     peer: idle.peer,
                     is_inward: idle.is_inward,
                     reused: true,
+                    is_for_one: false,
                     slot,
                 });
             }

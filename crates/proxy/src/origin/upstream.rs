@@ -69,6 +69,8 @@ pub fn framed(part: Part, is_chunked: bool) -> Bytes {
 pub struct Whom<'a> {
     /// Where it is.
     pub destination: &'a Destination,
+    /// The PROXY header with which each connection to it begins: then it serves this client alone.
+    pub header: Option<&'a [u8]>,
     /// Where connections may go on behalf of the client.
     pub rules: &'a Destinations,
     /// The origin, or whoever is asked in its place.
@@ -103,6 +105,7 @@ pub async fn connect(
 ) -> Result<(Lease, bool), UpstreamError> {
     let Whom {
         destination,
+        header,
         rules,
         hop,
         trip,
@@ -112,13 +115,17 @@ pub async fn connect(
     trip.begins(destination, hash, hop);
     let mut start = Instant::now();
     let mut times = ConnectTimes::default();
-    let pooled = match fresh {
+    let pooled = match fresh || header.is_some() {
         true => None,
         false => worker.connector.pool().checkout(destination, rules),
     };
     // Boxed: making a connection is rare and its future large.
     let lease = match pooled {
         Some(lease) => Ok(lease),
+        None if let Some(header) = header => {
+            let connector = &worker.connector;
+            Box::pin(connector.connect_telling(destination, rules, header, &mut times)).await
+        }
         None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await,
         None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
     };

@@ -177,6 +177,7 @@ async fn ask(
     let trip = Trip::new();
     let edition = worker.shared.edition();
     let whom = upstream::Whom {
+        header: None,
         destination: &at,
         ..whom_of(worker, &edition, peer, Hop::default(), &trip)
     };

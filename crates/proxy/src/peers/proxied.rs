@@ -49,6 +49,7 @@ mod tests {
 
     fn asked(tls: bool, host: &str, port: u16, target: &str) -> Asked {
         Asked {
+            header: None,
             destination: Destination {
                 tls,
                 host: host.into(),

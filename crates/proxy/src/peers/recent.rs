@@ -76,8 +76,11 @@ mod tests {
 
     #[test]
     fn a_name_is_spared_for_the_window_and_others_are_not() {
-        let (recent, stores, begin) =
-            (Recent::default(), without_device().unwrap(), Instant::now());
+        let (recent, stores, begin) = (
+            Recent::default(),
+            without_device(None).unwrap(),
+            Instant::now(),
+        );
         let [purged, other] =
             [&b"GET http://a/"[..], b"GET http://b/"].map(|n| stores.hasher().hash(n));
         assert!(
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn after_a_purge_by_pattern_nothing_is_asked_for() {
-        let (recent, stores) = (Recent::default(), without_device().unwrap());
+        let (recent, stores) = (Recent::default(), without_device(None).unwrap());
         recent.tick(&stores, Instant::now());
         let other = stores.hasher().hash(b"GET http://b/");
         assert!(!recent.was_invalidated(&stores, other));

@@ -23,7 +23,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -145,6 +145,7 @@ pub struct LastRefused {
 pub struct Reloads {
     asks: Option<mpsc::Sender<Ask>>,
     failures: AtomicU64,
+    is_under_way: AtomicBool,
     last_refused: Mutex<Option<LastRefused>>,
 }
 
@@ -186,6 +187,11 @@ impl Reloads {
         sent.map_err(|_| Refused::Process("many reloads are waited for already; ask again later"))?;
         let ended = Refused::Process("the process is ending");
         answered.await.unwrap_or(Err(ended))
+    }
+
+    /// Is one being carried out?
+    pub fn are_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::SeqCst)
     }
 
     /// How many were refused.
@@ -266,7 +272,11 @@ impl Control {
 
     async fn reload(&mut self, by: &str, is_partial: bool) -> Outcome {
         self.manager.reloads();
+        let reloads = &self.shared.reloads;
+        reloads.is_under_way.store(true, Ordering::SeqCst);
         let outcome = self.try_reload(by, is_partial).await;
+        let reloads = &self.shared.reloads;
+        reloads.is_under_way.store(false, Ordering::SeqCst);
         let status = match &outcome {
             Ok(in_force) => {
                 let edition = in_force.edition;
@@ -332,6 +342,10 @@ impl Control {
         if shared.is_draining() {
             return Err(Refused::Process("the process is draining; start it anew"));
         }
+        if shared.upgrades.are_under_way() {
+            let why = "an upgrade is under way: the new process reads the configuration anyway";
+            return Err(Refused::Process(why));
+        }
         let reading = (self.reread)().map_err(Refused::Configuration)?;
         let wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
         if !wanting.is_empty() && !is_partial {
@@ -377,9 +391,12 @@ impl Control {
                 wanting_a_restart: wanting,
             },
         });
-        for Placed { id, sockets, .. } in listeners {
+        for (Placed { id, sockets, .. }, as_read) in
+            listeners.into_iter().zip(&configured.listeners)
+        {
             if !sockets.is_empty() {
-                shared.listening.offer(id, sockets);
+                let workers = shared.counters.len();
+                (shared.listening).offer(id, as_read.address, sockets, workers);
             }
         }
         let number = edition.number;

@@ -29,6 +29,7 @@ use crate::{
     cache::object::Object,
     cluster::{answered, forwarded as of_members, forwarding as to_members, push, receive},
     conn::port_purge,
+    conn::proxy_header,
     conn::switch,
     deliver::{arriving, stored},
     fetch::flight::{FirstEvent, Validated},
@@ -159,7 +160,11 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
-    let asked = place.ask();
+    let mut asked = place.ask();
+    if place.tells_client() {
+        let header = proxy_header::write(ex.peer, listener.listener.address);
+        asked.header = Some(header.into());
+    }
     let mut withheld = Fields::new();
     if ruled.strip_cookies {
         if ex.worker.shared.cluster.is_some() {

@@ -218,6 +218,11 @@ impl Place<'_> {
         book.request(method, self.host, self.path)
     }
 
+    /// Is its origin told of the client by a PROXY header?
+    pub fn tells_client(&self) -> bool {
+        self.route.is_some_and(|route| route.route.tells_client)
+    }
+
     /// The number of the matching reverse route.
     pub fn route_number(&self) -> Option<usize> {
         self.route.map(|route| route.number)
@@ -234,6 +239,7 @@ impl Place<'_> {
                 };
                 Asked {
                     destination: route.destination.clone(),
+                    header: None,
                     target,
                     host,
                 }
@@ -245,6 +251,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                 },
+                header: None,
                 target: self.target(""),
                 host: self.authority().to_string().into(),
             },
@@ -281,6 +288,8 @@ impl Place<'_> {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
+    /// The PROXY header with which each connection to it begins, if it wants any.
+    pub header: Option<Rc<[u8]>>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.

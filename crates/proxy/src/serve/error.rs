@@ -54,6 +54,12 @@ pub enum ServeError {
     /// A worker.
     #[error("a worker could not start: {0}")]
     Worker(String),
+    /// Another process's place could not be taken. It serves on.
+    #[error("this process does not take over: {0}")]
+    TakeOver(String),
+    /// Another process was to take this one's place.
+    #[error("{0}")]
+    Successor(&'static str),
     /// The runtime.
     #[error("{0}")]
     Runtime(#[from] io::Error),

@@ -19,7 +19,7 @@ const STOP_STEP: Duration = Duration::from_millis(5);
 
 /// Ends a running proxy from another thread; for tests and embedding.
 #[derive(Clone)]
-pub struct Stopper(pub(super) state_watch::Sender<Phase>);
+pub struct Stopper(pub(crate) state_watch::Sender<Phase>);
 
 impl Stopper {
     /// Begins to drain.

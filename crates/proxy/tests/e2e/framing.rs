@@ -254,6 +254,7 @@ fn each_route_has_its_host_and_its_origin() {
             ..url(origin.address)
         },
         pass_host,
+        tells_client: false,
     };
     let routes = vec![
         route(Some("a.example"), "/docs", &two, "/base", false),

@@ -100,6 +100,7 @@ mod sharing;
 mod smuggling;
 mod targeted;
 mod tls;
+mod upgrade;
 mod validation;
 mod waiters;
 mod workers;

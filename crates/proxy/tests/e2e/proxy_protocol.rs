@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::harness::{
-    running::{Plans, with_admin},
+    running::{Plans, url, with_admin},
     *,
 };
 
@@ -366,4 +366,59 @@ fn a_reload_changes_who_is_believed_at_the_next_request() {
     plans.set(Ok(plan));
     assert_eq!(proxy.admin("POST", "/reload").status, 200);
     assert_eq!(ask(&mut client), "127.0.0.1");
+}
+
+/// An origin that expects a PROXY header; its connections are served by one after the other.
+fn origin_of_headers() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut came) = (stream.unwrap(), Vec::new());
+            let mut byte = [0];
+            while !came.ends_with(b"\r\n\r\n")
+                || came.ends_with(SIGNATURE.get(..4).unwrap()) && came.len() < 20
+            {
+                if std::io::Read::read(&mut stream, &mut byte).unwrap() == 0 {
+                    return;
+                }
+                came.push(byte[0]);
+            }
+            let answer = ok(&["Cache-Control: max-age=600"], "body");
+            if std::io::Write::write_all(&mut stream, &answer).is_err()
+                || sender.send(came).is_err()
+            {
+                return;
+            }
+        }
+    });
+    (address, receiver)
+}
+
+#[test]
+fn an_origin_is_told_of_each_client_on_a_connection_of_its_own() {
+    let (address, came) = origin_of_headers();
+    let origin = telling();
+    let mut plan = required(&origin, &["192.0.2.0/24"]);
+    if let ::proxy::plan::Role::Reverse(routes) = &mut plan.listeners[0].role {
+        routes[0].origin = url(address);
+        routes[0].tells_client = true;
+    }
+    let proxy = Proxy::start(plan);
+    for n in [7, 8] {
+        let mut client = proxy.client();
+        client.send(v1(&format!("192.0.2.{n}")));
+        for target in ["a", "b"] {
+            let answer = client.get(&format!("/{n}{target}"));
+            assert_eq!(answer.text(), "body");
+            assert!(client.get(&format!("/{n}{target}")).is_hit());
+            let came = came.recv_timeout(PATIENCE).unwrap();
+            assert!(came.starts_with(SIGNATURE));
+            assert_eq!(came[12..16], [0x21, 0x11, 0, 12]);
+            assert_eq!(came[16..20], [192, 0, 2, n]);
+            assert_eq!(came[24..26], 4711_u16.to_be_bytes());
+            assert!(came[28..].starts_with(format!("GET /{n}{target} ").as_bytes()));
+        }
+    }
 }

@@ -135,6 +135,9 @@ impl Store {
                 }
             }
             self.leave_to_readers(writer, region);
+            for place in writer.protected.within(region) {
+                writer.space.reserve(place);
+            }
         }
     }
 
@@ -262,7 +265,7 @@ impl Store {
         let freed = std::mem::take(&mut *crate::lock(&self.freed));
         freed
             .into_iter()
-            .for_each(|extent| writer.space.free(extent));
+            .for_each(|extent| Self::give_back(writer, extent));
     }
 
     /// Evicts down to the low watermark once the high one is reached, some records at a time.
@@ -311,7 +314,7 @@ impl Store {
         };
         freed
             .into_iter()
-            .for_each(|extent| writer.space.free(extent));
+            .for_each(|extent| Self::give_back(writer, extent));
         self.counters.evictions.add(1);
         self.counters.evicted_chunks.add(u64::from(chunks.0));
         true
@@ -397,7 +400,7 @@ impl Store {
         }
         freed
             .into_iter()
-            .for_each(|extent| writer.space.free(extent));
+            .for_each(|extent| Self::give_back(writer, extent));
     }
 }
 

@@ -120,6 +120,9 @@ impl Store {
     pub fn need(&self, hash: KeyHash) -> Needed {
         let chunk_bytes = self.chunk_bytes() as u64;
         let mut shard = self.shard(self.shard_of(hash));
+        if self.is_handed_over() && !shard.needed.contains_key(&hash.0) {
+            return Needed::Absent; // the other process does not know of it
+        }
         let (first, bytes) = match (shard.waiting_bytes(hash), shard.find(hash)) {
             (Some(bytes), _) => (None, bytes),
             (None, Some(spot)) => {
@@ -189,7 +192,7 @@ impl Store {
     /// [`Self::look_up`] for an answer that needs the record: also finds it if it was killed since. Verify the bytes
     /// with [`Self::decode_needed`].
     pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
-        let found = self.look_up(hash);
+        let found = self.find(hash, true);
         if !matches!(found, Lookup::Absent) {
             return found;
         }

@@ -23,7 +23,8 @@ impl KeyHasher {
         Self { seed }
     }
 
-    pub(crate) fn seed(self) -> u64 {
+    /// What it is seeded with: whoever knows it can find keys with the same hash.
+    pub fn seed(self) -> u64 {
         self.seed
     }
 

@@ -9,6 +9,7 @@
 use crate::index::Spot;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Lookup, Read, ReadGuard};
+use crate::mistakes::Mistake;
 use crate::shard::{Fate, Shard};
 use crate::store::{BAD_MAX, Store};
 use crate::write::cluster::Flight;
@@ -20,8 +21,21 @@ use std::sync::atomic::Ordering;
 impl Store {
     /// Finds a record, and counts that as a use.
     pub fn look_up(&self, hash: KeyHash) -> Lookup {
+        self.find(hash, false)
+    }
+
+    /// As [`Self::look_up`]; with `is_needed` for an answer that began before the store was handed over. It finds the record even so. If
+    /// that was not noted as needed, the other process may have overwritten it, which the verification notices.
+    pub(crate) fn find(&self, hash: KeyHash, is_needed: bool) -> Lookup {
         let number = self.shard_of(hash);
         let mut shard = self.shard(number);
+        // Under the lock: see `hand_over`.
+        if self.is_handed_over()
+            && !is_needed
+            && !self.limits.mistakes.make(Mistake::ServeWhatIsGone)
+        {
+            return Lookup::Absent;
+        }
         if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
             return Lookup::Buffered(waiting.serve());
         }

@@ -113,6 +113,8 @@ pub(crate) struct Log {
     commit: u64,
     under_way: Option<To>,
     durable: Position,
+    /// Entries that another process has made durable, since this one writes no more.
+    told: u64,
 }
 
 /// Is the page being filled, once closed, in its ring place?
@@ -154,6 +156,7 @@ impl Log {
             commit: 0,
             under_way: None,
             durable: Position(0),
+            told: 0,
         }
     }
 
@@ -189,7 +192,7 @@ impl Log {
 
     /// The position of the next entry.
     pub(crate) fn end(&self) -> Position {
-        Position(self.page.head.end() + self.waiting.len() as u64)
+        Position(self.page.head.end() + self.told + self.waiting.len() as u64)
     }
 
     /// Is there anything to write that the commit under way does not?
@@ -240,6 +243,25 @@ impl Log {
                 self.pair = 1 - self.pair;
             }
         }
+    }
+
+    /// Is everything durable that has ever been in a page? The other entries wait.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.under_way.is_none() && self.durable == Position(self.page.head.end())
+    }
+
+    /// The first of the waiting entries.
+    pub(crate) fn waiting(&self, most: usize) -> impl Iterator<Item = &Entry> {
+        self.waiting.iter().take(most).map(|(_, entry)| entry)
+    }
+
+    /// So many of the waiting entries are durable elsewhere. This log is not written to any more.
+    pub(crate) fn told(&mut self, entries: usize) {
+        for (_, entry) in self.waiting.drain(..entries) {
+            self.waiting_bytes -= entry.width();
+        }
+        self.told += entries as u64;
+        self.durable = Position(self.page.head.end() + self.told);
     }
 
     /// All entries below are durable.

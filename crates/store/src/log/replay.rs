@@ -147,6 +147,7 @@ impl<'a> Replay<'a> {
             under_way: None,
             // What was found waits for nothing more: a clean stop asks whether all is durable.
             durable: Position(newest.head.end()),
+            told: 0,
         };
         Ok(Self {
             log,

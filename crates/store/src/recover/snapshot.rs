@@ -321,7 +321,7 @@ impl Store {
 }
 
 /// The copy that may be torn is written first, while the other is whole.
-fn in_order(suspect: u64) -> [u64; 2] {
+pub(crate) fn in_order(suspect: u64) -> [u64; 2] {
     let [first, second] = Superblock::OFFSETS;
     if suspect == second {
         [second, first]

@@ -14,6 +14,7 @@
 //! behind and nothing is stored.
 
 use crate::evict::choose::Room;
+use crate::handing::Protected;
 use crate::index::Entry;
 use crate::index::key::KeyHash;
 use crate::index::reading::Renewal;
@@ -69,6 +70,8 @@ pub(crate) struct Writer {
     pub open: Option<OpenCluster>,
     pub buffers: Buffers,
     pub room: Room,
+    /// What another process still reads.
+    pub protected: Protected,
     next_write: u64,
     /// Bytes handed out to be written since the last checkpoint began.
     pub bytes_since_checkpoint: u64,
@@ -81,6 +84,7 @@ impl Writer {
             open: None,
             buffers,
             room,
+            protected: Protected::default(),
             next_write: 0,
             bytes_since_checkpoint: 0,
         }

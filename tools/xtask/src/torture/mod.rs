@@ -20,6 +20,7 @@ mod test_bed;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,7 @@ Examples:
   cargo xtask torture --kills 200 --on file            no root needed
   cargo xtask torture --kills 1000 --report out.json   about an hour
   cargo xtask torture --kills 20 --on loop --faults throttle
+  cargo xtask torture --upgrade --kills 200 --on file  another process takes over, again and again
   cargo xtask torture --seed 77 --kills 5 --seconds-between 5..9 --expect-hits 99
 
 Faults:
@@ -84,6 +86,9 @@ pub struct Options {
     /// Where the store lies; both with root, else file
     #[arg(long, value_enum)]
     on: Option<Where>,
+    /// So many upgrades instead of kills; in half of them the new process or the old one is killed
+    #[arg(long)]
+    upgrade: bool,
     /// How long it lives from a start to the next kill; some lives are far shorter
     #[arg(long, value_name = "A..B", default_value = "1..6", value_parser = seconds)]
     seconds_between: (f64, f64),
@@ -191,6 +196,7 @@ pub fn run(options: &Options) -> Result<()> {
                 bounded_waits: options.bounded_waits,
                 extra: options.extra.clone(),
                 kills_before: before,
+                upgrade: options.upgrade,
                 name: format!("{}-{n}", std::process::id()),
             };
             reports.push(trial::run(&plan, &binary, &mut progress)?);

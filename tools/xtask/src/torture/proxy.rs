@@ -19,7 +19,7 @@ use crate::failure::{During, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
 use crate::ports;
-use crate::process::{CommandLine, Server, tail};
+use crate::process::{CommandLine, Identity, Server, tail};
 
 /// The member of `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
@@ -142,6 +142,39 @@ impl Proxy {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
+    }
+
+    /// The program.
+    pub fn program(&self) -> &str {
+        &self.command.program
+    }
+
+    /// The process.
+    pub fn identity(&self) -> Result<Identity> {
+        match &self.server {
+            Some(server) => Ok(server.identity()),
+            None => fail!("the proxy does not run"),
+        }
+    }
+
+    /// Another process is the proxy now; the one before.
+    pub fn adopt(&mut self, process: Identity) -> Option<Server> {
+        self.server.replace(Server::adopted(process))
+    }
+
+    /// It is still this one.
+    pub fn take_back(&mut self, server: Server) {
+        self.server = Some(server);
+    }
+
+    /// There is none.
+    pub fn adopt_none(&mut self) {
+        self.server = None;
+    }
+
+    /// Does it answer?
+    pub fn answers(&self) -> bool {
+        answers(self.address)
     }
 
     /// SIGTERM, and waits for its end.

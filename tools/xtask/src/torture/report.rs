@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::test_bed::On;
+use super::upgrade::Upgrades;
 
 /// Large answers that may be cut off without a fault: so many, and this share of large hits.
 const CUTS_ALLOWED: u64 = 3;
@@ -93,6 +94,8 @@ pub struct Report {
     pub kills_asked: u64,
     #[serde(flatten)]
     pub deeds: Deeds,
+    /// With `--upgrade`.
+    pub upgrades: Upgrades,
     pub requests: u64,
     pub objects_compared: u64,
     pub bytes_compared: u64,
@@ -152,6 +155,7 @@ impl Report {
             seconds: 0.0,
             kills_asked: 0,
             deeds: Deeds::default(),
+            upgrades: Upgrades::default(),
             requests: 0,
             objects_compared: 0,
             bytes_compared: 0,
@@ -259,6 +263,7 @@ impl Report {
                 self.seconds,
                 self.seed
             ),
+            format!("  {}", self.upgrades.text()),
             format!(
                 "  faults: {} times bits turned over, {} times a failing device ({} answers cut off, {} more without a fault, {} purges refused), {} times a crawling one, {} times a hanging one",
                 deeds.flips,

@@ -44,6 +44,7 @@ fn two_kills() {
         whole_downloads: super::WHOLE_DOWNLOADS,
         bounded_waits: super::BOUNDED_WAITS,
         extra: Vec::new(),
+        upgrade: false,
         kills_before: 0,
         name: format!("test-{}", std::process::id()),
     };

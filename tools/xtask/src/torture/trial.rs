@@ -65,6 +65,8 @@ pub struct Plan {
     pub bounded_waits: bool,
     /// Further arguments of the proxy.
     pub extra: Vec<String>,
+    /// Another process takes over, instead of kills alone.
+    pub upgrade: bool,
     /// Of other trials, for the progress.
     pub kills_before: u64,
     /// Distinguishes this trial's directory.
@@ -118,6 +120,7 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         sample: Vec::new(),
         recovering_since: None,
         stopped_in_order: false,
+        upgrade_ms: 0.0,
     };
     let outcome = trial.carry_out(progress);
     drop(trial);
@@ -156,31 +159,43 @@ impl Drop for Crowd {
 }
 
 // The order of the fields is the order in which they are dropped: killed first, a proxy leaves no client waiting.
-struct Trial<'a> {
-    proxy: Proxy,
+pub(super) struct Trial<'a> {
+    pub(super) proxy: Proxy,
     crowd: Crowd,
-    plan: &'a Plan,
+    pub(super) plan: &'a Plan,
     faults: Vec<Fault>,
-    chance: Chance,
+    pub(super) chance: Chance,
     test_bed: &'a TestBed,
-    report: &'a mut Report,
+    pub(super) report: &'a mut Report,
     /// Reserved, to be asked for when recovery is over.
     sample: Vec<(usize, Variant)>,
-    recovering_since: Option<Instant>,
+    pub(super) recovering_since: Option<Instant>,
     /// The last end was a stop, not a kill.
-    stopped_in_order: bool,
+    pub(super) stopped_in_order: bool,
+    /// The longest upgrade so far.
+    pub(super) upgrade_ms: f64,
 }
 
 impl Trial<'_> {
-    fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.crowd.shared)
     }
 
     fn carry_out(&mut self, progress: &mut Progress) -> Result<()> {
         self.start()?;
-        while self.report.deeds.kills < self.plan.kills {
-            self.round(progress)?;
-            progress.at(self.plan.kills_before + self.report.deeds.kills);
+        loop {
+            let done = match self.plan.upgrade {
+                true => self.report.upgrades.tried(),
+                false => self.report.deeds.kills,
+            };
+            progress.at(self.plan.kills_before + done);
+            if done >= self.plan.kills {
+                break;
+            }
+            match self.plan.upgrade {
+                true => self.upgrade_round(progress)?,
+                false => self.round(progress)?,
+            }
             let wrongs = self.shared().wrongs.lock().map_or(0, |w| w.len());
             if wrongs >= clients::WRONGS_MAX {
                 fail!("too much is wrong to go on");
@@ -312,7 +327,7 @@ impl Trial<'_> {
     }
 
     /// Lets it run for so long, and looks at the sample when it is time.
-    fn live(&mut self, time: Duration) -> Result<()> {
+    pub(super) fn live(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
             self.proxy.check_alive()?;
@@ -349,7 +364,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn reserve(&mut self) {
+    pub(super) fn reserve(&mut self) {
         let ledger = &self.crowd.shared.ledger;
         let mut durable = ledger.durable(Instant::now(), self.plan.store.0 / 2);
         while self.sample.len() < SAMPLE_MAX && !durable.is_empty() {
@@ -360,7 +375,7 @@ impl Trial<'_> {
         }
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         for (id, _) in self.sample.drain(..) {
             self.crowd.shared.ledger.reserve(id, false);
         }

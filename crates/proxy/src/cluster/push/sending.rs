@@ -224,6 +224,7 @@ async fn send(
     let message = push.message(&cluster.places[member].name(), &terms);
     let trip = Trip::new();
     let whom = Whom {
+        header: None,
         destination: &destination,
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, member),

@@ -10,7 +10,7 @@ use std::{
 
 use device::Device;
 use proxy::{
-    Clock, Reading, Ready, ServeError, Stopper,
+    Clock, Launch, Predecessor, Reading, Ready, ServeError, Stopper, Succession,
     plan::{Admin, ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
 };
 use tempfile::TempDir;
@@ -62,6 +62,28 @@ impl Proxy {
             let reread = Box::new(move || plans.read());
             proxy::start_reloadable(first, reread, on_ready)
         })
+    }
+
+    /// One whose place others may take: see [`Heirs`].
+    pub fn start_with_heirs(plans: &Plans) -> (Proxy, Heirs) {
+        let (heirs, born) = mpsc::channel();
+        let (plans, launch) = (plans.clone(), launch(plans.clone(), heirs));
+        let proxy = Proxy::run(move |on_ready| {
+            let first = plans.read().expect("the first one is good");
+            let reread = Box::new(move || plans.read());
+            let succession = Succession {
+                from: None,
+                launch: Some(launch),
+            };
+            proxy::start_in_succession(first, reread, succession, on_ready)
+        });
+        (proxy, Heirs(born))
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(mut self) -> Result<(), ServeError> {
+        let thread = self.thread.take().expect("ended once");
+        thread.join().unwrap()
     }
 
     /// On this device instead of the plan's one store.
@@ -138,6 +160,66 @@ impl Drop for Proxy {
             let _ = thread.join();
         }
     }
+}
+
+struct Heir {
+    ready: mpsc::Receiver<(Ready, Stopper)>,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+/// The proxies that take each other's place, each on threads of this process.
+pub struct Heirs(mpsc::Receiver<Heir>);
+
+impl Heirs {
+    /// The next one, once it serves.
+    #[track_caller]
+    pub fn next(&self) -> Proxy {
+        let heir = self.0.recv_timeout(PATIENCE).expect("one was started");
+        match heir.ready.recv_timeout(PATIENCE) {
+            Ok((ready, stopper)) => Proxy {
+                ready,
+                stopper,
+                thread: Some(heir.thread),
+            },
+            Err(_) => panic!("it does not serve: {:?}", heir.thread.join()),
+        }
+    }
+
+    /// Why the next one has not taken over.
+    #[track_caller]
+    pub fn failure(&self) -> String {
+        let heir = self.0.recv_timeout(PATIENCE).expect("one was started");
+        let ended = heir.thread.join().unwrap();
+        ended.expect_err("it does not take over").to_string()
+    }
+}
+
+/// Starts those that take over.
+fn launch(plans: Plans, heirs: mpsc::Sender<Heir>) -> Launch {
+    Box::new(move |stream| {
+        let (plans, more) = (plans.clone(), heirs.clone());
+        let (serves, ready) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let from = Predecessor::meet(stream).map_err(ServeError::TakeOver)?;
+            let first = match plans.read() {
+                Ok(first) => first,
+                Err(why) => {
+                    from.refuse(&why);
+                    return Err(ServeError::TakeOver(why));
+                }
+            };
+            let succession = Succession {
+                from: Some(from),
+                launch: Some(launch(plans.clone(), more)),
+            };
+            let reread = Box::new(move || plans.read());
+            proxy::start_in_succession(first, reread, succession, |ready: &Ready, stopper| {
+                let _ = serves.send((ready.clone(), stopper));
+            })
+        });
+        let _ = heirs.send(Heir { ready, thread });
+        Ok(None)
+    })
 }
 
 /// What a proxy finds when it reads its configuration.

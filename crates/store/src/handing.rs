@@ -1,0 +1,407 @@
+//! Handing the store over to another process, without a moment in which it serves nothing.
+//!
+//! ```text
+//!  serves, stores ──freeze──> serves ──is_frozen──> the disk is as after a clean stop ──hand_over──> serves what is under way
+//!        ^                      │                       │                                            tells its invalidations
+//!        └───────── thaw ───────┴───────────────────────┘
+//! ```
+//!
+//! *Freeze*: nothing is stored any more; the open cluster is written, then a checkpoint as at a clean stop. The index stays in memory, and
+//! reads go on. Invalidations hold at once as ever, but once the log is settled they wait in memory: nothing is written behind the
+//! checkpoint, so the other process may recover the store meanwhile.
+//!
+//! *Thaw*: the other process has not taken the store, and has written nothing. The superblock must say that the store is open before
+//! anything else is written; else a crash would bring the checkpoint back as if nothing had come after it, its sequences included. Then all
+//! goes on; what has waited is committed.
+//!
+//! *Hand over*: from here on the store is the other's. This process writes nothing. No look-up finds anything, except for answers that
+//! began before ([`Store::look_up_needed`]); nothing that began earlier may be published. What is still being read, and what is needed,
+//! must not be overwritten by the other: it gets the list, and [protects](Store::protect) these places until this process has ended.
+//! Invalidations of this process are [told](Store::next_told) to the other, and are durable when they are durable there.
+//!
+//! Invariants:
+//!   H1  from `is_frozen` to `thaw`, and from `hand_over` on, no work and no write is handed out, and none is under way
+//!   H2  an entry of the log that is not in a page waits in memory until it is committed after a thaw, or told
+//!   H3  a place that is protected is not given to the allocator
+//!
+//! Not known here: the other process, how it is spoken to.
+
+use crate::background::{Background, Work};
+use crate::index::key::KeyHash;
+use crate::log::{Entry, Log, Position};
+use crate::mistakes::Mistake;
+use crate::recover::superblock::{State, Superblock};
+use crate::script::{Script, Stage, Step};
+use crate::store::Store;
+use crate::write::cluster::Writes;
+use crate::write::writer::Writer;
+use extent::{Chunk, Chunks, Extent};
+use std::sync::atomic::Ordering;
+
+/// Invalidations that are told at once, at most.
+const TOLD_MAX: usize = 256;
+
+/// How far the store is handed to another process.
+#[derive(Debug, Default)]
+pub(crate) enum Handing {
+    #[default]
+    No,
+    /// On the way to the last checkpoint, or there.
+    Freezing,
+    /// To be thawed as soon as no checkpoint is under way.
+    Thaw,
+    Thawing(Box<Thawing>),
+    /// The other has it. So many entries are being told to it.
+    Over(usize),
+}
+
+impl PartialEq for Handing {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+/// The superblock on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Thawing {
+    script: Script,
+    superblock: Superblock,
+    /// The copy written last.
+    copy_begun: u64,
+}
+
+impl Handing {
+    pub(crate) fn is_thawing(&self) -> bool {
+        matches!(self, Handing::Thaw | Handing::Thawing(_))
+    }
+
+    /// Do entries of the log wait until it is known who commits them?
+    pub(crate) fn keeps_entries(&self, log: &Log) -> bool {
+        matches!(self, Handing::Freezing) && log.is_settled()
+    }
+}
+
+/// Why a store cannot be frozen now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotFrozen {
+    /// A crash came before this start, and what it left is still being looked through.
+    #[error("what a crash left is still being looked through")]
+    Scanning,
+    /// The patterns that were purged take more room than a checkpoint has.
+    #[error("purges by pattern are still being worked off")]
+    Predicates,
+    /// It is being closed, frozen, or thawed.
+    #[error("it is being closed, or handed over already")]
+    Busy,
+}
+
+/// Chunks of the data area that must not be overwritten yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldChunks {
+    /// The first.
+    pub first: u32,
+    /// How many; 0 stands for none.
+    pub len: u32,
+}
+
+/// An invalidation, as another process needs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// [`Store::invalidate`].
+    Key(KeyHash),
+    /// [`Store::doubt`].
+    Doubt(KeyHash),
+    /// [`Store::invalidate_matching`].
+    Matching {
+        /// Of which kind.
+        kind: u8,
+        /// What is matched.
+        pattern: Box<[u8]>,
+    },
+}
+
+/// The places that [`Store::protect`] keeps from the allocator.
+#[derive(Debug, Default)]
+pub(crate) struct Protected {
+    places: Vec<Extent>,
+    /// What would be free otherwise; with an ordered policy it is so afterwards.
+    owed: Vec<Extent>,
+}
+
+impl Protected {
+    /// Those within a region.
+    pub(crate) fn within(&self, region: Extent) -> impl Iterator<Item = Extent> {
+        let inside = self.places.iter().filter(move |it| it.overlaps(region));
+        inside.map(move |place| common(*place, region))
+    }
+
+    /// What the allocator is not to have yet, but does not count as used by a record.
+    pub(crate) fn owed(&self) -> impl Iterator<Item = Extent> {
+        self.owed.iter().copied()
+    }
+}
+
+/// Where two that overlap do.
+fn common(a: Extent, b: Extent) -> Extent {
+    let first = Chunk(a.first.0.max(b.first.0));
+    let end = Chunk(a.end().0.min(b.end().0));
+    Extent::between(first, end)
+}
+
+impl Store {
+    /// Stops storing, and begins to leave the disk as a clean stop would. Reads go on. Carry the writes out, and [`Self::next_work`],
+    /// until [`Self::is_frozen`]; give up with [`Self::thaw`].
+    ///
+    /// # Errors
+    /// It is not possible now, and nothing has changed.
+    pub fn freeze(&self) -> Result<Writes, NotFrozen> {
+        let mut background = self.background();
+        if background.handing != Handing::No || background.closing {
+            return Err(NotFrozen::Busy);
+        }
+        if background.volatile {
+            background.handing = Handing::Freezing;
+            return Ok(Writes::default());
+        }
+        if self.is_scanning() {
+            return Err(NotFrozen::Scanning);
+        }
+        if crate::lock(&self.predicates).exceed_checkpoint() {
+            return Err(NotFrozen::Predicates);
+        }
+        let mut writer = self.writer();
+        let mut writes = Writes::default();
+        self.empty_all(&mut writer, &mut writes);
+        writes.push(self.close_cluster(&mut writer));
+        // Inserts that wait for the writer's lock see this when they get it.
+        self.closed.store(true, Ordering::SeqCst);
+        drop(writer);
+        background.handing = Handing::Freezing;
+        background.closing = true;
+        background.retry_snapshot = Default::default();
+        Ok(writes)
+    }
+
+    /// May the last checkpoint begin? What is written after it was looked at would be lost.
+    pub(crate) fn may_end_freezing(&self, background: &Background) -> bool {
+        background.log.is_settled()
+            && background.commit.is_none()
+            && crate::lock(&self.flights).is_empty()
+    }
+
+    /// Is the disk as after a clean stop, and is nothing under way that would change it (H1)?
+    pub fn is_frozen(&self) -> bool {
+        Self::has_frozen(&self.background())
+    }
+
+    fn has_frozen(background: &Background) -> bool {
+        background.handing == Handing::Freezing
+            && (background.volatile || (background.closed && background.is_at_rest()))
+    }
+
+    /// The store goes on in this process. It stores again when the superblock says that it is open, which [`Self::next_work`] does first.
+    pub fn thaw(&self) {
+        let mut background = self.background();
+        if background.handing != Handing::Freezing {
+            return;
+        }
+        if background.volatile {
+            background.handing = Handing::No;
+            return;
+        }
+        background.handing = Handing::Thaw;
+        background.closing = false;
+        background.closed = false;
+        background.retry_snapshot = Default::default();
+        if self.limits.mistakes.make(Mistake::ThawInSilence) {
+            background.handing = Handing::No;
+            self.closed.store(false, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn next_thaw_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
+        if background.handing == Handing::Thaw {
+            if !background.retry_snapshot.is_due(now_ms) {
+                return None;
+            }
+            let superblock = Superblock {
+                state: State::Open,
+                generation: background.superblock.generation + 1,
+                ..background.superblock.clone()
+            };
+            let copy = superblock.encode();
+            let copies = crate::recover::snapshot::in_order(background.suspect_copy);
+            let stages = copies.into_iter().flat_map(|offset| {
+                let copy = (offset, copy.clone());
+                [Stage::Writes([copy].into()), Stage::Flush]
+            });
+            background.handing = Handing::Thawing(Box::new(Thawing {
+                script: Script::new(stages),
+                superblock,
+                copy_begun: copies[0],
+            }));
+        }
+        let Handing::Thawing(thawing) = &mut background.handing else {
+            return None;
+        };
+        let step = thawing.script.next()?;
+        if let Step::Write(offset, _) = &step {
+            thawing.copy_begun = *offset;
+        }
+        background.thaw_step(step)
+    }
+
+    pub(crate) fn thaw_step_done(&self, background: &mut Background, ok: bool, now_ms: u64) {
+        let Handing::Thawing(thawing) = &mut background.handing else {
+            return;
+        };
+        let Some(ok) = thawing.script.done(ok) else {
+            return;
+        };
+        let copy_begun = thawing.copy_begun;
+        let superblock = thawing.superblock.clone();
+        background.retry_snapshot.ended(ok, now_ms);
+        if !ok {
+            background.suspect_copy = copy_begun;
+            // Whatever the superblocks on the disk say now: the next one must be newer than both.
+            background.superblock.generation = superblock.generation;
+            background.handing = Handing::Thaw;
+            return;
+        }
+        background.superblock = superblock;
+        background.handing = Handing::No;
+        if !background.closing {
+            self.closed.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives the store away, frozen as it is. Returns what answers of this process still read: the other must [protect](Self::protect) it.
+    ///
+    /// Tell the other process only afterwards that the store is its own.
+    pub fn hand_over(&self) -> Vec<HeldChunks> {
+        let mut background = self.background();
+        assert!(Self::has_frozen(&background), "it is handed over frozen");
+        background.handing = Handing::Over(0);
+        self.gone.store(true, Ordering::SeqCst);
+        let mut held = Vec::new();
+        // Under each shard's lock: whoever has not pinned or noted its record by now finds that the store is gone.
+        for number in 0..self.shards.len() {
+            held.extend(self.shard(number).in_use());
+        }
+        let chunks = |extent: Extent| HeldChunks {
+            first: extent.first.0,
+            len: extent.len.0,
+        };
+        held.into_iter().map(chunks).collect()
+    }
+
+    /// The other process has ended before it could hear that the store is its own: it is frozen as before [`Self::hand_over`].
+    pub fn take_back(&self) {
+        let mut background = self.background();
+        if let Handing::Over(_) = background.handing {
+            background.handing = Handing::Freezing;
+            self.gone.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Has the other process got it?
+    pub fn is_handed_over(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Invalidations that the other process must be told, if none are on their way to it. Then [`Self::told_done`].
+    pub fn next_told(&self) -> Vec<Told> {
+        let mut background = self.background();
+        let Handing::Over(0) = background.handing else {
+            return Vec::new();
+        };
+        let of = |entry: &Entry| match entry {
+            Entry::Key { primary } => Told::Key(*primary),
+            Entry::Doubt { primary } => Told::Doubt(*primary),
+            // An earlier format's; a record that was replaced is as good as purged.
+            Entry::Replaced { hash } => Told::Key(*hash),
+            Entry::Matching { kind, pattern } => Told::Matching {
+                kind: *kind,
+                pattern: pattern.clone(),
+            },
+        };
+        if self.limits.mistakes.make(Mistake::ForgetToTell) {
+            let all = background.log.waiting(usize::MAX).count();
+            background.log.told(all);
+        }
+        let told: Vec<Told> = background.log.waiting(TOLD_MAX).map(of).collect();
+        background.handing = Handing::Over(told.len());
+        told
+    }
+
+    /// The other process has made them durable; or it has not, and neither these nor later ones will be.
+    pub fn told_done(&self, ok: bool) {
+        let mut background = self.background();
+        let Handing::Over(entries) = background.handing else {
+            return;
+        };
+        if !ok {
+            background.failed_until = Position(u64::MAX);
+            return;
+        }
+        background.handing = Handing::Over(0);
+        background.log.told(entries);
+    }
+
+    /// Must an invalidation be logged though there is no device, or though nothing of it was ever stored? The other process may have it.
+    pub(crate) fn must_tell(&self, background: &Background) -> bool {
+        matches!(background.handing, Handing::Over(_))
+    }
+
+    /// Keeps the allocator from what another process still reads. To be called before anything is stored. Places that are not in the data
+    /// area are left out.
+    pub fn protect(&self, held: &[HeldChunks]) {
+        if self.limits.mistakes.make(Mistake::NoProtection) {
+            return;
+        }
+        let data = Extent {
+            first: Chunk(0),
+            len: Chunks(self.geometry.data_chunks),
+        };
+        let is_inside = |held: &&HeldChunks| {
+            held.len > 0
+                && held
+                    .first
+                    .checked_add(held.len)
+                    .is_some_and(|end| end <= data.len.0)
+        };
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        for held in held.iter().filter(is_inside) {
+            let place = Extent::new(Chunk(held.first), Chunks(held.len));
+            let free = writer.space.free_pieces();
+            for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
+                let piece = common(piece, place);
+                if writer.space.reserve(piece) {
+                    writer.protected.owed.push(piece);
+                }
+            }
+            writer.protected.places.push(place);
+        }
+    }
+
+    /// The other process has ended.
+    pub fn unprotect(&self) {
+        let mut writer = self.writer();
+        let Protected { owed, .. } = std::mem::take(&mut writer.protected);
+        // By the hand they are dead space until it comes by.
+        if self.limits.policy().is_some() {
+            owed.into_iter()
+                .for_each(|extent| writer.space.free(extent));
+        }
+    }
+
+    /// Frees an extent, or remembers to, if it is protected. For ordered policies.
+    pub(crate) fn give_back(writer: &mut Writer, extent: Extent) {
+        let protected = &mut writer.protected;
+        match protected.places.iter().any(|place| place.overlaps(extent)) {
+            true => protected.owed.push(extent),
+            false => writer.space.free(extent),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Rounds of `--upgrade`: another process takes the proxy's place, and sometimes one of the two is killed meanwhile.
+//!
+//! Most upgrades are left alone. No request may fail then, nothing that was purged may be back, and what was durable must hit. Of the
+//! others, the new process or the old one gets SIGKILL after a random part of the time that an upgrade takes. Whoever is left must serve;
+//! if nobody is, the proxy is started as after any kill. Which step was met is not asked: over many rounds all of them are.
+//!
+//! Limits: [`COMMAND_MAX`] for an upgrade, [`END_MAX`] for the old process to end its requests, [`LEFT_MAX`] until somebody serves.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::proxy::Proxy;
+use super::trial::Trial;
+use crate::chance::Chance;
+use crate::failure::{During, Result, fail};
+use crate::interrupt;
+use crate::process::{Identity, Server, tail};
+use crate::progress::Progress;
+
+const COMMAND_MAX: Duration = Duration::from_secs(120);
+const END_MAX: Duration = Duration::from_secs(90);
+const LEFT_MAX: Duration = Duration::from_secs(90);
+const STEP: Duration = Duration::from_millis(1);
+/// Upgrades during which nobody is killed.
+const UNDISTURBED_PERCENT: u64 = 50;
+/// An upgrade is taken for as long as this at least, ms, so that kills also come late.
+const LENGTH_MS_MIN: f64 = 40.0;
+
+/// What upgrades came to.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct Upgrades {
+    /// Nobody was killed.
+    pub undisturbed: u64,
+    pub new_killed: u64,
+    pub old_killed: u64,
+    /// It was over, or the new process was not there yet.
+    pub missed: u64,
+    /// After a kill: the old process served on, the new one took over, nobody was left.
+    pub old_went_on: u64,
+    pub new_went_on: u64,
+    pub started_anew: u64,
+    /// Of the undisturbed ones: nothing was stored for so long, nobody was accepted for so long, ms.
+    pub frozen_ms: Vec<u64>,
+    pub waited_ms: Vec<u64>,
+}
+
+impl Upgrades {
+    /// All that were tried.
+    pub fn tried(&self) -> u64 {
+        self.undisturbed + self.new_killed + self.old_killed + self.missed
+    }
+
+    /// In a line.
+    pub fn text(&self) -> String {
+        let (frozen, waited) = (spread(&self.frozen_ms), spread(&self.waited_ms));
+        format!(
+            "{} upgrades: {} undisturbed, the new process killed in {}, the old one in {}, too early or late in {}; then the old one served \
+             on {} times, the new one {}, and {} times none; nothing stored for {frozen}, nobody accepted for {waited}",
+            self.tried(),
+            self.undisturbed,
+            self.new_killed,
+            self.old_killed,
+            self.missed,
+            self.old_went_on,
+            self.new_went_on,
+            self.started_anew
+        )
+    }
+}
+
+/// Median and most.
+fn spread(ms: &[u64]) -> String {
+    let mut ms = ms.to_vec();
+    ms.sort_unstable();
+    match ms.last() {
+        None => "-".to_owned(),
+        Some(most) => format!("{} ms (median; {most} at most)", ms[ms.len() / 2]),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Victim {
+    Nobody,
+    New,
+    Old,
+}
+
+fn victim(chance: &mut Chance) -> Victim {
+    match chance.below(100) {
+        n if n < UNDISTURBED_PERCENT => Victim::Nobody,
+        n if n % 2 == 0 => Victim::New,
+        _ => Victim::Old,
+    }
+}
+
+impl Trial<'_> {
+    pub(super) fn upgrade_round(&mut self, progress: &Progress) -> Result<()> {
+        let (from, to) = self.plan.seconds;
+        let life = self.chance.seconds(from, to);
+        progress.say("under load");
+        self.live(life)?;
+        let victim = victim(&mut self.chance);
+        self.release();
+        self.recovering_since = None;
+        self.reserve();
+        progress.say(format!("upgraded; killed: {victim:?}"));
+        let shared = self.shared();
+        self.report.lives.push(format!(
+            "upgrade at {:.3} s, killed: {victim:?}",
+            shared.begun.elapsed().as_secs_f64()
+        ));
+        match victim {
+            Victim::Nobody => self.upgrade_in_peace()?,
+            victim => self.upgrade_and_kill(victim)?,
+        }
+        self.stopped_in_order = victim == Victim::Nobody;
+        self.recovering_since = Some(Instant::now());
+        Ok(())
+    }
+
+    fn upgrade_in_peace(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let old = self.proxy.identity()?;
+        let mut command = Asked::begin(&self.proxy)?;
+        while !command.has_ended(begun)? {
+            interrupt::pause(STEP)?;
+        }
+        let words = command.words()?;
+        self.upgrade_ms = self.upgrade_ms.max(begun.elapsed().as_secs_f64() * 1000.0);
+        let number = |before: &str| -> Option<u64> {
+            let (_, rest) = words.split_once(before)?;
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        let pid = number("process ").and_then(|pid| Identity::of(u32::try_from(pid).ok()?));
+        let Some(new) = pid else {
+            fail!("the upgrade failed: {words}{}", tail(&self.proxy.log));
+        };
+        let upgrades = &mut self.report.upgrades;
+        upgrades.undisturbed += 1;
+        upgrades.frozen_ms.extend(number("stored for "));
+        upgrades.waited_ms.extend(number("waited for "));
+        // Its slow clients are served to the end, and the next upgrade wants it gone.
+        let server = self.proxy.adopt(new);
+        self.await_end(server, old)
+    }
+
+    /// Waits until the old process has ended, under load.
+    fn await_end(&mut self, server: Option<Server>, old: Identity) -> Result<()> {
+        let mut server = server;
+        let deadline = Instant::now() + END_MAX;
+        loop {
+            // Else it stays a zombie.
+            let _ = server.as_mut().map(Server::has_ended);
+            if !old.is_alive() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                fail!("the old process does not end within {END_MAX:?}");
+            }
+            self.live(Duration::from_millis(20))?;
+        }
+    }
+
+    fn upgrade_and_kill(&mut self, victim: Victim) -> Result<()> {
+        let shared = self.shared();
+        let old = self.proxy.identity()?;
+        let length = self.upgrade_ms.max(LENGTH_MS_MIN) * 1.2;
+        let when = Duration::from_secs_f64(self.chance.seconds(0.0, length).as_secs_f64() / 1000.0);
+        // What fails from here on, a kill explains.
+        shared.life.turn();
+        let begun = Instant::now();
+        let mut command = Asked::begin(&self.proxy)?;
+        while begun.elapsed() < when {
+            interrupt::pause(Duration::from_micros(200))?;
+        }
+        let new = self.others(old).into_iter().next();
+        let killed_at = Instant::now();
+        let killed = match victim {
+            Victim::Old => Some(old),
+            _ => new,
+        };
+        let upgrades = &mut self.report.upgrades;
+        match (victim, killed) {
+            (_, None) => upgrades.missed += 1,
+            (Victim::Old, _) => upgrades.old_killed += 1,
+            _ => upgrades.new_killed += 1,
+        }
+        if let Some(killed) = killed {
+            killed.signal(Signal::KILL);
+        }
+        while !command.has_ended(begun)? {
+            interrupt::pause(STEP)?;
+        }
+        shared.ledger.killed(killed_at);
+        let mut last = self.proxy.adopt(old);
+        let deadline = Instant::now() + LEFT_MAX;
+        loop {
+            let _ = last.as_mut().map(Server::has_ended);
+            let mut left = self.others(Identity {
+                pid: 0,
+                start_ticks: 0,
+            });
+            // One that drains still has its connections, and the other one answers.
+            if left.len() > 1 {
+                left.retain(|one| *one != old);
+            }
+            match left[..] {
+                [] => {
+                    self.proxy.adopt_none();
+                    self.report.upgrades.started_anew += 1;
+                    last = None;
+                    self.proxy.start()?;
+                    break;
+                }
+                [one] if self.proxy.answers() && one.is_alive() => {
+                    match one == old {
+                        true => self.report.upgrades.old_went_on += 1,
+                        false => self.report.upgrades.new_went_on += 1,
+                    }
+                    match last.take().filter(|_| one == old) {
+                        Some(server) => self.proxy.take_back(server),
+                        None => drop(self.proxy.adopt(one)),
+                    }
+                    break;
+                }
+                _ if Instant::now() > deadline => fail!(
+                    "nobody serves {LEFT_MAX:?} after a kill{}",
+                    tail(&self.proxy.log)
+                ),
+                _ => interrupt::pause(STEP)?,
+            }
+        }
+        shared.life.turn();
+        // The one before may still end its requests.
+        if !self.others(old).is_empty() && old.is_alive() {
+            self.await_end(last, old)?;
+        }
+        Ok(())
+    }
+
+    /// Processes of this proxy, but for one.
+    fn others(&self, but: Identity) -> Vec<Identity> {
+        let address = self.proxy.address.to_string();
+        let is_ours = |pid: u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.nth(1) == Some(b"serve") && words.any(|word| word == address.as_bytes())
+        };
+        let entries = std::fs::read_dir(Path::new("/proc")).into_iter().flatten();
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let ours = pids.filter(|pid| is_ours(*pid)).filter_map(Identity::of);
+        ours.filter(|one| *one != but && one.is_alive()).collect()
+    }
+}
+
+/// `loligo upgrade` under way.
+struct Asked(std::process::Child);
+
+impl Asked {
+    fn begin(proxy: &Proxy) -> Result<Asked> {
+        let child = Command::new(proxy.program())
+            .args(["upgrade", &format!("http://{}", proxy.admin)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        child.map(Asked).during(|| "asking for an upgrade".into())
+    }
+
+    fn has_ended(&mut self, begun: Instant) -> Result<bool> {
+        if begun.elapsed() > COMMAND_MAX {
+            let _ = self.0.kill();
+            fail!("an upgrade takes longer than {COMMAND_MAX:?}");
+        }
+        Ok(!matches!(self.0.try_wait(), Ok(None)))
+    }
+
+    /// What it has said.
+    fn words(self) -> Result<String> {
+        let output = self.0.wait_with_output();
+        let output = output.during(|| "reading what the upgrade says".into())?;
+        let words = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&words).into_owned())
+    }
+}
