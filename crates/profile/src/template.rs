@@ -278,6 +278,7 @@ mod tests {
 
     fn entry<'a>(target: &'a [u8], user_agent: &'a [u8]) -> Entry<'a> {
         Entry {
+            tls: crate::access::Tls::default(),
             record: memory_hit(),
             client: "192.0.2.7".parse().unwrap(),
             listener: b"127.0.0.1:3128",

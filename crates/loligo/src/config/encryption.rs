@@ -147,3 +147,68 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::settle;
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        let problems = settle(text).expect_err("it is wrong");
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn one_certificate_is_a_word_and_several_are_blocks() {
+        let text = "[[listener]]\ntls = \"a.pem, b.key\"\ntls-min = \"1.3\"\nclient-ca = \"/ca.pem\"\n\
+             [[listener.certificate]]\nfile = \"/c.pem\"\nocsp = \"/c.ocsp\"\n";
+        let plan = settle(text).unwrap().plan;
+        let tls = plan.listeners[0].tls.as_ref().unwrap();
+        let files = |chain: &str, key: &str, ocsp: Option<&str>| CertificateFiles {
+            chain: chain.into(),
+            key: key.into(),
+            ocsp: ocsp.map(PathBuf::from),
+        };
+        assert_eq!(
+            tls.certificates,
+            [
+                files("a.pem", "b.key", None),
+                files("/c.pem", "/c.pem", Some("/c.ocsp"))
+            ]
+        );
+        assert!(tls.only_tls13);
+        assert!(tls.clients.as_ref().unwrap().are_required);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_line() {
+        for (text, line, part) in [
+            ("tls = \"/missing/a.pem\"", 2, "No such file"),
+            ("tls-min = \"1.3\"", 2, "speaks plain HTTP"),
+            (
+                "tls = \"/a.pem\"\nclient-certificate = \"optional\"",
+                3,
+                "needs client-ca",
+            ),
+            (
+                "address = \"0.0.0.0:443\"\nallow = \"any\"\ntls = \"self-signed\"",
+                4,
+                "loopback",
+            ),
+            ("[[listener.certificate]]\nkey = \"/a\"", 2, "needs a file"),
+            (
+                "tls = \"/a.pem\"\nclient-ca = \"/missing/ca.pem\"",
+                3,
+                "No such file",
+            ),
+        ] {
+            let told = told(&format!("[[listener]]\n{text}\n"));
+            assert_eq!(told.len(), 1, "{told:?}");
+            let place = format!(":{line}: ");
+            assert!(
+                told[0].contains(&place) && told[0].contains(part),
+                "{told:?}"
+            );
+        }
+    }
+}
