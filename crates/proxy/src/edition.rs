@@ -19,6 +19,8 @@ use crate::{
     record::labels::Rows,
     request::key::tags_in_use,
     tls::served::{ServedTls, Shown},
+    upstreams,
+    upstreams::Upstream,
 };
 
 /// A configuration in the forms that requests want.
@@ -37,6 +39,8 @@ pub struct Edition {
     pub served: Vec<Option<Arc<ServedTls>>>,
     /// What its quotas have counted.
     pub quotas: Quotas,
+    /// The plan's upstreams, with what is known of their servers.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -82,6 +86,8 @@ pub struct Parts {
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
     pub tls: Tls,
+    /// Those of the edition before.
+    pub upstreams_before: Vec<Arc<Upstream>>,
     /// As in [`Edition`].
     pub served: Vec<Option<Arc<ServedTls>>>,
     /// As in [`Edition`].
@@ -105,6 +111,7 @@ impl Edition {
             tls,
             served,
             quotas,
+            upstreams_before,
             loaded,
             hasher,
             via_tag,
@@ -120,6 +127,7 @@ impl Edition {
             tls,
             served,
             quotas,
+            upstreams: upstreams::of_plan(&plan, &upstreams_before),
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),

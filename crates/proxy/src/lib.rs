@@ -62,6 +62,7 @@ mod state;
 pub mod stored;
 mod tls;
 mod upgrade;
+mod upstreams;
 mod user;
 mod worker;
 

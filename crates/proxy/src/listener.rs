@@ -14,8 +14,9 @@ use crate::{
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
-    request::rulebook::Rulebook,
+    request::rulebook::{Met, Rulebook},
     tls::served::ServedTls,
+    upstreams::Upstream,
 };
 
 /// A listener as a worker sees it.
@@ -46,6 +47,8 @@ pub struct ListenerState {
     pub clients: Clients,
     /// The quotas that count what comes by it.
     pub tolls: Tolls,
+    /// Those that each rule names.
+    pub rule_tolls: Rc<[Tolls]>,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
@@ -59,8 +62,10 @@ pub struct ListenerState {
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// The origin.
+    /// The origin. With an upstream nobody connects there.
     pub destination: Destination,
+    /// The servers that are asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
     /// Its number among the listener's routes.
@@ -80,18 +85,27 @@ impl ListenerState {
 
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route), is_tls: bool) -> RouteState {
+    pub fn new((number, route): (usize, &Route), edition: &Edition, is_tls: bool) -> RouteState {
+        let upstream = route.upstream.as_ref().map(|name| {
+            let mut all = edition.upstreams.iter();
+            let found = all.find(|upstream| upstream.name() == name);
+            Arc::clone(found.expect("a route names an upstream of its plan"))
+        });
         RouteState {
             number,
-            origin: route.origin.to_string().into(),
+            origin: route.origin_name().into(),
             destination: Destination {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
             },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin, is_tls),
+            authority: match &upstream {
+                Some(upstream) => upstream.plan.host().into(),
+                None => route.origin.authority().into(),
+            },
+            upstream,
+            tags: route_tags(route, is_tls),
             route: route.clone(),
         }
     }
@@ -100,6 +114,10 @@ impl RouteState {
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&edition.plan.rules));
+    let rules = edition.plan.rules.iter();
+    let rule_tolls: Rc<[Tolls]> = rules
+        .map(|rule| edition.quotas.named(&rule.then.quotas))
+        .collect();
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -115,7 +133,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
                 (routes.iter().enumerate())
-                    .map(|route| RouteState::new(route, listener.tls.is_some()))
+                    .map(|route| RouteState::new(route, edition, listener.tls.is_some()))
                     .collect(),
                 Destinations {
                     loopback: true,
@@ -141,6 +159,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
                 allow: listener.allow.clone(),
             },
             tolls: edition.quotas.named(&listener.quotas),
+            rule_tolls: Rc::clone(&rule_tolls),
             id: *id,
             number,
             name: listener.address.to_string().into(),
@@ -164,4 +183,14 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
         .zip(&edition.rows)
         .zip(&edition.ids);
     listeners.enumerate().map(state).collect()
+}
+
+impl ListenerState {
+    /// The quotas that count a request which meets these rules.
+    pub fn tolls_of(&self, met: Met) -> Tolls {
+        match self.book.quotas_of(met) {
+            None => self.tolls,
+            Some(rule) => self.tolls.and(self.rule_tolls[rule]),
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod quotas;
 mod rules;
 mod setting;
 mod tls;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +41,7 @@ pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibl
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
+pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
 
 pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 
@@ -86,6 +88,8 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
     pub quotas: Vec<Quota>,
+    /// Servers of the same content, at most [`UPSTREAMS_MAX`], which routes name in place of an origin.
+    pub upstreams: Vec<Upstream>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -164,6 +168,7 @@ impl Plan {
             cache: CacheRules::default(),
             rules: Vec::new(),
             quotas: Vec::new(),
+            upstreams: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -337,8 +342,11 @@ pub struct Route {
     pub host: Option<String>,
     /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
     pub path_prefix: String,
-    /// The origin.
+    /// The origin. With an upstream: `http`, the upstream's name, port 80, and the path that is put before the request's. Nobody connects to
+    /// that, but it is the origin's name in keys.
     pub origin: OriginUrl,
+    /// The name of the upstream whose servers are asked; `None`: `origin` is.
+    pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
@@ -352,8 +360,30 @@ impl Route {
             host: None,
             path_prefix: "/".to_owned(),
             origin,
+            upstream: None,
             pass_host: true,
             tells_client: false,
+        }
+    }
+
+    /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
+    pub fn everything_to_upstream(name: &str, path: &str) -> Self {
+        Route {
+            upstream: Some(name.to_owned()),
+            ..Route::everything_to(OriginUrl {
+                tls: false,
+                host: name.to_owned(),
+                port: 80,
+                path: path.to_owned(),
+            })
+        }
+    }
+
+    /// What its origin is called: a URL, or the name of an upstream and a path.
+    pub fn origin_name(&self) -> String {
+        match &self.upstream {
+            Some(name) => format!("{name}{}", self.origin.path),
+            None => self.origin.to_string(),
         }
     }
 
@@ -641,6 +671,7 @@ mod tests {
             host: host.map(str::to_owned),
             path_prefix: prefix.into(),
             origin,
+            upstream: None,
             pass_host: true,
             tells_client: false,
         }

@@ -72,7 +72,7 @@ use crate::{
         served::{self as serving, ServedTls},
     },
     upgrade::{predecessor::Predecessor, successor::Launch, successor::Upgrades},
-    user, worker,
+    upstreams, user, worker,
 };
 
 /// What is up, once it is.
@@ -401,6 +401,7 @@ fn run_from(
         fetching::start(&shared.digests, plan);
         let admin = admin_socket
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
+        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
@@ -504,6 +505,7 @@ pub(crate) fn shared(
         plan,
         tls,
         served,
+        upstreams_before: Vec::new(),
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {

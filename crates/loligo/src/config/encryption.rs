@@ -72,10 +72,13 @@ pub fn settle(
         only_tls13: draft.only_tls13.unwrap_or(false),
         ..ListenerTls::default()
     };
-    match draft.tls.take() {
+    let word = draft.tls.take();
+    // A bad value has been complained of already.
+    let is_said = block.says("listener.tls") && word != Some(TlsWord::Plain);
+    match word {
         Some(TlsWord::Files(files)) => tls.certificates.insert(0, files),
         Some(TlsWord::SelfSigned) => tls.is_self_signed = true,
-        None => {}
+        Some(TlsWord::Plain) | None => {}
     }
     if let Some(at) = block.certificates.get(ListenerTls::CERTIFICATES_MAX) {
         let message = format!("at most {} certificates", ListenerTls::CERTIFICATES_MAX);
@@ -90,9 +93,7 @@ pub fn settle(
         let message = "there are certificates in files; take self-signed out";
         problems.push(block.problem("listener.tls", message));
     }
-    // A bad value has been complained of already.
-    let is_tls = block.says("listener.tls") || !block.certificates.is_empty();
-    if !is_tls {
+    if !is_said && block.certificates.is_empty() {
         // E2
         for name in ["tls-min", "client-ca", "client-certificate"] {
             let given = block.find(&format!("listener.{name}"));

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    ListenerTls, Order, Plan, ProxyProtocol, Role, Route, StorePlan,
+    ListenerTls, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -25,6 +25,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     let mut out = String::new();
     for listener in &plan.listeners {
         explain_listener(listener, &mut out);
+    }
+    for upstream in &plan.upstreams {
+        explain_upstream(upstream, &mut out);
     }
     if !plan.quotas.is_empty() {
         head(&mut out, "limits");
@@ -356,8 +359,15 @@ fn explain_route(route: &Route) -> String {
     };
     let sent = match route.pass_host {
         true => "the client's Host",
+        false if route.upstream.is_some() => "the upstream's Host",
         false => "its own Host",
     };
+    if route.upstream.is_some() {
+        return format!(
+            "{host}{path} -> {}, see below ({sent})",
+            route.origin_name()
+        );
+    }
     let checked = match route.origin.tls {
         true => ", certificate checked",
         false => "",
@@ -367,6 +377,35 @@ fn explain_route(route: &Route) -> String {
         false => "",
     };
     format!("{host}{path} -> {} ({sent}{checked}{told})", route.origin)
+}
+
+fn explain_upstream(upstream: &Upstream, out: &mut String) {
+    head(out, &format!("upstream {}", upstream.name));
+    let all = |backup| (upstream.servers.iter()).filter(move |it| it.backup == backup);
+    for is_backup in [false, true] {
+        let weights: u32 = all(is_backup).map(|it| it.weight).sum();
+        for server in all(is_backup) {
+            let checked = match server.at.tls {
+                true => ", certificate checked",
+                false => "",
+            };
+            let percent = server.weight * 100 / weights.max(1);
+            let share = match is_backup {
+                true => format!("{percent}% if no other is up"),
+                false => format!("{percent}%"),
+            };
+            line(out, "server", &format!("{} ({share}{checked})", server.at));
+        }
+    }
+    line(out, "chosen by", upstream.balance.word());
+    let health = match &upstream.health {
+        Some(check) => {
+            let every = Time(check.every);
+            format!("GET {} every {every}, and by requests", check.path)
+        }
+        None => "by requests alone".to_owned(),
+    };
+    line(out, "health", &health);
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {

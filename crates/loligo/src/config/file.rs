@@ -62,6 +62,7 @@ impl Parser<'_> {
         for (key, value, place) in self.entries(root) {
             match key {
                 "listener" => self.raw.listeners = self.blocks("listener", value, place),
+                "upstream" => self.raw.upstreams = self.blocks("upstream", value, place),
                 "parent" => self.raw.parents = self.blocks("parent", value, place),
                 "sibling" => self.raw.siblings = self.blocks("sibling", value, place),
                 "rule" => self.raw.rules = self.blocks("rule", value, place),

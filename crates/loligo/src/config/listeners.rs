@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
+    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route, Upstream,
 };
 
 use super::encryption;
@@ -26,6 +26,7 @@ use super::problem::Problem;
 use super::quotas;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, rows};
+use super::upstreams::{self, Named};
 use super::values;
 use super::values::LISTEN;
 
@@ -36,7 +37,7 @@ pub struct ListenerDraft {
     address: Option<SocketAddr>,
     allow: Vec<IpNet>,
     purge_from: Vec<IpNet>,
-    origin: Option<OriginUrl>,
+    origin: Option<Named>,
     pass_host: Option<bool>,
     client_directives: Option<ClientDirectives>,
     targeted: Option<bool>,
@@ -61,7 +62,7 @@ pub struct ListenerDraft {
 pub struct RouteDraft {
     host: Option<String>,
     path: Option<String>,
-    origin: Option<OriginUrl>,
+    origin: Option<Named>,
     pass_host: Option<bool>,
     tells_client: bool,
 }
@@ -80,7 +81,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// that is a client at 127.0.0.1 as well.
         "listener.purge-from": "networks or `any`", "none: PURGE is refused" => purge_from = values::networks;
         /// Makes it a reverse proxy: everything no route takes goes to this origin.
-        "listener.origin": "`http://HOST[:PORT][/PATH]` or https", "none: a forward proxy" => origin = values::origin;
+        "listener.origin": "`http://HOST[:PORT][/PATH]` or https, or the `name` of an upstream", "none: a forward proxy" => origin = upstreams::named;
         /// With `origin`: send it the client's Host, so that its links and redirects lead back here. Each host is then cached for
         /// itself, and clients choose it: name the hosts in routes where that is too much. `false` (flag `--origin-host`): Host is the
         /// origin's own.
@@ -116,7 +117,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
         /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
         /// made at the start and that nobody trusts, for trying out.
-        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none: plain HTTP" => tls = values::certificate;
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none" => tls = values::certificate;
         /// The oldest version of TLS that is spoken.
         "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
         /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
@@ -155,7 +156,8 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
         "listener.route.path": "begins with `/`", "/" => path = values::route_path;
         /// Where its requests go. A path here is put before the request's own.
-        "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https", "required" => origin = values::origin;
+        "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https, or the `name[/PATH]` of an upstream", "required"
+            => origin = upstreams::named;
         /// Send the client's Host to the origin. `false`: the origin's own.
         "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
         /// `v2`: each connection to the origin begins with a PROXY header that names the client whose request it is for. Then no connection
@@ -189,7 +191,7 @@ pub fn logs(blocks: &[Block], draft: &Draft) -> BTreeMap<usize, Option<AccessLog
 
 /// Checks the blocks; without any there is one listener, with defaults.
 pub fn settle(
-    blocks: &[Block],
+    (blocks, upstreams): (&[Block], &[Upstream]),
     draft: &Draft,
     whole: &Block,
     problems: &mut Vec<Problem>,
@@ -202,14 +204,14 @@ pub fn settle(
     }
     let listeners: Vec<_> = blocks
         .iter()
-        .map(|block| listener(block, problems))
+        .map(|block| listener(block, upstreams, problems))
         .collect();
     check_addresses(blocks, &listeners, draft, whole, problems);
     check_origins(blocks, &listeners, draft, problems);
     listeners
 }
 
-fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
+fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) -> Listener {
     let mut draft = ListenerDraft::default();
     apply(&rows(), &block.given, &mut draft, problems);
     let address = draft
@@ -253,7 +255,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         std::mem::take(&mut draft.purge_from),
     );
     let role = if is_reverse {
-        Role::Reverse(routes(block, draft, problems))
+        Role::Reverse(routes(block, draft, upstreams, problems))
     } else {
         let defaults = Forward::for_address(address.ip());
         Role::Forward(Forward {
@@ -335,7 +337,12 @@ fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
 }
 
 /// L5. Most specific first; the listener's own origin last.
-fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> Vec<Route> {
+fn routes(
+    block: &Block,
+    draft: ListenerDraft,
+    upstreams: &[Upstream],
+    problems: &mut Vec<Problem>,
+) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     for at in &block.routes {
         let mut draft = RouteDraft::default();
@@ -349,12 +356,16 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
             }
             continue;
         };
+        let named = (at, "listener.route.origin");
+        let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) else {
+            continue;
+        };
         let route = Route {
             host: draft.host,
             path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
-            origin,
             pass_host: draft.pass_host.unwrap_or(true),
             tells_client: draft.tells_client,
+            ..route
         };
         if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
             let host = route.host.as_deref().unwrap_or("any host");
@@ -370,10 +381,13 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
                 "the listener's own origin is never used: a route takes every host and path";
             problems.push(block.problem("listener.origin", message));
         }
-        routes.push(Route {
-            pass_host: draft.pass_host.unwrap_or(true),
-            ..Route::everything_to(origin)
-        });
+        let named = (block, "listener.origin");
+        if let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) {
+            routes.push(Route {
+                pass_host: draft.pass_host.unwrap_or(true),
+                ..route
+            });
+        }
     } else if draft.pass_host.is_some() {
         let message = "belongs to the listener's origin, and it has none; write it into the routes";
         problems.push(block.problem("listener.pass-host", message));
@@ -433,7 +447,8 @@ fn check_origins(
         let Role::Reverse(routes) = &listener.role else {
             continue;
         };
-        for route in routes {
+        // Servers of upstreams are looked at with these.
+        for route in routes.iter().filter(|route| route.upstream.is_none()) {
             if let Some(own) = ours.iter().find(|own| is_own(&route.origin, **own)) {
                 let origin = &route.origin;
                 let message =

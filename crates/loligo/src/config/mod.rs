@@ -12,6 +12,7 @@
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
+//! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
 //! | `surroundings` | checks that the machine has what the plan needs |
@@ -44,6 +45,7 @@ mod surroundings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod user;
 mod values;
 
@@ -96,14 +98,22 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut draft,
         &mut found.problems,
     );
-    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
+    let listeners = listeners::settle(
+        (&raw.listeners, &upstreams),
+        &draft,
+        &whole,
+        &mut found.problems,
+    );
+    upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
+    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    let rules = rules::settle(&raw.rules, &mut found);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),
+        (&raw.rules, &rules),
         &mut found.problems,
     );
-    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
@@ -126,6 +136,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             stores,
             rules,
             quotas,
+            upstreams,
             parents,
             siblings,
             cluster,

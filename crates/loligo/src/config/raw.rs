@@ -21,6 +21,8 @@ pub struct Raw {
     pub rules: Vec<Block>,
     /// The `[[limit]]` blocks.
     pub quotas: Vec<Block>,
+    /// The `[[upstream]]` blocks.
+    pub upstreams: Vec<Block>,
     /// The `[[parent]]` blocks.
     pub parents: Vec<Block>,
     /// The `[[sibling]]` blocks.

@@ -146,6 +146,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
                 "cluster.",
                 "parent.",
                 "sibling.",
+                "upstream.",
             ];
             let short = scopes.iter().find_map(|scope| meant.strip_prefix(scope));
             let meant = short.unwrap_or(meant);

@@ -13,6 +13,7 @@ use proxy::plan::{KeyRule, Rule, Then, When};
 
 use super::Found;
 use super::problem::Problem;
+use super::quotas;
 use super::raw::{Block, Given};
 use super::rows::{Row, apply, numbers, rows};
 use super::shadowed;
@@ -54,6 +55,8 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.key-cookies": "a list of cookie names", "none" => key_cookies = key_cookies;
         /// How much a client's Cache-Control and Pragma count; see the listener's.
         "rule.client-directives": "`obey`, `revalidate`, `ignore`", "the listener's" => then.client_directives = values::directives;
+        /// The limits that count these requests, beside those of the listener, by the names of their blocks `[[limit]]`.
+        "rule.limit": "a list of names", "none" => then.quotas = quotas::names;
     ];
     rows.extend(numbers("rule.", Then::SETTINGS, |rule: &mut RuleDraft| {
         &mut rule.then
@@ -109,6 +112,7 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
             "rule.key-cookies",
             "rule.strip-cookies",
             "rule.client-directives",
+            "rule.limit",
         ] {
             if block.says(key) {
                 let message = "is decided before there is a response; take status and content-type out of this rule, or write two rules";

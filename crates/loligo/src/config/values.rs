@@ -96,17 +96,21 @@ pub fn path(given: &Given) -> Read<PathBuf> {
 /// What `listener.tls` says.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TlsWord {
+    /// Plain HTTP.
+    Plain,
     /// One certificate.
     Files(CertificateFiles),
     /// One that is made at the start.
     SelfSigned,
 }
 
-/// `CERT.pem,KEY.pem`, one file with both, or `self-signed`.
+/// `CERT.pem,KEY.pem`, one file with both, `self-signed`, or `none`.
 pub fn certificate(given: &Given) -> Read<TlsWord> {
     let text = text(given)?;
-    if text == "self-signed" {
-        return Ok(TlsWord::SelfSigned);
+    match text {
+        "none" => return Ok(TlsWord::Plain),
+        "self-signed" => return Ok(TlsWord::SelfSigned),
+        _ => {}
     }
     let one = |text: &str| {
         let value = Value::Text(text.trim().to_owned());

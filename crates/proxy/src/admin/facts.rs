@@ -33,6 +33,7 @@ use crate::{
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
+    upstreams::{UpstreamStanding, standings},
 };
 
 /// Time between two snapshots in [`History`].
@@ -382,6 +383,8 @@ pub struct Facts {
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Servers behind a name.
+    pub upstreams: Vec<UpstreamStanding>,
     /// The process, as the kernel sees it.
     pub process: Process,
     /// The limits of clients, hosts and listeners.
@@ -458,6 +461,7 @@ impl Facts {
                 failures: shared.reloads.failures(),
                 certificates: certificates(&shared.edition()),
             },
+            upstreams: standings(&shared.edition().upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }

@@ -432,6 +432,7 @@ mod tests {
             host: host.map(str::to_owned),
             path_prefix: path.into(),
             origin,
+            upstream: None,
             pass_host: false,
             tells_client: false,
         };

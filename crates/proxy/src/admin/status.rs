@@ -26,6 +26,7 @@ use crate::{
     state::{Phase, Shared},
     tls::served::Shown,
     tls::x509,
+    upstreams::UpstreamStanding,
 };
 
 /// The whole document.
@@ -59,6 +60,9 @@ pub struct Status {
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerStanding>,
+    /// Servers behind a name, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
@@ -345,6 +349,7 @@ impl Status {
                 max_fds: facts.process.max_fds,
             },
             peers: peers(shared),
+            upstreams: facts.upstreams,
             digests: siblings_digests(shared),
             cluster: facts.cluster,
             top: shared.top.as_ref().map(|top| {

@@ -89,6 +89,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             plan,
             served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),
+            upstreams_before: Vec::new(),
             hasher: store.hasher(),
             via_tag: 0,
             loaded: Loaded::default(),

@@ -133,6 +133,7 @@ pub fn answer(
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
+    let mut tolls = conn.listener.tolls.each;
     let name_bytes = if conn.listener.book.is_empty() {
         place.write_key(None, &mut key)
     } else {
@@ -141,10 +142,10 @@ pub fn answer(
         if ruled.bypass || ruled.shape.is_some_and(Shape::has_extras) {
             return Fast::NotHere;
         }
+        tolls = conn.listener.tolls_of(ruled.met).each;
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
-    let tolls = conn.listener.tolls.each;
     // Asked when it is known that it is a hit: the long way counts all others.
     let passed_at = |place: &Place<'_>| match tolls.is_empty() {
         true => Ok(None),

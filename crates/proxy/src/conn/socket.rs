@@ -3,7 +3,10 @@
 //! Not known here: messages.
 
 use crate::clock::Instant;
-use std::{future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
+use std::{
+    future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, sync::atomic::Ordering,
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +95,9 @@ impl Conn {
 
     /// Does it end with the answer that was sent?
     pub fn is_over(&mut self, worker: &Worker) -> bool {
-        !self.follow(worker) || self.is_leaving || worker.shared.is_draining()
+        // Once another process has taken over, the next answer says that it is the last one; the client may be asking already.
+        let is_handed_over = worker.shared.is_handed_over.load(Ordering::Relaxed);
+        !self.follow(worker) || self.is_leaving || (worker.shared.is_draining() && !is_handed_over)
     }
 
     /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.

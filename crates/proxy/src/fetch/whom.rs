@@ -1,6 +1,6 @@
 //! Whom to ask: the one place that decides where a request goes that the cache does not answer.
 //!
-//! A route of a reverse listener names its origin. For a forward listener the parents of the plan come before the origin, after it, or
+//! A route of a reverse listener names its origin, or several servers in its place ([`crate::upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
 //! in its place ([`crate::peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
 //! asked, once. Siblings are asked before, by `task`, for what may be shared.
 //!
@@ -31,6 +31,7 @@ use crate::{
     request::onward,
     request::target::Asked,
     state::Worker,
+    upstreams::asking,
 };
 
 /// What is asked for, on behalf of a client of this listener.
@@ -51,14 +52,15 @@ impl<'a> To<'a> {
         whom_of(worker, &self.listener.edition, peer, hop, self.trip)
     }
 
-    /// The origin itself.
-    fn origin(self) -> Whom<'a> {
+    /// The origin itself. If that is an upstream, one of its servers takes its place.
+    pub fn origin(self) -> Whom<'a> {
         Whom {
             destination: &self.asked.destination,
             header: self.asked.header.as_deref(),
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
+            turn: None,
             waits: self.listener.edition.origin_waits(),
         }
     }
@@ -239,10 +241,11 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
 
 /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
 /// the request changes nothing: it may still be carried out.
-fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
+pub fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
     match error {
         UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
         UpstreamError::Refused(_) | UpstreamError::Crowded => false,
+        UpstreamError::NoServer { .. } => false,
         UpstreamError::Timeout => is_safe,
         UpstreamError::Peer { error, .. } => may_go_on(error, is_safe),
         _ => true,
@@ -250,7 +253,7 @@ fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
 }
 
 /// Does a request with this method change nothing, among those that are repeated at all?
-fn is_safe(method: &str) -> bool {
+pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
@@ -272,7 +275,11 @@ async fn ask_one(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
-        return upstream::ask(worker, watch, &to.origin(), method, request).await;
+        return match &to.asked.upstream {
+            // Boxed, because its future holds two answers.
+            Some(of) => Box::pin(asking::ask(worker, watch, to, of, method, request)).await,
+            None => upstream::ask(worker, watch, &to.origin(), method, request).await,
+        };
     };
     let request = proxied_request(worker, to.asked, request);
     let whom = to.parent(worker, number, peer);
@@ -291,7 +298,10 @@ async fn ask_one(
 
 async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
-        return Ok(upstream::connect(worker, &to.origin(), true).await?.0);
+        return match &to.asked.upstream {
+            Some(of) => Box::pin(asking::connect(worker, to, of)).await,
+            None => Ok(upstream::connect(worker, &to.origin(), true).await?.0),
+        };
     };
     let whom = to.parent(worker, number, peer);
     match upstream::connect(worker, &whom, true).await {
@@ -325,6 +335,7 @@ pub fn whom_of<'a>(
         rules: &worker.shared.peers.rules,
         hop,
         trip,
+        turn: None,
         waits: edition.origin_waits(),
     }
 }

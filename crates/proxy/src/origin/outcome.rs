@@ -30,6 +30,14 @@ pub enum UpstreamError {
     /// A tunnel was refused, with this status.
     #[error("the origin refused a tunnel with status {0}")]
     Refused(u16),
+    /// Of the servers of an upstream none is up.
+    #[error("no server of the upstream {upstream} is up")]
+    NoServer {
+        /// Its name.
+        upstream: Arc<str>,
+        /// When one may be.
+        back_in_s: u32,
+    },
     /// Another proxy was asked in place of the origin.
     #[error("{}", error.to_string().replace("the origin", &format!("the parent {name}")))]
     Peer {
@@ -49,7 +57,16 @@ impl UpstreamError {
             UpstreamError::Closed(_) | UpstreamError::Malformed(_) | UpstreamError::Crowded => 502,
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
+            UpstreamError::NoServer { .. } => 503,
             UpstreamError::Peer { error, .. } => error.status(),
+        }
+    }
+
+    /// When it is worth another try, seconds; `None`: nobody knows.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            UpstreamError::NoServer { back_in_s, .. } => Some(*back_in_s),
+            _ => None,
         }
     }
 
@@ -63,6 +80,7 @@ impl UpstreamError {
             //= rfc9209 §2.3.30   the intermediary's own limits
             UpstreamError::Crowded => "proxy_internal_error",
             UpstreamError::Refused(_) => "http_request_denied",
+            UpstreamError::NoServer { .. } => "destination_unavailable",
             UpstreamError::Peer { error, .. } => error.token(),
         }
     }

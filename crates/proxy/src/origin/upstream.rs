@@ -14,6 +14,7 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
+    rc::Rc,
     task::Poll,
     time::Duration,
 };
@@ -34,6 +35,7 @@ use crate::{
     record::metrics,
     request::body::Part,
     state::Worker,
+    upstreams::Turn,
 };
 
 /// What is read from an origin at once while its head is awaited.
@@ -77,6 +79,8 @@ pub struct Whom<'a> {
     pub hop: Hop,
     /// Where it is noted what it takes.
     pub trip: &'a Trip,
+    /// If it was chosen among several: what comes of it is noted there.
+    pub turn: Option<&'a Rc<Turn>>,
     /// The bounds of asking it.
     pub waits: OriginWaits,
 }
@@ -109,6 +113,7 @@ pub async fn connect(
         rules,
         hop,
         trip,
+        turn,
         ..
     } = *whom;
     let hash = worker.hash_of_server(destination);
@@ -123,13 +128,36 @@ pub async fn connect(
     let lease = match pooled {
         Some(lease) => Ok(lease),
         None if let Some(header) = header => {
-            let connector = &worker.connector;
-            Box::pin(connector.connect_telling(destination, rules, header, &mut times)).await
+            let (connector, recalls) = (&worker.connector, turn.is_none());
+            let telling =
+                connector.connect_telling(destination, rules, header, recalls, &mut times);
+            Box::pin(telling).await
+        }
+        // Whether it is tried was decided with the choice.
+        None if turn.is_some() && fresh => {
+            Box::pin((worker.connector).connect_untold(destination, rules, &mut times)).await
+        }
+        None if turn.is_some() => {
+            Box::pin((worker.connector).lease_untold(destination, rules, &mut times)).await
         }
         None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await,
         None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
     };
-    let lease = lease.inspect_err(|_| trip.not_connected(&times))?;
+    let mut lease = match lease {
+        Ok(lease) => lease,
+        Err(error) => {
+            trip.not_connected(&times);
+            let error = UpstreamError::from(error);
+            if let Some(turn) = turn {
+                turn.failed(&error);
+            }
+            return Err(error);
+        }
+    };
+    if let Some(turn) = turn {
+        trip.chose(&destination.host);
+        lease.is_for(Rc::clone(turn));
+    }
     let reused = lease.is_reused();
     if !reused {
         metrics::add(&worker.counters.origin_connections, 1);
@@ -211,7 +239,18 @@ impl Upstream {
         metrics::add(&worker.counters.origin_requests, 1);
         let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
         self.trip.sent();
-        written.inspect_err(|_| self.trip.broke_off())
+        written.inspect_err(|error| self.failed(error))
+    }
+
+    /// There is no answer. A connection that had died in the pool tells nothing of its server.
+    fn failed(&self, error: &UpstreamError) {
+        self.trip.broke_off();
+        let is_of_the_pool = self.lease.is_reused()
+            && self.input.is_empty()
+            && matches!(error, UpstreamError::Closed(_));
+        if let Some(turn) = self.lease.turn().filter(|_| !is_of_the_pool) {
+            turn.failed(error);
+        }
     }
 
     /// Writes bytes of a request body, and listens meanwhile.
@@ -251,8 +290,11 @@ impl Upstream {
             Ok(head) => {
                 self.received = Instant::now();
                 self.trip.answered(head.version, self.received);
+                if let Some(turn) = self.lease.turn() {
+                    turn.answered(head.status);
+                }
             }
-            Err(_) => self.trip.broke_off(),
+            Err(error) => self.failed(error),
         }
         head
     }

@@ -82,6 +82,8 @@ besides {
     key: Option<KeyRule> = None,
     /// Which cache directives of clients count.
     client_directives: Option<ClientDirectives> = None,
+    /// The names of the quotas that count its requests, beside those of the listener.
+    quotas: Vec<String> = Vec::new(),
 }
 }
 

@@ -314,6 +314,7 @@ impl Control {
             number: running.number + 1,
             ids: running.ids.clone(),
             rows: running.rows.clone(),
+            upstreams_before: running.upstreams.clone(),
             plan: running.plan.clone(),
             tls: running.tls.clone(),
             served,
@@ -382,6 +383,7 @@ impl Control {
             plan,
             tls,
             served,
+            upstreams_before: running.upstreams.clone(),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {

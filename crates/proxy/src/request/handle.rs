@@ -37,7 +37,7 @@ use crate::{
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
-    plan::Forwarded,
+    plan::{Balance, Forwarded},
     quota::toll::{self, Stopped},
     range::part::{self, Held, Outcome},
     reply::After,
@@ -157,10 +157,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
+    ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
     let mut asked = place.ask();
+    if let Some(upstream) = &asked.upstream
+        && upstream.plan.balance == Balance::HashClient
+    {
+        asked.client = Some(ex.peer.ip().to_canonical());
+    }
     if place.tells_client() {
         let header = proxy_header::write(ex.peer, listener.listener.address);
         asked.header = Some(header.into());
@@ -481,7 +487,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        ex.failed(self.why, code, error.token(), &error.to_string())
+        let (reason, after_s) = (error.to_string(), error.retry_after_s());
+        ex.failed_for_now(self.why, code, error.token(), &reason, after_s)
             .await
     }
 

@@ -132,6 +132,13 @@ impl Rulebook {
         }
     }
 
+    /// The number of the first of these rules that names quotas.
+    pub fn quotas_of(&self, met: Met) -> Option<usize> {
+        let mut rules = self.of(met);
+        let (at, _) = rules.find(|(_, rule)| !rule.then.quotas.is_empty())?;
+        Some(at)
+    }
+
     /// The effect on a response to a request that met these rules.
     pub fn response(
         &self,

@@ -9,7 +9,7 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
@@ -21,6 +21,7 @@ use crate::{
     request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
+    upstreams::Upstream,
 };
 
 /// Why a request names no resource here.
@@ -240,6 +241,8 @@ impl Place<'_> {
                 Asked {
                     destination: route.destination.clone(),
                     header: None,
+                    upstream: route.upstream.clone(),
+                    client: None,
                     target,
                     host,
                 }
@@ -252,6 +255,8 @@ impl Place<'_> {
                     member: None,
                 },
                 header: None,
+                upstream: None,
+                client: None,
                 target: self.target(""),
                 host: self.authority().to_string().into(),
             },
@@ -290,6 +295,10 @@ pub struct Asked {
     pub destination: Destination,
     /// The PROXY header with which each connection to it begins, if it wants any.
     pub header: Option<Rc<[u8]>>,
+    /// The servers one of which is asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.

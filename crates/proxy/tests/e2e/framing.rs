@@ -253,6 +253,7 @@ fn each_route_has_its_host_and_its_origin() {
             path: base.to_owned(),
             ..url(origin.address)
         },
+        upstream: None,
         pass_host,
         tells_client: false,
     };

@@ -47,6 +47,7 @@
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
+//! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
 mod access;
@@ -101,6 +102,7 @@ mod smuggling;
 mod targeted;
 mod tls;
 mod upgrade;
+mod upstreams;
 mod validation;
 mod waiters;
 mod workers;
