@@ -43,6 +43,7 @@ mod fetch;
 mod health;
 mod listener;
 mod listening;
+mod mirror;
 mod mistakes;
 mod notify;
 mod origin;

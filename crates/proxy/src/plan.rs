@@ -13,6 +13,7 @@ mod bounds;
 mod clients;
 mod cluster;
 mod hints;
+mod mirror;
 mod peers;
 mod quotas;
 mod rules;
@@ -37,6 +38,7 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{KeyRule, Rule, Then, When};
@@ -349,6 +351,8 @@ pub struct Route {
     pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// What is done beyond passing requests on.
+    pub mirror: Mirroring,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
     pub tells_client: bool,
 }
@@ -362,8 +366,15 @@ impl Route {
             origin,
             upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
         }
+    }
+
+    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
+    pub fn onward<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.mirror.strip.as_str())
+            .unwrap_or(path)
     }
 
     /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
@@ -673,6 +684,7 @@ mod tests {
             origin,
             upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
         }
     }

@@ -8,6 +8,7 @@
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
+//! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
@@ -28,9 +29,11 @@ pub mod file;
 pub mod general;
 pub mod listeners;
 pub mod machine;
+mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod peers;
+pub mod presets;
 pub mod problem;
 mod quotas;
 pub mod raw;
@@ -86,6 +89,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         notes: raw.notes.iter().map(Problem::to_string).collect(),
         fitted: Vec::new(),
     };
+    let raw = &presets::expand(raw, &mut found.problems);
     let (of_all, blocks) = stores::split(raw, &mut found.problems);
     let whole = Block {
         given: [of_all, raw.whole.given.clone()].concat(),
@@ -107,7 +111,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
+    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),

@@ -9,7 +9,7 @@
 //!
 //! Not known here: which of several rules counts (`proxy::rulebook`).
 
-use proxy::plan::{KeyRule, Rule, Then, When};
+use proxy::plan::{KeyRule, Listener, Rule, Then, When};
 
 use super::Found;
 use super::problem::Problem;
@@ -24,6 +24,7 @@ use crate::units::Time;
 #[derive(Default)]
 pub struct RuleDraft {
     when: When,
+    listeners: Vec<String>,
     then: Then,
     ignore_query: Option<Vec<String>>,
     key_fields: Option<Vec<String>>,
@@ -33,6 +34,8 @@ pub struct RuleDraft {
 /// Settings of a rule.
 pub fn rows() -> Vec<Row<RuleDraft>> {
     let mut rows = rows![RuleDraft:
+        /// Condition: listeners by which clients come, each by its `name`, its address, or its port.
+        "rule.listener": "a list of listeners", "any" => listeners = words;
         /// Condition: hosts, as the client names them. `*.` means all names below one.
         "rule.host": "a list of `NAME` or `*.NAME`", "any" => when.hosts = hosts;
         /// Condition: paths, as the client sends them, without query. `/a` is `/a` and all below it; a path with `*` must fit as a
@@ -65,7 +68,7 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
 }
 
 /// Checks the blocks.
-pub fn settle(blocks: &[Block], found: &mut Found) -> Vec<Rule> {
+pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Vec<Rule> {
     if let Some(block) = blocks.get(Rule::RULES_MAX) {
         let most = Rule::RULES_MAX;
         let message = format!("at most {most} rules; lists of hosts and paths take fewer");
@@ -74,17 +77,23 @@ pub fn settle(blocks: &[Block], found: &mut Found) -> Vec<Rule> {
     }
     let rules: Vec<_> = blocks
         .iter()
-        .map(|block| rule(block, &mut found.problems))
+        .map(|block| rule(block, listeners, &mut found.problems))
         .collect();
     let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
     found.notes.extend(shadowed::notes(blocks, &whens));
     rules
 }
 
-fn rule(block: &Block, problems: &mut Vec<Problem>) -> Rule {
+fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> Rule {
     let mut draft = RuleDraft::default();
     let before = problems.len();
     apply(&rows(), &block.given, &mut draft, problems);
+    for name in &draft.listeners {
+        match listener(name, listeners) {
+            Ok(number) => draft.when.listeners.push(number),
+            Err(why) => problems.push(block.problem("rule.listener", why)),
+        }
+    }
     let is_about_keys =
         draft.ignore_query.is_some() || draft.key_fields.is_some() || draft.key_cookies.is_some();
     let key = is_about_keys.then(|| KeyRule {
@@ -140,6 +149,18 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
             "this rule says nothing; add what is to be done, such as ttl = \"5m\" or bypass = true";
         complain("rule", message.into());
     }
+}
+
+/// The number of the listener with this name, address or port.
+fn listener(name: &str, listeners: &[Listener]) -> Result<usize, String> {
+    let fits = |listener: &Listener| {
+        let address = listener.address;
+        !listener.name.is_empty() && listener.name == name
+            || address.to_string() == name
+            || address.port() != 0 && address.port().to_string() == name
+    };
+    let found = listeners.iter().position(fits);
+    found.ok_or_else(|| format!("there is no listener \"{name}\"; write its name, address or port"))
 }
 
 /// The values of a list, at least one.

@@ -14,7 +14,14 @@ use super::problem::Problem;
 use super::raw::Block;
 
 /// Settings that are conditions.
-const CONDITIONS: [&str; 5] = ["host", "path", "method", "status", "content-type"];
+const CONDITIONS: [&str; 6] = [
+    "listener",
+    "host",
+    "path",
+    "method",
+    "status",
+    "content-type",
+];
 /// The first rule that says one of these says all of them.
 const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
 
@@ -73,7 +80,11 @@ fn covers(first: &When, second: &When, thing: &str) -> bool {
             !narrow.is_empty() && narrow.iter().all(within)
         }
     };
+    let of_listener = |number: &usize| first.listeners.contains(number);
+    let listeners = first.listeners.is_empty()
+        || !second.listeners.is_empty() && second.listeners.iter().all(of_listener);
     statuses
+        && listeners
         && all_covered(&first.methods, &second.methods, |a, b| a == b)
         && all_covered(&first.hosts, &second.hosts, host_covers)
         && all_covered(&first.paths, &second.paths, path_covers)

@@ -18,6 +18,8 @@ pub struct Rule {
 /// Conditions of a rule: all must hold, each by at least one of its values. An empty list is no condition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct When {
+    /// Listeners, by their number in the plan.
+    pub listeners: Vec<usize>,
     /// Lower case, without port: host names, or `*.suffix` for every name below it.
     pub hosts: Vec<String>,
     /// Paths: each matches itself and all below it, by whole segments. One with `*` must match the whole path; `*` is any

@@ -17,6 +17,7 @@
 //! | another forward listener | a hash of its destination rules |
 //! | a route, under its origin's name | the origin; `tls` before it if its clients speak TLS |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
+//! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
 //! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
 //!
 //! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
@@ -66,11 +67,11 @@ pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
         Some(_) => "upstream ",
         None => "",
     };
-    let origin = route.origin_name();
+    let (origin, mirror) = (route.origin_name(), &route.mirror);
     let tls = if is_tls { "tls " } else { "" };
     let tags = [
-        format!("\t{tls}{kind}{origin}"),
-        format!("\thost {kind}{origin}"),
+        format!("\t{tls}{kind}{origin}{}", mirror.tag(false)),
+        format!("\thost {kind}{origin}{}", mirror.tag(true)),
     ];
     tags.map(String::into_bytes)
 }

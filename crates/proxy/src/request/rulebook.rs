@@ -32,6 +32,8 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
+    /// Bits of the rules that are not for this listener.
+    others: u128,
 }
 
 const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
@@ -90,6 +92,20 @@ impl Decision {
 }
 
 impl Rulebook {
+    /// Prepares rules for a listener. What other listeners' rules do to keys is known all the same.
+    pub fn of_listener(rules: &[Rule], number: usize) -> Rulebook {
+        let is_of_another = |rule: &Rule| {
+            let listeners = &rule.when.listeners;
+            !listeners.is_empty() && !listeners.contains(&number)
+        };
+        let bits = rules.iter().enumerate();
+        let bit = |(at, rule)| u128::from(is_of_another(rule)) << at;
+        Rulebook {
+            others: bits.map(bit).fold(0, |all, bit| all | bit),
+            ..Rulebook::new(rules)
+        }
+    }
+
     /// Prepares rules.
     pub fn new(rules: &[Rule]) -> Rulebook {
         assert!(rules.len() <= Rule::RULES_MAX, "{} rules", rules.len());
@@ -97,6 +113,7 @@ impl Rulebook {
         Rulebook {
             shapes: rules.iter().map(shape).collect(),
             rules: rules.to_vec(),
+            others: 0,
         }
     }
 
@@ -205,7 +222,8 @@ impl Rulebook {
         let method = if method == "HEAD" { "GET" } else { method };
         let fits = |rule: &Rule| request_fits(&rule.when, method, host, path);
         let bits = self.rules.iter().enumerate();
-        Met(bits.fold(0, |bits, (at, rule)| bits | u128::from(fits(rule)) << at))
+        let met = bits.fold(0, |bits, (at, rule)| bits | u128::from(fits(rule)) << at);
+        Met(met & !self.others)
     }
 
     fn of(&self, met: Met) -> impl Iterator<Item = (usize, &Rule)> {

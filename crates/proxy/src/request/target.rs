@@ -16,6 +16,7 @@ use message::{Authority, Named, Scheme};
 
 use crate::{
     listener::{ListenerState, RouteState},
+    mirror::Mirror,
     origin::Destination,
     plan::Role,
     request::key::KEY_PREFIX,
@@ -169,10 +170,11 @@ impl Place<'_> {
         let named = match self.renamed() {
             Some(route) => {
                 let origin = &route.route.origin;
+                let path = route.route.onward(self.path);
                 let path = if origin.path.is_empty() {
-                    self.path
+                    path
                 } else {
-                    joined = [origin.path.as_str(), self.path].concat();
+                    joined = joined_path(&origin.path, path);
                     &joined
                 };
                 Named {
@@ -233,7 +235,10 @@ impl Place<'_> {
     pub fn ask(&self) -> Asked {
         match self.route {
             Some(route) => {
-                let target = self.target(&route.route.origin.path);
+                let target = match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path(&route.route.origin.path, route.route.onward(self.path)),
+                };
                 let host = match self.renamed() {
                     Some(route) => Rc::clone(&route.authority),
                     None => self.authority().to_string().into(),
@@ -245,6 +250,7 @@ impl Place<'_> {
                     client: None,
                     target,
                     host,
+                    mirror: route.mirror.clone(),
                 }
             }
             None => Asked {
@@ -257,8 +263,12 @@ impl Place<'_> {
                 header: None,
                 upstream: None,
                 client: None,
-                target: self.target(""),
+                target: match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path("", self.path),
+                },
                 host: self.authority().to_string().into(),
+                mirror: None,
             },
         }
     }
@@ -270,22 +280,19 @@ impl Place<'_> {
         is_passed.then(|| self.authority().to_string())
     }
 
-    /// The target in origin form, after a route's own path.
-    fn target(&self, base: &str) -> String {
-        if self.is_server {
-            return "*".to_owned();
-        }
-        //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
-        let slash = if self.path.starts_with('/') { "" } else { "/" };
-        [base, slash, self.path].concat()
-    }
-
     fn authority(&self) -> Authority<'_> {
         Authority {
             host: self.host,
             port: self.port,
         }
     }
+}
+
+/// A path behind that of an origin.
+fn joined_path(base: &str, path: &str) -> String {
+    //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    [base, slash, path].concat()
 }
 
 /// The origin of a resource, and the resource's name there.
@@ -303,6 +310,8 @@ pub struct Asked {
     pub target: String,
     /// Value of Host.
     pub host: Rc<str>,
+    /// What is done with the answer before anybody has it.
+    pub mirror: Option<Rc<Mirror>>,
 }
 
 mod purged;

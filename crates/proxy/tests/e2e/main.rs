@@ -47,6 +47,7 @@
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
+//! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
@@ -84,6 +85,7 @@ mod interim;
 mod keys;
 mod large;
 mod limits;
+mod mirrors;
 mod negative;
 mod parts;
 mod parts_short;
