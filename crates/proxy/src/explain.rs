@@ -131,6 +131,7 @@ fn edition(plan: &Plan, hasher: KeyHasher) -> Edition {
         rule_counts: KnownRules::default().counts(&plan.rules),
         quotas: Quotas::default(),
         upstreams_before: Vec::new(),
+        served: Vec::new(),
         plan: plan.clone(),
         tls: Tls::only(Vec::new()),
         hasher,

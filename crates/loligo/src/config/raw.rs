@@ -48,6 +48,8 @@ pub struct Block {
     pub given: Vec<Given>,
     /// The `[[listener.route]]` blocks of a listener.
     pub routes: Vec<Block>,
+    /// Its `[[listener.certificate]]` blocks.
+    pub certificates: Vec<Block>,
 }
 
 impl Block {

@@ -191,6 +191,7 @@ fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> R
         place: block.place.clone(),
         given: with_tables(block),
         routes: Vec::new(),
+        certificates: Vec::new(),
     };
     apply(&rows(), &block.given, &mut draft, problems);
     for name in &draft.listeners {

@@ -154,6 +154,19 @@ impl Exposition {
         )?;
         let words = "Reloads that were refused, so that the configuration stayed as it was";
         e.counter("config_reload_failures", words, configuration.failures)?;
+        if !configuration.certificates.is_empty() {
+            let words = "When a listener's certificate ends, in seconds since 1970";
+            let mut family = e.0.encode_descriptor(
+                "tls_certificate_expires_seconds",
+                words,
+                None,
+                MetricType::Gauge,
+            )?;
+            for (listener, name, end) in &configuration.certificates {
+                let labels = [("listener", listener.as_str()), ("name", name.as_str())];
+                ConstGauge::new(*end).encode(family.encode_family(&labels)?)?;
+            }
+        }
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",

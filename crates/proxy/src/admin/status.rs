@@ -24,6 +24,8 @@ use crate::{
     record::metrics::STATUS_CLASSES,
     record::top::Told,
     state::{Phase, Shared},
+    tls::served::Shown,
+    tls::x509,
     upstreams::UpstreamStanding,
 };
 
@@ -183,6 +185,18 @@ struct Listener {
     /// Of a reverse listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
+    /// Of one that speaks TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificates: Option<Vec<Certificate>>,
+}
+
+#[derive(Serialize)]
+struct Certificate {
+    names: String,
+    until: String,
+    until_unix_s: i64,
+    /// `null`: made at the start.
+    file: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -303,7 +317,9 @@ impl Status {
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
             configuration: Configuration::of(shared, &edition),
-            listeners: edition.plan.listeners.iter().map(Listener::of).collect(),
+            listeners: (edition.plan.listeners.iter().enumerate())
+                .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
+                .collect(),
             limits: facts.limits.clone(),
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
@@ -411,7 +427,7 @@ fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
 }
 
 impl Listener {
-    fn of(listener: &crate::plan::Listener) -> Listener {
+    fn of(listener: &crate::plan::Listener, shown: &[Shown]) -> Listener {
         let (role, routes) = match &listener.role {
             Role::Forward(_) => ("forward", None),
             Role::Reverse(routes) => ("reverse", Some(routes.len())),
@@ -420,6 +436,19 @@ impl Listener {
             address: listener.address,
             role,
             routes,
+            certificates: (listener.tls.is_some())
+                .then(|| shown.iter().map(Certificate::of).collect()),
+        }
+    }
+}
+
+impl Certificate {
+    fn of(shown: &Shown) -> Certificate {
+        Certificate {
+            names: shown.facts.called(),
+            until: x509::day(shown.facts.until_unix_s),
+            until_unix_s: shown.facts.until_unix_s,
+            file: shown.file.as_ref().map(|file| file.display().to_string()),
         }
     }
 }

@@ -91,6 +91,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             rule_counts,
             quotas: crate::quota::Quotas::default(),
             plan,
+            served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),
             upstreams_before: Vec::new(),
             hasher: store.hasher(),

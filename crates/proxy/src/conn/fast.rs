@@ -142,13 +142,15 @@ pub fn answer(
     {
         return Fast::NotHere;
     }
-    let Ok(place) = target::locate(&conn.listener, view.method, view.target, view.host) else {
+    // Its own, since sending changes the connection.
+    let listener = Rc::clone(&conn.listener);
+    let Ok(place) = target::locate(&listener, view.method, view.target, view.host) else {
         return Fast::NotHere;
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
     let mut tolls = conn.listener.tolls.each;
-    let (listener, client) = (&conn.listener, conn.peer.ip());
+    let client = conn.peer.ip();
     let (book, edition) = (&listener.book, listener.edition.number);
     let mut rules = RulesOfHit::default();
     let name_bytes = if book.is_empty() {
@@ -287,7 +289,7 @@ fn write_hit_head(
 }
 
 /// Writes head and body as far as the socket takes them now; `None` when the client has gone.
-fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
+fn send(conn: &mut Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
     let result = if body.len() <= COPY_BYTES_MAX {
         let head_len = head.len();
         head.extend_from_slice(body);
@@ -328,7 +330,7 @@ struct Hit<'a> {
 
 impl Hit<'_> {
     /// Sends it as far as the socket takes it now; if that is all of it, counts and logs it.
-    fn send(self, worker: &Worker, conn: &Conn) -> Sent {
+    fn send(self, worker: &Worker, conn: &mut Conn) -> Sent {
         let Hit {
             object, keep_open, ..
         } = self;
@@ -383,6 +385,7 @@ impl Hit<'_> {
             bytes_out: sent.unwrap_or(0) as u64,
             stages,
             client: conn.peer,
+            tls: conn.tls.as_deref(),
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,

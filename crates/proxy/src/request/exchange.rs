@@ -348,6 +348,7 @@ impl<'c> Exchange<'c> {
             stages: record.stages,
             facts: record.facts,
             client: self.peer,
+            tls: self.reply.encryption(),
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),

@@ -156,7 +156,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
             _ => ex.peer.ip(),
         };
         let client_host = place.client_host();
-        forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+        let known = forwarding::Known {
+            client,
+            host: client_host.as_deref(),
+            is_https: ex.listener.is_https(),
+        };
+        forwarding::tell(&mut head.fields, how, known);
     }
     // Before the variant is chosen: that is done by what the origin sees.
     if let Some(changing) = changing {

@@ -152,8 +152,8 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        // The host is passed on, but no client says which scheme it used.
-        tls: false,
+        // That of the connection, whatever an absolute target says.
+        tls: listener.is_https(),
         host,
         port,
         path,

@@ -48,6 +48,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
@@ -106,6 +107,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod tls;
 mod upgrade;
 mod upstreams;
 mod validation;
