@@ -17,7 +17,7 @@ use crate::{
     listener::{ListenerState, listener_states},
     listening::ListenerId,
     origin::Tls,
-    plan::{Edit, How, Minute, Plan, Rule, Verdict},
+    plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict},
     quota::Quotas,
     record::labels::Labels,
     record::rule_counts::KnownRules,
@@ -186,6 +186,11 @@ fn moved(utc: Minute, local_now: Minute, local: Minute) -> Minute {
 /// The head as a client would send it.
 fn head(listener: &ListenerState, asking: &Asking) -> Result<RequestHead, String> {
     let is_forward = listener.routes.is_empty();
+    if let Some((scheme, ..)) = message::split_absolute(&asking.url)
+        && Scheme::parse(scheme).is_none()
+    {
+        return Err("only http and https URLs can be asked for".to_owned());
+    }
     let (authority, target) = match message::split_absolute(&asking.url) {
         Some((_, authority, path)) if is_forward || asking.method == "CONNECT" => (
             authority,

@@ -18,17 +18,15 @@ fn asking(method: &str, url: &str) -> Asking {
 }
 
 fn plan(rules: Vec<Rule>) -> Plan {
-    let forward = Listener::forward(
-        "127.0.0.1:3128".parse().unwrap(),
-        vec!["192.0.2.0/24".parse().unwrap()],
-    );
+    let allow: Vec<ipnet::IpNet> = vec!["192.0.2.0/24".parse().unwrap()];
+    let forward = Listener::forward("127.0.0.1:3128".parse().unwrap(), allow.clone());
     let origin = OriginUrl {
         tls: false,
         host: "o".into(),
         port: 8080,
         path: String::new(),
     };
-    let reverse = Listener::reverse("127.0.0.1:8000".parse().unwrap(), Vec::new(), origin);
+    let reverse = Listener::reverse("127.0.0.1:8000".parse().unwrap(), allow, origin);
     Plan {
         rules,
         ..Plan::with_listeners(vec![forward, reverse])

@@ -439,4 +439,6 @@ fn response_fits(when: &When, status: u16, content_type: Option<&[u8]>) -> bool 
 }
 
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod tests;
