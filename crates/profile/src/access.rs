@@ -7,7 +7,7 @@
 //! record         as in the profile file
 //! client         1 byte length (4 or 16), then the address
 //! bytes in       varint
-//! method, host, target, referer, user agent, listener, content type, peer, origin, cache status
+//! method, host, target, referer, user agent, listener, content type, peer, origin, cache status, tag
 //!                each: varint length, bytes
 //! ```
 //!
@@ -72,6 +72,8 @@ pub struct Entry<'a> {
     pub origin: &'a [u8],
     /// The Cache-Status sent (RFC 9211).
     pub cache_status: &'a [u8],
+    /// What the operator's rules call it.
+    pub tag: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
@@ -100,6 +102,7 @@ impl<'a> Entry<'a> {
             (self.peer, WORD_BYTES_MAX),
             (self.origin, WORD_BYTES_MAX),
             (self.cache_status, WORD_BYTES_MAX),
+            (self.tag, WORD_BYTES_MAX),
         ] {
             let bytes = &bytes[..bytes.len().min(max)];
             varint::push(bytes.len() as u64, out);
@@ -136,6 +139,7 @@ impl<'a> Entry<'a> {
             peer: word(rest, WORD_BYTES_MAX)?,
             origin: word(rest, WORD_BYTES_MAX)?,
             cache_status: word(rest, WORD_BYTES_MAX)?,
+            tag: word(rest, WORD_BYTES_MAX)?,
         };
         Some((entry, buf.len() - rest.len()))
     }
@@ -297,6 +301,10 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text::json_string(entry.asking.user_agent, out);
     out.extend_from_slice(b",\"cache_status\":");
     text::json_string(entry.cache_status, out);
+    if !entry.tag.is_empty() {
+        out.extend_from_slice(b",\"tag\":");
+        text::json_string(entry.tag, out);
+    }
     out.extend_from_slice(b"}\n");
 }
 
@@ -325,6 +333,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"loligo; hit; ttl=59",
+            tag: b"",
         }
     }
 

@@ -13,7 +13,8 @@ use store::KeyHasher;
 
 use crate::{
     listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
-    request::key::tags_in_use, upstreams, upstreams::Upstream,
+    record::rule_counts::RuleCounts, request::key::tags_in_use, request::rulebook::Rulebook,
+    upstreams, upstreams::Upstream,
 };
 
 /// A configuration in the forms that requests want.
@@ -26,6 +27,10 @@ pub struct Edition {
     pub ids: Vec<ListenerId>,
     /// Where the requests of each are counted.
     pub rows: Vec<Rows>,
+    /// The operator's rules.
+    pub book: Arc<Rulebook>,
+    /// Where they count.
+    pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
     /// What its quotas have counted.
@@ -76,6 +81,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
+    pub rule_counts: RuleCounts,
+    /// As in [`Edition`].
     pub tls: Tls,
     /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Upstream>>,
@@ -97,6 +104,7 @@ impl Edition {
             plan,
             ids,
             rows,
+            rule_counts,
             tls,
             quotas,
             upstreams_before,
@@ -112,6 +120,8 @@ impl Edition {
             number,
             ids,
             rows,
+            book: Arc::new(Rulebook::new(&plan.rules)),
+            rule_counts,
             tls,
             quotas,
             upstreams: upstreams::of_plan(&plan, &upstreams_before),

@@ -8,6 +8,7 @@ use crate::{
     access::{Clients, Destinations},
     edition::Edition,
     listening::ListenerId,
+    mirror::Mirror,
     origin::Destination,
     plan::{Listener, Role, Route},
     quota::Tolls,
@@ -46,7 +47,7 @@ pub struct ListenerState {
     pub tolls: Tolls,
     /// Those that each rule names.
     pub rule_tolls: Rc<[Tolls]>,
-    /// The operator's cache rules: those of the whole.
+    /// The operator's rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -65,6 +66,8 @@ pub struct RouteState {
     pub upstream: Option<Arc<Upstream>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
+    /// What is done with its answers, if anything is.
+    pub mirror: Option<Rc<Mirror>>,
     /// Its number among the listener's routes.
     pub number: usize,
     /// The origin's name in logs.
@@ -82,6 +85,7 @@ impl RouteState {
             Arc::clone(found.expect("a route names an upstream of its plan"))
         });
         RouteState {
+            mirror: Mirror::new(&route.mirror, &edition.own_addresses),
             number,
             origin: route.origin_name().into(),
             destination: Destination {
@@ -90,9 +94,10 @@ impl RouteState {
                 port: route.origin.port,
                 member: None,
             },
-            authority: match &upstream {
-                Some(upstream) => upstream.plan.host().into(),
-                None => route.origin.authority().into(),
+            authority: match (&route.mirror.origin_host, &upstream) {
+                (Some(host), _) => host.as_str().into(),
+                (None, Some(upstream)) => upstream.plan.host().into(),
+                (None, None) => route.origin.authority().into(),
             },
             upstream,
             tags: route_tags(route),
@@ -103,7 +108,6 @@ impl RouteState {
 
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
-    let book = Arc::new(Rulebook::new(&edition.plan.rules));
     let rules = edition.plan.rules.iter();
     let rule_tolls: Rc<[Tolls]> = rules
         .map(|rule| edition.quotas.named(&rule.then.quotas))
@@ -161,7 +165,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
-            book: Arc::clone(&book),
+            book: Arc::clone(&edition.book),
             edition: Arc::clone(edition),
         })
     };

@@ -13,11 +13,15 @@ mod bounds;
 mod clients;
 mod cluster;
 mod hints;
+mod hosts;
+mod hours;
+mod mirror;
 mod peers;
 mod quotas;
 mod rules;
 mod setting;
 mod upstreams;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -36,11 +40,16 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use hosts::{HostList, Stamp, address};
+pub use hours::{Hours, Minute};
+pub use message::Scheme;
+pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
-pub use rules::{KeyRule, Rule, Then, When};
+pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
+pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
 
 use setting::{bytes, count, settings, switch};
 
@@ -342,6 +351,8 @@ pub struct Route {
     pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// What is done beyond passing requests on.
+    pub mirror: Mirroring,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
     pub tells_client: bool,
 }
@@ -355,8 +366,15 @@ impl Route {
             origin,
             upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
         }
+    }
+
+    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
+    pub fn onward<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.mirror.strip.as_str())
+            .unwrap_or(path)
     }
 
     /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
@@ -666,6 +684,7 @@ mod tests {
             origin,
             upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
         }
     }

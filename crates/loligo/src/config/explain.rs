@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
+    Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, HostPort,
+    Listener, Mirroring, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
+use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
@@ -67,6 +68,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         );
     }
     differing(raw, &mut out);
+    for (preset, text) in presets::written_out(raw) {
+        head(&mut out, &format!("{preset} stands for"));
+        for line in text.lines() {
+            let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+        }
+    }
     for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }
@@ -346,7 +353,44 @@ fn explain_route(route: &Route) -> String {
         true => ", PROXY header",
         false => "",
     };
-    format!("{host}{path} -> {} ({sent}{checked}{told})", route.origin)
+    let more = explain_mirror(&route.mirror);
+    format!(
+        "{host}{path} -> {} ({sent}{checked}{told}{more})",
+        route.origin
+    )
+}
+
+/// What a route does beyond passing requests on.
+fn explain_mirror(mirror: &Mirroring) -> String {
+    let hosts = |hosts: &[HostPort]| {
+        let words = hosts.iter().map(|host| match host.port {
+            Some(port) => format!("{}:{port}", host.host),
+            None => host.host.clone(),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let mut said = String::new();
+    if !mirror.strip.is_empty() {
+        said += &format!(", without {}", mirror.strip);
+    }
+    if let Some(host) = &mirror.origin_host {
+        said += &format!(", as {host}");
+    }
+    if !mirror.follow.is_empty() {
+        said += &format!(", redirects followed to {}", hosts(&mirror.follow));
+    }
+    if let Some(replace) = &mirror.replace {
+        said += &format!(", {} replaced by {:?}", replace.from, replace.to);
+    }
+    if mirror.verify {
+        said += ", digests checked";
+    }
+    match mirror.tokens.as_deref() {
+        None => {}
+        Some([]) => said += ", with its tokens",
+        Some(listed) => said += &format!(", with tokens of its own or of {}", hosts(listed)),
+    }
+    said
 }
 
 fn explain_upstream(upstream: &Upstream, out: &mut String) {
@@ -440,7 +484,11 @@ fn differing(raw: &Raw, out: &mut String) {
     for (n, rule) in raw.rules.iter().enumerate() {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
-            format!("{key} = {}", given.value)
+            match key.starts_with("request-set.") || key.starts_with("request-add.") {
+                // What an origin is told may be secret.
+                true => format!("{key} = …"),
+                false => format!("{key} = {}", given.value),
+            }
         });
         lines.push(format!(
             "rule {}: {}",

@@ -15,11 +15,14 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route, Upstream,
+    Heeds, HostPort, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
+    Upstream,
 };
 
 use super::general::Draft;
+use super::mirrors::{self, MirrorDraft};
 use super::needs_allow;
+use super::presets;
 use super::problem::Problem;
 use super::quotas;
 use super::raw::{Block, Given, Value};
@@ -47,6 +50,11 @@ pub struct ListenerDraft {
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
     quotas: Vec<String>,
+    preset: Option<&'static str>,
+    upstream: Option<Vec<OriginUrl>>,
+    public: Option<OriginUrl>,
+    follow: Option<Vec<HostPort>>,
+    token_hosts: Option<Vec<HostPort>>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -58,6 +66,8 @@ pub struct RouteDraft {
     path: Option<String>,
     origin: Option<Named>,
     pass_host: Option<bool>,
+    /// What is about mirroring.
+    pub mirror: MirrorDraft,
     tells_client: bool,
 }
 
@@ -124,6 +134,16 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             ]);
         /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
         "listener.limits": "a list of names", "none" => quotas = quotas::names;
+        /// Makes it a mirror ([mirrors](mirrors.md)): stands for routes and rules, which `loligo check` prints. Rules of your own come first.
+        "listener.preset": "`apt`, `pypi`, `npm`, `cargo`, `go`, `oci`", "none" => preset = presets::name;
+        /// With `preset`: where lies what is mirrored. `pypi` and `cargo` take two: the index, and the server of files.
+        "listener.upstream": "one or two URLs", "required with `preset`" => upstream = presets::upstreams;
+        /// With `preset`: the URL by which clients know this listener. `npm`, and `cargo` with two upstreams, write it into their indexes.
+        "listener.public": "`http://HOST[:PORT]` or https", "none" => public = values::origin;
+        /// With `preset`: as in a route.
+        "listener.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => follow = mirrors::host_ports;
+        /// With `preset`: as in a route.
+        "listener.token-hosts": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "with `oci`: the registry alone" => token_hosts = mirrors::host_ports;
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.
@@ -133,7 +153,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
 
 /// Settings of a `[[listener.route]]`.
 pub fn route_rows() -> Vec<Row<RouteDraft>> {
-    rows![RouteDraft:
+    let mut rows = rows![RouteDraft:
         /// Hosts it is for. `*.example.org` is every name below example.org, not that name itself.
         "listener.route.host": "a name, or `*.` and a name", "any host" => host = values::host;
         /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
@@ -147,7 +167,9 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         /// serves a second request. A fetch that several share names the first of them.
         "listener.route.proxy-protocol": "`v2`, `none`", "none"
             => tells_client = |given| values::word(given, &[("v2", true), ("none", false)]);
-    ]
+    ];
+    rows.extend(mirrors::rows());
+    rows
 }
 
 /// The logs of listeners that have their own, by number. What is wrong with them [`settle`] has complained of.
@@ -337,13 +359,15 @@ fn routes(
             }
             continue;
         };
+        let path_prefix = draft.path.unwrap_or_else(|| "/".to_owned());
         let named = (at, "listener.route.origin");
         let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) else {
             continue;
         };
         let route = Route {
+            mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
-            path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
+            path_prefix,
             pass_host: draft.pass_host.unwrap_or(true),
             tells_client: draft.tells_client,
             ..route

@@ -7,8 +7,9 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
-//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `upstreams` | `[[upstream]]`, and what routes name |
@@ -19,6 +20,7 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+mod conditions;
 #[cfg(test)]
 mod deployed;
 pub mod explain;
@@ -26,9 +28,11 @@ pub mod file;
 pub mod general;
 pub mod listeners;
 pub mod machine;
+mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod peers;
+pub mod presets;
 pub mod problem;
 mod quotas;
 pub mod raw;
@@ -46,6 +50,7 @@ mod tests;
 mod upstreams;
 mod user;
 mod values;
+mod verdicts;
 
 use proxy::plan::Plan;
 
@@ -84,6 +89,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         notes: raw.notes.iter().map(Problem::to_string).collect(),
         fitted: Vec::new(),
     };
+    let raw = &presets::expand(raw, &mut found.problems);
     let (of_all, blocks) = stores::split(raw, &mut found.problems);
     let whole = Block {
         given: [of_all, raw.whole.given.clone()].concat(),
@@ -105,7 +111,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &mut found);
+    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),

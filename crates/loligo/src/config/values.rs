@@ -506,7 +506,8 @@ pub fn peer_name(given: &Given) -> Read<String> {
     Ok(text.to_owned())
 }
 
-fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
+/// Host and port; IPv6 addresses stand in brackets.
+pub fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;

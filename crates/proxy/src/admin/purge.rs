@@ -434,6 +434,7 @@ mod tests {
             origin,
             upstream: None,
             pass_host: false,
+            mirror: Default::default(),
             tells_client: false,
         };
         let mut listener =

@@ -15,6 +15,7 @@ use crate::{
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
+    request::rulebook::Standing,
     socket::{self, Socket},
     state::Worker,
 };
@@ -43,6 +44,8 @@ pub struct Conn {
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
     pub accepted: Option<Instant>,
+    /// The rules that its requests may meet.
+    pub standing: Standing,
 }
 
 impl Conn {
@@ -66,6 +69,7 @@ impl Conn {
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
+            standing: Standing::default(),
         }
     }
 

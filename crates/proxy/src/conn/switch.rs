@@ -125,6 +125,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         header: None,
         target: String::new(),
         destination,
+        mirror: None,
     };
     let to = To {
         asked: &asked,

@@ -20,6 +20,7 @@ use crate::{
     deadline::Watch,
     edition::Edition,
     listener::ListenerState,
+    mirror,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Upstream, Whom, is_interim},
@@ -67,8 +68,39 @@ impl<'a> To<'a> {
 }
 
 /// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
-/// `request`: in the form for the origin.
+/// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
 pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    match &to.asked.mirror {
+        Some(mirror) if mirror::takes(method) => {
+            // Boxed, because it is rare and would double the future of every fetch.
+            Box::pin(mirror::ask(worker, watch, to, mirror, method, request)).await
+        }
+        _ => ask_first(worker, watch, to, method, request).await,
+    }
+}
+
+/// As [`ask_final`], with the answer as the origin gives it.
+pub async fn ask_untreated(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask_first(worker, watch, to, method, request).await?;
+    while is_interim(&head) {
+        head = next_head(worker, watch, &mut upstream, method).await?;
+    }
+    Ok((upstream, head))
+}
+
+async fn ask_first(
     worker: &Worker,
     watch: &Watch,
     to: To<'_>,

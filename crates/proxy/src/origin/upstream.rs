@@ -29,6 +29,7 @@ use crate::{
     conn::heads::Kept,
     deadline::Watch,
     edition::OriginWaits,
+    mirror::Filter,
     origin::outcome::{INTERIM_MAX, UpstreamError},
     origin::trip::{Hop, Trip},
     origin::{ConnectTimes, Destination, Lease},
@@ -95,6 +96,8 @@ pub struct Upstream {
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
     unsound: bool,
+    /// What happens to the body of the final answer.
+    filter: Option<Box<Filter>>,
     trip: Trip,
     waits: OriginWaits,
     /// When the last head was there.
@@ -218,6 +221,7 @@ impl Upstream {
             kept: None,
             interim_left: INTERIM_MAX,
             unsound: false,
+            filter: None,
             trip,
             waits,
             received: Instant::now(),
@@ -227,6 +231,11 @@ impl Upstream {
     /// Where it is noted what it takes.
     pub fn trip(&self) -> &Trip {
         &self.trip
+    }
+
+    /// The body goes through this.
+    pub fn filter_body(&mut self, filter: Filter) {
+        self.filter = Some(Box::new(filter));
     }
 
     /// Writes bytes of a request.
@@ -385,7 +394,12 @@ impl Upstream {
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(self, head: &ResponseHead) -> Body {
-        let state = match head.framing {
+        let filter = self.filter;
+        // Further on the body may have another length, or none that is known.
+        let framing = filter
+            .as_ref()
+            .map_or(head.framing, |filter| filter.framing);
+        let state = match framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
             Framing::Chunked => {
@@ -401,6 +415,7 @@ impl Upstream {
             waits: self.waits,
             lease: Some(self.lease),
             input: self.input,
+            filter,
             state,
             reusable: head.keep_alive && !self.unsound && !is_interim(head),
             trailers: None,
@@ -563,6 +578,7 @@ pub struct Body {
     waits: OriginWaits,
     lease: Option<Lease>,
     input: BytesMut,
+    filter: Option<Box<Filter>>,
     state: BodyState,
     reusable: bool,
     trailers: Option<Fields>,
@@ -575,8 +591,22 @@ impl Body {
         worker: &Worker,
         watch: &Watch,
     ) -> Result<Option<Bytes>, UpstreamError> {
-        let piece = self.next_piece(worker, watch).await;
-        piece.inspect_err(|_| self.heard.0.broke_off())
+        loop {
+            let piece = self.next_piece(worker, watch).await;
+            let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
+            let Some(filter) = &mut self.filter else {
+                return Ok(piece);
+            };
+            let Some(piece) = piece else {
+                return filter.end().map_err(|_| {
+                    metrics::add(&worker.counters.mirror_digests_wrong, 1);
+                    UpstreamError::Digest
+                });
+            };
+            if let Some(piece) = filter.take(piece) {
+                return Ok(Some(piece));
+            }
+        }
     }
 
     async fn next_piece(

@@ -60,6 +60,7 @@ mod tests {
             },
             target: target.to_owned(),
             host: host.into(),
+            mirror: None,
         }
     }
 

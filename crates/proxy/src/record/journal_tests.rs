@@ -207,5 +207,6 @@ fn entry() -> Entry<'static> {
         peer: b"",
         origin: b"",
         cache_status: b"",
+        tag: b"",
     }
 }

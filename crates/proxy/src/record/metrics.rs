@@ -73,6 +73,12 @@ counters! {
     origin_failures_recalled, "Times a remembered failure was given instead of trying to connect, a second ago at most";
     origin_errors, "Answers of origins that failed (connect, time-out, broken response); by cause in origin_failures";
     origin_bytes, "Bytes of body received from origins";
+    mirror_redirects_followed, "Redirects of origins that were followed here (follow-redirects)";
+    mirror_bodies_replaced, "Bodies of origins that were looked through for a text to replace (replace-host)";
+    mirror_bodies_coded, "Bodies that came compressed although they were asked for as they are: passed on as they came, and not stored";
+    mirror_digests_wrong, "Bodies with another digest than their path says: cut off, and not stored";
+    mirror_tokens_fetched, "Tokens fetched for registries";
+    mirror_tokens_dropped, "Tokens for registries that made room for newer ones before their time";
     revalidations, "Requests to origins that asked whether what is stored is still true (If-None-Match, If-Modified-Since)";
     revalidations_not_modified, "Revalidations answered 304: what is stored is still true";
     flights_joined, "Requests that joined a fetch in progress";

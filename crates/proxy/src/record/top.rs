@@ -230,6 +230,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"",
+            tag: b"",
         }
         .encode(&mut out);
         out

@@ -17,6 +17,7 @@
 //! | another forward listener | a hash of its destination rules |
 //! | a route, under its origin's name | the origin |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
+//! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
 //! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
 //!
 //! Keys derived from the key of a resource:
@@ -62,10 +63,10 @@ pub fn route_tags(route: &Route) -> [Vec<u8>; 2] {
         Some(_) => "upstream ",
         None => "",
     };
-    let origin = route.origin_name();
+    let (origin, mirror) = (route.origin_name(), &route.mirror);
     let tags = [
-        format!("\t{kind}{origin}"),
-        format!("\thost {kind}{origin}"),
+        format!("\t{kind}{origin}{}", mirror.tag(false)),
+        format!("\thost {kind}{origin}{}", mirror.tag(true)),
     ];
     tags.map(String::into_bytes)
 }

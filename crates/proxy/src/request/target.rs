@@ -9,18 +9,25 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    sync::Arc,
+};
 
+use fields::Fields;
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
 use crate::{
     listener::{ListenerState, RouteState},
+    mirror::Mirror,
     origin::Destination,
     plan::Role,
     request::key::KEY_PREFIX,
     request::ports,
-    request::rulebook::{Rulebook, Ruled, Shape},
+    request::rulebook::{Question, Ruled, Shape, fits::FieldLines},
     upstreams::Upstream,
 };
 
@@ -169,10 +176,11 @@ impl Place<'_> {
         let named = match self.renamed() {
             Some(route) => {
                 let origin = &route.route.origin;
+                let path = route.route.onward(self.path);
                 let path = if origin.path.is_empty() {
-                    self.path
+                    path
                 } else {
-                    joined = [origin.path.as_str(), self.path].concat();
+                    joined = joined_path(&origin.path, path);
                     &joined
                 };
                 Named {
@@ -209,14 +217,31 @@ impl Place<'_> {
         name_bytes
     }
 
+    /// The request as the operator's rules look at it.
+    #[inline]
+    pub fn question<'q>(&'q self, method: &'q str, fields: &'q dyn FieldLines) -> Question<'q> {
+        let scheme = Scheme::of_tls(self.tls);
+        Question {
+            method,
+            scheme: Some(scheme),
+            host: self.host,
+            port: self.port.unwrap_or_else(|| scheme.default_port()),
+            path: Some(self.path),
+            fields,
+        }
+    }
+
+    /// What the operator's rules say of a plain GET by no client in particular: rules about clients do not hold.
+    pub fn ruled_plain<'b>(&self, listener: &'b ListenerState, unix_ms: u64) -> Ruled<'b> {
+        let nobody = Ipv4Addr::UNSPECIFIED.into();
+        let among = listener.book.may_meet(nobody, listener.number, unix_ms);
+        let met = (listener.book).met(among, &self.question("GET", &Fields::new()));
+        listener.book.request(met, false)
+    }
+
     /// The host that is asked for, without port, as the client wrote it.
     pub fn host(&self) -> &str {
         self.host
-    }
-
-    /// What the operator's rules say of the request.
-    pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
-        book.request(method, self.host, self.path)
     }
 
     /// Is its origin told of the client by a PROXY header?
@@ -233,7 +258,10 @@ impl Place<'_> {
     pub fn ask(&self) -> Asked {
         match self.route {
             Some(route) => {
-                let target = self.target(&route.route.origin.path);
+                let target = match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path(&route.route.origin.path, route.route.onward(self.path)),
+                };
                 let host = match self.renamed() {
                     Some(route) => Rc::clone(&route.authority),
                     None => self.authority().to_string().into(),
@@ -245,6 +273,7 @@ impl Place<'_> {
                     client: None,
                     target,
                     host,
+                    mirror: route.mirror.clone(),
                 }
             }
             None => Asked {
@@ -257,8 +286,12 @@ impl Place<'_> {
                 header: None,
                 upstream: None,
                 client: None,
-                target: self.target(""),
+                target: match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path("", self.path),
+                },
                 host: self.authority().to_string().into(),
+                mirror: None,
             },
         }
     }
@@ -270,22 +303,19 @@ impl Place<'_> {
         is_passed.then(|| self.authority().to_string())
     }
 
-    /// The target in origin form, after a route's own path.
-    fn target(&self, base: &str) -> String {
-        if self.is_server {
-            return "*".to_owned();
-        }
-        //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
-        let slash = if self.path.starts_with('/') { "" } else { "/" };
-        [base, slash, self.path].concat()
-    }
-
     fn authority(&self) -> Authority<'_> {
         Authority {
             host: self.host,
             port: self.port,
         }
     }
+}
+
+/// A path behind that of an origin.
+fn joined_path(base: &str, path: &str) -> String {
+    //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    [base, slash, path].concat()
 }
 
 /// The origin of a resource, and the resource's name there.
@@ -303,6 +333,8 @@ pub struct Asked {
     pub target: String,
     /// Value of Host.
     pub host: Rc<str>,
+    /// What is done with the answer before anybody has it.
+    pub mirror: Option<Rc<Mirror>>,
 }
 
 mod purged;

@@ -1,3 +1,5 @@
+//! The choice of a server, judgements and their bound, and what outlasts an edition.
+
 use super::*;
 use crate::plan::OriginUrl;
 

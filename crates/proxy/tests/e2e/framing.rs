@@ -255,6 +255,7 @@ fn each_route_has_its_host_and_its_origin() {
         },
         upstream: None,
         pass_host,
+        mirror: Default::default(),
         tells_client: false,
     };
     let routes = vec![

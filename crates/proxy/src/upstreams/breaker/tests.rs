@@ -1,3 +1,5 @@
+//! A breaker by a clock that is moved by hand, and against a slow and obvious twin.
+
 use super::*;
 use proptest::prelude::*;
 
