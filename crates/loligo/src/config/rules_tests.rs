@@ -143,7 +143,7 @@ fn what_only_makes_sense_together_is_looked_at() {
         "[[rule]]\npath = \"/a\"\n\n[[rule]]\nstatus = 404\nignore-query = \"*\"\nstrip-cookies = true\nclient-directives = \"obey\"\n\n\
          [[rule]]\nmethod = \"POST\"\nkey-fields = \"a\"\n\n[[rule]]\nttl-min = \"2s\"\nttl-max = \"1s\"\n",
         expect![[r#"
-            loligo.toml:1: rule: this rule says nothing; add what is to be done, such as ttl = "5m" or bypass = true
+            loligo.toml:1: rule: this rule says nothing; add what is to be done, such as ttl = "5m", bypass = true or deny = true
             loligo.toml:6: rule.ignore-query = "*": is decided before there is a response; take status and content-type out of this rule, or write two rules
             loligo.toml:7: rule.strip-cookies = true: is decided before there is a response; take status and content-type out of this rule, or write two rules
             loligo.toml:8: rule.client-directives = "obey": is decided before there is a response; take status and content-type out of this rule, or write two rules
