@@ -7,7 +7,7 @@
 //! record         as in the profile file
 //! client         1 byte length (4 or 16), then the address
 //! bytes in       varint
-//! method, host, target, referer, user agent, listener, content type, peer, origin, cache status
+//! method, host, target, referer, user agent, listener, content type, peer, origin, cache status, tag
 //!                each: varint length, bytes
 //! encryption     1 byte: 0 none, 1 of a new session, 2 of one that was resumed; unless 0:
 //! version, cipher, name, subject of the client's certificate
@@ -128,6 +128,8 @@ pub struct Entry<'a> {
     pub origin: &'a [u8],
     /// The Cache-Status sent (RFC 9211).
     pub cache_status: &'a [u8],
+    /// What the operator's rules call it.
+    pub tag: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
@@ -156,6 +158,7 @@ impl<'a> Entry<'a> {
             (self.peer, WORD_BYTES_MAX),
             (self.origin, WORD_BYTES_MAX),
             (self.cache_status, WORD_BYTES_MAX),
+            (self.tag, WORD_BYTES_MAX),
         ] {
             push(bytes, max, out);
         }
@@ -191,6 +194,7 @@ impl<'a> Entry<'a> {
             peer: word(rest, WORD_BYTES_MAX)?,
             origin: word(rest, WORD_BYTES_MAX)?,
             cache_status: word(rest, WORD_BYTES_MAX)?,
+            tag: word(rest, WORD_BYTES_MAX)?,
             tls: Tls::decode(rest)?,
         };
         Some((entry, buf.len() - rest.len()))
@@ -357,6 +361,10 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text::json_string(entry.asking.user_agent, out);
     out.extend_from_slice(b",\"cache_status\":");
     text::json_string(entry.cache_status, out);
+    if !entry.tag.is_empty() {
+        out.extend_from_slice(b",\"tag\":");
+        text::json_string(entry.tag, out);
+    }
     let tls = &entry.tls;
     if !tls.version.is_empty() {
         for (member, value) in [
@@ -402,6 +410,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"loligo; hit; ttl=59",
+            tag: b"",
         }
     }
 

@@ -177,6 +177,11 @@ const FIELDS: &[(&str, Value, &str)] = &[
         Foreign(|e| e.cache_status.into()),
         "the Cache-Status sent",
     ),
+    (
+        "tag",
+        Foreign(|e| e.tag.into()),
+        "the tag that a rule gives the request",
+    ),
 ];
 
 /// The names of all fields, with what they are.
@@ -294,6 +299,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"loligo; hit; ttl=59",
+            tag: b"",
         }
     }
 

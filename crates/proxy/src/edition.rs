@@ -17,7 +17,9 @@ use crate::{
     plan::Plan,
     quota::Quotas,
     record::labels::Rows,
+    record::rule_counts::RuleCounts,
     request::key::tags_in_use,
+    request::rulebook::Rulebook,
     tls::served::{ServedTls, Shown},
     upstreams,
     upstreams::Upstream,
@@ -33,6 +35,10 @@ pub struct Edition {
     pub ids: Vec<ListenerId>,
     /// Where the requests of each are counted.
     pub rows: Vec<Rows>,
+    /// The operator's rules.
+    pub book: Arc<Rulebook>,
+    /// Where they count.
+    pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
     /// TLS to the clients of each listener.
@@ -85,6 +91,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
+    pub rule_counts: RuleCounts,
+    /// As in [`Edition`].
     pub tls: Tls,
     /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Upstream>>,
@@ -108,6 +116,7 @@ impl Edition {
             plan,
             ids,
             rows,
+            rule_counts,
             tls,
             served,
             quotas,
@@ -124,6 +133,8 @@ impl Edition {
             number,
             ids,
             rows,
+            book: Arc::new(Rulebook::new(&plan.rules)),
+            rule_counts,
             tls,
             served,
             quotas,

@@ -39,6 +39,7 @@ mod conn;
 mod deadline;
 mod deliver;
 mod edition;
+pub mod explain;
 mod fetch;
 mod health;
 mod listener;

@@ -50,7 +50,7 @@ pub struct ListenerState {
     pub tolls: Tolls,
     /// Those that each rule names.
     pub rule_tolls: Rc<[Tolls]>,
-    /// The operator's cache rules: those of the whole.
+    /// The operator's rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -176,7 +176,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
             tls: edition.served.get(number).cloned().flatten(),
-            book: Arc::new(Rulebook::of_listener(&edition.plan.rules, number)),
+            book: Arc::clone(&edition.book),
             edition: Arc::clone(edition),
         })
     };

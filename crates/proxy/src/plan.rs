@@ -13,6 +13,8 @@ mod bounds;
 mod clients;
 mod cluster;
 mod hints;
+mod hosts;
+mod hours;
 mod mirror;
 mod peers;
 mod quotas;
@@ -20,6 +22,7 @@ mod rules;
 mod setting;
 mod tls;
 mod upstreams;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -38,12 +41,16 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use hosts::{HostList, Stamp, address};
+pub use hours::{Hours, Minute};
+pub use message::Scheme;
 pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
-pub use rules::{KeyRule, Rule, Then, When};
+pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
+pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
 
 pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 

@@ -64,6 +64,7 @@ use crate::{
     record::labels::{COUNTED_MAX, Labels},
     record::marks,
     record::metrics::Counters,
+    record::rule_counts::KnownRules,
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
@@ -486,12 +487,12 @@ pub(crate) fn shared(
     io_engine: &'static str,
     (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
 ) -> Result<Shared, StoreError> {
+    let (labels, rules) = (Labels::default(), KnownRules::default());
     let Found {
         opened,
         absent,
         seed,
     } = found;
-    let labels = Labels::default();
     let store = match opened {
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device(seed)?,
@@ -501,6 +502,7 @@ pub(crate) fn shared(
         number: 1,
         ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
         rows: labels.rows(&plan.listeners),
+        rule_counts: rules.counts(&plan.rules),
         quotas: Quotas::new(&plan.quotas, None),
         plan,
         tls,
@@ -543,6 +545,7 @@ pub(crate) fn shared(
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
+        rules,
         events: Arc::default(),
         top: None,
         peers: Peers::new(plan, edition.own_addresses.clone(), &edition.via_line),

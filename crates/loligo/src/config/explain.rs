@@ -514,7 +514,11 @@ fn differing(raw: &Raw, out: &mut String) {
     for (n, rule) in raw.rules.iter().enumerate() {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
-            format!("{key} = {}", given.value)
+            match key.starts_with("request-set.") || key.starts_with("request-add.") {
+                // What an origin is told may be secret.
+                true => format!("{key} = …"),
+                false => format!("{key} = {}", given.value),
+            }
         });
         lines.push(format!(
             "rule {}: {}",

@@ -10,7 +10,7 @@
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
-//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `upstreams` | `[[upstream]]`, and what routes name |
@@ -21,6 +21,7 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+mod conditions;
 #[cfg(test)]
 mod deployed;
 pub mod encryption;
@@ -51,6 +52,7 @@ mod tests;
 mod upstreams;
 mod user;
 mod values;
+mod verdicts;
 
 use proxy::plan::Plan;
 

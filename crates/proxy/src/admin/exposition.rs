@@ -113,6 +113,7 @@ impl Collector for Exposition {
         self.requests(&mut e)?;
         self.answers(&mut e)?;
         self.upstreams(&mut e)?;
+        self.rules(&mut e)?;
         for simple in self.0.counted.simple() {
             if simple.is_gauge() {
                 e.gauge(simple.name, simple.help, simple.value)?;
@@ -293,6 +294,28 @@ impl Exposition {
                     Kind::Gauge => ConstGauge::new(of(&server)).encode(encoder)?,
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What rules have decided, and how many requests had each tag.
+    fn rules(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let rules = &self.0.rules;
+        let words = "Requests that a rule has denied, answered or redirected, by the rule's name, or its number";
+        let mut family =
+            e.0.encode_descriptor("rules_decided", words, None, MetricType::Counter)?;
+        for rule in rules {
+            if let Some(decision) = rule.decision {
+                let labels = [("rule", &rule.name[..]), ("decision", decision)];
+                ConstCounter::new(rule.count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let words = "Requests finished that a rule has given this tag";
+        let mut family =
+            e.0.encode_descriptor("tagged_requests", words, None, MetricType::Counter)?;
+        for tag in rules.iter().filter(|rule| rule.decision.is_none()) {
+            let labels = [("tag", &tag.name[..])];
+            ConstCounter::new(tag.count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ use crate::{
     edition::Edition,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
+    record::rule_counts::RuleCount,
     state::{Phase, Shared},
     upstreams::{UpstreamStanding, standings},
 };
@@ -385,6 +386,8 @@ pub struct Facts {
     pub labels: Vec<Label>,
     /// Servers behind a name.
     pub upstreams: Vec<UpstreamStanding>,
+    /// What rules have decided, and how many requests had each tag.
+    pub rules: Vec<RuleCount>,
     /// The process, as the kernel sees it.
     pub process: Process,
     /// The limits of clients, hosts and listeners.
@@ -454,6 +457,7 @@ impl Facts {
             stores_absent: shared.absent.len() as u64,
             counted,
             labels: shared.labels.all(),
+            rules: shared.rules.all(),
             limits: LimitFacts::all(&shared.edition().quotas),
             configuration: ConfigurationFacts {
                 edition: shared.edition().number,

@@ -56,6 +56,9 @@ pub struct Status {
     answers: Vec<AnswersOf>,
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
+    /// Requests that rules have decided, and those with each tag.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleFigures>,
     process: ProcessFigures,
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,6 +75,15 @@ pub struct Status {
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct RuleFigures {
+    /// `denied`, `answered`, `redirected`, `tagged`.
+    decision: &'static str,
+    /// The rule's name, or its number; or the tag.
+    name: String,
+    requests: u64,
 }
 
 #[derive(Serialize)]
@@ -341,6 +353,13 @@ impl Status {
                 .map(|(status, answers)| Answers { status, answers })
                 .collect(),
             answers: answers(&facts.labels, counted),
+            rules: (facts.rules.iter())
+                .map(|rule| RuleFigures {
+                    decision: rule.decision.unwrap_or("tagged"),
+                    name: rule.name.clone(),
+                    requests: rule.count,
+                })
+                .collect(),
             origin_failures: InOrder(counted.causes().filter(|(_, n)| *n > 0).collect()),
             process: ProcessFigures {
                 cpu_s: facts.process.cpu_s,

@@ -18,6 +18,7 @@ use crate::{
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
+    request::rulebook::Standing,
     socket::{self, Socket},
     state::Worker,
     tls::{seen::Seen, stream::ClientStream},
@@ -49,6 +50,8 @@ pub struct Conn {
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
     pub accepted: Option<Instant>,
+    /// The rules that its requests may meet.
+    pub standing: Standing,
 }
 
 impl Conn {
@@ -73,6 +76,7 @@ impl Conn {
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
+            standing: Standing::default(),
         }
     }
 

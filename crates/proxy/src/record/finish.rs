@@ -16,6 +16,7 @@ use crate::{
     origin::Destination,
     record::facts::{Facts, Stages, us_between},
     record::metrics,
+    request::rulebook::Tag,
     state::Worker,
     tls::seen::Seen,
 };
@@ -58,6 +59,8 @@ pub struct Finished<'a> {
     pub peer: &'a [u8],
     /// Our Cache-Status value.
     pub cache_status: &'a [u8],
+    /// What the operator's rules call it.
+    pub tag: Option<Tag>,
 }
 
 impl Finished<'_> {
@@ -74,6 +77,9 @@ impl Worker {
         self.counters.finish(done.class, done.bytes_out, us);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
+        if let Some(tag) = done.tag {
+            done.listener.edition.rule_counts.tagged(tag);
+        }
         self.counters.staged(done.class, &done.stages.0);
         // A member of our cluster is no origin.
         if !matches!(done.facts.hierarchy, Hierarchy::None | Hierarchy::Node) {
@@ -117,6 +123,7 @@ impl Worker {
                 peer: done.peer,
                 origin: route.map_or(b"", |route| route.origin.as_bytes()),
                 cache_status: done.cache_status,
+                tag: done.listener.book.tag(done.tag),
             })
         } else {
             journal.note_record(&record)

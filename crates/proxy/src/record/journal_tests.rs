@@ -208,5 +208,6 @@ fn entry() -> Entry<'static> {
         peer: b"",
         origin: b"",
         cache_status: b"",
+        tag: b"",
     }
 }

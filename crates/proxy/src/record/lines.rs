@@ -179,6 +179,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"",
+            tag: b"",
         };
         entry.encode(&mut bytes);
         bytes

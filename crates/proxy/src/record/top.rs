@@ -231,6 +231,7 @@ mod tests {
             peer: b"",
             origin: b"",
             cache_status: b"",
+            tag: b"",
         }
         .encode(&mut out);
         out

@@ -17,6 +17,7 @@
 //! Not known here: files of configuration, what a worker does with an edition (`worker`).
 
 mod compare;
+mod lists;
 
 use std::{
     net::TcpListener,
@@ -222,6 +223,7 @@ pub struct Control {
     next_id: u32,
     logs: LogFiles,
     manager: Rc<Manager>,
+    lists: lists::Watched,
 }
 
 impl Control {
@@ -240,6 +242,7 @@ impl Control {
             configured,
             logs,
             manager,
+            lists: lists::Watched::default(),
         }
     }
 
@@ -247,7 +250,20 @@ impl Control {
     pub async fn run(mut self, asks: Asks) {
         let Asks(mut asks) = asks;
         let mut last: Option<Instant> = None;
-        while let Some(first) = asks.recv().await {
+        loop {
+            let first = match lists::has_any(&self.configured) {
+                false => asks.recv().await,
+                true => match tokio::time::timeout(lists::LOOK_EVERY, asks.recv()).await {
+                    Ok(first) => first,
+                    Err(_) => {
+                        self.look_at_lists().await;
+                        continue;
+                    }
+                },
+            };
+            let Some(first) = first else {
+                return;
+            };
             let mut waiting = vec![first];
             if let Some(last) = last {
                 tokio::time::sleep_until(last + PAUSE).await;
@@ -259,7 +275,7 @@ impl Control {
             let whole = waiting.iter().rfind(|ask| ask.what != What::Certificates);
             let outcome = match whole.or(waiting.last()) {
                 Some(ask) if ask.what == What::Certificates => self.renew(&ask.by).await,
-                Some(ask) => self.reload(&ask.by, ask.what == What::Partial).await,
+                Some(ask) => self.reload(&ask.by, ask.what == What::Partial, None).await,
                 None => continue,
             };
             last = Some(Instant::now());
@@ -270,11 +286,27 @@ impl Control {
         }
     }
 
-    async fn reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+    /// Reads again the lists of hosts whose files have changed.
+    async fn look_at_lists(&mut self) {
+        let Some(found) = self.lists.look(&self.configured).await else {
+            return;
+        };
+        let by = "a list of hosts whose file has changed";
+        // What was read is in force, or refused and told: nobody waits for it.
+        let _ = self.reload(by, false, Some(found)).await;
+    }
+
+    /// `lists`: the plan as it is, but for lists of hosts that were read again; without, the configuration is read.
+    async fn reload(
+        &mut self,
+        by: &str,
+        is_partial: bool,
+        lists: Option<Result<Plan, String>>,
+    ) -> Outcome {
         self.manager.reloads();
         let reloads = &self.shared.reloads;
         reloads.is_under_way.store(true, Ordering::SeqCst);
-        let outcome = self.try_reload(by, is_partial).await;
+        let outcome = self.try_reload(by, is_partial, lists).await;
         let reloads = &self.shared.reloads;
         reloads.is_under_way.store(false, Ordering::SeqCst);
         let status = match &outcome {
@@ -314,6 +346,7 @@ impl Control {
             number: running.number + 1,
             ids: running.ids.clone(),
             rows: running.rows.clone(),
+            rule_counts: shared.rules.counts(&running.plan.rules),
             upstreams_before: running.upstreams.clone(),
             plan: running.plan.clone(),
             tls: running.tls.clone(),
@@ -338,7 +371,12 @@ impl Control {
         })
     }
 
-    async fn try_reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+    async fn try_reload(
+        &mut self,
+        by: &str,
+        is_partial: bool,
+        lists: Option<Result<Plan, String>>,
+    ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         if shared.is_draining() {
             return Err(Refused::Process("the process is draining; start it anew"));
@@ -347,8 +385,20 @@ impl Control {
             let why = "an upgrade is under way: the new process reads the configuration anyway";
             return Err(Refused::Process(why));
         }
-        let reading = (self.reread)().map_err(Refused::Configuration)?;
-        let wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
+        let loaded = &shared.edition().loaded;
+        let (reading, left_out) = match lists {
+            None => ((self.reread)(), Vec::new()),
+            Some(lists) => {
+                let words = loaded.words.clone();
+                let reading = lists.map(|plan| Reading {
+                    words,
+                    ..Reading::of(plan)
+                });
+                (reading, loaded.wanting_a_restart.clone())
+            }
+        };
+        let reading = reading.map_err(Refused::Configuration)?;
+        let mut wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
         if !wanting.is_empty() && !is_partial {
             let why = format!(
                 "{} changed, and that wants a restart; restart, take it back, or reload the rest with `loligo reload --partial`",
@@ -356,6 +406,7 @@ impl Control {
             );
             return Err(Refused::Configuration(why));
         }
+        wanting.extend(left_out);
         let configured = compare::without_a_restart(&self.configured, reading.plan);
         let running = shared.edition();
         let listeners = self.listen(&running, &configured)?;
@@ -379,6 +430,7 @@ impl Control {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
+            rule_counts: shared.rules.counts(&plan.rules),
             quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,

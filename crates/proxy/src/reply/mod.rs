@@ -97,6 +97,11 @@ impl ReplyHead {
         self.lines.extend_from_slice(lines);
     }
 
+    /// Its lines, to be changed.
+    pub fn lines_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.lines
+    }
+
     /// Adds a field.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         lines::write_field(name, value, &mut self.lines);
