@@ -60,9 +60,9 @@ fn everything_on_the_list_is_there() {
             .unwrap()
             .replace("URL", "http%3A%2F%2Fh%2F");
         let (status, body) = ask(method, &target);
-        // Without a journal there is nothing to listen to, without a cluster nowhere else to go, without a file nothing to reload.
-        let is_absent =
-            ["/profile", "/reload"].contains(&&*target) || target.starts_with("/cluster/");
+        // Without a journal there is nothing to listen to, without a cluster nowhere else to go, without a file nothing to reload or to start anew.
+        let is_absent = ["/profile", "/reload", "/upgrade"].contains(&&*target)
+            || target.starts_with("/cluster/");
         let expected = if is_absent { 503 } else { 200 };
         assert_eq!(status, expected, "{method} {target}: {body}");
     }
