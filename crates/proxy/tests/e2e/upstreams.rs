@@ -253,7 +253,7 @@ fn a_server_that_turns_bad_under_load_costs_no_get() {
         plan.timeouts.origin_first_byte = Duration::from_secs(1);
         let proxy = Proxy::start(plan);
         let load = Load::start(&proxy, 6);
-        load.goes_on(100);
+        load.goes_on(20);
         is_evil.store(true, Ordering::SeqCst);
         eventually("it is put out", || {
             let standing = standing(&proxy, c.address);
