@@ -213,7 +213,7 @@ fn settings_that_do_not_go_together() {
             loligo.toml:15: listener.connect-ports = [443]: is for forward proxies; this listener has an origin, so it is a reverse proxy
             loligo.toml:16: listener.route.origin: every route needs an origin, such as origin = "http://127.0.0.1:8080"
             loligo.toml:20: rule.ignore-query = "*": is decided before there is a response; take status and content-type out of this rule, or write two rules
-            loligo.toml:21: rule: this rule says nothing; add what is to be done, such as ttl = "5m" or bypass = true
+            loligo.toml:21: rule: this rule says nothing; add what is to be done, such as ttl = "5m", bypass = true or deny = true
         "#]],
     );
 }

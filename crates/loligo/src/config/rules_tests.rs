@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use proxy::plan::ClientDirectives;
+use proxy::plan::{ClientDirectives, FieldIs};
 
 use super::*;
 use crate::config::testing::{complaints, settle as settle_text};
@@ -143,7 +143,7 @@ fn what_only_makes_sense_together_is_looked_at() {
         "[[rule]]\npath = \"/a\"\n\n[[rule]]\nstatus = 404\nignore-query = \"*\"\nstrip-cookies = true\nclient-directives = \"obey\"\n\n\
          [[rule]]\nmethod = \"POST\"\nkey-fields = \"a\"\n\n[[rule]]\nttl-min = \"2s\"\nttl-max = \"1s\"\n",
         expect![[r#"
-            loligo.toml:1: rule: this rule says nothing; add what is to be done, such as ttl = "5m" or bypass = true
+            loligo.toml:1: rule: this rule says nothing; add what is to be done, such as ttl = "5m", bypass = true or deny = true
             loligo.toml:6: rule.ignore-query = "*": is decided before there is a response; take status and content-type out of this rule, or write two rules
             loligo.toml:7: rule.strip-cookies = true: is decided before there is a response; take status and content-type out of this rule, or write two rules
             loligo.toml:8: rule.client-directives = "obey": is decided before there is a response; take status and content-type out of this rule, or write two rules
@@ -158,4 +158,139 @@ fn what_only_makes_sense_together_is_looked_at() {
             loligo.toml:257: rule: at most 128 rules; lists of hosts and paths take fewer
         "#]],
     );
+}
+
+#[test]
+fn rules_decide_and_change_fields() {
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    std::fs::write(&hosts, ".ads.example\n").unwrap();
+    let text = format!(
+        r#"
+        [[listener]]
+        address = "127.0.0.1:3128"
+        name = "inner"
+
+        [[rule]]
+        name = "no ads"
+        client = ["10.0.0.0/8", "192.0.2.7"]
+        listener = ["inner"]
+        time = ["Mo-Fr 08:00-18:00", "Su UTC"]
+        scheme = "http"
+        host = ["[*]", "[2001:db8:0::1]", "*.example.org"]
+        host-list = "{}"
+        port = [80, "8000-8100"]
+        query = ["debug", "mode=*"]
+        header = {{ User-Agent = "*bot, or so*", X-A = ["a", "b"], X-B = false }}
+        deny = "no"
+        tag = "ads"
+
+        [[rule]]
+        listener = 3128
+        redirect = "https://${{host}}${{path}}${{query}}"
+        redirect-status = 308
+
+        [[rule]]
+        answer = {{ status = 204 }}
+        response-set = {{ Access-Control-Allow-Origin = "*", X-Id = "${{id}}" }}
+        response-add.Link = "<a>"
+        response-remove = ["Server", "ETag"]
+        request-set.X-Api-Key = "secret"
+        request-remove = "Cookie"
+        "#,
+        hosts.display()
+    );
+    let rules = settle_text(&text).unwrap().plan.rules;
+    let [ads, moved, cors] = &rules[..] else {
+        panic!("{rules:?}");
+    };
+    assert_eq!(ads.name.as_deref(), Some("no ads"));
+    let when = &ads.when;
+    assert_eq!((when.clients.len(), &when.listeners[..]), (2, &[0][..]));
+    assert_eq!(when.hours.len(), 2);
+    assert_eq!(when.hosts, ["[*]", "2001:db8::1", "*.example.org"]);
+    assert!(when.host_lists[0].contains("x.ads.example"));
+    assert_eq!(when.ports, [80..=80, 8000..=8100]);
+    let fields: Vec<_> = when.fields.iter().map(|it| (&*it.name, &it.how)).collect();
+    let some = |words: &[&str]| FieldIs::One(words.iter().map(|&it| it.to_owned()).collect());
+    assert_eq!(
+        fields,
+        [
+            ("user-agent", &some(&["*bot, or so*"])),
+            ("x-a", &some(&["a", "b"])),
+            ("x-b", &FieldIs::There(false)),
+        ]
+    );
+    let words = Some("no".to_owned());
+    assert_eq!(ads.then.verdict, Some(Verdict::Deny { words }));
+    assert_eq!(ads.then.tag.as_deref(), Some("ads"));
+    assert_eq!(moved.when.listeners, [0]);
+    assert!(matches!(
+        moved.then.verdict,
+        Some(Verdict::Redirect { status: 308, .. })
+    ));
+    let names = |edits: &[Edit]| {
+        let names = edits.iter().map(|edit| edit.name.clone());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        names(&cors.then.response_edits),
+        "Server ETag Access-Control-Allow-Origin X-Id Link"
+    );
+    assert_eq!(names(&cors.then.request_edits), "Cookie X-Api-Key");
+}
+
+#[test]
+fn what_rules_cannot_decide_or_change_is_told() {
+    wrong(
+        "[[rule]]\nlistener = \"outer\"\ntime = \"Mon 8-9\"\nclient = []\nscheme = \"ftp\"\nquery = \"a&b\"\nheader = \"x\"\n\
+         deny = false\ntag = \"a\\\"b\"\n\
+         [[rule]]\nhost-list = \"/missing/hosts\"\nallow = true\ndeny = true\n\
+         [[rule]]\nstatus = 404\ndeny = true\n\
+         [[rule]]\nanswer = { status = 204, body = \"x\" }\n\
+         [[rule]]\nanswer = { statsu = 200 }\n\
+         [[rule]]\nredirect = \"ftp://${host}\"\n\
+         [[rule]]\nredirect-status = 302\n\
+         [[rule]]\nredirect = \"https://${hots}/\"\n\
+         [[rule]]\nrequest-set = { Host = \"a\" }\n\
+         [[rule]]\nrequest-set = { X = \"${status}\" }\n\
+         [[rule]]\nresponse-set = { Vary = \"a\" }\n\
+         [[rule]]\nresponse-set = { X-A = \"a\\r\\nb\" }\n\
+         [[rule]]\nresponse-remove = \"Age\"\n\
+         [[rule]]\nresponse-set = { X-A = \"a\" }\nresponse-remove = \"x-a\"\n",
+        expect![[r#"
+            loligo.toml:2: rule.listener = "outer": "outer": there is no such listener; name one by its name, address or port: 127.0.0.1:3128
+            loligo.toml:3: rule.time = "Mon 8-9": "Mon 8-9": expected hours such as "Mo-Fr 08:00-18:00", "Sa 22:00-06:00", "12:00-13:00" or "Su", with UTC at the end if they are not of this machine's time zone
+            loligo.toml:4: rule.client = []: expected at least one network, or leave it out
+            loligo.toml:5: rule.scheme = "ftp": expected http or https
+            loligo.toml:6: rule.query = "a&b": "a&b": expected the name of a parameter, or a pattern for its name and value such as "debug=*"
+            loligo.toml:7: rule.header = "x": expected a table such as { User-Agent = "*curl*" }
+            loligo.toml:8: rule.deny = false: expected true, or a sentence for whoever is refused
+            loligo.toml:9: rule.tag = "a\"b": expected at most 64 letters, digits, spaces, dashes, dots, slashes and colons
+            loligo.toml:11: rule.host-list = "/missing/hosts": /missing/hosts: No such file or directory (os error 2); name a file with one host a line that this user may read
+            loligo.toml:13: rule.deny = true: a rule decides one thing: allow, deny, answer or redirect; write two rules
+            loligo.toml:16: rule.deny = true: is decided before there is a response; take status and content-type out of this rule, or write two rules
+            loligo.toml:18: rule.answer = { body = "x", status = 204 }: an answer with status 204 has no body
+            loligo.toml:20: rule.answer = { statsu = 200 }: there is no "statsu" here; there are status, body, file, content-type
+            loligo.toml:22: rule.redirect = "ftp://${host}": expected a URL such as "https://${host}${path}${query}", or a path
+            loligo.toml:24: rule.redirect-status = 302: is the status of redirect; say where to
+            loligo.toml:26: rule.redirect = "https://${hots}/": there is no ${hots} here; there are client, listener, scheme, host, port, method, path, query, id
+            loligo.toml:28: rule.request-set = …: Host decides which resource is meant; use the route's pass-host and origin
+            loligo.toml:30: rule.request-set = …: X: there is no ${status} here; there are client, listener, scheme, host, port, method, path, query, id
+            loligo.toml:32: rule.response-set = { Vary = "a" }: Vary is what caches choose by; use key-fields
+            loligo.toml:34: rule.response-set = { X-A = "a\r\nb" }: X-A: a value has no line ends and no other control characters
+            loligo.toml:36: rule.response-remove = "Age": Age is what the proxy says of itself
+            loligo.toml:37: rule: X-A is changed twice by this rule
+        "#]],
+    );
+}
+
+#[test]
+fn what_origins_are_told_is_not_shown() {
+    let text =
+        "[[rule]]\nrequest-set = { X-Api-Key = \"s3cret\" }\nresponse-set = { X-A = \"shown\" }\n";
+    let raw = crate::config::testing::raw(text).unwrap();
+    let settled = crate::config::into_plan(&raw, &crate::config::testing::machine()).unwrap();
+    let told = crate::config::explain::explain(&settled, &raw);
+    assert!(!told.contains("s3cret") && told.contains("shown"), "{told}");
 }
