@@ -44,6 +44,9 @@ pub enum Command {
     /// Explain what a configuration means, or what is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Flags),
+    /// Say what would become of a request by the rules of a configuration, and why
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainFlags),
     /// Have a running proxy read its configuration again, without closing a connection
     #[command(after_help = RELOAD_EXAMPLES)]
     Reload(ReloadFlags),
@@ -123,6 +126,18 @@ Examples:
 Exit status: 0 all is well, 1 something is wrong with the configuration, 2 the command line is not
 understood or the file can not be read.";
 
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  loligo explain -c loligo.toml http://www.example.org/a
+  loligo explain -c loligo.toml CONNECT bad.example:443 --client 10.0.0.7 --time 'We 09:30'
+  loligo explain -c loligo.toml POST http://www.example.org/api --header 'User-Agent: curl' --json
+
+Each rule is told with the first condition that does not hold, then what happens, and which rule decides it. No proxy need run; no cache and no name
+is looked up. docs/rules.md describes rules.
+
+Exit status: 0 it is told; 1 the configuration is wrong, or this is no request that a listener takes; 2 the command line is not understood or
+the file can not be read.";
+
 const RELOAD_EXAMPLES: &str = "\
 Examples:
   loligo check -c /etc/loligo.toml && loligo reload
@@ -189,6 +204,32 @@ Examples:
 
 Keys: tab or arrows choose the table, s sorts it, p pauses, ? helps, q quits. Hosts and keys (URLs) are only counted with top = true
 under [admin] of the proxy's configuration.";
+
+/// The flags of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainFlags {
+    /// The method [default: GET], and a URL; for CONNECT host and port
+    #[arg(value_name = "[METHOD] URL", num_args = 1..=2, required = true)]
+    pub request: Vec<String>,
+    /// Read settings from this file (TOML)
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The client's address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub client: std::net::IpAddr,
+    /// The listener by which it comes, by name, address or port [default: the first that takes it]
+    #[arg(long, value_name = "LISTENER")]
+    pub listener: Option<String>,
+    /// A field of the request; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+    /// When it comes, in this machine's time zone: 'We 09:30' [default: now]
+    #[arg(long, value_name = "DAY HH:MM")]
+    pub time: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The flags of `reload`.
 #[derive(Args, Debug)]
@@ -264,6 +305,10 @@ pub struct Flags {
     /// Send the origin of --reverse its own name as Host, instead of the one the client asked for
     #[arg(long, help_heading = "Who is served", requires = "reverse")]
     pub origin_host: bool,
+
+    /// Speak TLS to clients with this certificate (CERT.pem,KEY.pem), or on loopback with one made for trying out (self-signed)
+    #[arg(long, value_name = "FILES", help_heading = "Who is served")]
+    pub tls: Option<String>,
 
     /// Networks of clients served beside this machine, or "any"; required to listen beyond loopback
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
@@ -351,7 +396,7 @@ pub struct ExportFlags {
 }
 
 /// The flags that stand for a setting.
-pub const FLAGS: [(&str, &str); 16] = [
+pub const FLAGS: [(&str, &str); 17] = [
     ("--admin", "admin.address"),
     ("--admin-allow", "admin.allow"),
     ("--memory", "memory"),
@@ -366,6 +411,7 @@ pub const FLAGS: [(&str, &str); 16] = [
     ("--store-size", "store.size"),
     ("--listen", "listener.address"),
     ("--reverse", "listener.origin"),
+    ("--tls", "listener.tls"),
     ("--allow", "listener.allow"),
     ("--client-directives", "listener.client-directives"),
 ];
@@ -431,6 +477,7 @@ impl Flags {
         for listener in &mut raw.listeners {
             let flags = [
                 ("--reverse", &self.reverse),
+                ("--tls", &self.tls),
                 ("--allow", &self.allow),
                 ("--client-directives", &self.client_directives),
             ];

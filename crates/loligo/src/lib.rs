@@ -17,6 +17,7 @@ mod config;
 mod diagnostics;
 mod drawings;
 mod dump;
+mod explain;
 mod help;
 mod lab;
 mod lab_traces;
@@ -70,6 +71,7 @@ pub fn run() -> ExitCode {
             }
             Err(code) => code,
         },
+        Command::Explain(flags) => explain::run(&flags),
         Command::Reload(flags) => reload::run(&flags),
         Command::Upgrade(flags) => upgrade::run(&flags),
         Command::Settings => {

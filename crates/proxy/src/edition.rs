@@ -12,8 +12,17 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
-    request::key::tags_in_use, upstreams, upstreams::Upstream,
+    listening::ListenerId,
+    origin::Tls,
+    plan::Plan,
+    quota::Quotas,
+    record::labels::Rows,
+    record::rule_counts::RuleCounts,
+    request::key::tags_in_use,
+    request::rulebook::Rulebook,
+    tls::served::{ServedTls, Shown},
+    upstreams,
+    upstreams::Upstream,
 };
 
 /// A configuration in the forms that requests want.
@@ -26,8 +35,14 @@ pub struct Edition {
     pub ids: Vec<ListenerId>,
     /// Where the requests of each are counted.
     pub rows: Vec<Rows>,
+    /// The operator's rules.
+    pub book: Arc<Rulebook>,
+    /// Where they count.
+    pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
+    /// TLS to the clients of each listener.
+    pub served: Vec<Option<Arc<ServedTls>>>,
     /// What its quotas have counted.
     pub quotas: Quotas,
     /// The plan's upstreams, with what is known of their servers.
@@ -76,9 +91,13 @@ pub struct Parts {
     /// As in [`Edition`].
     pub rows: Vec<Rows>,
     /// As in [`Edition`].
+    pub rule_counts: RuleCounts,
+    /// As in [`Edition`].
     pub tls: Tls,
     /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Upstream>>,
+    /// As in [`Edition`].
+    pub served: Vec<Option<Arc<ServedTls>>>,
     /// As in [`Edition`].
     pub quotas: Quotas,
     /// As in [`Edition`].
@@ -97,7 +116,9 @@ impl Edition {
             plan,
             ids,
             rows,
+            rule_counts,
             tls,
+            served,
             quotas,
             upstreams_before,
             loaded,
@@ -112,7 +133,10 @@ impl Edition {
             number,
             ids,
             rows,
+            book: Arc::new(Rulebook::new(&plan.rules)),
+            rule_counts,
             tls,
+            served,
             quotas,
             upstreams: upstreams::of_plan(&plan, &upstreams_before),
             loaded,
@@ -126,6 +150,12 @@ impl Edition {
             via_line: format!("Via: 1.1 {} ({via_tag:08x})\r\n", plan.name).into_bytes(),
             plan,
         }
+    }
+
+    /// The certificates that a listener shows.
+    pub fn shown(&self, number: usize) -> &[Shown] {
+        let served = self.served.get(number).and_then(Option::as_ref);
+        served.map_or(&[], |served| &served.shown)
     }
 
     /// What is waited for on the way to and from an origin.

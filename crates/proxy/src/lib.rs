@@ -39,6 +39,7 @@ mod conn;
 mod deadline;
 mod deliver;
 mod edition;
+pub mod explain;
 mod fetch;
 mod health;
 mod listener;
@@ -61,6 +62,7 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod tls;
 mod upgrade;
 mod upstreams;
 mod user;
@@ -79,5 +81,6 @@ pub use serve::{
     Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
     start_reloadable,
 };
+pub use tls::served::{Shown, check_certificate, check_client_ca};
 pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;

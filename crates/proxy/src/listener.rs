@@ -16,6 +16,7 @@ use crate::{
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
     request::rulebook::{Met, Rulebook},
+    tls::served::ServedTls,
     upstreams::Upstream,
 };
 
@@ -25,6 +26,8 @@ pub struct ListenerState {
     pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<Arc<ServedTls>>,
     /// Which of the process's listeners it is.
     pub id: ListenerId,
     /// Its number in the plan.
@@ -47,7 +50,7 @@ pub struct ListenerState {
     pub tolls: Tolls,
     /// Those that each rule names.
     pub rule_tolls: Rc<[Tolls]>,
-    /// The operator's cache rules: those of the whole.
+    /// The operator's rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -76,9 +79,16 @@ pub struct RouteState {
     pub tags: [Vec<u8>; 2],
 }
 
+impl ListenerState {
+    /// The scheme of its clients.
+    pub fn is_https(&self) -> bool {
+        self.listener.tls.is_some()
+    }
+}
+
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route), edition: &Edition) -> RouteState {
+    pub fn new((number, route): (usize, &Route), edition: &Edition, is_tls: bool) -> RouteState {
         let upstream = route.upstream.as_ref().map(|name| {
             let mut all = edition.upstreams.iter();
             let found = all.find(|upstream| upstream.name() == name);
@@ -100,7 +110,7 @@ impl RouteState {
                 (None, None) => route.origin.authority().into(),
             },
             upstream,
-            tags: route_tags(route),
+            tags: route_tags(route, is_tls),
             route: route.clone(),
         }
     }
@@ -127,7 +137,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
                 (routes.iter().enumerate())
-                    .map(|route| RouteState::new(route, edition))
+                    .map(|route| RouteState::new(route, edition, listener.tls.is_some()))
                     .collect(),
                 Destinations {
                     loopback: true,
@@ -165,7 +175,8 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
-            book: Arc::new(Rulebook::of_listener(&edition.plan.rules, number)),
+            tls: edition.served.get(number).cloned().flatten(),
+            book: Arc::clone(&edition.book),
             edition: Arc::clone(edition),
         })
     };

@@ -13,12 +13,16 @@ mod bounds;
 mod clients;
 mod cluster;
 mod hints;
+mod hosts;
+mod hours;
 mod mirror;
 mod peers;
 mod quotas;
 mod rules;
 mod setting;
+mod tls;
 mod upstreams;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -37,12 +41,18 @@ pub use cluster::{
     Spread,
 };
 pub use hints::{Digests, Icp};
+pub use hosts::{HostList, Stamp, address};
+pub use hours::{Hours, Minute};
+pub use message::Scheme;
 pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
-pub use rules::{KeyRule, Rule, Then, When};
+pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
+pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
+
+pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 
 use setting::{bytes, count, settings, switch};
 
@@ -198,6 +208,8 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<ListenerTls>,
     /// How the clients behind balancers are known.
     pub naming: Naming,
     /// The names of the quotas that count its requests and connections.
@@ -259,6 +271,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            tls: None,
             naming: Naming::default(),
             quotas: Vec::new(),
         }
@@ -275,6 +288,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            tls: None,
             naming: Naming::default(),
             quotas: Vec::new(),
         }

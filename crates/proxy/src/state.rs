@@ -55,6 +55,7 @@ use crate::{
     record::journal::JournalWriter,
     record::labels::Labels,
     record::metrics::{self, Counters},
+    record::rule_counts::KnownRules,
     record::top::Top,
     reload::Reloads,
     upgrade::successor::Upgrades,
@@ -122,6 +123,8 @@ pub struct Shared {
     pub pulses: Vec<Pulse>,
     /// What their rows count.
     pub labels: Labels,
+    /// What rules have decided.
+    pub rules: KnownRules,
     /// Where events of the profile are noted.
     pub events: Arc<Events>,
     /// What is asked for most, if that is counted.
@@ -522,6 +525,8 @@ pub struct Worker {
     pub listeners: RefCell<Vec<Rc<ListenerState>>>,
     /// Those that have gone lately: connections that were accepted by them may still be on their way from another worker.
     pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
+    /// What the next number of a request is made of.
+    next_id: Cell<u64>,
     /// Relation of the monotonic clock to wall time; set anew once a second.
     clock: Cell<(Instant, Duration)>,
 }
@@ -539,6 +544,8 @@ impl Worker {
         let (hasher, pseudonyms) = (shared.hasher(), shared.store.pseudonyms());
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
+        // Another one after each start, and for each worker.
+        let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
         let cluster = shared.cluster.as_ref();
         let hints = cluster
@@ -566,6 +573,7 @@ impl Worker {
             edition: Cell::new(0),
             listeners: RefCell::default(),
             gone: RefCell::default(),
+            next_id,
             clock,
         }
     }
@@ -614,6 +622,13 @@ impl Worker {
             // Older than the last look at the clock: a request that took a while.
             None => unix.saturating_sub(base.duration_since(at)),
         }
+    }
+
+    /// A number for one request.
+    pub fn next_id(&self) -> u64 {
+        let next = self.next_id.get();
+        self.next_id.set(next.wrapping_add(1));
+        self.pseudonyms.of(&next.to_le_bytes())
     }
 
     /// Wall time now.

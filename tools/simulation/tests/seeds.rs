@@ -61,6 +61,13 @@ fn seed_6806_stays_mended() {
     assert!(failure.is_none(), "{}", failure.unwrap());
 }
 
+/// So did this one: a variant that could not be read in one life was found again by a later one, which had given its salt to another list.
+#[test]
+fn seed_201315_stays_mended() {
+    let (_, failure) = run(options(201_315));
+    assert!(failure.is_none(), "{}", failure.unwrap());
+}
+
 #[test]
 fn a_seed_is_a_run() {
     assert_eq!(run(options(7)), run(options(7)));

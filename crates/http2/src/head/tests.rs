@@ -1,3 +1,5 @@
+//! Heads by example: one that passes, and one for each fault.
+
 use super::*;
 use crate::hpack::{Decoder, write_field};
 

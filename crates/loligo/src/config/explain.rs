@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, HostPort,
-    Listener, Mirroring, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
+    Listener, ListenerTls, Mirroring, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -107,6 +107,9 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
+    if let Some(tls) = &listener.tls {
+        explain_tls(tls, out);
+    }
     let naming = &listener.naming;
     match &naming.proxy_protocol {
         ProxyProtocol::Never => {}
@@ -151,6 +154,33 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         }
     }
     line(out, "tells origins", &forwarded(listener));
+}
+
+fn explain_tls(tls: &ListenerTls, out: &mut String) {
+    let versions = match tls.only_tls13 {
+        true => "TLS 1.3",
+        false => "TLS 1.2 and 1.3",
+    };
+    line(out, "speaks", versions);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    for files in &tls.certificates {
+        let words = match proxy::check_certificate(files, now) {
+            Ok(shown) => shown.words(),
+            Err(why) => why.to_string(),
+        };
+        line(out, "certificate", &words);
+    }
+    if tls.is_self_signed {
+        line(out, "certificate", "made at the start; nobody trusts it");
+    }
+    if let Some(clients) = &tls.clients {
+        let how = match clients.are_required {
+            true => "required of clients",
+            false => "clients may show one",
+        };
+        let ca = clients.ca.display();
+        line(out, "theirs", &format!("{how}, signed by {ca}"));
+    }
 }
 
 fn explain_peers(plan: &Plan, out: &mut String) {
@@ -484,7 +514,11 @@ fn differing(raw: &Raw, out: &mut String) {
     for (n, rule) in raw.rules.iter().enumerate() {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
-            format!("{key} = {}", given.value)
+            match key.starts_with("request-set.") || key.starts_with("request-add.") {
+                // What an origin is told may be secret.
+                true => format!("{key} = …"),
+                false => format!("{key} = {}", given.value),
+            }
         });
         lines.push(format!(
             "rule {}: {}",

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use proxy::plan::{
@@ -19,6 +20,7 @@ use proxy::plan::{
     Upstream,
 };
 
+use super::encryption;
 use super::general::Draft;
 use super::mirrors::{self, MirrorDraft};
 use super::needs_allow;
@@ -46,6 +48,10 @@ pub struct ListenerDraft {
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
     forwarded: Option<Forwarded>,
+    pub(super) tls: Option<values::TlsWord>,
+    pub(super) only_tls13: Option<bool>,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) client_required: Option<bool>,
     proxy_protocol: ProxyProtocol,
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
@@ -118,6 +124,17 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => forwarded = |given| values::word(given, &[
                 ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
             ]);
+        /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
+        /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
+        /// made at the start and that nobody trusts, for trying out.
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none" => tls = values::certificate;
+        /// The oldest version of TLS that is spoken.
+        "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
+        "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
+        /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
+        "listener.client-certificate": "`required`, `optional`", "`required`"
+            => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
         /// Connections that begin with a header of the PROXY protocol (version 1 or 2), in which a balancer names the client: `require`
         /// for all, or the networks of the balancers; all others are then plain. The client that is named is the one that `allow`, logs,
         /// rules and limits go by; whoever connects must be in `allow`, too, unless it is listed here. A connection without the header
@@ -251,6 +268,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         true => Forwarded::Replace,
         false => Forwarded::None,
     });
+    let tls = encryption::settle(block, &mut draft, address, problems);
     let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
     let quotas = std::mem::take(&mut draft.quotas);
@@ -276,6 +294,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         purge_from,
         heeds,
         forwarded,
+        tls,
         naming,
         quotas,
     }

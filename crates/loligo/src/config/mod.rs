@@ -7,9 +7,10 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
-//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `upstreams` | `[[upstream]]`, and what routes name |
@@ -20,8 +21,10 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+mod conditions;
 #[cfg(test)]
 mod deployed;
+pub mod encryption;
 pub mod explain;
 pub mod file;
 pub mod general;
@@ -49,6 +52,7 @@ mod tests;
 mod upstreams;
 mod user;
 mod values;
+mod verdicts;
 
 use proxy::plan::Plan;
 
@@ -120,6 +124,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
+    encryption::look(&listeners, &raw.listeners, machine, &mut found);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let own_logs = listeners::logs(&raw.listeners, &draft);

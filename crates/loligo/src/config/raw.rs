@@ -48,6 +48,8 @@ pub struct Block {
     pub given: Vec<Given>,
     /// The `[[listener.route]]` blocks of a listener.
     pub routes: Vec<Block>,
+    /// Its `[[listener.certificate]]` blocks.
+    pub certificates: Vec<Block>,
 }
 
 impl Block {
@@ -105,6 +107,8 @@ pub enum Value {
     Switch(bool),
     /// `[...]`
     List(Vec<Value>),
+    /// `{ a = 1 }`, of a setting that takes names and values.
+    Table(Vec<(String, Value)>),
     /// A value that no setting takes (float, date, table within a list), as written.
     Other(String),
 }
@@ -119,6 +123,10 @@ impl fmt::Display for Value {
             Value::List(items) => {
                 let items: Vec<_> = items.iter().map(Value::to_string).collect();
                 write!(f, "[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let entries: Vec<_> = entries.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                write!(f, "{{ {} }}", entries.join(", "))
             }
             Value::Other(text) => f.write_str(text),
         }

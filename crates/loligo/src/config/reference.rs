@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{cluster, general, listeners, peers, quotas, rules, stores, upstreams};
+use super::{cluster, encryption, general, listeners, peers, quotas, rules, stores, upstreams};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -98,6 +98,14 @@ pub fn reference() -> String {
         "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
          `origin`, or is refused if there is none.",
         listeners::route_rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[listener.certificate]]",
+        "For the listener above it, which then speaks TLS. The first is shown to clients that ask for a name of none of them. Files that \
+         change are read again within `timeouts.certificate-files`, or by a reload; what cannot be used (not a key of the certificate, \
+         its time is over) is told with its file, and the ones in service stay.",
+        encryption::certificate_rows().iter(),
     );
     section(
         &mut out,
@@ -268,7 +276,9 @@ mod tests {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
         let blocks = stores::rows().len() + rules::rows().len() + quotas::rows().len();
-        let listeners = listeners::rows().len() + listeners::route_rows().len();
+        let listeners = listeners::rows().len()
+            + listeners::route_rows().len()
+            + encryption::certificate_rows().len();
         let peers = peers::parent_rows().len() + peers::sibling_rows().len();
         let peers =
             peers + upstreams::rows().len() + cluster::rows().len() + cluster::member_rows().len();

@@ -1,23 +1,27 @@
-//! The operator's cache rules: from `[[rule]]` blocks to `proxy::plan::Rule`.
+//! The operator's rules: from `[[rule]]` blocks to `proxy::plan::Rule`.
 //!
-//! A block is one rule: conditions (host, path, method, status, content type) and what it says. Of single settings the table
+//! A block is one rule: conditions (`conditions`) and what it says (`verdicts`, and what is for the cache here). Of single settings the table
 //! below checks the value; what only makes sense together is looked at in [`settle`]:
 //!   U1  a rule says something
 //!   U2  what is decided before the origin is asked (keys, cookies and directives of the request) has no condition on the response
 //!   U3  a rule about keys is for GET, whose answers are what is stored
 //!   U4  `ttl-min` does not exceed `ttl-max`, in one rule
+//!   U5  a rule decides one thing: it allows, denies, answers or redirects
+//!   U6  a field is changed in one way by a rule, or set and added to
 //!
 //! Not known here: which of several rules counts (`proxy::rulebook`).
 
-use proxy::plan::{KeyRule, Listener, Rule, Then, When};
+use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
 use super::Found;
+use super::conditions::{self, each};
 use super::problem::Problem;
 use super::quotas;
-use super::raw::{Block, Given};
+use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, numbers, rows};
 use super::shadowed;
-use super::values::{self, is_path, is_token};
+use super::values::{self, is_token};
+use super::verdicts;
 use crate::units::Time;
 
 /// The values of a block.
@@ -29,24 +33,94 @@ pub struct RuleDraft {
     ignore_query: Option<Vec<String>>,
     key_fields: Option<Vec<String>>,
     key_cookies: Option<Vec<String>>,
+    name: Option<String>,
+    allow: Option<bool>,
+    deny: Option<Option<String>>,
+    answer: Option<Canned>,
+    redirect: Option<Text>,
+    redirect_status: Option<u16>,
+    request_set: Vec<Edit>,
+    request_add: Vec<Edit>,
+    request_remove: Vec<Edit>,
+    response_set: Vec<Edit>,
+    response_add: Vec<Edit>,
+    response_remove: Vec<Edit>,
 }
+
+/// Settings that are tables: each entry would else be a setting of its own.
+const TABLES: [&str; 6] = [
+    "rule.header",
+    "rule.answer",
+    "rule.request-set",
+    "rule.request-add",
+    "rule.response-set",
+    "rule.response-add",
+];
 
 /// Settings of a rule.
 pub fn rows() -> Vec<Row<RuleDraft>> {
     let mut rows = rows![RuleDraft:
+        /// A name for people: metrics count what the rule decides under it, `loligo explain` says it.
+        "rule.name": "text", "its number" => name = verdicts::name;
+        /// Condition: networks of clients.
+        "rule.client": "networks", "any" => when.clients = conditions::clients;
         /// Condition: listeners by which clients come, each by its `name`, its address, or its port.
-        "rule.listener": "a list of listeners", "any" => listeners = words;
-        /// Condition: hosts, as the client names them. `*.` means all names below one.
-        "rule.host": "a list of `NAME` or `*.NAME`", "any" => when.hosts = hosts;
+        "rule.listener": "a list of listeners", "any" => listeners = conditions::words;
+        /// Condition: hours of the week, in this machine's time zone, or in UTC if that stands behind them. Hours past midnight belong to the
+        /// day on which they begin.
+        "rule.time": "a list of `Mo-Fr 08:00-18:00`, `Sa`, `22:00-06:00 UTC`", "any" => when.hours = conditions::hours;
+        /// Condition: the scheme of the URL. Clients of reverse listeners ask for `http`; CONNECT has none.
+        "rule.scheme": "`http`, `https`", "any" => when.scheme = conditions::scheme;
+        /// Condition: hosts, as the client names them. `*.` means all names below one, `[*]` every address instead of a name.
+        "rule.host": "a list of `NAME`, `*.NAME`, addresses, `[*]`", "any" => when.hosts = conditions::hosts;
+        /// Condition: the host is in one of these files. A line is a host, `.NAME` with all names below it, or `*.NAME` for those alone;
+        /// `#` begins a comment. A changed file is read again by itself; if it is wrong, what was read before goes on to hold.
+        "rule.host-list": "a list of files", "any" => when.host_lists = conditions::host_lists;
+        /// Condition: ports of the URL, or of CONNECT; 80 and 443 where none is written.
+        "rule.port": "a list of ports and ranges", "any" => when.ports = conditions::ports;
         /// Condition: paths, as the client sends them, without query. `/a` is `/a` and all below it; a path with `*` must fit as a
-        /// whole, `*` is any number of any characters: `*.jpg`, `/api/*/list`.
-        "rule.path": "a list of `/PATH`, or patterns with `*`", "any" => when.paths = paths;
+        /// whole, `*` is any number of any characters: `*.jpg`, `/api/*/list`. Escapes make no difference; what is refused is refused in each
+        /// way a server may read the path (`//`, `..`, `%2F`).
+        "rule.path": "a list of `/PATH`, or patterns with `*`", "any" => when.paths = conditions::paths;
+        /// Condition: parameters of the query, by name, or by name and value: `debug`, `format=json*`.
+        "rule.query": "a list of names, or patterns with `=` or `*`", "any" => when.queries = conditions::queries;
+        /// Condition: fields of the request, all of them: a pattern for the value, a list of patterns, `true` for any value, `false` if the
+        /// field must not be there.
+        "rule.header": "a table such as `{ User-Agent = \"*curl*\" }`", "any" => when.fields = conditions::fields;
         /// Condition: methods. `GET` is `HEAD`, too.
-        "rule.method": "a list of methods", "any" => when.methods = methods;
+        "rule.method": "a list of methods", "any" => when.methods = conditions::methods;
         /// Condition: status codes of the response.
-        "rule.status": "a list of `404`, `500-599`, `5xx`", "any" => when.statuses = statuses;
+        "rule.status": "a list of `404`, `500-599`, `5xx`", "any" => when.statuses = conditions::statuses;
         /// Condition: media types of the response, without parameters.
-        "rule.content-type": "a list of `TYPE/SUBTYPE` or `TYPE/*`", "any" => when.content_types = content_types;
+        "rule.content-type": "a list of `TYPE/SUBTYPE` or `TYPE/*`", "any" => when.content_types = conditions::content_types;
+        /// Serve the request, whatever later rules deny. (The first rule that says `allow`, `deny`, `answer` or `redirect` counts. What a
+        /// listener's `allow`, `connect-ports` and `destinations` refuse stays refused.)
+        "rule.allow": "`true`", "served" => allow = verdicts::allow;
+        /// Refuse the request with 403, before the cache is looked at and any name resolved. A sentence is shown to the client.
+        "rule.deny": "`true`, or a sentence", "served" => deny = verdicts::deny;
+        /// Answer the request so, without the cache or an origin.
+        "rule.answer": "a table of `status`, `body` or `file`, `content-type`", "served" => answer = verdicts::answer;
+        /// Send the client to this URL. Variables: `${scheme}`, `${host}`, `${port}`, `${path}`, `${query}` (with its `?`), `${client}`,
+        /// `${listener}`, `${method}`, `${id}`.
+        "rule.redirect": "a URL with variables", "served" => redirect = verdicts::redirect;
+        /// The status of `redirect`.
+        "rule.redirect-status": "`301`, `302`, `303`, `307`, `308`", "302" => redirect_status = verdicts::redirect_status;
+        /// What the request is called in the access log and in metrics.
+        "rule.tag": "text", "none" => then.tag = verdicts::name;
+        /// Fields of the request as the origin gets it: these values replace the client's. Variables as in `redirect`. Vary and `key-fields`
+        /// go by the changed request. Of each field the first rule that speaks of it counts.
+        "rule.request-set": "a table of names and values", "none" => request_set = verdicts::request_set;
+        /// Fields that are added to the request.
+        "rule.request-add": "a table of names and values", "none" => request_add = verdicts::request_add;
+        /// Fields that the origin does not get.
+        "rule.request-remove": "a list of names", "none" => request_remove = verdicts::request_remove;
+        /// Fields of the answer as the client gets it, from the cache, the origin, or this proxy itself. Further variables: `${cache-status}`,
+        /// `${status}`. What is stored stays as it came, so a changed rule holds at once.
+        "rule.response-set": "a table of names and values", "none" => response_set = verdicts::response_set;
+        /// Fields that are added to the answer.
+        "rule.response-add": "a table of names and values", "none" => response_add = verdicts::response_add;
+        /// Fields that the client does not get.
+        "rule.response-remove": "a list of names", "none" => response_remove = verdicts::response_remove;
         /// Query parameters that make no difference to what is stored: these names, all that begin so, or all. The origin is sent all of
         /// them, so it answers for whichever came first. A parameter with `;` in it makes a difference, unless all are ignored. Logs
         /// show the URL without them.
@@ -84,16 +158,74 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
     rules
 }
 
+/// The settings of a block, with those that are tables put together again.
+fn with_tables(block: &Block) -> Vec<Given> {
+    let mut all: Vec<Given> = Vec::new();
+    for given in &block.given {
+        let part = TABLES.iter().find_map(|table| {
+            let rest = given.key.strip_prefix(table)?;
+            Some((*table, rest.strip_prefix('.')?))
+        });
+        let Some((table, name)) = part else {
+            all.push(given.clone());
+            continue;
+        };
+        let entry = (name.to_owned(), given.value.clone());
+        let known = all.iter_mut().find(|known| known.key == table);
+        match known.map(|known| &mut known.value) {
+            Some(Value::Table(entries)) => entries.push(entry),
+            _ => all.push(Given {
+                key: table.to_owned(),
+                value: Value::Table(vec![entry]),
+                place: given.place.clone(),
+            }),
+        }
+    }
+    all
+}
+
 fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> Rule {
     let mut draft = RuleDraft::default();
     let before = problems.len();
+    let block = &Block {
+        place: block.place.clone(),
+        given: with_tables(block),
+        routes: Vec::new(),
+        certificates: Vec::new(),
+    };
     apply(&rows(), &block.given, &mut draft, problems);
     for name in &draft.listeners {
-        match listener(name, listeners) {
+        match conditions::listener(name, listeners) {
             Ok(number) => draft.when.listeners.push(number),
             Err(why) => problems.push(block.problem("rule.listener", why)),
         }
     }
+    // U5
+    let says = ["allow", "deny", "answer", "redirect"].map(|what| format!("rule.{what}"));
+    let said: Vec<_> = says.iter().filter(|key| block.says(key)).collect();
+    if let [_, second, ..] = said[..] {
+        let message = "a rule decides one thing: allow, deny, answer or redirect; write two rules";
+        problems.push(block.problem(second, message));
+    }
+    if draft.redirect_status.is_some() && draft.redirect.is_none() {
+        let message = "is the status of redirect; say where to";
+        problems.push(block.problem("rule.redirect-status", message));
+    }
+    let redirect = draft.redirect.map(|to| Verdict::Redirect {
+        to,
+        status: draft.redirect_status.unwrap_or(302),
+    });
+    let verdict = (draft.allow.map(|_| Verdict::Allow))
+        .or(draft.deny.map(|words| Verdict::Deny { words }))
+        .or(draft.answer.map(Verdict::Answer))
+        .or(redirect);
+    let request_edits = [draft.request_remove, draft.request_set, draft.request_add].concat();
+    let response_edits = [
+        draft.response_remove,
+        draft.response_set,
+        draft.response_add,
+    ]
+    .concat();
     let is_about_keys =
         draft.ignore_query.is_some() || draft.key_fields.is_some() || draft.key_cookies.is_some();
     let key = is_about_keys.then(|| KeyRule {
@@ -102,8 +234,15 @@ fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> R
         cookies: draft.key_cookies.unwrap_or_default(),
     });
     let rule = Rule {
+        name: draft.name,
         when: draft.when,
-        then: Then { key, ..draft.then },
+        then: Then {
+            key,
+            verdict,
+            request_edits,
+            response_edits,
+            ..draft.then
+        },
     };
     if problems.len() == before {
         check(&rule, block, problems);
@@ -121,6 +260,14 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
             "rule.key-cookies",
             "rule.strip-cookies",
             "rule.client-directives",
+            "rule.allow",
+            "rule.deny",
+            "rule.answer",
+            "rule.redirect",
+            "rule.tag",
+            "rule.request-set",
+            "rule.request-add",
+            "rule.request-remove",
             "rule.limit",
         ] {
             if block.says(key) {
@@ -143,101 +290,28 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
         let message = format!("must not exceed ttl-max, {}", Time(max));
         complain("rule.ttl-min", message);
     }
+    // U6
+    for edits in [&rule.then.request_edits, &rule.then.response_edits] {
+        if edits.len() > Edit::EDITS_MAX {
+            let message = format!("changes at most {} fields of each side", Edit::EDITS_MAX);
+            complain("rule", message);
+        }
+        for (at, edit) in edits.iter().enumerate() {
+            let is_same = |other: &&Edit| other.name.eq_ignore_ascii_case(&edit.name);
+            let earlier = edits[..at].iter().find(is_same);
+            let is_sum =
+                |first: &Edit| matches!((&first.how, &edit.how), (How::Set(_), How::Add(_)));
+            if earlier.is_some_and(|first| !is_sum(first)) {
+                let message = format!("{} is changed twice by this rule", edit.name);
+                complain("rule", message);
+            }
+        }
+    }
     // U1
     if rule.then == Then::default() {
-        let message =
-            "this rule says nothing; add what is to be done, such as ttl = \"5m\" or bypass = true";
+        let message = "this rule says nothing; add what is to be done, such as ttl = \"5m\", bypass = true or deny = true";
         complain("rule", message.into());
     }
-}
-
-/// The number of the listener with this name, address or port.
-fn listener(name: &str, listeners: &[Listener]) -> Result<usize, String> {
-    let fits = |listener: &Listener| {
-        let address = listener.address;
-        !listener.name.is_empty() && listener.name == name
-            || address.to_string() == name
-            || address.port() != 0 && address.port().to_string() == name
-    };
-    let found = listeners.iter().position(fits);
-    found.ok_or_else(|| format!("there is no listener \"{name}\"; write its name, address or port"))
-}
-
-/// The values of a list, at least one.
-fn words(given: &Given) -> Result<Vec<String>, String> {
-    let words = values::list(given)?;
-    if words.is_empty() || words.iter().any(String::is_empty) {
-        return Err("expected at least one value, and none empty; or leave it out".to_owned());
-    }
-    if words.len() > Rule::VALUES_MAX {
-        return Err(format!("at most {} values", Rule::VALUES_MAX));
-    }
-    let most = Rule::VALUE_BYTES_MAX;
-    match words.iter().find(|word| word.len() > most) {
-        Some(long) => {
-            let start: String = long.chars().take(20).collect();
-            Err(format!("\"{start}…\" is longer than {most} bytes"))
-        }
-        None => Ok(words),
-    }
-}
-
-fn each<T>(
-    given: &Given,
-    expected: &str,
-    read: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<T>, String> {
-    let one = |word: &String| read(word).ok_or_else(|| format!("\"{word}\": expected {expected}"));
-    words(given)?.iter().map(one).collect()
-}
-
-fn hosts(given: &Given) -> Result<Vec<String>, String> {
-    let hosts = words(given)?;
-    hosts
-        .iter()
-        .map(|word| values::host_pattern(word))
-        .collect()
-}
-
-fn paths(given: &Given) -> Result<Vec<String>, String> {
-    let form = "a path that begins with / or *, without ? or #";
-    each(given, form, |word| {
-        (word.starts_with(['/', '*']) && is_path(word)).then(|| word.to_owned())
-    })
-}
-
-fn methods(given: &Given) -> Result<Vec<String>, String> {
-    let form = "methods in capitals, such as \"GET\" or \"POST\"; GET means HEAD, too";
-    each(given, form, |word| {
-        let upper = !word.bytes().any(|b| b.is_ascii_lowercase());
-        (is_token(word) && upper && word != "HEAD").then(|| word.to_owned())
-    })
-}
-
-fn statuses(given: &Given) -> Result<Vec<(u16, u16)>, String> {
-    let code = |text: &str| {
-        let code = text.parse::<u16>().ok()?;
-        (text.len() == 3 && (200..600).contains(&code)).then_some(code)
-    };
-    let form = "a status from 200 to 599, a range such as \"500-504\", or a class such as \"5xx\"";
-    each(given, form, |word| {
-        if let Some(class) = word.strip_suffix("xx") {
-            let first = code(&format!("{class}00"))?;
-            return Some((first, first + 99));
-        }
-        let (first, last) = word.split_once('-').unwrap_or((word, word));
-        let range = (code(first)?, code(last)?);
-        (range.0 <= range.1).then_some(range)
-    })
-}
-
-fn content_types(given: &Given) -> Result<Vec<String>, String> {
-    let form = "a media type such as \"text/html\" or \"image/*\"";
-    each(given, form, |word| {
-        let (kind, sub) = word.split_once('/')?;
-        let name = |text: &str| is_token(text) && !text.contains('*');
-        (name(kind) && (sub == "*" || name(sub))).then(|| word.to_ascii_lowercase())
-    })
 }
 
 fn ignore_query(given: &Given) -> Result<Vec<String>, String> {

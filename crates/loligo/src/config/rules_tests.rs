@@ -53,6 +53,7 @@ fn rules_keep_their_order_and_say_what_was_written() {
     };
     let time = |seconds| Some(Duration::from_secs(seconds));
     let special = Rule {
+        name: None,
         when: When {
             hosts: list(&["www.example.org", "*.example.net"]),
             paths: list(&["/images", "*.css"]),
@@ -76,6 +77,7 @@ fn rules_keep_their_order_and_say_what_was_written() {
         },
     };
     let errors = Rule {
+        name: None,
         when: When {
             statuses: vec![(404, 404), (500, 504), (300, 399)],
             content_types: list(&["text/html", "image/*"]),
@@ -91,6 +93,7 @@ fn rules_keep_their_order_and_say_what_was_written() {
         },
     };
     let admin = Rule {
+        name: None,
         when: When {
             paths: list(&["/admin"]),
             ..When::default()

@@ -14,14 +14,23 @@ use super::problem::Problem;
 use super::raw::Block;
 
 /// Settings that are conditions.
-const CONDITIONS: [&str; 6] = [
+const CONDITIONS: [&str; 13] = [
+    "client",
     "listener",
+    "time",
+    "scheme",
     "host",
+    "host-list",
+    "port",
     "path",
+    "query",
+    "header",
     "method",
     "status",
     "content-type",
 ];
+/// The first rule that says one of these says whether a request is served.
+const VERDICTS: [&str; 5] = ["allow", "deny", "answer", "redirect", "redirect-status"];
 /// The first rule that says one of these says all of them.
 const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
 
@@ -65,8 +74,17 @@ pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
 fn things(block: &Block) -> impl Iterator<Item = &str> {
     let keys = block.given.iter().map(|given| given.key.as_str());
     let said = keys.map(|key| key.strip_prefix("rule.").unwrap_or(key));
-    let said = said.filter(|key| !CONDITIONS.contains(key));
-    said.map(|key| if KEYS.contains(&key) { KEYS[0] } else { key })
+    // An entry of a table counts as the table, but for fields that are changed, each of which is a thing.
+    let said = said.map(|key| match key.split_once('.') {
+        Some((table @ ("header" | "answer"), _)) => table,
+        _ => key,
+    });
+    let said = said.filter(|key| !CONDITIONS.contains(key) && *key != "name");
+    said.map(|key| match key {
+        key if KEYS.contains(&key) => KEYS[0],
+        key if VERDICTS.contains(&key) => VERDICTS[0],
+        key => key,
+    })
 }
 
 /// Is the first met whenever the second is, as far as this thing goes?
@@ -80,11 +98,24 @@ fn covers(first: &When, second: &When, thing: &str) -> bool {
             !narrow.is_empty() && narrow.iter().all(within)
         }
     };
-    let of_listener = |number: &usize| first.listeners.contains(number);
-    let listeners = first.listeners.is_empty()
-        || !second.listeners.is_empty() && second.listeners.iter().all(of_listener);
+    // Of these only what is the same covers another; what allows a path, allows it in fewer ways than others refuse it.
+    let same_or_any = |is_any: bool, is_same: bool| is_any || is_same;
     statuses
-        && listeners
+        && same_or_any(first.clients.is_empty(), first.clients == second.clients)
+        && same_or_any(
+            first.listeners.is_empty(),
+            first.listeners == second.listeners,
+        )
+        && same_or_any(first.hours.is_empty(), first.hours == second.hours)
+        && same_or_any(first.scheme.is_none(), first.scheme == second.scheme)
+        && same_or_any(
+            first.host_lists.is_empty(),
+            first.host_lists == second.host_lists,
+        )
+        && same_or_any(first.ports.is_empty(), first.ports == second.ports)
+        && same_or_any(first.queries.is_empty(), first.queries == second.queries)
+        && same_or_any(first.fields.is_empty(), first.fields == second.fields)
+        && (thing != VERDICTS[0] || first.paths.is_empty())
         && all_covered(&first.methods, &second.methods, |a, b| a == b)
         && all_covered(&first.hosts, &second.hosts, host_covers)
         && all_covered(&first.paths, &second.paths, path_covers)

@@ -113,6 +113,7 @@ impl Collector for Exposition {
         self.requests(&mut e)?;
         self.answers(&mut e)?;
         self.upstreams(&mut e)?;
+        self.rules(&mut e)?;
         for simple in self.0.counted.simple() {
             if simple.is_gauge() {
                 e.gauge(simple.name, simple.help, simple.value)?;
@@ -153,6 +154,19 @@ impl Exposition {
         )?;
         let words = "Reloads that were refused, so that the configuration stayed as it was";
         e.counter("config_reload_failures", words, configuration.failures)?;
+        if !configuration.certificates.is_empty() {
+            let words = "When a listener's certificate ends, in seconds since 1970";
+            let mut family = e.0.encode_descriptor(
+                "tls_certificate_expires_seconds",
+                words,
+                None,
+                MetricType::Gauge,
+            )?;
+            for (listener, name, end) in &configuration.certificates {
+                let labels = [("listener", listener.as_str()), ("name", name.as_str())];
+                ConstGauge::new(*end).encode(family.encode_family(&labels)?)?;
+            }
+        }
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",
@@ -280,6 +294,28 @@ impl Exposition {
                     Kind::Gauge => ConstGauge::new(of(&server)).encode(encoder)?,
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What rules have decided, and how many requests had each tag.
+    fn rules(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let rules = &self.0.rules;
+        let words = "Requests that a rule has denied, answered or redirected, by the rule's name, or its number";
+        let mut family =
+            e.0.encode_descriptor("rules_decided", words, None, MetricType::Counter)?;
+        for rule in rules {
+            if let Some(decision) = rule.decision {
+                let labels = [("rule", &rule.name[..]), ("decision", decision)];
+                ConstCounter::new(rule.count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let words = "Requests finished that a rule has given this tag";
+        let mut family =
+            e.0.encode_descriptor("tagged_requests", words, None, MetricType::Counter)?;
+        for tag in rules.iter().filter(|rule| rule.decision.is_none()) {
+            let labels = [("tag", &tag.name[..])];
+            ConstCounter::new(tag.count).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

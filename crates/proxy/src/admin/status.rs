@@ -24,6 +24,8 @@ use crate::{
     record::metrics::STATUS_CLASSES,
     record::top::Told,
     state::{Phase, Shared},
+    tls::served::Shown,
+    tls::x509,
     upstreams::UpstreamStanding,
 };
 
@@ -54,6 +56,9 @@ pub struct Status {
     answers: Vec<AnswersOf>,
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
+    /// Requests that rules have decided, and those with each tag.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleFigures>,
     process: ProcessFigures,
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +75,15 @@ pub struct Status {
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct RuleFigures {
+    /// `denied`, `answered`, `redirected`, `tagged`.
+    decision: &'static str,
+    /// The rule's name, or its number; or the tag.
+    name: String,
+    requests: u64,
 }
 
 #[derive(Serialize)]
@@ -171,6 +185,18 @@ struct Listener {
     /// Of a reverse listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
+    /// Of one that speaks TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificates: Option<Vec<Certificate>>,
+}
+
+#[derive(Serialize)]
+struct Certificate {
+    names: String,
+    until: String,
+    until_unix_s: i64,
+    /// `null`: made at the start.
+    file: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -291,7 +317,9 @@ impl Status {
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
             configuration: Configuration::of(shared, &edition),
-            listeners: edition.plan.listeners.iter().map(Listener::of).collect(),
+            listeners: (edition.plan.listeners.iter().enumerate())
+                .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
+                .collect(),
             limits: facts.limits.clone(),
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
@@ -325,6 +353,13 @@ impl Status {
                 .map(|(status, answers)| Answers { status, answers })
                 .collect(),
             answers: answers(&facts.labels, counted),
+            rules: (facts.rules.iter())
+                .map(|rule| RuleFigures {
+                    decision: rule.decision.unwrap_or("tagged"),
+                    name: rule.name.clone(),
+                    requests: rule.count,
+                })
+                .collect(),
             origin_failures: InOrder(counted.causes().filter(|(_, n)| *n > 0).collect()),
             process: ProcessFigures {
                 cpu_s: facts.process.cpu_s,
@@ -392,7 +427,7 @@ fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
 }
 
 impl Listener {
-    fn of(listener: &crate::plan::Listener) -> Listener {
+    fn of(listener: &crate::plan::Listener, shown: &[Shown]) -> Listener {
         let (role, routes) = match &listener.role {
             Role::Forward(_) => ("forward", None),
             Role::Reverse(routes) => ("reverse", Some(routes.len())),
@@ -401,6 +436,19 @@ impl Listener {
             address: listener.address,
             role,
             routes,
+            certificates: (listener.tls.is_some())
+                .then(|| shown.iter().map(Certificate::of).collect()),
+        }
+    }
+}
+
+impl Certificate {
+    fn of(shown: &Shown) -> Certificate {
+        Certificate {
+            names: shown.facts.called(),
+            until: x509::day(shown.facts.until_unix_s),
+            until_unix_s: shown.facts.until_unix_s,
+            file: shown.file.as_ref().map(|file| file.display().to_string()),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     plan::{self, Listener, Plan},
     record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
+    record::rule_counts::KnownRules,
     reload::Reloads,
     state::{Bounds, Phase, Shared},
 };
@@ -42,7 +43,8 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),
     });
-    let labels = Labels::default();
+    let (labels, rules) = (Labels::default(), KnownRules::default());
+    let rule_counts = rules.counts(&plan.rules);
     let rows = labels.rows(&plan.listeners);
     let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
@@ -68,6 +70,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
         labels,
+        rules,
         events: Arc::default(),
         top: None,
         icp: None,
@@ -85,8 +88,10 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             number: 1,
             ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
             rows,
+            rule_counts,
             quotas: crate::quota::Quotas::default(),
             plan,
+            served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),
             upstreams_before: Vec::new(),
             hasher: store.hasher(),

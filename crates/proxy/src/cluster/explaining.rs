@@ -48,7 +48,7 @@ pub fn explain(
         let Ok(place) = target::locate(listener, "GET", url, None) else {
             continue;
         };
-        let ruled = place.ruled(&listener.book, "GET");
+        let ruled = place.ruled_plain(listener, shared.clock.now().as_millis() as u64);
         let mut key = Vec::new();
         place.write_key(ruled.shape, &mut key);
         let _ = writeln!(out, "listener {name} ({}):", listener.name);

@@ -24,6 +24,8 @@ use crate::{
     cache::preloaded::Preloaded,
     cluster::purging::gate::Served,
     conn::socket::Conn,
+    listener::ListenerState,
+    plan::Verdict,
     quota::toll::{self, Bill},
     record::facts::{Facts, Stages},
     record::finish::Finished,
@@ -35,7 +37,9 @@ use crate::{
     request::exchange::{Exchange, Incoming},
     request::methods,
     request::notes::Notes,
-    request::rulebook::Shape,
+    request::rulebook::edits::AskedFor,
+    request::rulebook::{Met, Shape, Tag},
+    request::ruling::HitChanging,
     request::target::{self, Place},
     state::Worker,
 };
@@ -88,8 +92,18 @@ pub struct OnDisk {
     hash: KeyHash,
     route: Option<usize>,
     sequence: Sequence,
+    rules: RulesOfHit,
     /// It is within its quotas, and counted.
     passed: Passed,
+}
+
+/// What the operator's rules say of a plain request.
+#[derive(Clone, Copy, Default)]
+struct RulesOfHit {
+    tag: Option<Tag>,
+    met: Met,
+    /// Do they change fields of its answer?
+    changes: bool,
 }
 
 impl OnDisk {
@@ -128,21 +142,38 @@ pub fn answer(
     {
         return Fast::NotHere;
     }
-    let Ok(place) = target::locate(&conn.listener, view.method, view.target, view.host) else {
+    // Its own, since sending changes the connection.
+    let listener = Rc::clone(&conn.listener);
+    let Ok(place) = target::locate(&listener, view.method, view.target, view.host) else {
         return Fast::NotHere;
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
     let mut tolls = conn.listener.tolls.each;
-    let name_bytes = if conn.listener.book.is_empty() {
+    let client = conn.peer.ip();
+    let (book, edition) = (&listener.book, listener.edition.number);
+    let mut rules = RulesOfHit::default();
+    let name_bytes = if book.is_empty() {
         place.write_key(None, &mut key)
     } else {
-        let ruled = place.ruled(&conn.listener.book, view.method);
+        let unix_ms = worker.unix_ms(began).0;
+        let standing = &mut conn.standing;
+        let among = standing.of(book, edition, client, listener.number, unix_ms);
+        let met = book.met(among, &place.question(view.method, view));
+        let ruled = book.request(met, conn.member.is_none());
         // What fields make a difference to is found through its marker.
-        if ruled.bypass || ruled.shape.is_some_and(Shape::has_extras) {
+        if ruled.bypass
+            || ruled.shape.is_some_and(Shape::has_extras)
+            || ruled.verdict.is_some_and(|(_, it)| *it != Verdict::Allow)
+        {
             return Fast::NotHere;
         }
         tolls = conn.listener.tolls_of(ruled.met).each;
+        rules = RulesOfHit {
+            tag: ruled.tag,
+            changes: conn.member.is_none() && book.changes_answers(ruled.met),
+            met: ruled.met,
+        };
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
@@ -180,6 +211,7 @@ pub fn answer(
             hash,
             route: place.route_number(),
             sequence,
+            rules,
             passed,
         }));
     };
@@ -207,6 +239,13 @@ pub fn answer(
         route: place.route_number(),
         keep_open: view.keep_alive,
         asking: asking::of(view, worker.logs_access.get()),
+        tag: rules.tag,
+        changing: rules.changes.then(|| HitChanging {
+            met: rules.met,
+            asked: AskedFor::of(&place.question(view.method, view)),
+            client,
+            id: worker.next_id(),
+        }),
         passed,
     };
     Fast::Hit(hit.send(worker, conn))
@@ -223,10 +262,18 @@ fn write_hit_head(
     object: &Object,
     now: UnixMillis,
     keep_open: bool,
+    changing: Option<(&HitChanging<'_>, &ListenerState)>,
     out: &mut Vec<u8>,
 ) -> (usize, usize) {
     out.clear();
     out.extend_from_slice(&object.head);
+    if let Some((changing, listener)) = changing {
+        let mut cache_status = Vec::with_capacity(48);
+        let ttl_s = object.standing.ttl_s(now);
+        httpcache::cache_status::write_hit(prefix, ttl_s, &mut cache_status);
+        let kind = (object.status, object.content_type());
+        changing.change(listener, kind, &cache_status, out);
+    }
     out.extend_from_slice(b"Age: ");
     write_decimal(u64::from(object.standing.age_s(now)), out);
     out.extend_from_slice(b"\r\nCache-Status: ");
@@ -242,7 +289,7 @@ fn write_hit_head(
 }
 
 /// Writes head and body as far as the socket takes them now; `None` when the client has gone.
-fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
+fn send(conn: &mut Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
     let result = if body.len() <= COPY_BYTES_MAX {
         let head_len = head.len();
         head.extend_from_slice(body);
@@ -275,18 +322,22 @@ struct Hit<'a> {
     route: Option<usize>,
     keep_open: bool,
     asking: Asking<'a>,
+    tag: Option<Tag>,
+    /// What changes the fields of its answer.
+    changing: Option<HitChanging<'a>>,
     passed: Passed,
 }
 
 impl Hit<'_> {
     /// Sends it as far as the socket takes it now; if that is all of it, counts and logs it.
-    fn send(self, worker: &Worker, conn: &Conn) -> Sent {
+    fn send(self, worker: &Worker, conn: &mut Conn) -> Sent {
         let Hit {
             object, keep_open, ..
         } = self;
         let mut out = worker.output.borrow_mut();
         let prefix = &conn.listener.edition.hit_prefix;
-        let (from, to) = write_hit_head(prefix, object, self.now, keep_open, &mut out);
+        let changing = self.changing.as_ref().map(|it| (it, &*conn.listener));
+        let (from, to) = write_hit_head(prefix, object, self.now, keep_open, changing, &mut out);
         let sent = send(conn, &mut out, &object.body);
         let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
             true => Class::NegativeHit,
@@ -301,7 +352,7 @@ impl Hit<'_> {
             let asking = Kept::of_asking(self.asking, Protocol::Http11);
             let mut record = Notes::new(asking, self.seen, Some(began));
             record.begun(class, (stages, facts), content_type, cache_status);
-            record.route = self.route;
+            (record.route, record.tag) = (self.route, self.tag);
             record.bill = self.passed.flatten();
             let of_head = sent.min(out.len());
             return Sent::Some(Box::new(Unsent {
@@ -334,6 +385,7 @@ impl Hit<'_> {
             bytes_out: sent.unwrap_or(0) as u64,
             stages,
             client: conn.peer,
+            tls: conn.tls.as_deref(),
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,
@@ -343,6 +395,7 @@ impl Hit<'_> {
             facts,
             peer: b"",
             cache_status,
+            tag: self.tag,
         });
         match sent {
             Some(_) => Sent::All(keep_open),
@@ -365,6 +418,7 @@ pub async fn from_disk(
         hash,
         route,
         sequence,
+        rules,
         passed,
     } = *on_disk;
     let shared = &worker.shared;
@@ -405,6 +459,18 @@ pub async fn from_disk(
         stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
     let kept;
+    let listener = Rc::clone(&conn.listener);
+    let head = &incoming.head;
+    let place = match rules.changes {
+        true => target::locate(&listener, "GET", &head.target, head.host.as_deref()).ok(),
+        false => None,
+    };
+    let changing = place.as_ref().map(|place| HitChanging {
+        met: rules.met,
+        asked: AskedFor::of(&place.question("GET", &incoming.head.fields)),
+        client: conn.peer.ip(),
+        id: worker.next_id(),
+    });
     let asking = match worker.logs_access.get() {
         true => {
             kept = Kept::of(&incoming.head, incoming.head_bytes, true);
@@ -432,6 +498,8 @@ pub async fn from_disk(
         route,
         keep_open: incoming.head.keep_alive,
         asking,
+        tag: rules.tag,
+        changing,
         passed,
     };
     let sent = hit.send(worker, conn);

@@ -43,7 +43,6 @@ impl Tls {
         Self::new(true, and)
     }
 
-    #[cfg(any(test, feature = "simulation"))]
     /// Trusts these certificates only.
     pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
         Self::new(false, own)

@@ -165,7 +165,7 @@ fn is_scanning(shared: &Shared) -> bool {
 /// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
 fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
     let place = target::locate(listener, "GET", url, None).ok()?;
-    let ruled = place.ruled(&listener.book, "GET");
+    let ruled = place.ruled_plain(listener, shared.clock.now().as_millis() as u64);
     if ruled.bypass {
         return Some(false);
     }

@@ -1,14 +1,24 @@
-//! The operator's cache rules, as data: conditions and effects. `crate::request::rulebook` carries them out.
+//! The operator's rules, as data: conditions and effects. `crate::request::rulebook` carries them out.
+//!
+//! A rule may decide whether a request is served ([`Verdict`]), how the cache treats it, and which fields are changed ([`Edit`]).
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use message::Scheme;
 
 use super::bounds::YEAR;
+use super::hosts::HostList;
+use super::hours::Hours;
 use super::setting::{bytes, seconds, settings, switch};
+use super::verdicts::{Edit, Verdict};
 use super::{ClientDirectives, GIB};
 
 /// One `[[rule]]`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rule {
+    /// Its name, for people.
+    pub name: Option<String>,
     /// Its conditions.
     pub when: When,
     /// Its effects.
@@ -16,12 +26,29 @@ pub struct Rule {
 }
 
 /// Conditions of a rule: all must hold, each by at least one of its values. An empty list is no condition.
+///
+/// Users, groups and the name of the TLS connection have their place behind `clients`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct When {
+    /// The client's networks.
+    pub clients: Vec<IpNet>,
     /// Listeners, by their number in the plan.
     pub listeners: Vec<usize>,
-    /// Lower case, without port: host names, or `*.suffix` for every name below it.
+    /// Hours of the week.
+    pub hours: Vec<Hours>,
+    /// The scheme of the URL; a CONNECT has none.
+    pub scheme: Option<Scheme>,
+    /// Lower case, without port: host names, `*.suffix` for every name below it, addresses without brackets, or
+    /// [`When::ANY_ADDRESS`].
     pub hosts: Vec<String>,
+    /// Lists of hosts.
+    pub host_lists: Vec<Arc<HostList>>,
+    /// The port of the URL.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Parameters of the query: `name`, or a pattern with `*` that matches the whole `name=value`.
+    pub queries: Vec<String>,
+    /// Fields of the request; of these all must fit.
+    pub fields: Vec<FieldFits>,
     /// Paths: each matches itself and all below it, by whole segments. One with `*` must match the whole path; `*` is any
     /// number of any characters. Without query.
     pub paths: Vec<String>,
@@ -33,7 +60,28 @@ pub struct When {
     pub content_types: Vec<String>,
 }
 
+/// A condition about a field of the request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldFits {
+    /// Its name, lower case.
+    pub name: String,
+    /// What must hold of it.
+    pub how: FieldIs,
+}
+
+/// What must hold of a field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FieldIs {
+    /// The request has it, or has it not.
+    There(bool),
+    /// The value of one of its lines matches one of these, in which `*` is any number of any characters.
+    One(Vec<String>),
+}
+
 impl When {
+    /// Among the hosts: every address instead of a name.
+    pub const ANY_ADDRESS: &str = "[*]";
+
     /// Does a rule's `ttl` or `ttl-min` apply to this status? If the rule names none, only to responses that describe the
     /// resource and are no errors: a month for every page must not mean a month for the 503 of one bad minute.
     pub fn keeps(&self, status: u16) -> bool {
@@ -86,6 +134,14 @@ besides {
     client_directives: Option<ClientDirectives> = None,
     /// The names of the quotas that count its requests, beside those of the listener.
     quotas: Vec<String> = Vec::new(),
+    /// Is the request served? The first rule that fits and says it counts.
+    verdict: Option<Verdict> = None,
+    /// What it is called in logs and metrics.
+    tag: Option<String> = None,
+    /// Changes of the request's fields.
+    request_edits: Vec<Edit> = Vec::new(),
+    /// Changes of the answer's.
+    response_edits: Vec<Edit> = Vec::new(),
 }
 }
 
@@ -107,4 +163,14 @@ impl Rule {
     pub const VALUES_MAX: usize = 256;
     /// The longest value, bytes.
     pub const VALUE_BYTES_MAX: usize = 256;
+    /// The longest name, and the longest tag, bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+
+    /// Its name, or its number, from 1.
+    pub fn told(&self, at: usize) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("rule {}", at + 1),
+        }
+    }
 }

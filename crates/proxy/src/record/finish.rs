@@ -16,7 +16,9 @@ use crate::{
     origin::Destination,
     record::facts::{Facts, Stages, us_between},
     record::metrics,
+    request::rulebook::Tag,
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// A finished request, for counters and logs.
@@ -37,6 +39,8 @@ pub struct Finished<'a> {
     pub stages: Stages,
     /// Who asked.
     pub client: SocketAddr,
+    /// What is known of the encryption of its connection; `None`: there is none.
+    pub tls: Option<&'a Seen>,
     /// Where it came in.
     pub listener: &'a ListenerState,
     /// The number of the route that took it, on a reverse listener.
@@ -55,6 +59,8 @@ pub struct Finished<'a> {
     pub peer: &'a [u8],
     /// Our Cache-Status value.
     pub cache_status: &'a [u8],
+    /// What the operator's rules call it.
+    pub tag: Option<Tag>,
 }
 
 impl Finished<'_> {
@@ -71,6 +77,9 @@ impl Worker {
         self.counters.finish(done.class, done.bytes_out, us);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
+        if let Some(tag) = done.tag {
+            done.listener.edition.rule_counts.tagged(tag);
+        }
         self.counters.staged(done.class, &done.stages.0);
         // A member of our cluster is no origin.
         if !matches!(done.facts.hierarchy, Hierarchy::None | Hierarchy::Node) {
@@ -82,7 +91,7 @@ impl Worker {
         let (asking, route) = (&done.asking, done.route());
         let facts = &done.facts;
         let record = Record {
-            flags: facts.flags,
+            flags: facts.flags.with(Flags::TLS_CLIENT, done.tls.is_some()),
             http_client: done.http_client,
             http_server: facts.http_server,
             hierarchy: facts.hierarchy,
@@ -108,11 +117,13 @@ impl Worker {
                 record,
                 client: done.client.ip(),
                 listener: done.listener.name.as_bytes(),
+                tls: done.tls.map(Seen::logged).unwrap_or_default(),
                 asking: done.asking,
                 content_type: done.content_type,
                 peer: done.peer,
                 origin: route.map_or(b"", |route| route.origin.as_bytes()),
                 cache_status: done.cache_status,
+                tag: done.listener.book.tag(done.tag),
             })
         } else {
             journal.note_record(&record)

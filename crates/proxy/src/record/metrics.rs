@@ -58,6 +58,16 @@ counters! {
     client_connections_open, "Client connections open now";
     client_connections, "Client connections accepted";
     client_connections_refused, "Client connections closed at once, because the limit was reached or the client is not served";
+    tls_handshakes_open, "TLS handshakes with clients going on now";
+    tls_handshakes_full, "TLS handshakes with clients that were completed, of new sessions";
+    tls_handshakes_resumed, "TLS handshakes with clients that were completed, of sessions resumed by a ticket";
+    tls_handshakes_failed, "TLS handshakes with clients that failed: nothing in common, or not understood";
+    tls_handshakes_declined, "TLS handshakes that the client broke off with an alert, mostly because it does not trust the certificate";
+    tls_handshakes_uncertified, "TLS handshakes refused because the client had no certificate, or none that client-ca has signed";
+    tls_handshakes_left, "TLS handshakes during which the client's connection ended";
+    tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
+    tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
+    tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
     proxy_headers, "PROXY headers read: connections of balancers that name their client, or say that there is none";
     proxy_headers_refused, "Connections closed because the PROXY header that they must begin with was missing, broken, too long or late";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";

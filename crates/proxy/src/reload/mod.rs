@@ -17,6 +17,7 @@
 //! Not known here: files of configuration, what a worker does with an edition (`worker`).
 
 mod compare;
+mod lists;
 
 use std::{
     net::TcpListener,
@@ -42,6 +43,7 @@ use crate::{
     record::journal::LogFiles,
     request::key::tags_of,
     state::Shared,
+    tls::served::{self, ServedTls},
 };
 
 /// From one edition to the next.
@@ -111,9 +113,20 @@ impl std::fmt::Display for Refused {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The configuration as it is now.
+    Whole,
+    /// The same, but for what wants a restart.
+    Partial,
+    /// The files of certificates alone.
+    Certificates,
+}
+
 struct Ask {
     by: String,
-    is_partial: bool,
+    what: What,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -153,12 +166,22 @@ impl Reloads {
 
     /// Asks for one, and waits for what comes of it. `by`: who asks, for people. `is_partial`: what wants a restart may be left out.
     pub async fn ask(&self, by: String, is_partial: bool) -> Outcome {
-        let (answer, answered) = oneshot::channel();
-        let ask = Ask {
-            by,
-            is_partial,
-            answer,
+        let what = match is_partial {
+            true => What::Partial,
+            false => What::Whole,
         };
+        self.ask_for(by, what).await
+    }
+
+    /// Asks that the certificates of listeners be read again, and nothing else, and waits for what comes of it.
+    pub async fn renew(&self) -> Outcome {
+        let by = "changed files of certificates".to_owned();
+        self.ask_for(by, What::Certificates).await
+    }
+
+    async fn ask_for(&self, by: String, what: What) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask { by, what, answer };
         let asks = self.asks.as_ref();
         let asks = asks.ok_or(Refused::Process("this process cannot be told to reload"))?;
         let sent = asks.try_send(ask);
@@ -200,6 +223,7 @@ pub struct Control {
     next_id: u32,
     logs: LogFiles,
     manager: Rc<Manager>,
+    lists: lists::Watched,
 }
 
 impl Control {
@@ -218,6 +242,7 @@ impl Control {
             configured,
             logs,
             manager,
+            lists: lists::Watched::default(),
         }
     }
 
@@ -225,7 +250,20 @@ impl Control {
     pub async fn run(mut self, asks: Asks) {
         let Asks(mut asks) = asks;
         let mut last: Option<Instant> = None;
-        while let Some(first) = asks.recv().await {
+        loop {
+            let first = match lists::has_any(&self.configured) {
+                false => asks.recv().await,
+                true => match tokio::time::timeout(lists::LOOK_EVERY, asks.recv()).await {
+                    Ok(first) => first,
+                    Err(_) => {
+                        self.look_at_lists().await;
+                        continue;
+                    }
+                },
+            };
+            let Some(first) = first else {
+                return;
+            };
             let mut waiting = vec![first];
             if let Some(last) = last {
                 tokio::time::sleep_until(last + PAUSE).await;
@@ -233,8 +271,11 @@ impl Control {
             while let Ok(more) = asks.try_recv() {
                 waiting.push(more);
             }
-            let outcome = match waiting.last() {
-                Some(ask) => self.reload(&ask.by, ask.is_partial).await,
+            // Whoever reloads reads certificates too.
+            let whole = waiting.iter().rfind(|ask| ask.what != What::Certificates);
+            let outcome = match whole.or(waiting.last()) {
+                Some(ask) if ask.what == What::Certificates => self.renew(&ask.by).await,
+                Some(ask) => self.reload(&ask.by, ask.what == What::Partial, None).await,
                 None => continue,
             };
             last = Some(Instant::now());
@@ -245,11 +286,27 @@ impl Control {
         }
     }
 
-    async fn reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+    /// Reads again the lists of hosts whose files have changed.
+    async fn look_at_lists(&mut self) {
+        let Some(found) = self.lists.look(&self.configured).await else {
+            return;
+        };
+        let by = "a list of hosts whose file has changed";
+        // What was read is in force, or refused and told: nobody waits for it.
+        let _ = self.reload(by, false, Some(found)).await;
+    }
+
+    /// `lists`: the plan as it is, but for lists of hosts that were read again; without, the configuration is read.
+    async fn reload(
+        &mut self,
+        by: &str,
+        is_partial: bool,
+        lists: Option<Result<Plan, String>>,
+    ) -> Outcome {
         self.manager.reloads();
         let reloads = &self.shared.reloads;
         reloads.is_under_way.store(true, Ordering::SeqCst);
-        let outcome = self.try_reload(by, is_partial).await;
+        let outcome = self.try_reload(by, is_partial, lists).await;
         let reloads = &self.shared.reloads;
         reloads.is_under_way.store(false, Ordering::SeqCst);
         let status = match &outcome {
@@ -280,7 +337,46 @@ impl Control {
         outcome
     }
 
-    async fn try_reload(&mut self, by: &str, is_partial: bool) -> Outcome {
+    /// Puts certificates into force that were renewed: the edition that follows differs in nothing else.
+    async fn renew(&mut self, by: &str) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let running = shared.edition();
+        let served = load_served(&running.plan, &running, &shared)?;
+        let edition = Edition::new(Parts {
+            number: running.number + 1,
+            ids: running.ids.clone(),
+            rows: running.rows.clone(),
+            rule_counts: shared.rules.counts(&running.plan.rules),
+            upstreams_before: running.upstreams.clone(),
+            plan: running.plan.clone(),
+            tls: running.tls.clone(),
+            served,
+            quotas: Quotas::new(&running.plan.quotas, Some(&running.quotas)),
+            hasher: shared.hasher(),
+            via_tag: shared.via_tag,
+            loaded: Loaded {
+                at: shared.clock.now(),
+                by: by.to_owned(),
+                ..running.loaded.clone()
+            },
+        });
+        let number = edition.number;
+        shared.editions.send_replace(Arc::new(edition));
+        followed(&shared, number).await;
+        tracing::info!(edition = number, "renewed certificates are in service");
+        Ok(InForce {
+            edition: number,
+            words: running.loaded.words.clone(),
+            notes: Vec::new(),
+        })
+    }
+
+    async fn try_reload(
+        &mut self,
+        by: &str,
+        is_partial: bool,
+        lists: Option<Result<Plan, String>>,
+    ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         if shared.is_draining() {
             return Err(Refused::Process("the process is draining; start it anew"));
@@ -289,8 +385,20 @@ impl Control {
             let why = "an upgrade is under way: the new process reads the configuration anyway";
             return Err(Refused::Process(why));
         }
-        let reading = (self.reread)().map_err(Refused::Configuration)?;
-        let wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
+        let loaded = &shared.edition().loaded;
+        let (reading, left_out) = match lists {
+            None => ((self.reread)(), Vec::new()),
+            Some(lists) => {
+                let words = loaded.words.clone();
+                let reading = lists.map(|plan| Reading {
+                    words,
+                    ..Reading::of(plan)
+                });
+                (reading, loaded.wanting_a_restart.clone())
+            }
+        };
+        let reading = reading.map_err(Refused::Configuration)?;
+        let mut wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
         if !wanting.is_empty() && !is_partial {
             let why = format!(
                 "{} changed, and that wants a restart; restart, take it back, or reload the rest with `loligo reload --partial`",
@@ -298,6 +406,7 @@ impl Control {
             );
             return Err(Refused::Configuration(why));
         }
+        wanting.extend(left_out);
         let configured = compare::without_a_restart(&self.configured, reading.plan);
         let running = shared.edition();
         let listeners = self.listen(&running, &configured)?;
@@ -306,6 +415,7 @@ impl Control {
             listener.address = placed.address;
         }
         let tls = renewed(&running.tls, &plan).await?;
+        let served = load_served(&plan, &running, &shared)?;
         let opened = self.logs.open(&plan);
         let mut opened = opened.map_err(|(setting, error)| {
             Refused::Configuration(format!(
@@ -320,9 +430,11 @@ impl Control {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
+            rule_counts: shared.rules.counts(&plan.rules),
             quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,
+            served,
             upstreams_before: running.upstreams.clone(),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
@@ -440,6 +552,16 @@ async fn renewed(now: &Tls, plan: &Plan) -> Result<Tls, Refused> {
         })?,
     };
     Ok(now.renewed(own).await)
+}
+
+/// TLS to clients with the files as they are now.
+fn load_served(
+    plan: &Plan,
+    running: &Edition,
+    shared: &Shared,
+) -> Result<Vec<Option<Arc<ServedTls>>>, Refused> {
+    let served = served::load(plan, &running.served, shared.clock.now());
+    served.map_err(|unusable| Refused::Configuration(format!("TLS of a listener: {unusable}")))
 }
 
 /// Waits until all workers have taken an edition over. False: one has not in time.

@@ -23,6 +23,7 @@ use crate::{
     conn::socket::Conn,
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// Read of what a client sends while it waits: whether it is still there is seen by that alone.
@@ -265,6 +266,10 @@ impl<'c> H1<'c> {
 
     pub(super) fn leave(&mut self) {
         self.gone();
+    }
+
+    pub(super) fn encryption(&self) -> Option<&Seen> {
+        self.conn.tls.as_deref()
     }
 
     pub(super) async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {

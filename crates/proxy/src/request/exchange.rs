@@ -35,6 +35,8 @@ use crate::{
     request::asking::Kept,
     request::body::RequestBody,
     request::notes::Notes,
+    request::rulebook::MetBy,
+    request::ruling,
     state::Worker,
 };
 
@@ -54,6 +56,8 @@ pub struct Incoming {
     pub other: Option<Bytes>,
     /// What the short way has read from disk, and may not serve as it is.
     pub loaded: Option<Box<Preloaded>>,
+    /// The operator's rules that it meets, once they were asked.
+    pub met: Option<MetBy>,
     /// It is refused for what is said of its client.
     pub barred: Option<Barred>,
     /// The short way has counted it at the quotas of each request.
@@ -79,6 +83,7 @@ impl Incoming {
             skips_disk: false,
             other: None,
             loaded: None,
+            met: None,
             barred: None,
             has_passed: false,
         }
@@ -172,6 +177,7 @@ impl<'c> Exchange<'c> {
         if !said.cache_status.is_empty() {
             head.add(b"Cache-Status", &said.cache_status);
         }
+        ruling::change_answer(self, &said, &mut head);
         self.reply.begin(head, length);
         let record = &mut self.record;
         record.class = said.class;
@@ -342,6 +348,7 @@ impl<'c> Exchange<'c> {
             stages: record.stages,
             facts: record.facts,
             client: self.peer,
+            tls: self.reply.encryption(),
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),
@@ -353,6 +360,7 @@ impl<'c> Exchange<'c> {
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),
             },
             cache_status: &record.cache_status,
+            tag: record.tag,
         });
         self.reply.after()
     }

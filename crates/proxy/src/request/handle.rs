@@ -45,6 +45,7 @@ use crate::{
     request::forwarded as forwarding,
     request::methods,
     request::onward,
+    request::ruling,
     request::target::{self, Misplaced},
     request::wanted::Wanted,
 };
@@ -75,6 +76,10 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     {
         return Box::pin(receive::answer(ex, cluster, head)).await;
     }
+    if let Some(after) = ruling::ask(ex, &mut incoming).await {
+        return after;
+    }
+    let head = &incoming.head;
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {
         "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
@@ -131,7 +136,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut head = incoming.head;
     let listener = &ex.listener;
     let place = target::locate(listener, &head.method, &head.target, head.host.as_deref())?;
-    let ruled = place.ruled(&listener.book, &head.method);
+    let question = place.question(&head.method, &head.fields);
+    let met = incoming.met.unwrap_or_else(|| ruling::met(ex, &question));
+    let is_own = ex.member.is_none();
+    let ruled = listener.book.request(met, is_own);
+    let changing = (is_own && listener.book.changes_requests(ruled.met))
+        .then(|| ruling::changing_request(ex, &question, ruled.met));
     let upgrade = methods::asked_upgrade(&head);
     // First of all: what the origin does not get to see selects nothing.
     message::remove_hop_by_hop(&mut head.fields);
@@ -146,7 +156,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
             _ => ex.peer.ip(),
         };
         let client_host = place.client_host();
-        forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+        let known = forwarding::Known {
+            client,
+            host: client_host.as_deref(),
+            is_https: ex.listener.is_https(),
+        };
+        forwarding::tell(&mut head.fields, how, known);
+    }
+    // Before the variant is chosen: that is done by what the origin sees.
+    if let Some(changing) = changing {
+        changing.change_request(&mut head.fields);
     }
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);

@@ -14,5 +14,6 @@ pub mod notes;
 pub mod onward;
 pub mod ports;
 pub mod rulebook;
+pub mod ruling;
 pub mod target;
 pub mod wanted;

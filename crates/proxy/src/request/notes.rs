@@ -18,6 +18,8 @@ use crate::{
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
+    request::rulebook::Tag,
+    request::ruling::Changing,
 };
 
 /// What is noted of a request while it is answered.
@@ -42,6 +44,10 @@ pub struct Notes {
     pub content_type: Vec<u8>,
     /// Our Cache-Status in it.
     pub cache_status: Vec<u8>,
+    /// What the operator's rules call it.
+    pub tag: Option<Tag>,
+    /// What its answer's fields are changed by, if a rule says so.
+    pub changing: Option<Box<Changing>>,
     /// The quotas that are about it.
     pub tolls: Tolls,
     /// The host that is asked for, if there are any.
@@ -75,6 +81,8 @@ impl Notes {
             class: Class::Error,
             content_type: Vec::new(),
             cache_status: Vec::new(),
+            tag: None,
+            changing: None,
             tolls: Tolls::default(),
             host: Box::default(),
             bill: None,

@@ -3,10 +3,14 @@
 //! All rules are checked in order. For each effect, the first rule that applies and has it counts. (The changes to a key are
 //! one effect.) So special rules come first, general ones last.
 //!
-//! Once a request: the conditions about host, path and method give one bit for each rule ([`Met`]). From these bits follow
-//! the key ([`Shape`]), whether the cache is bypassed, and whether cookies are removed. Once a response: the rules that were
+//! Once a connection: the conditions about client, listener and time leave some rules ([`Standing`]). Once a request: of those, the conditions
+//! about the request (`fits`) give one bit for each rule ([`Met`]). From these bits follow whether it is served ([`Verdict`]), the key
+//! ([`Shape`]), whether the cache is bypassed, and which fields are changed (`edits`). Once a response: the rules that were
 //! met are checked against its status and type, which gives the [`Decision`]. Without rules all this costs a look at an empty
 //! list.
+//!
+//! The first rule that allows, denies, answers or redirects ends the question whether a request is served; what other rules say of the
+//! cache, of fields and tags counts all the same. What a member of our cluster forwards was asked there.
 //!
 //! Keys: ignored parameters are cut from the URI in the key; the origin gets all of them. Fields and cookies in the key are
 //! in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI takes all of
@@ -15,16 +19,25 @@
 //! Keys are the same for all methods, because a POST invalidates what a GET stored. So the rules about keys are checked as
 //! for GET.
 //!
-//! Paths are compared after undoing escapes of unreserved characters, so that `/%61` does not evade a rule for `/a`.
-//!
 //! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key too long for any store; the object is then kept in
 //! memory only.
 //! Not known here: stored objects, sockets.
 
+pub mod edits;
+pub mod fits;
+mod paths;
+mod shape;
+mod standing;
+
 use bytes::Bytes;
 use fields::Fields;
 
-use crate::plan::{ClientDirectives, KeyRule, Rule, When, host_fits};
+use crate::plan::{ClientDirectives, Edit, Rule, Verdict, When};
+
+use fits::{Circumstances, Seen, unmet_by_connection};
+pub use fits::{Question, Unmet};
+pub use shape::Shape;
+pub use standing::{Clock, Standing};
 
 /// The rules of a plan.
 #[derive(Debug, Default)]
@@ -32,8 +45,28 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
-    /// Bits of the rules that are not for this listener.
-    others: u128,
+    /// Which rules say what.
+    says: Says,
+    /// The tags, each once.
+    tags: Vec<String>,
+    clock: Clock,
+}
+
+/// Which rules say a thing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Says {
+    verdict: Met,
+    tag: Met,
+    request_edits: Met,
+    response_edits: Met,
+    shape: Met,
+    bypass: Met,
+    strip_cookies: Met,
+    client_directives: Met,
+    /// Those with a condition about the response.
+    asks_of_response: Met,
+    /// Those with a condition about the time.
+    time: Met,
 }
 
 const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
@@ -42,11 +75,58 @@ const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Met(u128);
 
+impl Met {
+    /// No rule.
+    pub const NONE: Met = Met(0);
+
+    /// Is there none?
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn and(self, other: Met) -> Met {
+        Met(self.0 & other.0)
+    }
+
+    fn but(self, other: Met) -> Met {
+        Met(self.0 & !other.0)
+    }
+
+    fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// The numbers of the rules, in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let at = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(at)
+        })
+    }
+}
+
+/// The number of a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tag(pub u8);
+
+/// The rules that a request meets, and those that it would meet as a GET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetBy {
+    met: Met,
+    as_get: Met,
+}
+
 /// The combined effect on a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ruled<'a> {
     /// The rules to check against the response.
     pub met: Met,
+    /// What ends the question whether it is served, and the number of that rule.
+    pub verdict: Option<(usize, &'a Verdict)>,
+    /// What it is called, see [`Rulebook::tag`].
+    pub tag: Option<Tag>,
     /// The change of the key.
     pub shape: Option<&'a Shape>,
     /// Bypass the cache?
@@ -92,28 +172,32 @@ impl Decision {
 }
 
 impl Rulebook {
-    /// Prepares rules for a listener. What other listeners' rules do to keys is known all the same.
-    pub fn of_listener(rules: &[Rule], number: usize) -> Rulebook {
-        let is_of_another = |rule: &Rule| {
-            let listeners = &rule.when.listeners;
-            !listeners.is_empty() && !listeners.contains(&number)
-        };
-        let bits = rules.iter().enumerate();
-        let bit = |(at, rule)| u128::from(is_of_another(rule)) << at;
-        Rulebook {
-            others: bits.map(bit).fold(0, |all, bit| all | bit),
-            ..Rulebook::new(rules)
-        }
-    }
-
     /// Prepares rules.
     pub fn new(rules: &[Rule]) -> Rulebook {
         assert!(rules.len() <= Rule::RULES_MAX, "{} rules", rules.len());
         let shape = |rule: &Rule| rule.then.key.as_ref().map(Shape::new);
+        let those = |say: fn(&Rule) -> bool| {
+            let bits = rules.iter().enumerate();
+            Met(bits.fold(0, |bits, (at, rule)| bits | u128::from(say(rule)) << at))
+        };
+        let time = those(|rule| !rule.when.hours.is_empty());
         Rulebook {
             shapes: rules.iter().map(shape).collect(),
+            says: Says {
+                verdict: those(|rule| rule.then.verdict.is_some()),
+                tag: those(|rule| rule.then.tag.is_some()),
+                request_edits: those(|rule| !rule.then.request_edits.is_empty()),
+                response_edits: those(|rule| !rule.then.response_edits.is_empty()),
+                shape: those(|rule| rule.then.key.is_some()),
+                bypass: those(|rule| rule.then.bypass.is_some()),
+                strip_cookies: those(|rule| rule.then.strip_cookies.is_some()),
+                client_directives: those(|rule| rule.then.client_directives.is_some()),
+                asks_of_response: those(|rule| rule.when.asks_of_response()),
+                time,
+            },
+            tags: tags_of(rules),
+            clock: Clock::new(!time.is_empty()),
             rules: rules.to_vec(),
-            others: 0,
         }
     }
 
@@ -123,29 +207,55 @@ impl Rulebook {
         self.rules.is_empty()
     }
 
-    /// The effect on a request for this host and path (a query may follow it).
-    pub fn request(&self, method: &str, host: &str, path: &str) -> Ruled<'_> {
-        if self.is_empty() {
+    /// The rules that a request meets. `among`: those that its connection may meet.
+    pub fn met(&self, among: Met, question: &Question<'_>) -> MetBy {
+        if among.is_empty() {
+            return MetBy::default();
+        }
+        let met = self.met_as(among, question, question.method);
+        let as_get = match question.method {
+            "GET" | "HEAD" => met,
+            // Of these only the rules about keys are looked at.
+            _ => self.met_as(among.and(self.says.shape), question, "GET"),
+        };
+        MetBy { met, as_get }
+    }
+
+    fn met_as(&self, among: Met, question: &Question<'_>, method: &str) -> Met {
+        let seen = Seen::of(*question, method);
+        let fits = among
+            .iter()
+            .filter(|&at| seen.unmet(&self.rules[at]).is_none());
+        Met(fits.fold(0, |bits, at| bits | 1 << at))
+    }
+
+    /// The effect on a request that meets these rules. `is_own`: it was not asked about by a member of our cluster already.
+    pub fn request(&self, met: MetBy, is_own: bool) -> Ruled<'_> {
+        let MetBy { met, as_get } = met;
+        if met.is_empty() && as_get.is_empty() {
             return Ruled::default();
         }
-        let met = self.met(method, host, path);
-        let as_get = match method {
-            "GET" | "HEAD" => met,
-            _ => self.met("GET", host, path),
-        };
-        let before = || {
-            self.of(met)
-                .filter(|(_, rule)| !rule.when.asks_of_response())
-        };
-        let says = |what: fn(&Rule) -> Option<bool>| {
-            before().find_map(|(_, rule)| what(rule)).unwrap_or(false)
-        };
+        let says = &self.says;
+        let before = met.but(says.asks_of_response);
+        let rule = |among: Met, say: Met| among.and(say).first().map(|at| &self.rules[at].then);
+        let verdict = before.and(says.verdict).first().filter(|_| is_own);
+        let tag = rule(before, says.tag).and_then(|then| then.tag.as_ref());
         Ruled {
             met,
-            shape: self.of(as_get).find_map(|(at, _)| self.shapes[at].as_ref()),
-            bypass: says(|rule| rule.then.bypass),
-            strip_cookies: says(|rule| rule.then.strip_cookies),
-            client_directives: before().find_map(|(_, rule)| rule.then.client_directives),
+            verdict: verdict.and_then(|at| Some((at, self.rules[at].then.verdict.as_ref()?))),
+            tag: tag.and_then(|tag| {
+                let at = self.tags.iter().position(|known| known == tag)?;
+                u8::try_from(at).ok().map(Tag)
+            }),
+            shape: as_get
+                .and(says.shape)
+                .first()
+                .and_then(|at| self.shapes[at].as_ref()),
+            bypass: rule(before, says.bypass).and_then(|then| then.bypass) == Some(true),
+            strip_cookies: rule(before, says.strip_cookies).and_then(|then| then.strip_cookies)
+                == Some(true),
+            client_directives: rule(before, says.client_directives)
+                .and_then(|then| then.client_directives),
         }
     }
 
@@ -154,6 +264,58 @@ impl Rulebook {
         let mut rules = self.of(met);
         let (at, _) = rules.find(|(_, rule)| !rule.then.quotas.is_empty())?;
         Some(at)
+    }
+
+    /// The rules that a connection may meet.
+    pub fn among(&self, at: &Circumstances) -> Met {
+        let rules = self.rules.iter().enumerate();
+        let may = rules.filter(|(_, rule)| unmet_by_connection(&rule.when, at).is_none());
+        Met(may.fold(0, |bits, (number, _)| bits | 1 << number))
+    }
+
+    /// For each rule the first condition that does not hold, in the order in which rules are asked.
+    pub fn reasons(&self, at: &Circumstances, question: &Question<'_>) -> Vec<Option<Unmet>> {
+        let seen = Seen::of(*question, question.method);
+        let reason = |rule: &Rule| unmet_by_connection(&rule.when, at).or_else(|| seen.unmet(rule));
+        self.rules.iter().map(reason).collect()
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The name of a tag.
+    pub fn tag(&self, tag: Option<Tag>) -> &[u8] {
+        let tag = tag.and_then(|tag| self.tags.get(usize::from(tag.0)));
+        tag.map_or(b"", |tag| tag.as_bytes())
+    }
+
+    /// Does a rule among these change fields of the request?
+    pub fn changes_requests(&self, met: Met) -> bool {
+        !met.and(self.says.request_edits).is_empty()
+    }
+
+    /// Does a rule among these change fields of the answer?
+    #[inline]
+    pub fn changes_answers(&self, met: Met) -> bool {
+        !met.and(self.says.response_edits).is_empty()
+    }
+
+    /// The changes of a request that meets these rules.
+    pub fn request_edits(&self, met: Met) -> Vec<&Edit> {
+        let before = met.but(self.says.asks_of_response);
+        let speaking = before.and(self.says.request_edits).iter();
+        edits::that_count(speaking.map(|at| &self.rules[at].then.request_edits[..]))
+    }
+
+    /// The changes of an answer to a request that meets these rules.
+    pub fn response_edits(&self, met: Met, status: u16, content_type: &[u8]) -> Vec<&Edit> {
+        let speaking = met.and(self.says.response_edits).iter();
+        let content_type = Some(content_type).filter(|it| !it.is_empty());
+        let fitting =
+            speaking.filter(|&at| response_fits(&self.rules[at].when, status, content_type));
+        edits::that_count(fitting.map(|at| &self.rules[at].then.response_edits[..]))
     }
 
     /// The effect on a response to a request that met these rules.
@@ -215,22 +377,20 @@ impl Rulebook {
         self.shapes.iter().flatten()
     }
 
-    fn met(&self, method: &str, host: &str, path: &str) -> Met {
-        let path = path.split(['?', '#']).next().unwrap_or_default();
-        // An empty path (`http://host?query`) is "/".
-        let path = if path.is_empty() { "/" } else { path };
-        let method = if method == "HEAD" { "GET" } else { method };
-        let fits = |rule: &Rule| request_fits(&rule.when, method, host, path);
-        let bits = self.rules.iter().enumerate();
-        let met = bits.fold(0, |bits, (at, rule)| bits | u128::from(fits(rule)) << at);
-        Met(met & !self.others)
-    }
-
     fn of(&self, met: Met) -> impl Iterator<Item = (usize, &Rule)> {
-        let is_met = move |at: &usize| met.0 >> at & 1 == 1;
-        let rules = self.rules.iter().enumerate();
-        rules.filter(move |(at, _)| is_met(at))
+        met.iter().map(|at| (at, &self.rules[at]))
     }
+}
+
+/// The tags of rules, each once.
+pub fn tags_of(rules: &[Rule]) -> Vec<String> {
+    let mut tags: Vec<String> = Vec::new();
+    for tag in rules.iter().filter_map(|rule| rule.then.tag.as_ref()) {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    tags
 }
 
 /// Like [`crate::plan::Then`], in seconds, while it is collected from several rules.
@@ -251,15 +411,6 @@ struct Then {
 
 fn seconds(time: std::time::Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
-}
-
-fn request_fits(when: &When, method: &str, host: &str, path: &str) -> bool {
-    let any = |list: &[String], fits: &dyn Fn(&str) -> bool| {
-        list.is_empty() || list.iter().any(|one| fits(one))
-    };
-    any(&when.methods, &|one| one == method)
-        && any(&when.hosts, &|one| host_fits(one, host))
-        && any(&when.paths, &|one| path_fits(one.as_bytes(), path))
 }
 
 fn response_fits(when: &When, status: u16, content_type: Option<&[u8]>) -> bool {
@@ -287,170 +438,7 @@ fn response_fits(when: &When, status: u16, content_type: Option<&[u8]>) -> bool 
         })
 }
 
-/// `/a` matches `/a` and `/a/b`; a pattern with `*` must match the whole path.
-fn path_fits(pattern: &[u8], path: &str) -> bool {
-    let path = Plain(path.as_bytes());
-    if pattern.contains(&b'*') {
-        return glob_fits(pattern, path);
-    }
-    let mut rest = path;
-    let begins = pattern.iter().all(|&byte| rest.next() == Some(byte));
-    begins && (pattern.ends_with(b"/") || matches!(rest.next(), None | Some(b'/')))
-}
-
-/// Greedy, backtracking to the last `*` only: at most as many steps as the product of both lengths.
-fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
-    let (mut at, mut text) = (0, text);
-    let mut star: Option<(usize, Plain<'_>)> = None;
-    loop {
-        if pattern.get(at) == Some(&b'*') {
-            at += 1;
-            star = Some((at, text));
-            continue;
-        }
-        let mut rest = text;
-        match (rest.next(), pattern.get(at)) {
-            (None, None) => return true,
-            (Some(byte), Some(&wanted)) if byte == wanted => (at, text) = (at + 1, rest),
-            _ => {
-                // Let the star match one byte more.
-                let Some((behind, from)) = &mut star else {
-                    return false;
-                };
-                if from.next().is_none() {
-                    return false;
-                }
-                (at, text) = (*behind, *from);
-            }
-        }
-    }
-}
-
-/// A path's bytes, with escapes of unreserved characters undone.
-//= rfc3986 §6.2.2.2   an escaped unreserved character is the same as the character
-#[derive(Clone, Copy)]
-struct Plain<'a>(&'a [u8]);
-
-impl Iterator for Plain<'_> {
-    type Item = u8;
-
-    fn next(&mut self) -> Option<u8> {
-        if let [b'%', high, low, rest @ ..] = self.0
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            let byte = high << 4 | low;
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                self.0 = rest;
-                return Some(byte);
-            }
-        }
-        let (&byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(byte)
-    }
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    char::from(hex).to_digit(16).map(|digit| digit as u8)
-}
-
-/// A rule's changes to keys.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape(KeyRule);
-
-impl Shape {
-    fn new(key: &KeyRule) -> Shape {
-        let mut key = key.clone();
-        key.fields.sort_unstable();
-        key.fields.dedup();
-        key.cookies.sort_unstable();
-        key.cookies.dedup();
-        Shape(key)
-    }
-
-    /// Are fields or cookies part of the key?
-    pub fn has_extras(&self) -> bool {
-        !self.0.fields.is_empty() || !self.0.cookies.is_empty()
-    }
-
-    /// Cuts ignored parameters from the URI that begins at `from`.
-    pub fn cut_query(&self, out: &mut Vec<u8>, from: usize) {
-        if self.0.ignore_query.is_empty() {
-            return;
-        }
-        let Some(mark) = memchr::memchr(b'?', &out[from..]) else {
-            return;
-        };
-        let start = from + mark + 1;
-        let (mut read, mut write, end) = (start, start, out.len());
-        let mut kept = 0;
-        loop {
-            let stop = memchr::memchr(b'&', &out[read..end]).map_or(end, |len| read + len);
-            if !self.ignores(&out[read..stop]) {
-                if kept > 0 {
-                    out[write] = b'&';
-                    write += 1;
-                }
-                kept += 1;
-                out.copy_within(read..stop, write);
-                write += stop - read;
-            }
-            if stop == end {
-                break;
-            }
-            read = stop + 1;
-        }
-        out.truncate(if kept == 0 { start - 1 } else { write });
-    }
-
-    fn ignores(&self, parameter: &[u8]) -> bool {
-        let name = parameter.split(|&b| b == b'=').next().unwrap_or_default();
-        // Some origins treat `;` like `&`: after it there may be a parameter that is not ignored.
-        let hides = memchr::memchr(b';', parameter).is_some();
-        self.0.ignore_query.iter().any(|one| {
-            let one = one.as_bytes();
-            match one.strip_suffix(b"*") {
-                Some(b"") => true,
-                Some(front) => !hides && name.starts_with(front),
-                None => !hides && name == one,
-            }
-        })
-    }
-
-    /// The fields and cookies with the request's values: for each its name and `=`, the number of values, and each value
-    /// after its length.
-    pub fn extras(&self, request: &Fields) -> Vec<u8> {
-        let mut out = Vec::new();
-        for name in &self.0.fields {
-            out.extend_from_slice(name.as_bytes());
-            out.push(b'=');
-            httpcache::vary_key_of(name.as_bytes(), request, &mut out);
-        }
-        for name in &self.0.cookies {
-            out.extend_from_slice(b"cookie:");
-            out.extend_from_slice(name.as_bytes());
-            out.push(b'=');
-            // All cookies of that name, because the origin may use any of them.
-            let values: Vec<&[u8]> = cookies(request, name.as_bytes()).collect();
-            out.extend_from_slice(&(values.len() as u32).to_le_bytes());
-            for value in values {
-                out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-                out.extend_from_slice(value);
-            }
-        }
-        out
-    }
-}
-
-/// The values of the cookies of that name (RFC 6265 §4.2.1; names are case-sensitive).
-fn cookies<'a>(request: &'a Fields, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let lines = request.all(b"cookie");
-    let pairs = lines.flat_map(|line| line.split(|&b| b == b';'));
-    pairs.filter_map(move |pair| {
-        let (found, value) = pair.split_at(memchr::memchr(b'=', pair)?);
-        (found.trim_ascii() == name).then(|| value[1..].trim_ascii())
-    })
-}
-
+#[cfg(test)]
+mod cost;
 #[cfg(test)]
 mod tests;

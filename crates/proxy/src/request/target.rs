@@ -9,8 +9,14 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    sync::Arc,
+};
 
+use fields::Fields;
 use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
@@ -21,7 +27,7 @@ use crate::{
     plan::Role,
     request::key::KEY_PREFIX,
     request::ports,
-    request::rulebook::{Rulebook, Ruled, Shape},
+    request::rulebook::{Question, Ruled, Shape, fits::FieldLines},
     upstreams::Upstream,
 };
 
@@ -146,8 +152,8 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        // The host is passed on, but no client says which scheme it used.
-        tls: false,
+        // That of the connection, whatever an absolute target says.
+        tls: listener.is_https(),
         host,
         port,
         path,
@@ -211,14 +217,31 @@ impl Place<'_> {
         name_bytes
     }
 
+    /// The request as the operator's rules look at it.
+    #[inline]
+    pub fn question<'q>(&'q self, method: &'q str, fields: &'q dyn FieldLines) -> Question<'q> {
+        let scheme = Scheme::of_tls(self.tls);
+        Question {
+            method,
+            scheme: Some(scheme),
+            host: self.host,
+            port: self.port.unwrap_or_else(|| scheme.default_port()),
+            path: Some(self.path),
+            fields,
+        }
+    }
+
+    /// What the operator's rules say of a plain GET by no client in particular: rules about clients do not hold.
+    pub fn ruled_plain<'b>(&self, listener: &'b ListenerState, unix_ms: u64) -> Ruled<'b> {
+        let nobody = Ipv4Addr::UNSPECIFIED.into();
+        let among = listener.book.may_meet(nobody, listener.number, unix_ms);
+        let met = (listener.book).met(among, &self.question("GET", &Fields::new()));
+        listener.book.request(met, false)
+    }
+
     /// The host that is asked for, without port, as the client wrote it.
     pub fn host(&self) -> &str {
         self.host
-    }
-
-    /// What the operator's rules say of the request.
-    pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
-        book.request(method, self.host, self.path)
     }
 
     /// Is its origin told of the client by a PROXY header?

@@ -174,6 +174,7 @@ fn a_purge_outlives_listeners_and_kill_9() {
 fn rule(hosts: &str, ignore_query: &str, fields: &str) -> Rule {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
     Rule {
+        name: None,
         when: When {
             hosts: words(hosts),
             ..When::default()

@@ -556,6 +556,7 @@ fn a_rule_names_limits_for_what_it_is_about() {
         ..hourly(What::Misses, 1)
     };
     plan.rules = vec![Rule {
+        name: None,
         when: When {
             paths: vec!["/api".into()],
             ..When::default()

@@ -19,6 +19,8 @@
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
+//! | `access_rules` | who may ask what: rules that deny, answer and redirect |
+//! | `field_rules` | fields that rules change |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `herds` | many at once: how often the origin is asked |
@@ -46,12 +48,14 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
 mod access;
 mod access_log;
+mod access_rules;
 mod admin;
 mod bodies;
 mod budgets;
@@ -68,6 +72,7 @@ mod details;
 mod disk;
 mod downloads;
 mod events;
+mod field_rules;
 mod forged;
 mod forward;
 mod framing;
@@ -85,6 +90,7 @@ mod keys;
 mod large;
 mod limits;
 mod mirrors;
+mod monitoring;
 mod negative;
 mod parts;
 mod parts_short;
@@ -101,6 +107,7 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod tls;
 mod upgrade;
 mod upstreams;
 mod validation;

@@ -352,6 +352,7 @@ fn rules_and_the_choices_of_caching_are_live() {
     assert!(is_kept("/b"));
     house.change(|plan| {
         plan.rules = vec![Rule {
+            name: None,
             when: When {
                 paths: vec!["/c".to_owned()],
                 ..When::default()

@@ -19,7 +19,11 @@ fn at(paths: &str, then: Then) -> Rule {
         paths: words(paths),
         ..When::default()
     };
-    Rule { when, then }
+    Rule {
+        name: None,
+        when,
+        then,
+    }
 }
 
 fn key(ignore_query: &str, fields: &str, cookies: &str) -> Then {
@@ -379,6 +383,7 @@ fn lifetimes_by_rule() {
             },
         ),
         Rule {
+            name: None,
             when: When {
                 statuses: vec![(500, 599)],
                 ..When::default()
@@ -438,6 +443,7 @@ fn what_is_not_stored_by_type_or_size() {
     });
     let rules = [
         Rule {
+            name: None,
             when: When {
                 content_types: words("video/*"),
                 ..When::default()
@@ -478,6 +484,7 @@ fn waiters_share_what_only_a_rule_makes_storable() {
     });
     let mut plan = plan_for(&origin);
     plan.rules = vec![Rule {
+        name: None,
         when: When {
             statuses: vec![(302, 302)],
             ..When::default()

@@ -14,7 +14,11 @@ use super::{
 
 fn rule(then: Then) -> Rule {
     let when = When::default();
-    Rule { when, then }
+    Rule {
+        name: None,
+        when,
+        then,
+    }
 }
 
 fn ttl(seconds: u64) -> Then {
@@ -218,6 +222,7 @@ fn what_a_rule_keeps_out_is_kept_out_in_parts_too() {
         ..Then::default()
     };
     let of_type = |then| Rule {
+        name: None,
         when: When {
             content_types: vec!["video/*".into()],
             ..When::default()

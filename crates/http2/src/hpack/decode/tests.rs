@@ -1,3 +1,5 @@
+//! Blocks of the RFC, and blocks that are none.
+
 use super::*;
 
 fn bytes(hex: &str) -> Vec<u8> {

@@ -1,0 +1,302 @@
+//! The operator's rules about a request are asked and carried out: it is served, refused, answered or sent elsewhere, and fields change.
+//!
+//! Asked before anything else is done for a request: before the cache is looked at, before a name is resolved. The short way asks the same
+//! rulebook, and leaves whatever is not simply served to this one. A request that a member of our cluster forwards was asked about there.
+//!
+//! A CONNECT has host and port, and no path, query or scheme: rules with such a condition do not fit. It is never answered with 2xx by a
+//! rule, which would look like a tunnel.
+//!
+//! Not known here: which rules fit (`rulebook`).
+
+use std::{net::IpAddr, rc::Rc};
+
+use bytes::Bytes;
+use fields::Fields;
+use http1::RequestHead;
+use httpcache::cache_status::CacheStatus;
+use message::{Authority, Scheme, reason_phrase};
+use profile::Class;
+
+use crate::{
+    clock::Instant,
+    listener::ListenerState,
+    plan::{Canned, Text, Verdict},
+    reply::{After, Length, ReplyHead},
+    request::exchange::{Exchange, Incoming, Said},
+    request::rulebook::edits::{self, AskedFor, Values},
+    request::rulebook::{Met, MetBy, Question},
+    request::target,
+};
+
+/// Asks the rules; gives the end of a request that is not simply served.
+pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After> {
+    let listener = Rc::clone(&ex.listener);
+    if listener.book.is_empty() {
+        return None;
+    }
+    let head = &incoming.head;
+    let met = with_question(&listener, head, |question| {
+        let met = met(ex, question);
+        let ruled = listener.book.request(met, ex.member.is_none());
+        (ex.record.tag, ex.record.changing) = (ruled.tag, None);
+        if ex.member.is_none() && listener.book.changes_answers(ruled.met) {
+            ex.record.changing = Some(Box::new(Changing::of(ex, question, ruled.met)));
+        }
+        met
+    })?;
+    incoming.met = Some(met);
+    let (number, verdict) = listener.book.request(met, ex.member.is_none()).verdict?;
+    if *verdict == Verdict::Allow {
+        return None;
+    }
+    ex.edition().rule_counts.decided(number);
+    Some(Box::pin(decided(ex, &incoming.head, verdict)).await)
+}
+
+/// The rules that a request meets.
+pub fn met(ex: &Exchange<'_>, question: &Question<'_>) -> MetBy {
+    let listener = &ex.listener;
+    if listener.book.is_empty() {
+        return MetBy::default();
+    }
+    let now = ex.worker.now_ms().0;
+    let among = listener.book.may_meet(ex.peer.ip(), listener.number, now);
+    listener.book.met(among, question)
+}
+
+/// Makes a question of a head. `None`: it names nothing that could be served, and is refused.
+pub fn with_question<T>(
+    listener: &ListenerState,
+    head: &RequestHead,
+    ask: impl FnOnce(&Question<'_>) -> T,
+) -> Option<T> {
+    let RequestHead {
+        method,
+        target,
+        fields,
+        ..
+    } = head;
+    let of_server = match (method.as_str(), target.as_str()) {
+        ("CONNECT", target) => Some(Authority::parse(target).filter(|to| to.port.is_some())?),
+        (_, "*") => {
+            let host = head.host.as_deref().and_then(Authority::parse);
+            Some(host.unwrap_or(Authority::NONE))
+        }
+        _ => None,
+    };
+    if let Some(Authority { host, port }) = of_server {
+        return Some(ask(&Question {
+            method,
+            scheme: None,
+            host,
+            port: port.unwrap_or(Scheme::Http.default_port()),
+            path: None,
+            fields,
+        }));
+    }
+    let place = target::locate(listener, method, target, head.host.as_deref()).ok()?;
+    Some(ask(&place.question(method, fields)))
+}
+
+/// What the fields of a request or its answer are changed by.
+pub struct Changing {
+    /// The rules that it meets.
+    met: Met,
+    client: IpAddr,
+    listener: Rc<ListenerState>,
+    method: String,
+    scheme: Option<Scheme>,
+    host: String,
+    port: u16,
+    path: String,
+    id: u64,
+}
+
+impl Changing {
+    fn of(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
+        let asked = AskedFor::of(question);
+        Changing {
+            met,
+            client: ex.peer.ip(),
+            listener: Rc::clone(&ex.listener),
+            method: asked.method.to_owned(),
+            scheme: asked.scheme,
+            host: asked.host.to_owned(),
+            port: asked.port,
+            path: asked.path.to_owned(),
+            id: match &ex.record.changing {
+                Some(changing) => changing.id,
+                None => ex.worker.next_id(),
+            },
+        }
+    }
+
+    fn values<'a>(&'a self, cache_status: &'a [u8], status: u16) -> Values<'a> {
+        Values {
+            client: self.client,
+            listener: name_of(&self.listener),
+            asked: AskedFor {
+                method: &self.method,
+                scheme: self.scheme,
+                host: &self.host,
+                port: self.port,
+                path: &self.path,
+            },
+            id: self.id,
+            cache_status,
+            status,
+        }
+    }
+
+    /// Changes the fields of the request.
+    pub fn change_request(&self, fields: &mut Fields) {
+        let changes = self.listener.book.request_edits(self.met);
+        edits::change_request(fields, &changes, &self.values(b"", 0));
+    }
+}
+
+/// As variables tell it: its name, or its address.
+pub fn name_of(listener: &ListenerState) -> &str {
+    match listener.listener.name.as_str() {
+        "" => &listener.name,
+        name => name,
+    }
+}
+
+/// What changes the fields of a request that meets these rules.
+pub fn changing_request(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
+    Changing::of(ex, question, met)
+}
+
+/// Changes the head of an answer as rules say.
+pub fn change_answer(ex: &Exchange<'_>, said: &Said<'_>, head: &mut ReplyHead) {
+    let Some(changing) = &ex.record.changing else {
+        return;
+    };
+    let status = head.status;
+    let book = &changing.listener.book;
+    let changes = book.response_edits(changing.met, status, said.content_type);
+    let values = changing.values(&said.cache_status, status);
+    edits::change_head(head.lines_mut(), &changes, &values);
+}
+
+/// A hit of the short way: what its head is changed by.
+pub struct HitChanging<'a> {
+    /// The rules that the request meets.
+    pub met: Met,
+    /// What was asked for.
+    pub asked: AskedFor<'a>,
+    /// Its client.
+    pub client: IpAddr,
+    /// A number of this request alone.
+    pub id: u64,
+}
+
+impl HitChanging<'_> {
+    /// Changes its head.
+    pub fn change(
+        &self,
+        listener: &ListenerState,
+        (status, content_type): (u16, &[u8]),
+        cache_status: &[u8],
+        lines: &mut Vec<u8>,
+    ) {
+        let changes = listener.book.response_edits(self.met, status, content_type);
+        let values = Values {
+            client: self.client,
+            listener: name_of(listener),
+            asked: self.asked,
+            id: self.id,
+            cache_status,
+            status,
+        };
+        edits::change_head(lines, &changes, &values);
+    }
+}
+
+/// Carries out what a rule decides.
+async fn decided(ex: &mut Exchange<'_>, head: &RequestHead, verdict: &Verdict) -> After {
+    ex.keep_open_without_body(head.framing);
+    let is_connect = head.method == "CONNECT";
+    if is_connect {
+        ex.reply.keep_open_if(false);
+    }
+    match verdict {
+        Verdict::Answer(canned) if !is_connect || canned.status >= 400 => {
+            return canned_answer(ex, canned).await;
+        }
+        Verdict::Redirect { to, status } if !is_connect => {
+            if let Some(to) = url_of(ex, head, to) {
+                let reason = reason_phrase(*status);
+                return ex
+                    .own(*status, reason, &[(b"Location", &to)], Vec::new())
+                    .await;
+            }
+        }
+        _ => {}
+    }
+    let words = match verdict {
+        Verdict::Deny { words: Some(words) } => words,
+        _ => "a rule of this proxy does not allow this request",
+    };
+    denied(ex, words).await
+}
+
+//= rfc9209 §2.3.17   http_request_denied: the intermediary has rejected the request because of its configuration
+async fn denied(ex: &mut Exchange<'_>, words: &str) -> After {
+    let name = &ex.edition().cache_name;
+    let proxy_status = [name, &b"; error=http_request_denied"[..]].concat();
+    let mut line = Vec::new();
+    CacheStatus::own(name, &mut line).detail("http_request_denied");
+    ex.own(403, words, &[(b"Proxy-Status", &proxy_status)], line)
+        .await
+}
+
+async fn canned_answer(ex: &mut Exchange<'_>, canned: &Canned) -> After {
+    let has_body = Canned::has_body(canned.status);
+    let class = match canned.status {
+        ..400 => Class::Uncachable,
+        _ => Class::Error,
+    };
+    let content_type = canned.content_type.as_deref().filter(|_| has_body);
+    let said = Said {
+        class,
+        content_type: content_type.unwrap_or_default().as_bytes(),
+        age_s: None,
+        cache_status: Vec::new(),
+    };
+    if has_body {
+        let body = canned.body.clone();
+        return (ex.own_body(said, canned.status, content_type, &[], body)).await;
+    }
+    //= rfc9110 §8.6   no Content-Length with 204
+    let started = Instant::now();
+    let mut fields = Fields::new();
+    let date = httpcache::format_date(ex.worker.unix_ms(started));
+    fields.push(b"Date", &date);
+    fields.push(b"Cache-Control", b"no-store");
+    let mut head = ReplyHead::new(canned.status, "", &fields);
+    head.add_lines(&ex.edition().via_line);
+    let length = match canned.status {
+        205 => Length::Known(0),
+        _ => Length::None,
+    };
+    ex.answer(said, head, length, Bytes::new(), started).await
+}
+
+fn url_of(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
+    let listener = Rc::clone(&ex.listener);
+    with_question(&listener, head, |question| {
+        let changing = Changing::of(ex, question, Met::NONE);
+        url(&changing.values(b"", 0), to)
+    })?
+}
+
+/// The URL of a redirect; `None` if what the client named makes none.
+pub fn url(values: &Values<'_>, to: &Text) -> Option<Vec<u8>> {
+    let filled = values.fill(to)?;
+    filled
+        .iter()
+        .all(|byte| byte.is_ascii_graphic())
+        .then_some(filled)
+}
