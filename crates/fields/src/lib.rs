@@ -159,6 +159,13 @@ impl Fields {
         });
     }
 
+    /// Removes all lines and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.kinds = 0;
+    }
+
     /// Replaces all lines of that name by one, which goes to the end.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);

@@ -306,6 +306,10 @@ pub struct Flags {
     #[arg(long, help_heading = "Who is served", requires = "reverse")]
     pub origin_host: bool,
 
+    /// Speak TLS to clients with this certificate (CERT.pem,KEY.pem), or on loopback with one made for trying out (self-signed)
+    #[arg(long, value_name = "FILES", help_heading = "Who is served")]
+    pub tls: Option<String>,
+
     /// Networks of clients served beside this machine, or "any"; required to listen beyond loopback
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
     pub allow: Option<String>,
@@ -392,7 +396,7 @@ pub struct ExportFlags {
 }
 
 /// The flags that stand for a setting.
-pub const FLAGS: [(&str, &str); 16] = [
+pub const FLAGS: [(&str, &str); 17] = [
     ("--admin", "admin.address"),
     ("--admin-allow", "admin.allow"),
     ("--memory", "memory"),
@@ -407,6 +411,7 @@ pub const FLAGS: [(&str, &str); 16] = [
     ("--store-size", "store.size"),
     ("--listen", "listener.address"),
     ("--reverse", "listener.origin"),
+    ("--tls", "listener.tls"),
     ("--allow", "listener.allow"),
     ("--client-directives", "listener.client-directives"),
 ];
@@ -472,6 +477,7 @@ impl Flags {
         for listener in &mut raw.listeners {
             let flags = [
                 ("--reverse", &self.reverse),
+                ("--tls", &self.tls),
                 ("--allow", &self.allow),
                 ("--client-directives", &self.client_directives),
             ];

@@ -9,6 +9,9 @@
 //! bytes in       varint
 //! method, host, target, referer, user agent, listener, content type, peer, origin, cache status, tag
 //!                each: varint length, bytes
+//! encryption     1 byte: 0 none, 1 of a new session, 2 of one that was resumed; unless 0:
+//! version, cipher, name, subject of the client's certificate
+//!                each: varint length, bytes
 //! ```
 //!
 //! Everything a client sends may be hostile: it is escaped so that it cannot end a line, a column or a string. User
@@ -53,6 +56,57 @@ pub struct Asking<'a> {
     pub user_agent: &'a [u8],
 }
 
+/// The encryption of a client's connection.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Tls<'a> {
+    /// `TLSv1.3`; empty: there is none.
+    pub version: &'a [u8],
+    /// The cipher suite.
+    pub cipher: &'a [u8],
+    /// The name of the server that the client has asked for.
+    pub name: &'a [u8],
+    /// The subject of the client's certificate.
+    pub client: &'a [u8],
+    /// Was an earlier session resumed?
+    pub is_resumed: bool,
+}
+
+impl Tls<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        if self.version.is_empty() {
+            out.push(0);
+            return;
+        }
+        out.push(1 + u8::from(self.is_resumed));
+        for bytes in [self.version, self.cipher, self.name, self.client] {
+            push(bytes, WORD_BYTES_MAX, out);
+        }
+    }
+
+    fn decode<'a>(rest: &mut &'a [u8]) -> Option<Tls<'a>> {
+        let is_resumed = match cut(rest, 1)? {
+            [0] => return Some(Tls::default()),
+            [1] => false,
+            [2] => true,
+            _ => return None,
+        };
+        let tls = Tls {
+            version: word(rest, WORD_BYTES_MAX)?,
+            cipher: word(rest, WORD_BYTES_MAX)?,
+            name: word(rest, WORD_BYTES_MAX)?,
+            client: word(rest, WORD_BYTES_MAX)?,
+            is_resumed,
+        };
+        (!tls.version.is_empty()).then_some(tls)
+    }
+}
+
+fn push(bytes: &[u8], max: usize, out: &mut Vec<u8>) {
+    let bytes = &bytes[..bytes.len().min(max)];
+    varint::push(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
 /// One access-log entry. Empty slices are logged as `-`, in JSON as `""`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry<'a> {
@@ -62,6 +116,8 @@ pub struct Entry<'a> {
     pub client: IpAddr,
     /// The listener's address.
     pub listener: &'a [u8],
+    /// The encryption of its connection.
+    pub tls: Tls<'a>,
     /// What the client asked.
     pub asking: Asking<'a>,
     /// The response's Content-Type.
@@ -104,10 +160,9 @@ impl<'a> Entry<'a> {
             (self.cache_status, WORD_BYTES_MAX),
             (self.tag, WORD_BYTES_MAX),
         ] {
-            let bytes = &bytes[..bytes.len().min(max)];
-            varint::push(bytes.len() as u64, out);
-            out.extend_from_slice(bytes);
+            push(bytes, max, out);
         }
+        self.tls.encode(out);
     }
 
     /// The entry at the front of `buf` and the bytes it takes; `None` when they are not a whole entry.
@@ -140,6 +195,7 @@ impl<'a> Entry<'a> {
             origin: word(rest, WORD_BYTES_MAX)?,
             cache_status: word(rest, WORD_BYTES_MAX)?,
             tag: word(rest, WORD_BYTES_MAX)?,
+            tls: Tls::decode(rest)?,
         };
         Some((entry, buf.len() - rest.len()))
     }
@@ -157,7 +213,11 @@ impl<'a> Entry<'a> {
                     [] => self.listener,
                     host => host,
                 };
-                Cow::Owned([b"http://", host, self.asking.target].concat())
+                let scheme: &[u8] = match self.tls.version {
+                    [] => b"http://",
+                    _ => b"https://",
+                };
+                Cow::Owned([scheme, host, self.asking.target].concat())
             }
             target => without_user(target),
         }
@@ -305,6 +365,22 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"tag\":");
         text::json_string(entry.tag, out);
     }
+    let tls = &entry.tls;
+    if !tls.version.is_empty() {
+        for (member, value) in [
+            ("tls", tls.version),
+            ("tls_cipher", tls.cipher),
+            ("tls_name", tls.name),
+            ("tls_client", tls.client),
+        ] {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(member.as_bytes());
+            out.extend_from_slice(b"\":");
+            text::json_string(value, out);
+        }
+        out.extend_from_slice(b",\"tls_resumed\":");
+        out.extend_from_slice(if tls.is_resumed { b"true" } else { b"false" });
+    }
     out.extend_from_slice(b"}\n");
 }
 
@@ -321,6 +397,7 @@ mod tests {
             record: memory_hit(),
             client: "192.0.2.7".parse().unwrap(),
             listener: b"127.0.0.1:3128",
+            tls: Tls::default(),
             asking: Asking {
                 method: b"GET",
                 host: b"example.org",
@@ -450,6 +527,26 @@ mod tests {
     }
 
     #[test]
+    fn what_came_encrypted_is_an_https_url_and_says_how() {
+        let mut entry = reverse();
+        entry.tls = Tls {
+            version: b"TLSv1.3",
+            cipher: b"TLS13_AES_128_GCM_SHA256",
+            name: b"example.org",
+            client: b"CN=\"me\"",
+            is_resumed: true,
+        };
+        let value: serde_json::Value = serde_json::from_str(&line(json_line, &entry)).unwrap();
+        assert_eq!(value["uri"], "https://example.org/a?b=\"c\"");
+        assert_eq!(
+            (&value["tls"], &value["tls_name"]),
+            (&"TLSv1.3".into(), &"example.org".into())
+        );
+        assert_eq!(value["tls_client"], "CN=\"me\"");
+        assert_eq!(value["tls_resumed"], true);
+    }
+
+    #[test]
     fn no_password_is_logged() {
         let endless = [b"http://u:", &[b'p'; 9000][..], b"@h/"].concat();
         for (target, uri) in [
@@ -491,13 +588,20 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded_and_nothing_shorter(
             record in any_record(), client: IpAddr, target: Vec<u8>, content_type: Vec<u8>, host: Vec<u8>,
-            referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64
+            referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64,
+            version in "[ -~]{0,9}", name: Vec<u8>, resumed: bool
         ) {
             let asking = Asking {
                 host: &host, target: &target, referer: &referer, user_agent: &user_agent, bytes_in,
                 ..entry().asking
             };
-            let entry = Entry { record, client, asking, content_type: &content_type, ..entry() };
+            let tls = match version.is_empty() {
+                true => Tls::default(),
+                false => Tls {
+                    version: version.as_bytes(), name: &name, client: &name, is_resumed: resumed, ..Tls::default()
+                },
+            };
+            let entry = Entry { tls, record, client, asking, content_type: &content_type, ..entry() };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             for cut in 0..bytes.len() {

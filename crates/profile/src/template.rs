@@ -83,6 +83,26 @@ const FIELDS: &[(&str, Value, &str)] = &[
         "the client's protocol",
     ),
     (
+        "tls",
+        Foreign(|e| e.tls.version.into()),
+        "the version of TLS; nothing where the connection is plain",
+    ),
+    (
+        "tls-cipher",
+        Foreign(|e| e.tls.cipher.into()),
+        "its cipher suite",
+    ),
+    (
+        "tls-name",
+        Foreign(|e| e.tls.name.into()),
+        "the name of the server that the client asked for in its handshake",
+    ),
+    (
+        "tls-client",
+        Foreign(|e| e.tls.client.into()),
+        "the subject of the client's certificate",
+    ),
+    (
         "status",
         Plain(|e, out| text::decimal(e.record.status.into(), 3, b'0', out)),
         "the status sent",
@@ -263,6 +283,7 @@ mod tests {
 
     fn entry<'a>(target: &'a [u8], user_agent: &'a [u8]) -> Entry<'a> {
         Entry {
+            tls: crate::access::Tls::default(),
             record: memory_hit(),
             client: "192.0.2.7".parse().unwrap(),
             listener: b"127.0.0.1:3128",

@@ -12,8 +12,17 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId, origin::Tls, plan::Plan, quota::Quotas, record::labels::Rows,
-    record::rule_counts::RuleCounts, request::key::tags_in_use, request::rulebook::Rulebook,
+    listening::ListenerId,
+    origin::Tls,
+    plan::Plan,
+    quota::Quotas,
+    record::labels::Rows,
+    record::rule_counts::RuleCounts,
+    request::key::tags_in_use,
+    request::rulebook::Rulebook,
+    tls::served::{ServedTls, Shown},
+    upstreams,
+    upstreams::Upstream,
 };
 
 /// A configuration in the forms that requests want.
@@ -32,8 +41,12 @@ pub struct Edition {
     pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: Tls,
+    /// TLS to the clients of each listener.
+    pub served: Vec<Option<Arc<ServedTls>>>,
     /// What its quotas have counted.
     pub quotas: Quotas,
+    /// The plan's upstreams, with what is known of their servers.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -81,6 +94,10 @@ pub struct Parts {
     pub rule_counts: RuleCounts,
     /// As in [`Edition`].
     pub tls: Tls,
+    /// Those of the edition before.
+    pub upstreams_before: Vec<Arc<Upstream>>,
+    /// As in [`Edition`].
+    pub served: Vec<Option<Arc<ServedTls>>>,
     /// As in [`Edition`].
     pub quotas: Quotas,
     /// As in [`Edition`].
@@ -101,7 +118,9 @@ impl Edition {
             rows,
             rule_counts,
             tls,
+            served,
             quotas,
+            upstreams_before,
             loaded,
             hasher,
             via_tag,
@@ -117,7 +136,9 @@ impl Edition {
             book: Arc::new(Rulebook::new(&plan.rules)),
             rule_counts,
             tls,
+            served,
             quotas,
+            upstreams: upstreams::of_plan(&plan, &upstreams_before),
             loaded,
             rules: rules(&plan),
             limits: head_limits(&plan, plan.limits.head_bytes_max),
@@ -129,6 +150,12 @@ impl Edition {
             via_line: format!("Via: 1.1 {} ({via_tag:08x})\r\n", plan.name).into_bytes(),
             plan,
         }
+    }
+
+    /// The certificates that a listener shows.
+    pub fn shown(&self, number: usize) -> &[Shown] {
+        let served = self.served.get(number).and_then(Option::as_ref);
+        served.map_or(&[], |served| &served.shown)
     }
 
     /// What is waited for on the way to and from an origin.

@@ -130,6 +130,8 @@ fn edition(plan: &Plan, hasher: KeyHasher) -> Edition {
         rows: labels.rows(&plan.listeners),
         rule_counts: KnownRules::default().counts(&plan.rules),
         quotas: Quotas::default(),
+        upstreams_before: Vec::new(),
+        served: Vec::new(),
         plan: plan.clone(),
         tls: Tls::only(Vec::new()),
         hasher,

@@ -44,6 +44,7 @@ mod fetch;
 mod health;
 mod listener;
 mod listening;
+mod mirror;
 mod mistakes;
 mod notify;
 mod origin;
@@ -61,7 +62,9 @@ pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
+mod tls;
 mod upgrade;
+mod upstreams;
 mod user;
 mod worker;
 
@@ -78,5 +81,6 @@ pub use serve::{
     Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
     start_reloadable,
 };
+pub use tls::served::{Shown, check_certificate, check_client_ca};
 pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;

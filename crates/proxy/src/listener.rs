@@ -8,13 +8,16 @@ use crate::{
     access::{Clients, Destinations},
     edition::Edition,
     listening::ListenerId,
+    mirror::Mirror,
     origin::Destination,
     plan::{Listener, Role, Route},
     quota::Tolls,
     record::labels::Rows,
     request::key::{forward_tag, route_tags},
     request::ports::Ports,
-    request::rulebook::Rulebook,
+    request::rulebook::{Met, Rulebook},
+    tls::served::ServedTls,
+    upstreams::Upstream,
 };
 
 /// A listener as a worker sees it.
@@ -23,6 +26,8 @@ pub struct ListenerState {
     pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<Arc<ServedTls>>,
     /// Which of the process's listeners it is.
     pub id: ListenerId,
     /// Its number in the plan.
@@ -41,9 +46,11 @@ pub struct ListenerState {
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: Clients,
-    /// The operator's rules: those of the whole.
     /// The quotas that count what comes by it.
     pub tolls: Tolls,
+    /// Those that each rule names.
+    pub rule_tolls: Rc<[Tolls]>,
+    /// The operator's rules: those of the whole.
     pub book: Arc<Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
@@ -56,10 +63,14 @@ pub struct ListenerState {
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// The origin.
+    /// The origin. With an upstream nobody connects there.
     pub destination: Destination,
+    /// The servers that are asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
+    /// What is done with its answers, if anything is.
+    pub mirror: Option<Rc<Mirror>>,
     /// Its number among the listener's routes.
     pub number: usize,
     /// The origin's name in logs.
@@ -68,20 +79,38 @@ pub struct RouteState {
     pub tags: [Vec<u8>; 2],
 }
 
+impl ListenerState {
+    /// The scheme of its clients.
+    pub fn is_https(&self) -> bool {
+        self.listener.tls.is_some()
+    }
+}
+
 impl RouteState {
     /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
+    pub fn new((number, route): (usize, &Route), edition: &Edition, is_tls: bool) -> RouteState {
+        let upstream = route.upstream.as_ref().map(|name| {
+            let mut all = edition.upstreams.iter();
+            let found = all.find(|upstream| upstream.name() == name);
+            Arc::clone(found.expect("a route names an upstream of its plan"))
+        });
         RouteState {
+            mirror: Mirror::new(&route.mirror, &edition.own_addresses),
             number,
-            origin: route.origin.to_string().into(),
+            origin: route.origin_name().into(),
             destination: Destination {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
             },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
+            authority: match (&route.mirror.origin_host, &upstream) {
+                (Some(host), _) => host.as_str().into(),
+                (None, Some(upstream)) => upstream.plan.host().into(),
+                (None, None) => route.origin.authority().into(),
+            },
+            upstream,
+            tags: route_tags(route, is_tls),
             route: route.clone(),
         }
     }
@@ -89,6 +118,10 @@ impl RouteState {
 
 /// The listeners of an edition, as a thread of its own sees them.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
+    let rules = edition.plan.rules.iter();
+    let rule_tolls: Rc<[Tolls]> = rules
+        .map(|rule| edition.quotas.named(&rule.then.quotas))
+        .collect();
     let state = |(number, ((listener, rows), id)): (usize, ((&Listener, &Rows), &ListenerId))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -103,7 +136,9 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().enumerate().map(RouteState::new).collect(),
+                (routes.iter().enumerate())
+                    .map(|route| RouteState::new(route, edition, listener.tls.is_some()))
+                    .collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,
@@ -128,6 +163,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
                 allow: listener.allow.clone(),
             },
             tolls: edition.quotas.named(&listener.quotas),
+            rule_tolls: Rc::clone(&rule_tolls),
             id: *id,
             number,
             name: listener.address.to_string().into(),
@@ -139,6 +175,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
+            tls: edition.served.get(number).cloned().flatten(),
             book: Arc::clone(&edition.book),
             edition: Arc::clone(edition),
         })
@@ -150,4 +187,14 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
         .zip(&edition.rows)
         .zip(&edition.ids);
     listeners.enumerate().map(state).collect()
+}
+
+impl ListenerState {
+    /// The quotas that count a request which meets these rules.
+    pub fn tolls_of(&self, met: Met) -> Tolls {
+        match self.book.quotas_of(met) {
+            None => self.tolls,
+            Some(rule) => self.tolls.and(self.rule_tolls[rule]),
+        }
+    }
 }

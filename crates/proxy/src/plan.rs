@@ -15,10 +15,13 @@ mod cluster;
 mod hints;
 mod hosts;
 mod hours;
+mod mirror;
 mod peers;
 mod quotas;
 mod rules;
 mod setting;
+mod tls;
+mod upstreams;
 mod verdicts;
 
 use std::collections::BTreeMap;
@@ -41,11 +44,15 @@ pub use hints::{Digests, Icp};
 pub use hosts::{HostList, Stamp, address};
 pub use hours::{Hours, Minute};
 pub use message::Scheme;
+pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
+pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
 pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
+
+pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 
 use setting::{bytes, count, settings, switch};
 
@@ -90,6 +97,8 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
     pub quotas: Vec<Quota>,
+    /// Servers of the same content, at most [`UPSTREAMS_MAX`], which routes name in place of an origin.
+    pub upstreams: Vec<Upstream>,
     /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
@@ -168,6 +177,7 @@ impl Plan {
             cache: CacheRules::default(),
             rules: Vec::new(),
             quotas: Vec::new(),
+            upstreams: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
             icp: Icp::default(),
@@ -198,6 +208,8 @@ pub struct Listener {
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
+    /// TLS to its clients; `None`: it speaks plain HTTP.
+    pub tls: Option<ListenerTls>,
     /// How the clients behind balancers are known.
     pub naming: Naming,
     /// The names of the quotas that count its requests and connections.
@@ -259,6 +271,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
+            tls: None,
             naming: Naming::default(),
             quotas: Vec::new(),
         }
@@ -275,6 +288,7 @@ impl Listener {
             purge_from: Vec::new(),
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
+            tls: None,
             naming: Naming::default(),
             quotas: Vec::new(),
         }
@@ -337,10 +351,15 @@ pub struct Route {
     pub host: Option<String>,
     /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
     pub path_prefix: String,
-    /// The origin.
+    /// The origin. With an upstream: `http`, the upstream's name, port 80, and the path that is put before the request's. Nobody connects to
+    /// that, but it is the origin's name in keys.
     pub origin: OriginUrl,
+    /// The name of the upstream whose servers are asked; `None`: `origin` is.
+    pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
+    /// What is done beyond passing requests on.
+    pub mirror: Mirroring,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
     pub tells_client: bool,
 }
@@ -352,8 +371,37 @@ impl Route {
             host: None,
             path_prefix: "/".to_owned(),
             origin,
+            upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
+        }
+    }
+
+    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
+    pub fn onward<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.mirror.strip.as_str())
+            .unwrap_or(path)
+    }
+
+    /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
+    pub fn everything_to_upstream(name: &str, path: &str) -> Self {
+        Route {
+            upstream: Some(name.to_owned()),
+            ..Route::everything_to(OriginUrl {
+                tls: false,
+                host: name.to_owned(),
+                port: 80,
+                path: path.to_owned(),
+            })
+        }
+    }
+
+    /// What its origin is called: a URL, or the name of an upstream and a path.
+    pub fn origin_name(&self) -> String {
+        match &self.upstream {
+            Some(name) => format!("{name}{}", self.origin.path),
+            None => self.origin.to_string(),
         }
     }
 
@@ -641,7 +689,9 @@ mod tests {
             host: host.map(str::to_owned),
             path_prefix: prefix.into(),
             origin,
+            upstream: None,
             pass_host: true,
+            mirror: Mirroring::default(),
             tells_client: false,
         }
     }

@@ -68,8 +68,12 @@ use crate::{
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
+    tls::{
+        renewing,
+        served::{self as serving, ServedTls},
+    },
     upgrade::{predecessor::Predecessor, successor::Launch, successor::Upgrades},
-    user, worker,
+    upstreams, user, worker,
 };
 
 /// What is up, once it is.
@@ -301,6 +305,7 @@ fn run_from(
         None => candidates.open(&plan)?,
     };
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
+    let served = served(&plan, &clock)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let seed = from.as_ref().and_then(Predecessor::hash_seed);
     let found = Found {
@@ -308,7 +313,7 @@ fn run_from(
         absent,
         seed,
     };
-    let mut shared = shared(plan, clock, found, io_engine, tls.clone())?;
+    let mut shared = shared(plan, clock, found, io_engine, (tls.clone(), served))?;
     shared.listening = listening;
     shared.doors.send_replace(from.is_none());
     shared.upgrades = launch.map(Upgrades::by).unwrap_or_default();
@@ -397,11 +402,13 @@ fn run_from(
         fetching::start(&shared.digests, plan);
         let admin = admin_socket
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
+        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
+            tokio::task::spawn_local(renewing::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
             tokio::task::spawn_local(tell_that_we_are_well(
@@ -478,7 +485,7 @@ pub(crate) fn shared(
     clock: Clock,
     found: Found<'_>,
     io_engine: &'static str,
-    tls: Tls,
+    (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
 ) -> Result<Shared, StoreError> {
     let (labels, rules) = (Labels::default(), KnownRules::default());
     let Found {
@@ -499,6 +506,8 @@ pub(crate) fn shared(
         quotas: Quotas::new(&plan.quotas, None),
         plan,
         tls,
+        served,
+        upstreams_before: Vec::new(),
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {
@@ -695,6 +704,21 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
+}
+
+/// TLS to clients. Its files are read as the user that the process has become, for that is who will read them when they are renewed.
+fn served(plan: &Plan, clock: &Clock) -> Result<Vec<Option<Arc<ServedTls>>>, ServeError> {
+    let served = serving::load(plan, &[], clock.now());
+    let served = served.map_err(|unusable| ServeError::Served(unusable.to_string()))?;
+    for (listener, served) in plan.listeners.iter().zip(&served) {
+        if served.as_ref().is_some_and(|it| it.is_self_signed()) {
+            let address = listener.address;
+            tracing::warn!(
+                "the listener on {address} shows a certificate that was made just now and that nobody trusts: for trying out only"
+            );
+        }
+    }
+    Ok(served)
 }
 
 /// The bytes of body that an object is expected to have, to guess how many there will be.

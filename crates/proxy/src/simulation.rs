@@ -90,7 +90,7 @@ impl Proxy {
                 seed: None,
             },
             "simulated",
-            Tls::only(Vec::new()),
+            (Tls::only(Vec::new()), Vec::new()),
         )?;
         let journal = Journal::open(&shared.edition().plan, shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;

@@ -140,7 +140,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut ticks = 0u32;
-    let mut is_draining = false;
+    let (mut is_draining, mut drains_since) = (false, None);
     loop {
         tokio::select! {
             // In this order, so that no flood of connections keeps the tick waiting.
@@ -165,7 +165,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             }
             _ = phase.changed() => {
                 let now = *phase.borrow();
-                if now >= Phase::Draining {
+                if now >= Phase::Draining && ends_idle(&shared, None) {
                     worker.deadlines.drain();
                 }
                 if now == Phase::Stopping {
@@ -184,7 +184,10 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         is_draining = *phase.borrow() >= Phase::Draining;
         if is_draining {
             house.accepting.borrow_mut().abort_all();
-            worker.deadlines.drain();
+            let since = *drains_since.get_or_insert_with(Instant::now);
+            if ends_idle(&shared, Some(since)) {
+                worker.deadlines.drain();
+            }
             while let Ok(new) = dealt.try_recv() {
                 house.take_dealt(new);
             }
@@ -199,6 +202,17 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     }
     measuring.abort();
     worker.every_second();
+}
+
+/// How long idle connections stay open once another process has taken over: a client that has just sent a request on one would find it cut.
+/// Its next answer says that the connection closes.
+const IDLE_AFTER_HAND_OVER: Duration = Duration::from_secs(5);
+
+/// Are idle connections closed now, in a process that drains since then?
+fn ends_idle(shared: &Shared, since: Option<Instant>) -> bool {
+    let is_handed_over = shared.is_handed_over.load(Ordering::Relaxed);
+    let is_over = since.is_some_and(|since| since.elapsed() >= IDLE_AFTER_HAND_OVER);
+    !is_handed_over || is_over || *shared.phase.borrow() == Phase::Stopping
 }
 
 /// Notes how late this worker's timers are, while that is wanted.

@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
-    Order, Plan, ProxyProtocol, Role, Route, StorePlan,
+    Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, HostPort,
+    Listener, ListenerTls, Mirroring, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
+use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
@@ -25,6 +26,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     let mut out = String::new();
     for listener in &plan.listeners {
         explain_listener(listener, &mut out);
+    }
+    for upstream in &plan.upstreams {
+        explain_upstream(upstream, &mut out);
     }
     if !plan.quotas.is_empty() {
         head(&mut out, "limits");
@@ -64,6 +68,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         );
     }
     differing(raw, &mut out);
+    for (preset, text) in presets::written_out(raw) {
+        head(&mut out, &format!("{preset} stands for"));
+        for line in text.lines() {
+            let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+        }
+    }
     for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }
@@ -97,6 +107,9 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
+    if let Some(tls) = &listener.tls {
+        explain_tls(tls, out);
+    }
     let naming = &listener.naming;
     match &naming.proxy_protocol {
         ProxyProtocol::Never => {}
@@ -141,6 +154,33 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         }
     }
     line(out, "tells origins", &forwarded(listener));
+}
+
+fn explain_tls(tls: &ListenerTls, out: &mut String) {
+    let versions = match tls.only_tls13 {
+        true => "TLS 1.3",
+        false => "TLS 1.2 and 1.3",
+    };
+    line(out, "speaks", versions);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    for files in &tls.certificates {
+        let words = match proxy::check_certificate(files, now) {
+            Ok(shown) => shown.words(),
+            Err(why) => why.to_string(),
+        };
+        line(out, "certificate", &words);
+    }
+    if tls.is_self_signed {
+        line(out, "certificate", "made at the start; nobody trusts it");
+    }
+    if let Some(clients) = &tls.clients {
+        let how = match clients.are_required {
+            true => "required of clients",
+            false => "clients may show one",
+        };
+        let ca = clients.ca.display();
+        line(out, "theirs", &format!("{how}, signed by {ca}"));
+    }
 }
 
 fn explain_peers(plan: &Plan, out: &mut String) {
@@ -326,8 +366,15 @@ fn explain_route(route: &Route) -> String {
     };
     let sent = match route.pass_host {
         true => "the client's Host",
+        false if route.upstream.is_some() => "the upstream's Host",
         false => "its own Host",
     };
+    if route.upstream.is_some() {
+        return format!(
+            "{host}{path} -> {}, see below ({sent})",
+            route.origin_name()
+        );
+    }
     let checked = match route.origin.tls {
         true => ", certificate checked",
         false => "",
@@ -336,7 +383,73 @@ fn explain_route(route: &Route) -> String {
         true => ", PROXY header",
         false => "",
     };
-    format!("{host}{path} -> {} ({sent}{checked}{told})", route.origin)
+    let more = explain_mirror(&route.mirror);
+    format!(
+        "{host}{path} -> {} ({sent}{checked}{told}{more})",
+        route.origin
+    )
+}
+
+/// What a route does beyond passing requests on.
+fn explain_mirror(mirror: &Mirroring) -> String {
+    let hosts = |hosts: &[HostPort]| {
+        let words = hosts.iter().map(|host| match host.port {
+            Some(port) => format!("{}:{port}", host.host),
+            None => host.host.clone(),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let mut said = String::new();
+    if !mirror.strip.is_empty() {
+        said += &format!(", without {}", mirror.strip);
+    }
+    if let Some(host) = &mirror.origin_host {
+        said += &format!(", as {host}");
+    }
+    if !mirror.follow.is_empty() {
+        said += &format!(", redirects followed to {}", hosts(&mirror.follow));
+    }
+    if let Some(replace) = &mirror.replace {
+        said += &format!(", {} replaced by {:?}", replace.from, replace.to);
+    }
+    if mirror.verify {
+        said += ", digests checked";
+    }
+    match mirror.tokens.as_deref() {
+        None => {}
+        Some([]) => said += ", with its tokens",
+        Some(listed) => said += &format!(", with tokens of its own or of {}", hosts(listed)),
+    }
+    said
+}
+
+fn explain_upstream(upstream: &Upstream, out: &mut String) {
+    head(out, &format!("upstream {}", upstream.name));
+    let all = |backup| (upstream.servers.iter()).filter(move |it| it.backup == backup);
+    for is_backup in [false, true] {
+        let weights: u32 = all(is_backup).map(|it| it.weight).sum();
+        for server in all(is_backup) {
+            let checked = match server.at.tls {
+                true => ", certificate checked",
+                false => "",
+            };
+            let percent = server.weight * 100 / weights.max(1);
+            let share = match is_backup {
+                true => format!("{percent}% if no other is up"),
+                false => format!("{percent}%"),
+            };
+            line(out, "server", &format!("{} ({share}{checked})", server.at));
+        }
+    }
+    line(out, "chosen by", upstream.balance.word());
+    let health = match &upstream.health {
+        Some(check) => {
+            let every = Time(check.every);
+            format!("GET {} every {every}, and by requests", check.path)
+        }
+        None => "by requests alone".to_owned(),
+    };
+    line(out, "health", &health);
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {

@@ -62,6 +62,7 @@ impl Parser<'_> {
         for (key, value, place) in self.entries(root) {
             match key {
                 "listener" => self.raw.listeners = self.blocks("listener", value, place),
+                "upstream" => self.raw.upstreams = self.blocks("upstream", value, place),
                 "parent" => self.raw.parents = self.blocks("parent", value, place),
                 "sibling" => self.raw.siblings = self.blocks("sibling", value, place),
                 "rule" => self.raw.rules = self.blocks("rule", value, place),
@@ -133,8 +134,16 @@ impl Parser<'_> {
         for (key, value, place) in self.entries(table) {
             if is_listener && key == "route" {
                 block.routes = self.blocks("listener.route", value, place);
+            } else if is_listener && key == "certificate" {
+                block.certificates = self.blocks("listener.certificate", value, place);
             } else if !is_listener
-                || !self.is_stray("listener.", key, value, &place, &["route".into()])
+                || !self.is_stray(
+                    "listener.",
+                    key,
+                    value,
+                    &place,
+                    &["route".into(), "certificate".into()],
+                )
             {
                 self.flatten(&format!("{name}.{key}"), value, place, &mut block.given);
             }

@@ -11,19 +11,25 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
+    Heeds, HostPort, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
+    Upstream,
 };
 
+use super::encryption;
 use super::general::Draft;
+use super::mirrors::{self, MirrorDraft};
 use super::needs_allow;
+use super::presets;
 use super::problem::Problem;
 use super::quotas;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, rows};
+use super::upstreams::{self, Named};
 use super::values;
 use super::values::LISTEN;
 
@@ -34,7 +40,7 @@ pub struct ListenerDraft {
     address: Option<SocketAddr>,
     allow: Vec<IpNet>,
     purge_from: Vec<IpNet>,
-    origin: Option<OriginUrl>,
+    origin: Option<Named>,
     pass_host: Option<bool>,
     client_directives: Option<ClientDirectives>,
     targeted: Option<bool>,
@@ -42,10 +48,19 @@ pub struct ListenerDraft {
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
     forwarded: Option<Forwarded>,
+    pub(super) tls: Option<values::TlsWord>,
+    pub(super) only_tls13: Option<bool>,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) client_required: Option<bool>,
     proxy_protocol: ProxyProtocol,
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
     quotas: Vec<String>,
+    preset: Option<&'static str>,
+    upstream: Option<Vec<OriginUrl>>,
+    public: Option<OriginUrl>,
+    follow: Option<Vec<HostPort>>,
+    token_hosts: Option<Vec<HostPort>>,
     access: Option<Option<LogTarget>>,
     access_format: Option<AccessFormat>,
 }
@@ -55,8 +70,10 @@ pub struct ListenerDraft {
 pub struct RouteDraft {
     host: Option<String>,
     path: Option<String>,
-    origin: Option<OriginUrl>,
+    origin: Option<Named>,
     pass_host: Option<bool>,
+    /// What is about mirroring.
+    pub mirror: MirrorDraft,
     tells_client: bool,
 }
 
@@ -74,7 +91,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// that is a client at 127.0.0.1 as well.
         "listener.purge-from": "networks or `any`", "none: PURGE is refused" => purge_from = values::networks;
         /// Makes it a reverse proxy: everything no route takes goes to this origin.
-        "listener.origin": "`http://HOST[:PORT][/PATH]` or https", "none: a forward proxy" => origin = values::origin;
+        "listener.origin": "`http://HOST[:PORT][/PATH]` or https, or the `name` of an upstream", "none: a forward proxy" => origin = upstreams::named;
         /// With `origin`: send it the client's Host, so that its links and redirects lead back here. Each host is then cached for
         /// itself, and clients choose it: name the hosts in routes where that is too much. `false` (flag `--origin-host`): Host is the
         /// origin's own.
@@ -107,6 +124,17 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => forwarded = |given| values::word(given, &[
                 ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
             ]);
+        /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
+        /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
+        /// made at the start and that nobody trusts, for trying out.
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none" => tls = values::certificate;
+        /// The oldest version of TLS that is spoken.
+        "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
+        "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
+        /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
+        "listener.client-certificate": "`required`, `optional`", "`required`"
+            => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
         /// Connections that begin with a header of the PROXY protocol (version 1 or 2), in which a balancer names the client: `require`
         /// for all, or the networks of the balancers; all others are then plain. The client that is named is the one that `allow`, logs,
         /// rules and limits go by; whoever connects must be in `allow`, too, unless it is listed here. A connection without the header
@@ -123,6 +151,16 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             ]);
         /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
         "listener.limits": "a list of names", "none" => quotas = quotas::names;
+        /// Makes it a mirror ([mirrors](mirrors.md)): stands for routes and rules, which `loligo check` prints. Rules of your own come first.
+        "listener.preset": "`apt`, `pypi`, `npm`, `cargo`, `go`, `oci`", "none" => preset = presets::name;
+        /// With `preset`: where lies what is mirrored. `pypi` and `cargo` take two: the index, and the server of files.
+        "listener.upstream": "one or two URLs", "required with `preset`" => upstream = presets::upstreams;
+        /// With `preset`: the URL by which clients know this listener. `npm`, and `cargo` with two upstreams, write it into their indexes.
+        "listener.public": "`http://HOST[:PORT]` or https", "none" => public = values::origin;
+        /// With `preset`: as in a route.
+        "listener.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => follow = mirrors::host_ports;
+        /// With `preset`: as in a route.
+        "listener.token-hosts": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "with `oci`: the registry alone" => token_hosts = mirrors::host_ports;
         /// Where this listener's requests are logged, if not with the others.
         "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
         /// And how.
@@ -132,20 +170,23 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
 
 /// Settings of a `[[listener.route]]`.
 pub fn route_rows() -> Vec<Row<RouteDraft>> {
-    rows![RouteDraft:
+    let mut rows = rows![RouteDraft:
         /// Hosts it is for. `*.example.org` is every name below example.org, not that name itself.
         "listener.route.host": "a name, or `*.` and a name", "any host" => host = values::host;
         /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
         "listener.route.path": "begins with `/`", "/" => path = values::route_path;
         /// Where its requests go. A path here is put before the request's own.
-        "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https", "required" => origin = values::origin;
+        "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https, or the `name[/PATH]` of an upstream", "required"
+            => origin = upstreams::named;
         /// Send the client's Host to the origin. `false`: the origin's own.
         "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
         /// `v2`: each connection to the origin begins with a PROXY header that names the client whose request it is for. Then no connection
         /// serves a second request. A fetch that several share names the first of them.
         "listener.route.proxy-protocol": "`v2`, `none`", "none"
             => tells_client = |given| values::word(given, &[("v2", true), ("none", false)]);
-    ]
+    ];
+    rows.extend(mirrors::rows());
+    rows
 }
 
 /// The logs of listeners that have their own, by number. What is wrong with them [`settle`] has complained of.
@@ -172,7 +213,7 @@ pub fn logs(blocks: &[Block], draft: &Draft) -> BTreeMap<usize, Option<AccessLog
 
 /// Checks the blocks; without any there is one listener, with defaults.
 pub fn settle(
-    blocks: &[Block],
+    (blocks, upstreams): (&[Block], &[Upstream]),
     draft: &Draft,
     whole: &Block,
     problems: &mut Vec<Problem>,
@@ -185,14 +226,14 @@ pub fn settle(
     }
     let listeners: Vec<_> = blocks
         .iter()
-        .map(|block| listener(block, problems))
+        .map(|block| listener(block, upstreams, problems))
         .collect();
     check_addresses(blocks, &listeners, draft, whole, problems);
     check_origins(blocks, &listeners, draft, problems);
     listeners
 }
 
-fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
+fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) -> Listener {
     let mut draft = ListenerDraft::default();
     apply(&rows(), &block.given, &mut draft, problems);
     let address = draft
@@ -227,6 +268,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         true => Forwarded::Replace,
         false => Forwarded::None,
     });
+    let tls = encryption::settle(block, &mut draft, address, problems);
     let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
     let quotas = std::mem::take(&mut draft.quotas);
@@ -235,7 +277,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         std::mem::take(&mut draft.purge_from),
     );
     let role = if is_reverse {
-        Role::Reverse(routes(block, draft, problems))
+        Role::Reverse(routes(block, draft, upstreams, problems))
     } else {
         let defaults = Forward::for_address(address.ip());
         Role::Forward(Forward {
@@ -252,6 +294,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         purge_from,
         heeds,
         forwarded,
+        tls,
         naming,
         quotas,
     }
@@ -316,7 +359,12 @@ fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
 }
 
 /// L5. Most specific first; the listener's own origin last.
-fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> Vec<Route> {
+fn routes(
+    block: &Block,
+    draft: ListenerDraft,
+    upstreams: &[Upstream],
+    problems: &mut Vec<Problem>,
+) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     for at in &block.routes {
         let mut draft = RouteDraft::default();
@@ -330,12 +378,18 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
             }
             continue;
         };
+        let path_prefix = draft.path.unwrap_or_else(|| "/".to_owned());
+        let named = (at, "listener.route.origin");
+        let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) else {
+            continue;
+        };
         let route = Route {
+            mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
-            path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
-            origin,
+            path_prefix,
             pass_host: draft.pass_host.unwrap_or(true),
             tells_client: draft.tells_client,
+            ..route
         };
         if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
             let host = route.host.as_deref().unwrap_or("any host");
@@ -351,10 +405,13 @@ fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> V
                 "the listener's own origin is never used: a route takes every host and path";
             problems.push(block.problem("listener.origin", message));
         }
-        routes.push(Route {
-            pass_host: draft.pass_host.unwrap_or(true),
-            ..Route::everything_to(origin)
-        });
+        let named = (block, "listener.origin");
+        if let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) {
+            routes.push(Route {
+                pass_host: draft.pass_host.unwrap_or(true),
+                ..route
+            });
+        }
     } else if draft.pass_host.is_some() {
         let message = "belongs to the listener's origin, and it has none; write it into the routes";
         problems.push(block.problem("listener.pass-host", message));
@@ -414,7 +471,8 @@ fn check_origins(
         let Role::Reverse(routes) = &listener.role else {
             continue;
         };
-        for route in routes {
+        // Servers of upstreams are looked at with these.
+        for route in routes.iter().filter(|route| route.upstream.is_none()) {
             if let Some(own) = ours.iter().find(|own| is_own(&route.origin, **own)) {
                 let origin = &route.origin;
                 let message =

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use proxy::plan::ClusterKey;
+use proxy::plan::{CertificateFiles, ClusterKey};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -42,6 +42,10 @@ pub struct Machine {
     pub cluster_key: fn(&Path) -> Result<ClusterKey, String>,
     /// Checks that the file has certificates; the error says why not.
     pub certificates: fn(&Path) -> Result<(), String>,
+    /// Checks that a start can show the certificate; a note, or why not.
+    pub certificate: fn(&CertificateFiles) -> Result<Option<String>, String>,
+    /// Checks that the file has authorities that can judge certificates of clients.
+    pub client_ca: fn(&Path) -> Result<(), String>,
 }
 
 /// What was found at a path.
@@ -84,9 +88,18 @@ impl Machine {
             resolve,
             appendable,
             cluster_key,
+            certificate,
+            client_ca: |path| proxy::check_client_ca(path).map_err(|e| e.to_string()),
             certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
         }
     }
+}
+
+/// Looks at a certificate and its key.
+fn certificate(files: &CertificateFiles) -> Result<Option<String>, String> {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let shown = proxy::check_certificate(files, now).map_err(|e| e.to_string())?;
+    Ok(shown.ends_soon(now))
 }
 
 /// A file of users or groups; empty where there is none. A user that only a directory service knows is not in it, and has to be

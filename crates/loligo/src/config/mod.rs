@@ -7,10 +7,13 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
+//! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
+//! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
 //! | `surroundings` | checks that the machine has what the plan needs |
@@ -21,14 +24,17 @@ pub mod cluster;
 mod conditions;
 #[cfg(test)]
 mod deployed;
+pub mod encryption;
 pub mod explain;
 pub mod file;
 pub mod general;
 pub mod listeners;
 pub mod machine;
+mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod peers;
+pub mod presets;
 pub mod problem;
 mod quotas;
 pub mod raw;
@@ -43,6 +49,7 @@ mod surroundings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod user;
 mod values;
 mod verdicts;
@@ -84,6 +91,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         notes: raw.notes.iter().map(Problem::to_string).collect(),
         fitted: Vec::new(),
     };
+    let raw = &presets::expand(raw, &mut found.problems);
     let (of_all, blocks) = stores::split(raw, &mut found.problems);
     let whole = Block {
         given: [of_all, raw.whole.given.clone()].concat(),
@@ -96,18 +104,27 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut draft,
         &mut found.problems,
     );
-    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
+    let listeners = listeners::settle(
+        (&raw.listeners, &upstreams),
+        &draft,
+        &whole,
+        &mut found.problems,
+    );
+    upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
+    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),
+        (&raw.rules, &rules),
         &mut found.problems,
     );
-    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
-    let rules = rules::settle(&raw.rules, &listeners, &mut found);
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
+    encryption::look(&listeners, &raw.listeners, machine, &mut found);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let own_logs = listeners::logs(&raw.listeners, &draft);
@@ -125,6 +142,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             stores,
             rules,
             quotas,
+            upstreams,
             parents,
             siblings,
             cluster,

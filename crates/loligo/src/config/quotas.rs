@@ -3,12 +3,13 @@
 //! Of single settings the table below checks the value; what only makes sense together is looked at in [`settle`]:
 //!   Q1  each has a name of its own and a rate
 //!   Q2  a rate is in the unit of what it counts; what is counted at once has a number and no burst
-//!   Q3  a limit is asked when it can still do what it says: nothing waits for a connection, and only misses have something stale
+//!   Q3  a limit is asked when it can still do what it says: nothing waits for a connection, no rule knows one, and only misses have
+//!       something stale
 //!   Q4  whoever names a limit names one that is there
 
 use std::time::Duration;
 
-use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, What};
+use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, Rule, What};
 
 use super::problem::{Problem, did_you_mean};
 use super::raw::{Block, Given, Value};
@@ -73,6 +74,7 @@ pub fn rows() -> Vec<Row<QuotaDraft>> {
 pub fn settle(
     blocks: &[Block],
     of_listeners: (&[Block], &[Listener]),
+    of_rules: (&[Block], &[Rule]),
     problems: &mut Vec<Problem>,
 ) -> Vec<Quota> {
     if let Some(block) = blocks.get(Quota::QUOTAS_MAX) {
@@ -103,6 +105,21 @@ pub fn settle(
         // Q4
         for name in listener.quotas.iter().filter(|name| !names.contains(name)) {
             problems.push(block.problem("listener.limits", unknown(name, &names)));
+        }
+    }
+    let (blocks, rules) = of_rules;
+    for (block, rule) in blocks.iter().zip(rules) {
+        for name in &rule.then.quotas {
+            let message = match quotas.iter().find(|quota| quota.name == *name) {
+                // Q3
+                Some(quota) if quota.what == What::Connections => {
+                    "a connection is counted before it has a request; write it into the listener"
+                        .to_owned()
+                }
+                None if !names.contains(name) => unknown(name, &names),
+                _ => continue,
+            };
+            problems.push(block.problem("rule.limit", message));
         }
     }
     quotas

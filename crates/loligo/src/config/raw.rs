@@ -21,6 +21,8 @@ pub struct Raw {
     pub rules: Vec<Block>,
     /// The `[[limit]]` blocks.
     pub quotas: Vec<Block>,
+    /// The `[[upstream]]` blocks.
+    pub upstreams: Vec<Block>,
     /// The `[[parent]]` blocks.
     pub parents: Vec<Block>,
     /// The `[[sibling]]` blocks.
@@ -46,6 +48,8 @@ pub struct Block {
     pub given: Vec<Given>,
     /// The `[[listener.route]]` blocks of a listener.
     pub routes: Vec<Block>,
+    /// Its `[[listener.certificate]]` blocks.
+    pub certificates: Vec<Block>,
 }
 
 impl Block {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{cluster, general, listeners, peers, quotas, rules, stores};
+use super::{cluster, encryption, general, listeners, peers, quotas, rules, stores, upstreams};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -101,6 +101,21 @@ pub fn reference() -> String {
     );
     section(
         &mut out,
+        "[[listener.certificate]]",
+        "For the listener above it, which then speaks TLS. The first is shown to clients that ask for a name of none of them. Files that \
+         change are read again within `timeouts.certificate-files`, or by a reload; what cannot be used (not a key of the certificate, \
+         its time is over) is told with its file, and the ones in service stay.",
+        encryption::certificate_rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[upstream]]",
+        "Several servers of the same content, which a route names in place of a URL. Repeat the block for several. See \
+         [operations.md](operations.md#several-origins).",
+        upstreams::rows().iter(),
+    );
+    section(
+        &mut out,
         "[store] or [[store]]",
         "The disk cache. One store is a block `[store]`; for several, repeat `[[store]]`: objects are spread over them by the hash \
          of their address, so each disk works for itself, and one that fails takes only its share with it. Each block says of \
@@ -119,7 +134,7 @@ pub fn reference() -> String {
         &mut out,
         "[[limit]]",
         "How much of something each client, host or listener may have. Repeat the block for several; a limit counts only for the listeners \
-         that name it (`limits`). See [operations.md](operations.md#limits).",
+         that name it (`limits`), and the requests that meet a rule which does (`limit`). See [operations.md](operations.md#limits).",
         quotas::rows().iter(),
     );
     section(
@@ -203,7 +218,11 @@ fn section<'a, T: 'a>(
     }
     out.push_str("| setting | takes | default | reload | what it does |\n|---|---|---|---|---|\n");
     for row in rows {
-        let name = row.key.rsplit('.').next().unwrap_or_default();
+        let name = match row.key.strip_prefix("upstream.") {
+            // The only one with tables in it.
+            Some(name) => name,
+            None => row.key.rsplit('.').next().unwrap_or_default(),
+        };
         let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
         let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
         let [form, default, doc] =
@@ -257,9 +276,12 @@ mod tests {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
         let blocks = stores::rows().len() + rules::rows().len() + quotas::rows().len();
-        let listeners = listeners::rows().len() + listeners::route_rows().len();
+        let listeners = listeners::rows().len()
+            + listeners::route_rows().len()
+            + encryption::certificate_rows().len();
         let peers = peers::parent_rows().len() + peers::sibling_rows().len();
-        let peers = peers + cluster::rows().len() + cluster::member_rows().len();
+        let peers =
+            peers + upstreams::rows().len() + cluster::rows().len() + cluster::member_rows().len();
         assert_eq!(rows, general::rows().len() + blocks + listeners + peers);
     }
 

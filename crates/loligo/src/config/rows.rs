@@ -138,6 +138,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
             // In a block that repeats, by the name it has there.
             let scopes = [
                 "listener.route.",
+                "listener.certificate.",
                 "listener.",
                 "rule.",
                 "limit.",
@@ -145,6 +146,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
                 "cluster.",
                 "parent.",
                 "sibling.",
+                "upstream.",
             ];
             let short = scopes.iter().find_map(|scope| meant.strip_prefix(scope));
             let meant = short.unwrap_or(meant);
@@ -159,6 +161,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
 mod tests {
     use super::*;
     use crate::config::cluster::{self, ClusterDraft};
+    use crate::config::encryption;
     use crate::config::general::{self, Draft};
     use crate::config::listeners;
     use crate::config::peers::{self, ParentDraft, SiblingDraft};
@@ -266,6 +269,7 @@ mod tests {
         add(&mut keys, stores::rows());
         add(&mut keys, listeners::rows());
         add(&mut keys, listeners::route_rows());
+        add(&mut keys, encryption::certificate_rows());
         add(&mut keys, rules::rows());
         add(&mut keys, quotas::rows());
         add(&mut keys, peers::parent_rows());

@@ -16,6 +16,7 @@ use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdic
 use super::Found;
 use super::conditions::{self, each};
 use super::problem::Problem;
+use super::quotas;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, numbers, rows};
 use super::shadowed;
@@ -27,12 +28,12 @@ use crate::units::Time;
 #[derive(Default)]
 pub struct RuleDraft {
     when: When,
+    listeners: Vec<String>,
     then: Then,
     ignore_query: Option<Vec<String>>,
     key_fields: Option<Vec<String>>,
     key_cookies: Option<Vec<String>>,
     name: Option<String>,
-    listeners: Vec<String>,
     allow: Option<bool>,
     deny: Option<Option<String>>,
     answer: Option<Canned>,
@@ -131,6 +132,8 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.key-cookies": "a list of cookie names", "none" => key_cookies = key_cookies;
         /// How much a client's Cache-Control and Pragma count; see the listener's.
         "rule.client-directives": "`obey`, `revalidate`, `ignore`", "the listener's" => then.client_directives = values::directives;
+        /// The limits that count these requests, beside those of the listener, by the names of their blocks `[[limit]]`.
+        "rule.limit": "a list of names", "none" => then.quotas = quotas::names;
     ];
     rows.extend(numbers("rule.", Then::SETTINGS, |rule: &mut RuleDraft| {
         &mut rule.then
@@ -188,6 +191,7 @@ fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> R
         place: block.place.clone(),
         given: with_tables(block),
         routes: Vec::new(),
+        certificates: Vec::new(),
     };
     apply(&rows(), &block.given, &mut draft, problems);
     for name in &draft.listeners {
@@ -264,6 +268,7 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
             "rule.request-set",
             "rule.request-add",
             "rule.request-remove",
+            "rule.limit",
         ] {
             if block.says(key) {
                 let message = "is decided before there is a response; take status and content-type out of this rule, or write two rules";

@@ -26,6 +26,11 @@ pub fn machine() -> Machine {
         resolve,
         appendable,
         certificates,
+        certificate: |files| match files.chain.starts_with("/missing") {
+            true => Err("No such file or directory".into()),
+            false => Ok(None),
+        },
+        client_ca: certificates,
         cluster_key: |path| match path.starts_with("/missing") {
             true => Err("No such file or directory".into()),
             false => Ok(proxy::plan::ClusterKey::new([7; 32])),

@@ -513,6 +513,7 @@ fn the_defaults_of_a_listener_are_as_the_reference_says() {
         "listener.address",
         "listener.connect-ports",
         "listener.http-ports",
+        "listener.tls",
         "listener.proxy-protocol",
         "listener.trust-forwarded",
     ];

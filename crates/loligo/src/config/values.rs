@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AdmissionKind, Bounds, ClientDirectives, Destinations, Dns, LazyMode, LogTarget,
-    OriginUrl, PeerAddress, Plan, Replacement, Storing, Syslog, SyslogAt, Unit,
+    AccessFormat, AdmissionKind, Bounds, CertificateFiles, ClientDirectives, Destinations, Dns,
+    LazyMode, LogTarget, OriginUrl, PeerAddress, Plan, Replacement, Storing, Syslog, SyslogAt,
+    Unit,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -90,6 +91,40 @@ pub fn path(given: &Given) -> Read<PathBuf> {
         Place::Line(file, _) => Ok(file.parent().unwrap_or(Path::new("")).join(text)),
         Place::Flag(_) | Place::Default => Ok(PathBuf::from(text)),
     }
+}
+
+/// What `listener.tls` says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TlsWord {
+    /// Plain HTTP.
+    Plain,
+    /// One certificate.
+    Files(CertificateFiles),
+    /// One that is made at the start.
+    SelfSigned,
+}
+
+/// `CERT.pem,KEY.pem`, one file with both, `self-signed`, or `none`.
+pub fn certificate(given: &Given) -> Read<TlsWord> {
+    let text = text(given)?;
+    match text {
+        "none" => return Ok(TlsWord::Plain),
+        "self-signed" => return Ok(TlsWord::SelfSigned),
+        _ => {}
+    }
+    let one = |text: &str| {
+        let value = Value::Text(text.trim().to_owned());
+        path(&Given {
+            value,
+            ..given.clone()
+        })
+    };
+    let (chain, key) = text.split_once(',').unwrap_or((text, text));
+    Ok(TlsWord::Files(CertificateFiles {
+        chain: one(chain)?,
+        key: one(key)?,
+        ocsp: None,
+    }))
 }
 
 /// A path, or `none`.
@@ -506,7 +541,8 @@ pub fn peer_name(given: &Given) -> Read<String> {
     Ok(text.to_owned())
 }
 
-fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
+/// Host and port; IPv6 addresses stand in brackets.
+pub fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         host.parse::<std::net::Ipv6Addr>().ok()?;

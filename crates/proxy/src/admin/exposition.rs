@@ -29,10 +29,12 @@ use crate::{
         histogram::Histogram,
         members::{self, Family, Figure},
         process::Process,
+        upstreams::{self, Kind},
     },
     cluster::MemberStatus,
     record::labels::Label,
     record::metrics::{DIAGNOSTICS_LOST, STATUS_CLASSES},
+    upstreams::UpstreamStanding,
 };
 
 /// The media type of [`render`]'s text.
@@ -110,6 +112,7 @@ impl Collector for Exposition {
         self.process(&mut e)?;
         self.requests(&mut e)?;
         self.answers(&mut e)?;
+        self.upstreams(&mut e)?;
         self.rules(&mut e)?;
         for simple in self.0.counted.simple() {
             if simple.is_gauge() {
@@ -151,6 +154,19 @@ impl Exposition {
         )?;
         let words = "Reloads that were refused, so that the configuration stayed as it was";
         e.counter("config_reload_failures", words, configuration.failures)?;
+        if !configuration.certificates.is_empty() {
+            let words = "When a listener's certificate ends, in seconds since 1970";
+            let mut family = e.0.encode_descriptor(
+                "tls_certificate_expires_seconds",
+                words,
+                None,
+                MetricType::Gauge,
+            )?;
+            for (listener, name, end) in &configuration.certificates {
+                let labels = [("listener", listener.as_str()), ("name", name.as_str())];
+                ConstGauge::new(*end).encode(family.encode_family(&labels)?)?;
+            }
+        }
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",
@@ -241,6 +257,43 @@ impl Exposition {
         for (cause, failures) in counted.causes() {
             let labels = [("cause", cause)];
             ConstCounter::new(failures).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// One family a figure, one line an upstream or a server.
+    fn upstreams(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let all = &self.0.upstreams;
+        if all.is_empty() {
+            return Ok(());
+        }
+        for (name, words, of) in upstreams::OF_UPSTREAMS {
+            let mut family = (e.0).encode_descriptor(name, words, None, MetricType::Counter)?;
+            for upstream in all {
+                let labels = [("upstream", &upstream.name[..])];
+                ConstCounter::new(of(upstream)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let servers = || {
+            let of =
+                |upstream: &'_ UpstreamStanding| (upstream.name.clone(), upstream.servers.clone());
+            let all = all.iter().map(of);
+            all.flat_map(|(name, servers)| servers.into_iter().map(move |it| (name.clone(), it)))
+        };
+        for (name, words, kind, of) in upstreams::OF_SERVERS {
+            let type_of = match kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            let mut family = (e.0).encode_descriptor(name, words, None, type_of)?;
+            for (upstream, server) in servers() {
+                let labels = [("upstream", &upstream[..]), ("server", &server.server)];
+                let encoder = family.encode_family(&labels)?;
+                match kind {
+                    Kind::Counter => ConstCounter::new(of(&server)).encode(encoder)?,
+                    Kind::Gauge => ConstGauge::new(of(&server)).encode(encoder)?,
+                }
+            }
         }
         Ok(())
     }

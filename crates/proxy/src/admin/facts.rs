@@ -15,7 +15,7 @@ use crate::admin::limits::LimitFacts;
 use crate::clock::Instant;
 use std::{
     array,
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,10 +29,12 @@ use store::{Figures, Progress};
 use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
     cluster::ClusterStatus,
+    edition::Edition,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     record::rule_counts::RuleCount,
     state::{Phase, Shared},
+    upstreams::{UpstreamStanding, standings},
 };
 
 /// Time between two snapshots in [`History`].
@@ -382,6 +384,8 @@ pub struct Facts {
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Servers behind a name.
+    pub upstreams: Vec<UpstreamStanding>,
     /// What rules have decided, and how many requests had each tag.
     pub rules: Vec<RuleCount>,
     /// The process, as the kernel sees it.
@@ -393,7 +397,7 @@ pub struct Facts {
 }
 
 /// The configuration in figures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConfigurationFacts {
     /// The edition in force.
     pub edition: u32,
@@ -401,6 +405,8 @@ pub struct ConfigurationFacts {
     pub loaded: std::time::Duration,
     /// Reloads that were refused.
     pub failures: u64,
+    /// Listener, first name and end (seconds since 1970) of each certificate.
+    pub certificates: Vec<(String, String, i64)>,
 }
 
 impl Facts {
@@ -457,11 +463,27 @@ impl Facts {
                 edition: shared.edition().number,
                 loaded: shared.edition().loaded.at,
                 failures: shared.reloads.failures(),
+                certificates: certificates(&shared.edition()),
             },
+            upstreams: standings(&shared.edition().upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }
     }
+}
+
+/// The certificates of all listeners. Two of one name, with different kinds of keys, are told as the one that ends first.
+fn certificates(edition: &Edition) -> Vec<(String, String, i64)> {
+    let mut all = BTreeMap::new();
+    for (number, listener) in edition.plan.listeners.iter().enumerate() {
+        for shown in edition.shown(number) {
+            let end = shown.facts.until_unix_s;
+            let first = (all.entry((listener.address.to_string(), shown.name()))).or_insert(end);
+            *first = end.min(*first);
+        }
+    }
+    let told = |((listener, name), end)| (listener, name, end);
+    all.into_iter().map(told).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
 //! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
 //! | `POST /upgrade` | has another process take this one's place ([`crate::upgrade`]) |
+//! | `POST /upstreams/NAME/HOST:PORT?state=drain`, `up`, `down` | what the operator says of a server (`upstreams`) |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
@@ -39,6 +40,7 @@ mod process;
 pub(crate) mod purge;
 mod pushes;
 mod status;
+mod upstreams;
 
 use crate::clock::Instant;
 use std::{
@@ -299,6 +301,9 @@ impl Admin {
             "/reload" => not_allowed("POST"),
             "/upgrade" if request.method == "POST" => self.answer_upgrade(request, query).await,
             "/upgrade" => not_allowed("POST"),
+            _ if let Some(which) = path.strip_prefix("/upstreams/") => {
+                self.answer_order(request, which, query)
+            }
             "" | "/" if gets => Answer::text(200, INDEX),
             "/healthz" if gets => self.health(),
             "/status" if gets => {
@@ -401,6 +406,18 @@ impl Admin {
             Err(Refused::Configuration(why)) => Answer::text(422, &why),
             Err(Refused::Process(why)) => Answer::text(503, why),
         }
+    }
+
+    /// What the operator says of a server.
+    fn answer_order(&self, request: &Request<'_>, which: &str, query: Option<&str>) -> Answer {
+        if request.method != "POST" {
+            return not_allowed("POST");
+        }
+        let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
+        if !is_ours || request.is_of_a_page || is_of_a_foreign_page(request) {
+            return Answer::text(403, FOREIGN_RELOAD);
+        }
+        upstreams::order(&self.shared.edition().upstreams, which, query)
     }
 
     /// Has another process take this one's place. The answer says what came of it.

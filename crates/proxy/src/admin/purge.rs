@@ -432,7 +432,9 @@ mod tests {
             host: host.map(str::to_owned),
             path_prefix: path.into(),
             origin,
+            upstream: None,
             pass_host: false,
+            mirror: Default::default(),
             tells_client: false,
         };
         let mut listener =

@@ -24,6 +24,9 @@ use crate::{
     record::metrics::STATUS_CLASSES,
     record::top::Told,
     state::{Phase, Shared},
+    tls::served::Shown,
+    tls::x509,
+    upstreams::UpstreamStanding,
 };
 
 /// The whole document.
@@ -60,6 +63,9 @@ pub struct Status {
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerStanding>,
+    /// Servers behind a name, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
@@ -179,6 +185,18 @@ struct Listener {
     /// Of a reverse listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
+    /// Of one that speaks TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificates: Option<Vec<Certificate>>,
+}
+
+#[derive(Serialize)]
+struct Certificate {
+    names: String,
+    until: String,
+    until_unix_s: i64,
+    /// `null`: made at the start.
+    file: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -299,7 +317,9 @@ impl Status {
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
             configuration: Configuration::of(shared, &edition),
-            listeners: edition.plan.listeners.iter().map(Listener::of).collect(),
+            listeners: (edition.plan.listeners.iter().enumerate())
+                .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
+                .collect(),
             limits: facts.limits.clone(),
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
             workers: workers(shared),
@@ -348,6 +368,7 @@ impl Status {
                 max_fds: facts.process.max_fds,
             },
             peers: peers(shared),
+            upstreams: facts.upstreams,
             digests: siblings_digests(shared),
             cluster: facts.cluster,
             top: shared.top.as_ref().map(|top| {
@@ -406,7 +427,7 @@ fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
 }
 
 impl Listener {
-    fn of(listener: &crate::plan::Listener) -> Listener {
+    fn of(listener: &crate::plan::Listener, shown: &[Shown]) -> Listener {
         let (role, routes) = match &listener.role {
             Role::Forward(_) => ("forward", None),
             Role::Reverse(routes) => ("reverse", Some(routes.len())),
@@ -415,6 +436,19 @@ impl Listener {
             address: listener.address,
             role,
             routes,
+            certificates: (listener.tls.is_some())
+                .then(|| shown.iter().map(Certificate::of).collect()),
+        }
+    }
+}
+
+impl Certificate {
+    fn of(shown: &Shown) -> Certificate {
+        Certificate {
+            names: shown.facts.called(),
+            until: x509::day(shown.facts.until_unix_s),
+            until_unix_s: shown.facts.until_unix_s,
+            file: shown.file.as_ref().map(|file| file.display().to_string()),
         }
     }
 }

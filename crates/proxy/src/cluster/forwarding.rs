@@ -281,6 +281,7 @@ async fn ask_one(
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, usize::from(id.0)),
         trip: &trip,
+        turn: None,
         waits: ex.edition().origin_waits(),
     };
     let mut works_on_it = false;

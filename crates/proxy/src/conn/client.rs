@@ -40,6 +40,8 @@ use crate::{
     request::notes::Notes,
     socket::{self, Socket},
     state::{ConnectionCount, READ_BYTES, Worker},
+    tls::handshake::{self, Shaken},
+    tls::stream::ClientStream,
 };
 
 /// Requests answered in a row before other connections of the worker get their turn.
@@ -48,6 +50,9 @@ const TURN_REQUESTS: usize = 32;
 const LINGER_BYTES: usize = 256 << 10;
 /// How long that may take.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// What somebody who speaks plain HTTP to a TLS port is told.
+const NOT_TLS: &str = "this port speaks TLS: ask with https://";
 
 enum Turn {
     Request(Box<Incoming>),
@@ -118,16 +123,40 @@ pub async fn serve(
     let Some(_counted) = conn.is_counted(&worker) else {
         return;
     };
+    // Members speak to each other by a link of their own.
+    if let (Some(served), None) = (conn.listener.tls.clone(), member) {
+        let ClientStream::Plain(socket) = conn.stream else {
+            return;
+        };
+        let first = std::mem::take(&mut conn.input);
+        conn.kept = None;
+        let shaking = handshake::shake(&worker, &conn.listener, &served, (socket, first));
+        (conn.stream, conn.tls) = match Box::pin(shaking).await {
+            Shaken::Done(stream, seen) => (stream, Some(seen)),
+            Shaken::Plain(socket) => {
+                conn.stream = ClientStream::Plain(socket);
+                refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now()).await;
+                conn.linger(&worker).await;
+                return;
+            }
+            Shaken::Failed => return,
+        };
+    }
+    answer_requests(&worker, &mut conn).await;
+}
+
+/// Answers what comes on a connection until it is over.
+async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
     loop {
-        match conn.turn(&worker).await {
+        match conn.turn(worker).await {
             Turn::Request(incoming) => {
-                let after = Box::pin(long_way(&worker, &mut conn, *incoming)).await;
+                let after = Box::pin(long_way(worker, conn, *incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
-                    socket::reset_when_closed(&conn.stream);
+                    socket::reset_when_closed(conn.stream.socket());
                     return;
                 }
-                if after == After::Close || conn.is_over(&worker) {
-                    conn.linger(&worker).await;
+                if after == After::Close || conn.is_over(worker) {
+                    conn.linger(worker).await;
                     return;
                 }
                 if conn.input.is_empty() {
@@ -138,13 +167,14 @@ pub async fn serve(
             Turn::Rejected(reject, began) => {
                 metrics::add(&worker.counters.requests_malformed, 1);
                 let (status, reason) = (reject.status(), reject.reason());
-                refuse(&worker, &mut conn, status, reason, began).await;
-                conn.linger(&worker).await;
+                refuse(worker, conn, status, reason, began).await;
+                conn.linger(worker).await;
                 return;
             }
             Turn::TimedOut(began) => {
                 let reason = "the request took too long to arrive";
-                refuse(&worker, &mut conn, 408, reason, began).await;
+                refuse(worker, conn, 408, reason, began).await;
+                conn.settle().await;
                 return;
             }
             Turn::Crowded(began) => {
@@ -160,11 +190,16 @@ pub async fn serve(
                         "there is no room for a request as large as this at the moment",
                     ),
                 };
-                refuse(&worker, &mut conn, status, reason, began).await;
-                conn.linger(&worker).await;
+                refuse(worker, conn, status, reason, began).await;
+                conn.linger(worker).await;
                 return;
             }
-            Turn::Closed => return,
+            Turn::Closed => {
+                if conn.stream.is_unsettled() {
+                    Box::pin(conn.settle()).await;
+                }
+                return;
+            }
         }
     }
 }
@@ -452,6 +487,8 @@ impl Conn {
     /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
     /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
     async fn linger(&mut self, worker: &Worker) {
+        // Over TLS what was written may still be here.
+        self.settle().await;
         let limit = LINGER;
         let until = Instant::now() + LINGER;
         let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));

@@ -142,12 +142,15 @@ pub fn answer(
     {
         return Fast::NotHere;
     }
-    let Ok(place) = target::locate(&conn.listener, view.method, view.target, view.host) else {
+    // Its own, since sending changes the connection.
+    let listener = Rc::clone(&conn.listener);
+    let Ok(place) = target::locate(&listener, view.method, view.target, view.host) else {
         return Fast::NotHere;
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
-    let (listener, client) = (&conn.listener, conn.peer.ip());
+    let mut tolls = conn.listener.tolls.each;
+    let client = conn.peer.ip();
     let (book, edition) = (&listener.book, listener.edition.number);
     let mut rules = RulesOfHit::default();
     let name_bytes = if book.is_empty() {
@@ -165,6 +168,7 @@ pub fn answer(
         {
             return Fast::NotHere;
         }
+        tolls = conn.listener.tolls_of(ruled.met).each;
         rules = RulesOfHit {
             tag: ruled.tag,
             changes: conn.member.is_none() && book.changes_answers(ruled.met),
@@ -173,7 +177,6 @@ pub fn answer(
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
-    let tolls = conn.listener.tolls.each;
     // Asked when it is known that it is a hit: the long way counts all others.
     let passed_at = |place: &Place<'_>| match tolls.is_empty() {
         true => Ok(None),
@@ -286,7 +289,7 @@ fn write_hit_head(
 }
 
 /// Writes head and body as far as the socket takes them now; `None` when the client has gone.
-fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
+fn send(conn: &mut Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
     let result = if body.len() <= COPY_BYTES_MAX {
         let head_len = head.len();
         head.extend_from_slice(body);
@@ -327,7 +330,7 @@ struct Hit<'a> {
 
 impl Hit<'_> {
     /// Sends it as far as the socket takes it now; if that is all of it, counts and logs it.
-    fn send(self, worker: &Worker, conn: &Conn) -> Sent {
+    fn send(self, worker: &Worker, conn: &mut Conn) -> Sent {
         let Hit {
             object, keep_open, ..
         } = self;
@@ -382,6 +385,7 @@ impl Hit<'_> {
             bytes_out: sent.unwrap_or(0) as u64,
             stages,
             client: conn.peer,
+            tls: conn.tls.as_deref(),
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,

@@ -3,7 +3,10 @@
 //! Not known here: messages.
 
 use crate::clock::Instant;
-use std::{io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
+use std::{
+    future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, sync::atomic::Ordering,
+    time::Duration,
+};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,12 +21,15 @@ use crate::{
     request::rulebook::Standing,
     socket::{self, Socket},
     state::Worker,
+    tls::{seen::Seen, stream::ClientStream},
 };
 
 /// A client connection.
 pub struct Conn {
-    /// The socket.
-    pub stream: Socket,
+    /// The socket, or TLS over it.
+    pub stream: ClientStream,
+    /// What is known of TLS; `None`: it is not encrypted.
+    pub tls: Option<Rc<Seen>>,
     /// The client's address: of the request at hand, where a balancer's connection has those of many ([`crate::conn::who`]).
     pub peer: SocketAddr,
     /// The address of whoever asks us: of the socket, or named by a PROXY header.
@@ -53,12 +59,13 @@ impl Conn {
     pub fn new(
         worker: &Worker,
         listener: Rc<ListenerState>,
-        stream: Socket,
+        socket: Socket,
         peer: SocketAddr,
         member: Option<MemberId>,
     ) -> Conn {
         Conn {
-            stream,
+            stream: ClientStream::Plain(socket),
+            tls: None,
             peer,
             hop: peer,
             member,
@@ -92,7 +99,9 @@ impl Conn {
 
     /// Does it end with the answer that was sent?
     pub fn is_over(&mut self, worker: &Worker) -> bool {
-        !self.follow(worker) || self.is_leaving || worker.shared.is_draining()
+        // Once another process has taken over, the next answer says that it is the last one; the client may be asking already.
+        let is_handed_over = worker.shared.is_handed_over.load(Ordering::Relaxed);
+        !self.follow(worker) || self.is_leaving || (worker.shared.is_draining() && !is_handed_over)
     }
 
     /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.
@@ -111,6 +120,19 @@ impl Conn {
         self.input.reserve(bytes);
         let read = self.stream.read_buf(&mut self.input);
         self.watch.limit(limit, pin!(read)).await
+    }
+
+    /// Sends what an encrypted connection still has, and says that this is its end. A client that does not take it in time goes without.
+    pub async fn settle(&mut self) {
+        if !self.stream.is_unsettled() || self.pace.is_cut {
+            return;
+        }
+        let limit = self.listener.edition.plan.timeouts.client_write;
+        let stream = &mut self.stream;
+        let settled = poll_fn(|cx| stream.poll_settle(cx));
+        if self.watch.limit(limit, pin!(settled)).await.is_err() {
+            socket::reset_when_closed(self.stream.socket());
+        }
     }
 
     /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
@@ -147,7 +169,7 @@ impl Conn {
             let written = self.watch.limit(slice, pin!(write)).await;
             self.pace.wait(slice_began.elapsed());
             if written.is_err() || self.pace.unasked >= ASK_EVERY {
-                let untaken = socket::untaken_bytes(&self.stream);
+                let untaken = self.stream.untaken_bytes();
                 self.pace.ask(untaken, rate_min);
             }
             match written {
@@ -160,7 +182,7 @@ impl Conn {
                     self.pace.is_cut = true;
                     metrics::add(&worker.counters.client_connections_slow, 1);
                     // What it has not taken is not left to the kernel, which would keep it for a long time.
-                    socket::reset_when_closed(&self.stream);
+                    socket::reset_when_closed(self.stream.socket());
                     return Wrote::Gone;
                 }
                 Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => {

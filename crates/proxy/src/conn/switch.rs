@@ -119,10 +119,13 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();
     let asked = Asked {
+        upstream: None,
+        client: None,
         host: destination.as_host_and_port().into(),
         header: None,
         target: String::new(),
         destination,
+        mirror: None,
     };
     let to = To {
         asked: &asked,

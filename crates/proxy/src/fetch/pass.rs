@@ -105,7 +105,9 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
         }
     }
     let (status, reason) = (error.status(), error.to_string());
-    ex.failed(why, status, error.token(), &reason).await
+    let after_s = error.retry_after_s();
+    ex.failed_for_now(why, status, error.token(), &reason, after_s)
+        .await
 }
 
 /// Does the origin switch to a protocol that it was asked for?

@@ -41,6 +41,14 @@ impl FetchError {
         }
     }
 
+    /// When it is worth another try, seconds; `None`: nobody knows.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            FetchError::Upstream(error) => error.retry_after_s(),
+            FetchError::Abandoned => None,
+        }
+    }
+
     /// A token for Cache-Status.
     pub fn token(&self) -> &'static str {
         match self {

@@ -217,6 +217,8 @@ impl Fetch {
         if worker.shared.peers.siblings().is_empty()
             || fetch_request.stale.is_some()
             || fetch_request.is_conditional
+            // A sibling has what the origin sends, not what the route makes of it.
+            || fetch_request.asked.mirror.is_some()
         {
             return None;
         }

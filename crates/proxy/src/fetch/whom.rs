@@ -1,6 +1,6 @@
 //! Whom to ask: the one place that decides where a request goes that the cache does not answer.
 //!
-//! A route of a reverse listener names its origin. For a forward listener the parents of the plan come before the origin, after it, or
+//! A route of a reverse listener names its origin, or several servers in its place ([`crate::upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
 //! in its place ([`crate::peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
 //! asked, once. Siblings are asked before, by `task`, for what may be shared.
 //!
@@ -20,6 +20,7 @@ use crate::{
     deadline::Watch,
     edition::Edition,
     listener::ListenerState,
+    mirror,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Upstream, Whom, is_interim},
@@ -31,6 +32,7 @@ use crate::{
     request::onward,
     request::target::Asked,
     state::Worker,
+    upstreams::asking,
 };
 
 /// What is asked for, on behalf of a client of this listener.
@@ -51,22 +53,54 @@ impl<'a> To<'a> {
         whom_of(worker, &self.listener.edition, peer, hop, self.trip)
     }
 
-    /// The origin itself.
-    fn origin(self) -> Whom<'a> {
+    /// The origin itself. If that is an upstream, one of its servers takes its place.
+    pub fn origin(self) -> Whom<'a> {
         Whom {
             destination: &self.asked.destination,
             header: self.asked.header.as_deref(),
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
+            turn: None,
             waits: self.listener.edition.origin_waits(),
         }
     }
 }
 
 /// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
-/// `request`: in the form for the origin.
+/// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
 pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    match &to.asked.mirror {
+        Some(mirror) if mirror::takes(method) => {
+            // Boxed, because it is rare and would double the future of every fetch.
+            Box::pin(mirror::ask(worker, watch, to, mirror, method, request)).await
+        }
+        _ => ask_first(worker, watch, to, method, request).await,
+    }
+}
+
+/// As [`ask_final`], with the answer as the origin gives it.
+pub async fn ask_untreated(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask_first(worker, watch, to, method, request).await?;
+    while is_interim(&head) {
+        head = next_head(worker, watch, &mut upstream, method).await?;
+    }
+    Ok((upstream, head))
+}
+
+async fn ask_first(
     worker: &Worker,
     watch: &Watch,
     to: To<'_>,
@@ -239,10 +273,11 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
 
 /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
 /// the request changes nothing: it may still be carried out.
-fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
+pub fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
     match error {
         UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
         UpstreamError::Refused(_) | UpstreamError::Crowded => false,
+        UpstreamError::NoServer { .. } => false,
         UpstreamError::Timeout => is_safe,
         UpstreamError::Peer { error, .. } => may_go_on(error, is_safe),
         _ => true,
@@ -250,7 +285,7 @@ fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
 }
 
 /// Does a request with this method change nothing, among those that are repeated at all?
-fn is_safe(method: &str) -> bool {
+pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
@@ -272,7 +307,11 @@ async fn ask_one(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
-        return upstream::ask(worker, watch, &to.origin(), method, request).await;
+        return match &to.asked.upstream {
+            // Boxed, because its future holds two answers.
+            Some(of) => Box::pin(asking::ask(worker, watch, to, of, method, request)).await,
+            None => upstream::ask(worker, watch, &to.origin(), method, request).await,
+        };
     };
     let request = proxied_request(worker, to.asked, request);
     let whom = to.parent(worker, number, peer);
@@ -291,7 +330,10 @@ async fn ask_one(
 
 async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
-        return Ok(upstream::connect(worker, &to.origin(), true).await?.0);
+        return match &to.asked.upstream {
+            Some(of) => Box::pin(asking::connect(worker, to, of)).await,
+            None => Ok(upstream::connect(worker, &to.origin(), true).await?.0),
+        };
     };
     let whom = to.parent(worker, number, peer);
     match upstream::connect(worker, &whom, true).await {
@@ -325,6 +367,7 @@ pub fn whom_of<'a>(
         rules: &worker.shared.peers.rules,
         hop,
         trip,
+        turn: None,
         waits: edition.origin_waits(),
     }
 }

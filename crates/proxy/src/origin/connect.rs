@@ -132,6 +132,16 @@ impl Connector {
             return Ok(lease);
         }
         self.recall(to, access, times)?;
+        self.lease_untold(to, access, times).await
+    }
+
+    /// A connection that was released meanwhile, or a new one although that may have failed a moment ago.
+    pub async fn lease_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
         match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
@@ -147,6 +157,16 @@ impl Connector {
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
         self.recall(to, access, times)?;
+        self.connect_untold(to, access, times).await
+    }
+
+    /// The same, although it may have failed a moment ago.
+    pub async fn connect_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
         let slot = match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,
@@ -154,15 +174,18 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
-    /// A new connection that begins with this PROXY header, and is closed after its request.
+    /// A new connection that begins with this PROXY header, and is closed after its request. `recalls`: not if it has failed a moment ago.
     pub async fn connect_telling(
         &self,
         to: &Destination,
         access: &Destinations,
         header: &[u8],
+        recalls: bool,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
-        self.recall(to, access, times)?;
+        if recalls {
+            self.recall(to, access, times)?;
+        }
         let slot = match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,

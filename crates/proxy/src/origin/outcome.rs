@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use http1::Reject;
 
-use crate::origin::ConnectError;
+use crate::{origin::ConnectError, plan::Mirroring};
 
 /// Interim responses before one answer; with more it counts as malformed.
 pub const INTERIM_MAX: usize = 16;
@@ -30,6 +30,20 @@ pub enum UpstreamError {
     /// A tunnel was refused, with this status.
     #[error("the origin refused a tunnel with status {0}")]
     Refused(u16),
+    /// Redirects that lead nowhere.
+    #[error("the origin redirects more than {} times", Mirroring::REDIRECTS_MAX)]
+    Redirects,
+    /// The body has another digest than its path says.
+    #[error("the origin's answer has another digest than its path says")]
+    Digest,
+    /// Of the servers of an upstream none is up.
+    #[error("no server of the upstream {upstream} is up")]
+    NoServer {
+        /// Its name.
+        upstream: Arc<str>,
+        /// When one may be.
+        back_in_s: u32,
+    },
     /// Another proxy was asked in place of the origin.
     #[error("{}", error.to_string().replace("the origin", &format!("the parent {name}")))]
     Peer {
@@ -47,9 +61,19 @@ impl UpstreamError {
             UpstreamError::Connect(error) => error.status(),
             UpstreamError::Timeout => 504,
             UpstreamError::Closed(_) | UpstreamError::Malformed(_) | UpstreamError::Crowded => 502,
+            UpstreamError::Redirects | UpstreamError::Digest => 502,
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
+            UpstreamError::NoServer { .. } => 503,
             UpstreamError::Peer { error, .. } => error.status(),
+        }
+    }
+
+    /// When it is worth another try, seconds; `None`: nobody knows.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            UpstreamError::NoServer { back_in_s, .. } => Some(*back_in_s),
+            _ => None,
         }
     }
 
@@ -59,10 +83,13 @@ impl UpstreamError {
             UpstreamError::Connect(error) => error.detail_token(),
             UpstreamError::Closed(_) => "connection_terminated",
             UpstreamError::Timeout => "connection_read_timeout",
-            UpstreamError::Malformed(_) => "http_protocol_error",
+            UpstreamError::Malformed(_) | UpstreamError::Redirects | UpstreamError::Digest => {
+                "http_protocol_error"
+            }
             //= rfc9209 §2.3.30   the intermediary's own limits
             UpstreamError::Crowded => "proxy_internal_error",
             UpstreamError::Refused(_) => "http_request_denied",
+            UpstreamError::NoServer { .. } => "destination_unavailable",
             UpstreamError::Peer { error, .. } => error.token(),
         }
     }

@@ -36,6 +36,7 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
+use crate::upstreams::Turn;
 
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +128,8 @@ pub struct Lease {
     reused: bool,
     /// It was opened in the name of a client, and is nobody else's.
     is_for_one: bool,
+    /// If its destination was chosen among several: it counts as in flight there.
+    turn: Option<Rc<Turn>>,
     slot: Slot,
 }
 
@@ -138,6 +141,7 @@ impl Lease {
             is_inward,
             reused: false,
             is_for_one: false,
+            turn: None,
             slot,
         }
     }
@@ -172,11 +176,22 @@ impl Lease {
         self.reused
     }
 
+    /// It carries a request whose server was chosen so.
+    pub fn is_for(&mut self, turn: Rc<Turn>) {
+        self.turn = Some(turn);
+    }
+
+    /// How the server of its request was chosen, if there were several.
+    pub fn turn(&self) -> Option<&Rc<Turn>> {
+        self.turn.as_ref()
+    }
+
     /// Keeps the connection for the next request. The last answer must have been read to its end, with keep-alive,
     /// and with no byte left in the caller's buffer. A connection that is closed or has unread bytes is closed
     /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
+        self.turn = None;
         if !self.is_for_one && self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
@@ -322,6 +337,7 @@ impl Pool {
                     is_inward: idle.is_inward,
                     reused: true,
                     is_for_one: false,
+                    turn: None,
                     slot,
                 });
             }

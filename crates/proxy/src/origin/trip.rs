@@ -18,7 +18,7 @@
 //! Not known here: requests, records' numbers.
 
 use crate::clock::Instant;
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use message::Version;
 use profile::{Flags, Hierarchy, Protocol, StageName};
@@ -60,6 +60,8 @@ struct Times {
     /// Whom is asked, once it is.
     hop: Hop,
     server: u32,
+    /// Its host, if it was chosen among several.
+    host: Option<Arc<str>>,
     /// What is true of the trip as a whole, and of asking the last time.
     flags: Flags,
     flags_now: Flags,
@@ -119,6 +121,16 @@ impl Trip {
         times.server = hash;
         (times.flags_now, times.is_tls) = (Flags::default(), server.tls);
         (times.dns, times.connect, times.reply) = (None, None, None);
+    }
+
+    /// This host was chosen among several.
+    pub fn chose(&self, host: &Arc<str>) {
+        self.0.borrow_mut().host = Some(Arc::clone(host));
+    }
+
+    /// The host that was chosen last, if there were several.
+    pub fn chosen(&self) -> Option<Arc<str>> {
+        self.0.borrow().host.clone()
     }
 
     /// Whom it goes to, as far as it is known.

@@ -14,6 +14,7 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
+    rc::Rc,
     task::Poll,
     time::Duration,
 };
@@ -28,12 +29,14 @@ use crate::{
     conn::heads::Kept,
     deadline::Watch,
     edition::OriginWaits,
+    mirror::Filter,
     origin::outcome::{INTERIM_MAX, UpstreamError},
     origin::trip::{Hop, Trip},
     origin::{ConnectTimes, Destination, Lease},
     record::metrics,
     request::body::Part,
     state::Worker,
+    upstreams::Turn,
 };
 
 /// What is read from an origin at once while its head is awaited.
@@ -77,6 +80,8 @@ pub struct Whom<'a> {
     pub hop: Hop,
     /// Where it is noted what it takes.
     pub trip: &'a Trip,
+    /// If it was chosen among several: what comes of it is noted there.
+    pub turn: Option<&'a Rc<Turn>>,
     /// The bounds of asking it.
     pub waits: OriginWaits,
 }
@@ -91,6 +96,8 @@ pub struct Upstream {
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
     unsound: bool,
+    /// What happens to the body of the final answer.
+    filter: Option<Box<Filter>>,
     trip: Trip,
     waits: OriginWaits,
     /// When the last head was there.
@@ -109,6 +116,7 @@ pub async fn connect(
         rules,
         hop,
         trip,
+        turn,
         ..
     } = *whom;
     let hash = worker.hash_of_server(destination);
@@ -123,13 +131,36 @@ pub async fn connect(
     let lease = match pooled {
         Some(lease) => Ok(lease),
         None if let Some(header) = header => {
-            let connector = &worker.connector;
-            Box::pin(connector.connect_telling(destination, rules, header, &mut times)).await
+            let (connector, recalls) = (&worker.connector, turn.is_none());
+            let telling =
+                connector.connect_telling(destination, rules, header, recalls, &mut times);
+            Box::pin(telling).await
+        }
+        // Whether it is tried was decided with the choice.
+        None if turn.is_some() && fresh => {
+            Box::pin((worker.connector).connect_untold(destination, rules, &mut times)).await
+        }
+        None if turn.is_some() => {
+            Box::pin((worker.connector).lease_untold(destination, rules, &mut times)).await
         }
         None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await,
         None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
     };
-    let lease = lease.inspect_err(|_| trip.not_connected(&times))?;
+    let mut lease = match lease {
+        Ok(lease) => lease,
+        Err(error) => {
+            trip.not_connected(&times);
+            let error = UpstreamError::from(error);
+            if let Some(turn) = turn {
+                turn.failed(&error);
+            }
+            return Err(error);
+        }
+    };
+    if let Some(turn) = turn {
+        trip.chose(&destination.host);
+        lease.is_for(Rc::clone(turn));
+    }
     let reused = lease.is_reused();
     if !reused {
         metrics::add(&worker.counters.origin_connections, 1);
@@ -190,6 +221,7 @@ impl Upstream {
             kept: None,
             interim_left: INTERIM_MAX,
             unsound: false,
+            filter: None,
             trip,
             waits,
             received: Instant::now(),
@@ -199,6 +231,11 @@ impl Upstream {
     /// Where it is noted what it takes.
     pub fn trip(&self) -> &Trip {
         &self.trip
+    }
+
+    /// The body goes through this.
+    pub fn filter_body(&mut self, filter: Filter) {
+        self.filter = Some(Box::new(filter));
     }
 
     /// Writes bytes of a request.
@@ -211,7 +248,18 @@ impl Upstream {
         metrics::add(&worker.counters.origin_requests, 1);
         let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
         self.trip.sent();
-        written.inspect_err(|_| self.trip.broke_off())
+        written.inspect_err(|error| self.failed(error))
+    }
+
+    /// There is no answer. A connection that had died in the pool tells nothing of its server.
+    fn failed(&self, error: &UpstreamError) {
+        self.trip.broke_off();
+        let is_of_the_pool = self.lease.is_reused()
+            && self.input.is_empty()
+            && matches!(error, UpstreamError::Closed(_));
+        if let Some(turn) = self.lease.turn().filter(|_| !is_of_the_pool) {
+            turn.failed(error);
+        }
     }
 
     /// Writes bytes of a request body, and listens meanwhile.
@@ -251,8 +299,11 @@ impl Upstream {
             Ok(head) => {
                 self.received = Instant::now();
                 self.trip.answered(head.version, self.received);
+                if let Some(turn) = self.lease.turn() {
+                    turn.answered(head.status);
+                }
             }
-            Err(_) => self.trip.broke_off(),
+            Err(error) => self.failed(error),
         }
         head
     }
@@ -343,7 +394,12 @@ impl Upstream {
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(self, head: &ResponseHead) -> Body {
-        let state = match head.framing {
+        let filter = self.filter;
+        // Further on the body may have another length, or none that is known.
+        let framing = filter
+            .as_ref()
+            .map_or(head.framing, |filter| filter.framing);
+        let state = match framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
             Framing::Chunked => {
@@ -359,6 +415,7 @@ impl Upstream {
             waits: self.waits,
             lease: Some(self.lease),
             input: self.input,
+            filter,
             state,
             reusable: head.keep_alive && !self.unsound && !is_interim(head),
             trailers: None,
@@ -521,6 +578,7 @@ pub struct Body {
     waits: OriginWaits,
     lease: Option<Lease>,
     input: BytesMut,
+    filter: Option<Box<Filter>>,
     state: BodyState,
     reusable: bool,
     trailers: Option<Fields>,
@@ -533,8 +591,22 @@ impl Body {
         worker: &Worker,
         watch: &Watch,
     ) -> Result<Option<Bytes>, UpstreamError> {
-        let piece = self.next_piece(worker, watch).await;
-        piece.inspect_err(|_| self.heard.0.broke_off())
+        loop {
+            let piece = self.next_piece(worker, watch).await;
+            let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
+            let Some(filter) = &mut self.filter else {
+                return Ok(piece);
+            };
+            let Some(piece) = piece else {
+                return filter.end().map_err(|_| {
+                    metrics::add(&worker.counters.mirror_digests_wrong, 1);
+                    UpstreamError::Digest
+                });
+            };
+            if let Some(piece) = filter.take(piece) {
+                return Ok(Some(piece));
+            }
+        }
     }
 
     async fn next_piece(

@@ -50,6 +50,8 @@ mod tests {
     fn asked(tls: bool, host: &str, port: u16, target: &str) -> Asked {
         Asked {
             header: None,
+            upstream: None,
+            client: None,
             destination: Destination {
                 tls,
                 host: host.into(),
@@ -58,6 +60,7 @@ mod tests {
             },
             target: target.to_owned(),
             host: host.into(),
+            mirror: None,
         }
     }
 

@@ -32,6 +32,9 @@ pub struct Limits {
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
     connections_max: usize = count(1, 16 * KIB, MIB),
+    /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
+    /// counted.
+    handshakes_max: u32 = count(1, 2048, MIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
     /// Longer objects are kept out of the memory tier.
@@ -73,6 +76,10 @@ settings! {
 pub struct Timeouts {
     /// From the first byte of a request head to its last; then 408.
     client_head: Duration = seconds(1, 30, 600),
+    /// From a connection to the end of its TLS handshake; then it is closed.
+    client_handshake: Duration = seconds(1, 10, 600),
+    /// How often the files of listeners' certificates are looked at. Those that changed are read and shown from then on.
+    certificate_files: Duration = seconds(1, 60, 86_400),
     /// Between requests on a kept-alive connection; then it is closed. Longer than that of a proxy in front.
     client_idle: Duration = seconds(1, 65, 3600),
     /// Without a byte taken by the client; then the connection is cut.

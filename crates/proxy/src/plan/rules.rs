@@ -132,6 +132,8 @@ besides {
     key: Option<KeyRule> = None,
     /// Which cache directives of clients count.
     client_directives: Option<ClientDirectives> = None,
+    /// The names of the quotas that count its requests, beside those of the listener.
+    quotas: Vec<String> = Vec::new(),
     /// Is the request served? The first rule that fits and says it counts.
     verdict: Option<Verdict> = None,
     /// What it is called in logs and metrics.

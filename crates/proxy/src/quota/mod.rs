@@ -60,7 +60,7 @@ impl Chosen {
     }
 }
 
-/// The quotas of a listener, by when they are asked.
+/// The quotas of a listener or a rule, by when they are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tolls {
     /// Of each request: `requests` and `bytes`.
@@ -72,6 +72,16 @@ pub struct Tolls {
 }
 
 impl Tolls {
+    /// These and those.
+    #[must_use]
+    pub fn and(self, others: Tolls) -> Tolls {
+        Tolls {
+            each: Chosen(self.each.0 | others.each.0),
+            misses: Chosen(self.misses.0 | others.misses.0),
+            connections: Chosen(self.connections.0 | others.connections.0),
+        }
+    }
+
     /// Are there none of requests?
     pub fn is_none(self) -> bool {
         self.each.is_empty() && self.misses.is_empty()

@@ -18,6 +18,7 @@ use crate::{
     record::metrics,
     request::rulebook::Tag,
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// A finished request, for counters and logs.
@@ -38,6 +39,8 @@ pub struct Finished<'a> {
     pub stages: Stages,
     /// Who asked.
     pub client: SocketAddr,
+    /// What is known of the encryption of its connection; `None`: there is none.
+    pub tls: Option<&'a Seen>,
     /// Where it came in.
     pub listener: &'a ListenerState,
     /// The number of the route that took it, on a reverse listener.
@@ -88,7 +91,7 @@ impl Worker {
         let (asking, route) = (&done.asking, done.route());
         let facts = &done.facts;
         let record = Record {
-            flags: facts.flags,
+            flags: facts.flags.with(Flags::TLS_CLIENT, done.tls.is_some()),
             http_client: done.http_client,
             http_server: facts.http_server,
             hierarchy: facts.hierarchy,
@@ -114,6 +117,7 @@ impl Worker {
                 record,
                 client: done.client.ip(),
                 listener: done.listener.name.as_bytes(),
+                tls: done.tls.map(Seen::logged).unwrap_or_default(),
                 asking: done.asking,
                 content_type: done.content_type,
                 peer: done.peer,

@@ -194,6 +194,7 @@ fn a_log_that_takes_nothing_holds_up_neither_requests_nor_the_end() {
 
 fn entry() -> Entry<'static> {
     Entry {
+        tls: profile::access::Tls::default(),
         record: Record::begun(1),
         client: [127, 0, 0, 1].into(),
         listener: b"127.0.0.1:3128",

@@ -113,7 +113,7 @@ fn rows(labels: &mut Vec<Label>, listeners: &[Listener]) -> Vec<Rows> {
             Role::Reverse(routes) => routes,
         };
         let routes = routes.iter().map(|route| {
-            let origin = route.origin.to_string();
+            let origin = route.origin_name();
             row(&origin, has_room_for_an_origin).unwrap_or(own)
         });
         Rows {

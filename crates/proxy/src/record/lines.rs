@@ -165,6 +165,7 @@ mod tests {
     fn entry(listener: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let entry = Entry {
+            tls: profile::access::Tls::default(),
             record: Record::begun(1),
             client: [127, 0, 0, 1].into(),
             listener,

@@ -218,6 +218,7 @@ mod tests {
         let mut record = Record::begun(1);
         (record.class, record.bytes_out) = (class, bytes_out);
         Entry {
+            tls: profile::access::Tls::default(),
             record,
             client: "127.0.0.1".parse().unwrap(),
             listener: b"",

@@ -175,6 +175,7 @@ mod tests {
             |plan| plan.timeouts.drain = std::time::Duration::ZERO,
             |plan| plan.cache.heuristic_percent = 1,
             |plan| plan.rules.push(crate::plan::Rule::default()),
+            |plan| plan.upstreams.push(crate::plan::Upstream::default()),
             |plan| plan.dns.attempts = 1,
             |plan| plan.pool.per_origin_max = 1,
             |plan| plan.tls.ca_file = Some("/ca".into()),

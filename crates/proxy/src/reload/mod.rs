@@ -43,6 +43,7 @@ use crate::{
     record::journal::LogFiles,
     request::key::tags_of,
     state::Shared,
+    tls::served::{self, ServedTls},
 };
 
 /// From one edition to the next.
@@ -112,9 +113,20 @@ impl std::fmt::Display for Refused {
     }
 }
 
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The configuration as it is now.
+    Whole,
+    /// The same, but for what wants a restart.
+    Partial,
+    /// The files of certificates alone.
+    Certificates,
+}
+
 struct Ask {
     by: String,
-    is_partial: bool,
+    what: What,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -154,12 +166,22 @@ impl Reloads {
 
     /// Asks for one, and waits for what comes of it. `by`: who asks, for people. `is_partial`: what wants a restart may be left out.
     pub async fn ask(&self, by: String, is_partial: bool) -> Outcome {
-        let (answer, answered) = oneshot::channel();
-        let ask = Ask {
-            by,
-            is_partial,
-            answer,
+        let what = match is_partial {
+            true => What::Partial,
+            false => What::Whole,
         };
+        self.ask_for(by, what).await
+    }
+
+    /// Asks that the certificates of listeners be read again, and nothing else, and waits for what comes of it.
+    pub async fn renew(&self) -> Outcome {
+        let by = "changed files of certificates".to_owned();
+        self.ask_for(by, What::Certificates).await
+    }
+
+    async fn ask_for(&self, by: String, what: What) -> Outcome {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask { by, what, answer };
         let asks = self.asks.as_ref();
         let asks = asks.ok_or(Refused::Process("this process cannot be told to reload"))?;
         let sent = asks.try_send(ask);
@@ -249,8 +271,11 @@ impl Control {
             while let Ok(more) = asks.try_recv() {
                 waiting.push(more);
             }
-            let outcome = match waiting.last() {
-                Some(ask) => self.reload(&ask.by, ask.is_partial, None).await,
+            // Whoever reloads reads certificates too.
+            let whole = waiting.iter().rfind(|ask| ask.what != What::Certificates);
+            let outcome = match whole.or(waiting.last()) {
+                Some(ask) if ask.what == What::Certificates => self.renew(&ask.by).await,
+                Some(ask) => self.reload(&ask.by, ask.what == What::Partial, None).await,
                 None => continue,
             };
             last = Some(Instant::now());
@@ -312,6 +337,40 @@ impl Control {
         outcome
     }
 
+    /// Puts certificates into force that were renewed: the edition that follows differs in nothing else.
+    async fn renew(&mut self, by: &str) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let running = shared.edition();
+        let served = load_served(&running.plan, &running, &shared)?;
+        let edition = Edition::new(Parts {
+            number: running.number + 1,
+            ids: running.ids.clone(),
+            rows: running.rows.clone(),
+            rule_counts: shared.rules.counts(&running.plan.rules),
+            upstreams_before: running.upstreams.clone(),
+            plan: running.plan.clone(),
+            tls: running.tls.clone(),
+            served,
+            quotas: Quotas::new(&running.plan.quotas, Some(&running.quotas)),
+            hasher: shared.hasher(),
+            via_tag: shared.via_tag,
+            loaded: Loaded {
+                at: shared.clock.now(),
+                by: by.to_owned(),
+                ..running.loaded.clone()
+            },
+        });
+        let number = edition.number;
+        shared.editions.send_replace(Arc::new(edition));
+        followed(&shared, number).await;
+        tracing::info!(edition = number, "renewed certificates are in service");
+        Ok(InForce {
+            edition: number,
+            words: running.loaded.words.clone(),
+            notes: Vec::new(),
+        })
+    }
+
     async fn try_reload(
         &mut self,
         by: &str,
@@ -356,6 +415,7 @@ impl Control {
             listener.address = placed.address;
         }
         let tls = renewed(&running.tls, &plan).await?;
+        let served = load_served(&plan, &running, &shared)?;
         let opened = self.logs.open(&plan);
         let mut opened = opened.map_err(|(setting, error)| {
             Refused::Configuration(format!(
@@ -374,6 +434,8 @@ impl Control {
             quotas: Quotas::new(&plan.quotas, Some(&running.quotas)),
             plan,
             tls,
+            served,
+            upstreams_before: running.upstreams.clone(),
             hasher: shared.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {
@@ -490,6 +552,16 @@ async fn renewed(now: &Tls, plan: &Plan) -> Result<Tls, Refused> {
         })?,
     };
     Ok(now.renewed(own).await)
+}
+
+/// TLS to clients with the files as they are now.
+fn load_served(
+    plan: &Plan,
+    running: &Edition,
+    shared: &Shared,
+) -> Result<Vec<Option<Arc<ServedTls>>>, Refused> {
+    let served = served::load(plan, &running.served, shared.clock.now());
+    served.map_err(|unusable| Refused::Configuration(format!("TLS of a listener: {unusable}")))
 }
 
 /// Waits until all workers have taken an edition over. False: one has not in time.

@@ -10,7 +10,7 @@
 //! The head and the end of a chunk wait in `pending` and go out with what comes next, in one write.
 //! A client may be slow, not idle: `conn::pace` decides when it is too slow.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
@@ -23,6 +23,7 @@ use crate::{
     conn::socket::Conn,
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     state::Worker,
+    tls::seen::Seen,
 };
 
 /// Read of what a client sends while it waits: whether it is still there is seen by that alone.
@@ -69,13 +70,15 @@ impl<'c> H1<'c> {
         asks_to_stay: bool,
     ) -> H1<'c> {
         let is_http11 = version == Version::Http11;
+        // Another process serves whoever comes next.
+        let stays = asks_to_stay && !worker.shared.is_handed_over.load(Ordering::Relaxed);
         H1 {
             worker,
             conn,
             is_http11,
             is_head,
-            is_kept: asks_to_stay,
-            says_keep_alive: !is_http11 && asks_to_stay,
+            is_kept: stays,
+            says_keep_alive: !is_http11 && stays,
             is_aborted: false,
             ending: Ending::NoBody,
             pending: Vec::new(),
@@ -263,6 +266,10 @@ impl<'c> H1<'c> {
 
     pub(super) fn leave(&mut self) {
         self.gone();
+    }
+
+    pub(super) fn encryption(&self) -> Option<&Seen> {
+        self.conn.tls.as_deref()
     }
 
     pub(super) async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fields::Fields;
 
-use crate::{clock::Instant, conn::socket::Conn};
+use crate::{clock::Instant, conn::socket::Conn, tls::seen::Seen};
 use h1::H1;
 
 /// What the connection does after a request.
@@ -193,6 +193,11 @@ impl<'c> Reply<'c> {
     /// The client has gone.
     pub fn leave(&mut self) {
         each!(self, to => to.leave())
+    }
+
+    /// What is known of the connection's encryption; `None`: there is none.
+    pub fn encryption(&self) -> Option<&Seen> {
+        each!(self, to => to.encryption())
     }
 
     /// Sends the head after which the connection speaks another protocol, and hands the connection over.

@@ -271,8 +271,31 @@ impl<'c> Exchange<'c> {
 
     /// The answer that is owed when the origin gives none.
     pub async fn failed(&mut self, why: Forward, status: u16, token: &str, reason: &str) -> After {
+        self.failed_for_now(why, status, token, reason, None).await
+    }
+
+    /// The same; `retry_after_s`: when it is worth another try, if that is known.
+    pub async fn failed_for_now(
+        &mut self,
+        why: Forward,
+        status: u16,
+        token: &str,
+        reason: &str,
+        retry_after_s: Option<u32>,
+    ) -> After {
         let line = forwarded(self.edition(), why, |line| line.detail(token));
-        self.own(status, reason, &[], line).await
+        let Some(seconds) = retry_after_s else {
+            return self.own(status, reason, &[], line).await;
+        };
+        //= rfc9209 §2.1.1   error: the type of the problem that the intermediary has met
+        let name = self.edition().cache_name.clone();
+        let proxy_status = [&name, &b"; error="[..], token.as_bytes()].concat();
+        let seconds = seconds.to_string();
+        let extra: [(&[u8], &[u8]); 2] = [
+            (b"Retry-After", seconds.as_bytes()),
+            (b"Proxy-Status", &proxy_status),
+        ];
+        self.own(status, reason, &extra, line).await
     }
 
     /// Nothing is sent, for the client has gone.
@@ -325,6 +348,7 @@ impl<'c> Exchange<'c> {
             stages: record.stages,
             facts: record.facts,
             client: self.peer,
+            tls: self.reply.encryption(),
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),

@@ -21,8 +21,21 @@ use fields::Fields;
 
 use crate::plan::Forwarded;
 
-/// Writes the request's fields from what is known of its client. `host`: the host that the client asked for.
-pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&str>) {
+/// What is known of the client of a request.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// Its address.
+    pub client: IpAddr,
+    /// The host that it asked for.
+    pub host: Option<&'a str>,
+    /// Its connection is encrypted.
+    pub is_https: bool,
+}
+
+/// Writes the request's fields from what is known of its client.
+pub fn tell(fields: &mut Fields, how: Forwarded, known: Known<'_>) {
+    let Known { client, host, .. } = known;
+    let proto = if known.is_https { "https" } else { "http" };
     if how == Forwarded::None {
         return;
     }
@@ -33,13 +46,13 @@ pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&s
         Forwarded::Append => {
             // No proxy writes them like this.
             fields.retain(|name, _| !name.contains(&b'_') || !speaks_of_client(name));
-            append(fields, b"Forwarded", || element(&client, host));
+            append(fields, b"Forwarded", || element(&client, host, proto));
         }
     }
     if !append(fields, FOR, || client.clone()) {
         fields.push(FOR, client.as_bytes());
     }
-    for (name, value) in [(PROTO, Some("http")), (HOST, host)] {
+    for (name, value) in [(PROTO, Some(proto)), (HOST, host)] {
         if let Some(value) = value
             && !fields.contains(name)
         {
@@ -49,7 +62,6 @@ pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&s
 }
 
 const FOR: &[u8] = b"X-Forwarded-For";
-/// Listeners speak plain HTTP.
 const PROTO: &[u8] = b"X-Forwarded-Proto";
 const HOST: &[u8] = b"X-Forwarded-Host";
 
@@ -81,14 +93,14 @@ fn speaks_of_client(name: &[u8]) -> bool {
 
 /// Our member of Forwarded.
 //= rfc7239 §4, §6   an IPv6 address stands in brackets, and so in quotes
-fn element(client: &str, host: Option<&str>) -> String {
+fn element(client: &str, host: Option<&str>, proto: &str) -> String {
     let node = match client.contains(':') {
         true => format!("\"[{client}]\""),
         false => client.to_owned(),
     };
     let quotable = host.filter(|host| !host.contains(['"', '\\']));
     let host = quotable.map_or_else(String::new, |host| format!(";host=\"{host}\""));
-    format!("for={node}{host};proto=http")
+    format!("for={node}{host};proto={proto}")
 }
 
 #[cfg(test)]
@@ -100,7 +112,12 @@ mod tests {
         for (name, value) in given {
             fields.push(name.as_bytes(), value.as_bytes());
         }
-        tell(&mut fields, how, client.parse().unwrap(), host);
+        let known = Known {
+            client: client.parse().unwrap(),
+            host,
+            is_https: false,
+        };
+        tell(&mut fields, how, known);
         String::from_utf8(fields.as_wire().to_vec()).unwrap()
     }
 

@@ -37,7 +37,7 @@ use crate::{
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
-    plan::Forwarded,
+    plan::{Balance, Forwarded},
     quota::toll::{self, Stopped},
     range::part::{self, Held, Outcome},
     reply::After,
@@ -156,7 +156,12 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
             _ => ex.peer.ip(),
         };
         let client_host = place.client_host();
-        forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+        let known = forwarding::Known {
+            client,
+            host: client_host.as_deref(),
+            is_https: ex.listener.is_https(),
+        };
+        forwarding::tell(&mut head.fields, how, known);
     }
     // Before the variant is chosen: that is done by what the origin sees.
     if let Some(changing) = changing {
@@ -166,10 +171,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
+    ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
     let mut asked = place.ask();
+    if let Some(upstream) = &asked.upstream
+        && upstream.plan.balance == Balance::HashClient
+    {
+        asked.client = Some(ex.peer.ip().to_canonical());
+    }
     if place.tells_client() {
         let header = proxy_header::write(ex.peer, listener.listener.address);
         asked.header = Some(header.into());
@@ -490,7 +501,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        ex.failed(self.why, code, error.token(), &error.to_string())
+        let (reason, after_s) = (error.to_string(), error.retry_after_s());
+        ex.failed_for_now(self.why, code, error.token(), &reason, after_s)
             .await
     }
 

@@ -15,8 +15,13 @@
 //! |---|---|
 //! | a forward listener with the destination rules of a public one | none |
 //! | another forward listener | a hash of its destination rules |
-//! | a route, under its origin's name | the origin |
+//! | a route, under its origin's name | the origin; `tls` before it if its clients speak TLS |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
+//! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
+//! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
+//!
+//! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
+//! application redirects one of them to the other, by X-Forwarded-Proto. Under the client's host the scheme is in the URI.
 //!
 //! Keys derived from the key of a resource:
 //!
@@ -38,7 +43,7 @@ use httpcache::VaryList;
 use store::{KeyHash, KeyHasher};
 
 use crate::{
-    plan::{Destinations, Listener, OriginUrl, Plan, Role},
+    plan::{Destinations, Listener, Plan, Role, Route},
     request::rulebook::Rulebook,
 };
 
@@ -55,9 +60,19 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
 }
 
-/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs.
-pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
-    let tags = [format!("\t{origin}"), format!("\thost {origin}")];
+/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs. `is_tls`: its clients speak
+/// TLS.
+pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
+    let kind = match route.upstream {
+        Some(_) => "upstream ",
+        None => "",
+    };
+    let (origin, mirror) = (route.origin_name(), &route.mirror);
+    let tls = if is_tls { "tls " } else { "" };
+    let tags = [
+        format!("\t{tls}{kind}{origin}{}", mirror.tag(false)),
+        format!("\thost {kind}{origin}{}", mirror.tag(true)),
+    ];
     tags.map(String::into_bytes)
 }
 
@@ -75,7 +90,8 @@ pub fn tags_of(listener: &Listener, hasher: KeyHasher) -> Vec<Vec<u8>> {
     match &listener.role {
         Role::Forward(forward) => vec![forward_tag(&forward.destinations, hasher)],
         Role::Reverse(routes) => {
-            let tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            let is_tls = listener.tls.is_some();
+            let tags = (routes.iter()).flat_map(|route| route_tags(route, is_tls));
             tags.collect()
         }
     }

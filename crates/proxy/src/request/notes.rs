@@ -215,6 +215,9 @@ impl Notes {
         let is_whole = !self.facts.flags.contains(Flags::ORIGIN_ABORTED);
         if let Some(trip) = &self.trip {
             trip.note(began, ended, &mut self.stages, &mut self.facts);
+            if let Some(host) = trip.chosen() {
+                self.origin = Some(host);
+            }
         }
         if self.class == Class::Stale
             && is_whole

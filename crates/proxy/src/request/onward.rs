@@ -8,7 +8,9 @@ use fields::Fields;
 use http1::RequestHead;
 use message::{Seen, Version};
 
-use crate::{edition::Edition, reply::lines, request::exchange::Exchange, request::target::Asked};
+use crate::{
+    edition::Edition, mirror, reply::lines, request::exchange::Exchange, request::target::Asked,
+};
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
 pub fn request(
@@ -21,10 +23,16 @@ pub fn request(
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(method, &asked.target, &mut out);
     lines::write_field(b"Host", asked.host.as_bytes(), &mut out);
+    let wants_identity =
+        (asked.mirror.as_ref()).is_some_and(|mirror| mirror.wants_identity(method, &asked.target));
     for (name, value) in fields.iter() {
-        if !name.eq_ignore_ascii_case(b"host") {
+        let is_left_out = wants_identity && mirror::asks_for_less(name);
+        if !name.eq_ignore_ascii_case(b"host") && !is_left_out {
             lines::write_field(name, value, &mut out);
         }
+    }
+    if wants_identity {
+        lines::write_field(b"Accept-Encoding", b"identity", &mut out);
     }
     lines::write_field(b"Via", &via_of(edition, version), &mut out);
     out.extend_from_slice(b"\r\n");

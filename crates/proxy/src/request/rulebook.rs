@@ -259,6 +259,13 @@ impl Rulebook {
         }
     }
 
+    /// The number of the first of these rules that names quotas.
+    pub fn quotas_of(&self, met: Met) -> Option<usize> {
+        let mut rules = self.of(met);
+        let (at, _) = rules.find(|(_, rule)| !rule.then.quotas.is_empty())?;
+        Some(at)
+    }
+
     /// The rules that a connection may meet.
     pub fn among(&self, at: &Circumstances) -> Met {
         let rules = self.rules.iter().enumerate();

@@ -9,7 +9,12 @@
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, net::Ipv4Addr, rc::Rc};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    sync::Arc,
+};
 
 use fields::Fields;
 use http1::{Fault, Reject, Target};
@@ -17,11 +22,13 @@ use message::{Authority, Named, Scheme};
 
 use crate::{
     listener::{ListenerState, RouteState},
+    mirror::Mirror,
     origin::Destination,
     plan::Role,
     request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Question, Ruled, Shape, fits::FieldLines},
+    upstreams::Upstream,
 };
 
 /// Why a request names no resource here.
@@ -145,8 +152,8 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        // The host is passed on, but no client says which scheme it used.
-        tls: false,
+        // That of the connection, whatever an absolute target says.
+        tls: listener.is_https(),
         host,
         port,
         path,
@@ -169,10 +176,11 @@ impl Place<'_> {
         let named = match self.renamed() {
             Some(route) => {
                 let origin = &route.route.origin;
+                let path = route.route.onward(self.path);
                 let path = if origin.path.is_empty() {
-                    self.path
+                    path
                 } else {
-                    joined = [origin.path.as_str(), self.path].concat();
+                    joined = joined_path(&origin.path, path);
                     &joined
                 };
                 Named {
@@ -250,7 +258,10 @@ impl Place<'_> {
     pub fn ask(&self) -> Asked {
         match self.route {
             Some(route) => {
-                let target = self.target(&route.route.origin.path);
+                let target = match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path(&route.route.origin.path, route.route.onward(self.path)),
+                };
                 let host = match self.renamed() {
                     Some(route) => Rc::clone(&route.authority),
                     None => self.authority().to_string().into(),
@@ -258,8 +269,11 @@ impl Place<'_> {
                 Asked {
                     destination: route.destination.clone(),
                     header: None,
+                    upstream: route.upstream.clone(),
+                    client: None,
                     target,
                     host,
+                    mirror: route.mirror.clone(),
                 }
             }
             None => Asked {
@@ -270,8 +284,14 @@ impl Place<'_> {
                     member: None,
                 },
                 header: None,
-                target: self.target(""),
+                upstream: None,
+                client: None,
+                target: match self.is_server {
+                    true => "*".to_owned(),
+                    false => joined_path("", self.path),
+                },
                 host: self.authority().to_string().into(),
+                mirror: None,
             },
         }
     }
@@ -283,22 +303,19 @@ impl Place<'_> {
         is_passed.then(|| self.authority().to_string())
     }
 
-    /// The target in origin form, after a route's own path.
-    fn target(&self, base: &str) -> String {
-        if self.is_server {
-            return "*".to_owned();
-        }
-        //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
-        let slash = if self.path.starts_with('/') { "" } else { "/" };
-        [base, slash, self.path].concat()
-    }
-
     fn authority(&self) -> Authority<'_> {
         Authority {
             host: self.host,
             port: self.port,
         }
     }
+}
+
+/// A path behind that of an origin.
+fn joined_path(base: &str, path: &str) -> String {
+    //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    [base, slash, path].concat()
 }
 
 /// The origin of a resource, and the resource's name there.
@@ -308,10 +325,16 @@ pub struct Asked {
     pub destination: Destination,
     /// The PROXY header with which each connection to it begins, if it wants any.
     pub header: Option<Rc<[u8]>>,
+    /// The servers one of which is asked in its place.
+    pub upstream: Option<Arc<Upstream>>,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
     /// Target in origin form.
     pub target: String,
     /// Value of Host.
     pub host: Rc<str>,
+    /// What is done with the answer before anybody has it.
+    pub mirror: Option<Rc<Mirror>>,
 }
 
 mod purged;

@@ -48,6 +48,9 @@ pub enum ServeError {
         /// What is wrong with it.
         source: io::Error,
     },
+    /// Certificates of a listener.
+    #[error("TLS of a listener: {0}")]
+    Served(String),
     /// A worker.
     #[error("a worker could not start: {0}")]
     Worker(String),

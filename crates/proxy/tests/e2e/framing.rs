@@ -253,7 +253,9 @@ fn each_route_has_its_host_and_its_origin() {
             path: base.to_owned(),
             ..url(origin.address)
         },
+        upstream: None,
         pass_host,
+        mirror: Default::default(),
         tells_client: false,
     };
     let routes = vec![

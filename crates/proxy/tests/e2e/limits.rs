@@ -6,7 +6,8 @@ use std::{
 };
 
 use ::proxy::plan::{
-    ClientField, Excess, Naming, Per, Plan, ProxyProtocol, Quota, QuotaKeys, Rate, What,
+    ClientField, Excess, Naming, Per, Plan, ProxyProtocol, Quota, QuotaKeys, Rate, Rule, Then,
+    What, When,
 };
 
 use crate::harness::{
@@ -543,4 +544,38 @@ fn all_limits_of_a_listener_must_have_room_and_none_pays_for_another() {
     let status: serde_json::Value = serde_json::from_slice(&status.body).unwrap();
     assert_eq!(status["limits"][0]["passed"], 2);
     assert_eq!(status["limits"][1]["refused"], 2);
+}
+
+#[test]
+fn a_rule_names_limits_for_what_it_is_about() {
+    let origin = storable();
+    let mut plan = plan_for(&origin);
+    let requests = hourly(What::Requests, 3);
+    let misses = Quota {
+        name: "misses".into(),
+        ..hourly(What::Misses, 1)
+    };
+    plan.rules = vec![Rule {
+        name: None,
+        when: When {
+            paths: vec!["/api".into()],
+            ..When::default()
+        },
+        then: Then {
+            quotas: vec![requests.name.clone(), misses.name.clone()],
+            ..Then::default()
+        },
+    }];
+    plan.quotas = vec![requests, misses];
+    let proxy = Proxy::start(with_admin(plan));
+    let mut client = proxy.client();
+    let mut ask = |target: &str| client.get(target).status;
+    assert_eq!(
+        ["/api/a", "/api/b", "/api/a"].map(&mut ask),
+        [200, 429, 200]
+    );
+    // Hits on the short way are counted, and refused.
+    assert_eq!(["/api/a", "/api/a"].map(&mut ask), [429, 429]);
+    assert!((0..5).all(|n| ask(&format!("/other/{n}")) == 200));
+    assert_eq!(count(&proxy, "passed_total"), 3);
 }

@@ -48,6 +48,9 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
+//! | `mirrors` | routes that mirror package indexes and registries |
+//! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 
 mod access;
@@ -86,6 +89,8 @@ mod interim;
 mod keys;
 mod large;
 mod limits;
+mod mirrors;
+mod monitoring;
 mod negative;
 mod parts;
 mod parts_short;
@@ -102,7 +107,9 @@ mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
+mod tls;
 mod upgrade;
+mod upstreams;
 mod validation;
 mod waiters;
 mod workers;

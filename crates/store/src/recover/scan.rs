@@ -39,6 +39,7 @@ use crate::shard::{Fate, Shard};
 use crate::store::Store;
 use bytes::{Buf, BytesMut};
 use extent::{Chunk, Chunks, Extent, Unified};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.
@@ -69,6 +70,8 @@ pub(crate) struct Scan {
     seen: Vec<NumberMap<u64, Sequence>>,
     /// The newest variant found of each primary key.
     variants: NumberMap<u64, Sequence>,
+    /// The root of the list of the variants found, for each primary key and salt.
+    roots: HashMap<(u64, u64), u64>,
     /// Of each region, as it was when the scan began. Those that are noted meanwhile have been scanned.
     opened_at: Vec<Sequence>,
     /// What the log knows: the last invalidation of each primary key.
@@ -112,6 +115,7 @@ impl Scan {
             batch: Vec::with_capacity(BATCH),
             seen: vec![NumberMap::default(); shards],
             variants: NumberMap::default(),
+            roots: HashMap::new(),
             opened_at: (0..geometry.regions())
                 .map(|region| journal.opened_at(region))
                 .collect(),
@@ -351,7 +355,18 @@ impl Store {
             let is_outlived = seen.get(&primary.0).is_some_and(|&it| it > header.sequence);
             let than_found = scan.variants.get(&primary.0);
             let age = than_found.map(|newest| header.sequence.cmp(newest));
-            if is_outlived || !self.variant_found(primary, header.began, marker, age) {
+            if is_outlived {
+                return Worth::Dead;
+            }
+            // One salt with two lists: it was given again by a life in which the older variant could not be read.
+            let root = *(scan.roots)
+                .entry((primary.0, marker.salt))
+                .or_insert(marker.root);
+            if root != marker.root {
+                self.give_up_salt(primary, marker.salt);
+                return Worth::Dead;
+            }
+            if !self.variant_found(primary, header.began, marker, age) {
                 return Worth::Dead;
             }
             let newest = scan.variants.entry(primary.0).or_default();

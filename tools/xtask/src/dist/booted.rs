@@ -181,12 +181,45 @@ impl Booted {
         println!(
             "systemd: started by the package, in its sandbox, not as root; disk I/O by {engine}"
         );
+        self.try_reload()?;
         self.run(&["systemctl", "restart", "loligo.service"])?;
         if !wait_until(PATIENCE, || {
             self.property("ActiveState").is_ok_and(|it| it == "active")
         })? {
             fail!("the service does not come back after a restart");
         }
+        Ok(())
+    }
+
+    /// Changes the configuration of the running service: once rightly, once wrongly.
+    fn try_reload(&self) -> Result<()> {
+        let config = self.root_of_init().join("etc/loligo/loligo.toml");
+        let before = fs::read_to_string(&config).during(|| "reading the configuration".into())?;
+        let write = |more: &str| {
+            fs::write(&config, format!("{before}{more}"))
+                .during(|| "changing the configuration".into())
+        };
+        let pid = self.property("MainPID")?;
+        let reload = || self.run(&["systemctl", "reload", "loligo.service"]);
+        write("\n[timeouts]\nconnect = \"7s\"\n")?;
+        reload()?;
+        write("\n[timeouts]\nconnect = \"seven\"\n")?;
+        if reload().is_ok() {
+            fail!("systemctl reload does not fail with a wrong configuration");
+        }
+        let log = self.run(&["journalctl", "--no-pager", "--unit", "loligo.service"])?;
+        for words in ["the configuration is in force", "timeouts.connect"] {
+            if !log.contains(words) {
+                fail!("the journal does not say {words:?} after reloads:\n{log}");
+            }
+        }
+        let (state, now) = (self.property("ActiveState")?, self.property("MainPID")?);
+        if state != "active" || now != pid {
+            fail!("after reloads the service is {state}, process {now}; it was {pid}");
+        }
+        write("")?;
+        reload()?;
+        println!("systemd: reloaded without a restart; a wrong configuration was refused");
         Ok(())
     }
 

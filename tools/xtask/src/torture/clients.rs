@@ -76,6 +76,8 @@ pub struct Shared {
     /// The store is damaged, or its device fails: see the head of this file.
     pub cuts_forgiven: AtomicBool,
     pub stop: AtomicBool,
+    /// A GET for which a connection was closed that had waited is sent again: a process whose place another one takes closes those.
+    pub repeats: bool,
     /// Going back behind a replacement is wrong.
     pub strict: bool,
     /// So is a download that a purge cuts.
@@ -279,7 +281,11 @@ impl<'a> Client<'a> {
         let mut purged = false;
         let (ended, wait) = match get.slowly {
             None => {
-                let ended = self.proxy.ask(request(&path, &fields), &mut inspection);
+                let request = request(&path, &fields);
+                let ended = match shared.repeats {
+                    true => self.proxy.ask_repeatably(request, &mut inspection),
+                    false => self.proxy.ask(request, &mut inspection),
+                };
                 (ended, self.proxy.longest_wait())
             }
             Some(slowly) => {

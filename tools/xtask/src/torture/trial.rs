@@ -98,6 +98,7 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         wrongs: Mutex::default(),
         cuts_forgiven: AtomicBool::new(false),
         stop: AtomicBool::new(false),
+        repeats: plan.upgrade,
         strict: plan.strict,
         whole_downloads: plan.whole_downloads,
         bounded_waits: plan.bounded_waits,

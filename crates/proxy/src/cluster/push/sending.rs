@@ -229,6 +229,7 @@ async fn send(
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, member),
         trip: &trip,
+        turn: None,
         waits: worker.shared.edition().origin_waits(),
     };
     let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());

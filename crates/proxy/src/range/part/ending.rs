@@ -80,7 +80,8 @@ impl Parts<'_, '_> {
 
     pub(super) async fn failed(&mut self, error: &UpstreamError) -> Outcome {
         let (status, reason) = (error.status(), error.to_string());
-        let answered = self.ex.failed(self.why, status, error.token(), &reason);
+        let (why, after_s) = (self.why, error.retry_after_s());
+        let answered = (self.ex).failed_for_now(why, status, error.token(), &reason, after_s);
         Outcome::Answered(answered.await)
     }
 }

@@ -31,9 +31,14 @@ fn as_it_is<'a>(named: &Named<'a>) -> Place<'a> {
 }
 
 /// The URL as a client of this route sees it.
-fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place<'a> {
+fn through<'a>(
+    named: &Named<'a>,
+    listener: &ListenerState,
+    route: &'a RouteState,
+    path: &'a str,
+) -> Place<'a> {
     Place {
-        tls: false,
+        tls: listener.is_https(),
         path,
         route: Some(route),
         ..as_it_is(named)
@@ -105,7 +110,11 @@ pub fn names_of_url(
         let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) else {
             continue;
         };
-        readings(through(&named, route, named.path), names, &mut add);
+        readings(
+            through(&named, listener, route, named.path),
+            names,
+            &mut add,
+        );
     }
     // All listeners have the same rules.
     let book = listeners.first().map(|listener| Arc::clone(&listener.book));
@@ -142,12 +151,16 @@ pub fn prefixes_of_url(
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
-                readings(through(&named, route, named.path), names, &mut add);
+                readings(
+                    through(&named, listener, route, named.path),
+                    names,
+                    &mut add,
+                );
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
                     break; // no later route matches any of them
                 }
             } else if theirs.starts_with(named.path) {
-                add(&through(&named, route, theirs));
+                add(&through(&named, listener, route, theirs));
             }
         }
     }

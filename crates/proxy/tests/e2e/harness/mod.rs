@@ -14,6 +14,7 @@ pub mod origin;
 pub mod profiled;
 pub mod relay;
 pub mod running;
+pub mod tls;
 pub mod wire;
 
 use std::time::{Duration, Instant};

@@ -252,6 +252,15 @@ impl Store {
         Some(carried.encode())
     }
 
+    /// Nothing that was stored under that salt is to be reached.
+    pub(crate) fn give_up_salt(&self, primary: KeyHash, salt: u64) {
+        let mut shard = self.shard(self.shard_of(primary));
+        let present = shard.index.marker(primary);
+        if present.is_some_and(|(marker, _)| marker.salt == salt) {
+            shard.index.drop_marker(primary, false);
+        }
+    }
+
     /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
     pub(crate) fn variant_found(
         &self,

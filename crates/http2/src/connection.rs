@@ -1,0 +1,520 @@
+//! A connection as the caller sees it.
+//!
+//! | what | methods |
+//! |---|---|
+//! | bytes from the client | [`Connection::handle_input`], an event at a time |
+//! | time | [`Connection::handle_timeout`] at [`Connection::next_deadline`], or now and then |
+//! | commands | `interim`, `begin`, `piece`, `end`, `trailers` for an answer; `consumed` for a body; `reset`, `release`; `drain`, `close` |
+//! | bytes to the client | [`Connection::poll_output`] into a [`Turn`] |
+//!
+//! Life of a stream. [`Event::Request`] opens it. The caller answers, with any number of interim heads, then `begin`, pieces, `end`
+//! or `trailers`; that is also its good-bye. If [`Event::Reset`] comes before, the caller stops its work and calls `release`:
+//! until then the stream counts against [`Limits::streams_max`]. A caller that cannot go on calls `reset`. Commands
+//! on a stream that is gone or reset do nothing, so that a client's reset may cross an answer.
+//!
+//! Invariants:
+//!   C1  what the client may send at most is what we announced: windows are charged as DATA comes, padding included
+//!   C2  DATA that was given as an event is credited to the connection exactly once: when consumed, or when its stream goes
+//!   C3  a stream is in `ready` exactly if it is writable, has bytes queued and a window above 0
+//!   C4  after a fatal fault nothing is read, and nothing but GOAWAY is sent
+//!
+//! Not known here: what a request means, where bytes come from and go to.
+//!
+//! Limits: [`Limits`]; output of our own that waits stays below [`OUTPUT_WAITING_MAX`] and what one block adds, since no input is
+//! taken above it; queued pieces are the caller's to bound, see [`Connection::queued`].
+
+mod block;
+mod input;
+mod output;
+mod settings;
+mod time;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fields::Fields;
+
+use crate::budget::Budget;
+use crate::frame::{self, flag, kind};
+use crate::head::HeadBuffer;
+use crate::hpack::Decoder;
+use crate::ready::Ready;
+use crate::streams::{Gone, Streams};
+use crate::{Counts, ErrorCode, Fault, Limits, Priority, RequestView, StreamId, Turn};
+
+use input::{DataFrame, Stage};
+use settings::{PeerSettings, WINDOW_DEFAULT};
+
+/// While this much of our own output waits, no input is taken: a client that does not read cannot make us answer.
+pub const OUTPUT_WAITING_MAX: usize = 32 * 1024;
+
+/// Priorities that came before their request; later ones are counted and forgotten.
+const EARLY_PRIORITIES_MAX: usize = 16;
+
+/// What became of input.
+#[derive(Debug)]
+pub struct Taken<'a> {
+    /// So many bytes are done with.
+    pub bytes: usize,
+    /// `None`: more bytes are needed; or output must be written first, see [`Connection::must_write`].
+    pub event: Option<Event<'a>>,
+}
+
+/// What a client did.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A request, checked.
+    Request {
+        /// New.
+        stream: StreamId,
+        /// Its head.
+        head: RequestView<'a>,
+    },
+    /// A part of a body; take it, and say [`Connection::consumed`] when there is room for more.
+    Data {
+        /// Of a request that has not ended.
+        stream: StreamId,
+        /// May be empty if `ends`.
+        bytes: &'a [u8],
+        /// It was the last part. What was announced as Content-Length has come.
+        ends: bool,
+    },
+    /// The body ended, and these fields follow it.
+    Trailers {
+        /// Of a request that had not ended.
+        stream: StreamId,
+        /// Checked.
+        fields: &'a Fields,
+    },
+    /// The stream is over before its time. The caller stops, and calls [`Connection::release`] once it has.
+    Reset {
+        /// Of a request that was given.
+        stream: StreamId,
+        /// By whom, and why.
+        by: ResetBy,
+    },
+    /// A request that the caller never hears of; it was answered or reset.
+    Refused(Fault),
+    /// The client will send no more requests.
+    GoAway(ErrorCode),
+}
+
+/// Who ended a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResetBy {
+    /// The client, with this code.
+    Client(ErrorCode),
+    /// We, since the client did this.
+    Us(Fault),
+}
+
+/// How far a drain has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Drain {
+    No,
+    /// The client was told; at this time, or when it answers the PING, it is told the last stream.
+    Asked(Duration),
+    /// Later streams are not ours.
+    Final,
+}
+
+/// The server's side of a connection.
+pub struct Connection {
+    limits: Limits,
+    budget: Budget,
+    counts: Counts,
+    fatal: Option<Fault>,
+
+    // From the client.
+    stage: Stage,
+    /// The DATA frame in which the input stands.
+    data: Option<DataFrame>,
+    /// The field block that is not complete, and of whom it is.
+    block: Vec<u8>,
+    block_of: Option<block::Incomplete>,
+    decoder: Decoder,
+    head: HeadBuffer,
+    recv_window: i64,
+    recv_credit: u32,
+    early_priorities: Vec<(u32, Priority)>,
+
+    // Both ways.
+    streams: Streams,
+    settings: PeerSettings,
+    drain: Drain,
+    peer_is_leaving: bool,
+    started_at: Duration,
+    settings_acked: bool,
+    /// When a look at the streams for stalled ones is due.
+    stall_look_at: Duration,
+
+    // To the client.
+    out: Vec<u8>,
+    ready: Ready,
+    send_window: i64,
+}
+
+impl Connection {
+    /// A new connection, whose first output is our SETTINGS. `now` is since any moment, the same for all calls.
+    pub fn new(limits: Limits, now: Duration) -> Connection {
+        let mut connection = Connection {
+            budget: Budget::new(),
+            counts: Counts::new(),
+            fatal: None,
+            stage: Stage::Preface,
+            data: None,
+            block: Vec::new(),
+            block_of: None,
+            decoder: Decoder::new(limits.table_bytes_max),
+            head: HeadBuffer::default(),
+            recv_window: i64::from(limits.connection_window.max(WINDOW_DEFAULT)),
+            recv_credit: 0,
+            early_priorities: Vec::new(),
+            streams: Streams::default(),
+            settings: PeerSettings::default(),
+            drain: Drain::No,
+            peer_is_leaving: false,
+            started_at: now,
+            settings_acked: false,
+            stall_look_at: now + limits.stall_time,
+            out: Vec::new(),
+            ready: Ready::default(),
+            send_window: i64::from(WINDOW_DEFAULT),
+            limits,
+        };
+        settings::write_ours(&limits, &mut connection.out);
+        connection
+    }
+
+    // Getters.
+
+    /// How often each fault was met.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The fault that ended the connection: write what is to be written, and close.
+    pub fn fatal(&self) -> Option<Fault> {
+        self.fatal
+    }
+
+    /// Streams that count: open, or with work of the caller.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Is there something to write?
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty() || (!self.ready.is_empty() && self.send_window > 0)
+    }
+
+    /// Is input not taken until output was?
+    pub fn must_write(&self) -> bool {
+        self.out.len() > OUTPUT_WAITING_MAX
+    }
+
+    /// Has the connection come to its end? Nothing is open, and nothing will be: close it once all is written.
+    pub fn is_over(&self) -> bool {
+        let is_leaving = self.drain == Drain::Final || self.peer_is_leaving;
+        self.fatal.is_some() || (is_leaving && self.streams.len() == 0)
+    }
+
+    /// Bytes of pieces of this stream that wait. A caller with a long body waits while this is more than it wants to hold.
+    pub fn queued(&self, stream: StreamId) -> usize {
+        self.streams.get(stream).map_or(0, |found| found.queued)
+    }
+
+    /// Can something still be sent on this stream?
+    pub fn is_writable(&self, stream: StreamId) -> bool {
+        let found = self.streams.get(stream);
+        found.is_some_and(|found| found.is_writable() && !found.ends)
+    }
+
+    // Commands.
+
+    /// Sends an interim head (1xx). `parts` together are a field block, which [`crate::write_status`] begins.
+    pub fn interim(&mut self, stream: StreamId, parts: [&[u8]; 2]) {
+        if self.may_send(stream) {
+            debug_assert!(
+                self.streams
+                    .get(stream)
+                    .is_some_and(|found| !found.has_begun)
+            );
+            self.write_block(stream, parts, false);
+        }
+    }
+
+    /// Sends the head of the answer. `parts` together are a field block; `ends`: there is no body, and the caller is done with the
+    /// stream.
+    pub fn begin(&mut self, stream: StreamId, parts: [&[u8]; 2], ends: bool) {
+        if !self.may_send(stream) {
+            return;
+        }
+        self.write_block(stream, parts, ends);
+        let found = self.streams.get_mut(stream).expect("it may send");
+        assert!(!found.has_begun, "a stream is answered once");
+        found.has_begun = true;
+        if ends {
+            found.ends = true;
+            found.is_released |= !found.is_tunnel;
+            self.note_send_ended(stream);
+        }
+    }
+
+    /// Sends a piece of the body, in its turn and as windows allow. It is kept by reference.
+    pub fn piece(&mut self, stream: StreamId, piece: Bytes, now: Duration) {
+        if piece.is_empty() || !self.may_send(stream) {
+            return;
+        }
+        let found = self.streams.get_mut(stream).expect("it may send");
+        assert!(
+            found.has_begun && !found.ends,
+            "pieces lie between the head and the end"
+        );
+        if found.queued == 0 {
+            found.moved_at = now;
+        }
+        found.queued += piece.len();
+        found.pieces.push_back(piece);
+        if !found.is_ready && found.send_window > 0 {
+            found.is_ready = true;
+            self.ready.insert(stream, found.priority);
+        }
+    }
+
+    /// Ends the answer, behind all of its pieces. The caller is done with the stream, but for a tunnel, which it ends by `release`.
+    pub fn end(&mut self, stream: StreamId) {
+        self.finish(stream, None);
+    }
+
+    /// Ends the answer with trailers, a field block without status.
+    pub fn trailers(&mut self, stream: StreamId, block: Vec<u8>) {
+        self.finish(stream, Some(block));
+    }
+
+    fn finish(&mut self, stream: StreamId, trailers: Option<Vec<u8>>) {
+        if !self.may_send(stream) {
+            return;
+        }
+        let found = self.streams.get_mut(stream).expect("it may send");
+        assert!(
+            found.has_begun && !found.ends,
+            "an answer ends once, behind its head"
+        );
+        found.ends = true;
+        found.is_released |= !found.is_tunnel;
+        if found.queued > 0 {
+            found.trailers = trailers;
+            return;
+        }
+        //= rfc9113 §6.9.1   frames of length zero with END_STREAM may be sent without a window
+        match trailers {
+            Some(block) => self.write_block(stream, [&block, b""], true),
+            None => {
+                let header = frame::Header {
+                    len: 0,
+                    kind: kind::DATA,
+                    flags: flag::END_STREAM,
+                    stream: stream.id,
+                };
+                header.write(&mut self.out);
+            }
+        }
+        self.note_send_ended(stream);
+    }
+
+    /// The caller has taken so many bytes of the body: the client may send as many more.
+    pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
+        let window = self.limits.stream_window;
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        let bytes = u32::try_from(bytes)
+            .unwrap_or(u32::MAX)
+            .min(found.recv_held);
+        found.recv_held -= bytes;
+        found.recv_credit += bytes;
+        if found.recv_credit > 0
+            && found.recv_credit >= window / 2
+            && !found.recv_ended
+            && !found.is_reset
+        {
+            let credit = std::mem::take(&mut found.recv_credit);
+            found.recv_window += i64::from(credit);
+            frame::write_word(kind::WINDOW_UPDATE, stream.id, credit, &mut self.out);
+        }
+        self.credit(bytes);
+    }
+
+    /// Ends a stream before its time; the caller is done with it.
+    pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
+        if let Some(found) = self.streams.get_mut(stream) {
+            found.is_released = true;
+            self.write_reset(stream, code);
+        }
+    }
+
+    /// The caller is done with a stream that was reset, or with a tunnel. One that is neither ended nor reset is reset.
+    pub fn release(&mut self, stream: StreamId) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        found.is_released = true;
+        if found.is_reset || found.ends {
+            self.settle(stream);
+        } else {
+            self.write_reset(stream, ErrorCode::INTERNAL_ERROR);
+        }
+    }
+
+    /// Begins to end the connection: the client is told to send no more requests, those under way are finished.
+    //= rfc9113 §6.8   first the highest identifier, and the real one after a round trip
+    pub fn drain(&mut self, now: Duration) {
+        if self.drain == Drain::No && self.fatal.is_none() {
+            self.drain = Drain::Asked(now + self.limits.drain_time);
+            self.write_go_away(frame::STREAM_MASK, ErrorCode::NO_ERROR);
+            let header = frame::Header {
+                len: DRAIN_PING.len(),
+                kind: kind::PING,
+                flags: 0,
+                stream: 0,
+            };
+            header.write(&mut self.out);
+            self.out.extend_from_slice(DRAIN_PING);
+        }
+    }
+
+    /// Ends the connection at once, with this code: write what is to be written, and close.
+    pub fn close(&mut self, code: ErrorCode) {
+        if self.fatal.is_none() && self.drain != Drain::Final {
+            self.write_go_away(self.streams.last_id(), code);
+            self.drain = Drain::Final;
+        }
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub fn release_buffers(&mut self, turn: &mut Turn) {
+        turn.release_buffers();
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+        if self.block_of.is_none() {
+            self.block = Vec::new();
+        }
+        self.head.release_buffers();
+        self.decoder.release_buffers();
+        self.streams.release_buffers();
+    }
+
+    // What several of these need.
+
+    fn may_send(&self, stream: StreamId) -> bool {
+        let found = self.streams.get(stream);
+        self.fatal.is_none() && found.is_some_and(|found| found.is_writable())
+    }
+
+    fn write_block(&mut self, stream: StreamId, parts: [&[u8]; 2], ends: bool) {
+        let update = self.settings.take_table_update();
+        let frame_max = self.settings.frame_bytes_max();
+        frame::write_block(
+            stream.id,
+            [update, parts[0], parts[1]],
+            ends,
+            frame_max,
+            &mut self.out,
+        );
+    }
+
+    fn write_go_away(&mut self, last: u32, code: ErrorCode) {
+        let header = frame::Header {
+            len: 8,
+            kind: kind::GOAWAY,
+            flags: 0,
+            stream: 0,
+        };
+        header.write(&mut self.out);
+        self.out.extend_from_slice(&last.to_be_bytes());
+        self.out.extend_from_slice(&code.0.to_be_bytes());
+    }
+
+    fn write_reset(&mut self, stream: StreamId, code: ErrorCode) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        if !found.is_reset {
+            frame::write_word(kind::RST_STREAM, stream.id, code.0, &mut self.out);
+        }
+        self.note_reset(stream);
+        self.settle(stream);
+    }
+
+    /// Nothing is sent on this stream any more.
+    fn note_reset(&mut self, stream: StreamId) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        found.is_reset = true;
+        found.drop_queue();
+        if std::mem::take(&mut found.is_ready) {
+            self.ready.remove(stream, found.priority);
+        }
+    }
+
+    /// END_STREAM is in the output.
+    fn note_send_ended(&mut self, stream: StreamId) {
+        let found = self.streams.get_mut(stream).expect("an open stream ends");
+        found.send_ended = true;
+        if !found.recv_ended && !found.is_tunnel {
+            //= rfc9113 §8.1   a server that needs no more of the request resets it with NO_ERROR, behind the answer
+            frame::write_word(
+                kind::RST_STREAM,
+                stream.id,
+                ErrorCode::NO_ERROR.0,
+                &mut self.out,
+            );
+            self.note_reset(stream);
+        }
+        self.settle(stream);
+    }
+
+    /// Frees the stream if nothing is left of it.
+    fn settle(&mut self, stream: StreamId) {
+        let Some(found) = self.streams.get(stream) else {
+            return;
+        };
+        let is_closed = found.is_reset || (found.send_ended && found.recv_ended);
+        if is_closed && found.is_released {
+            let how = match found.recv_ended || found.is_reset_by_client {
+                true => Gone::Closed,
+                false => Gone::ResetByUs,
+            };
+            let held = found.recv_held;
+            self.streams.remove(stream, how);
+            self.credit(held);
+        }
+    }
+
+    /// The client may send so much more on the connection (C2).
+    fn credit(&mut self, bytes: u32) {
+        self.recv_credit += bytes;
+        if self.recv_credit >= self.limits.connection_window.max(WINDOW_DEFAULT) / 2 {
+            let credit = std::mem::take(&mut self.recv_credit);
+            self.recv_window += i64::from(credit);
+            frame::write_word(kind::WINDOW_UPDATE, 0, credit, &mut self.out);
+        }
+    }
+
+    /// The connection ends here.
+    #[cold]
+    fn fail(&mut self, fault: Fault) -> Fault {
+        if self.fatal.is_none() {
+            self.counts.add(fault);
+            self.fatal = Some(fault);
+            self.write_go_away(self.streams.last_id(), fault.code());
+        }
+        fault
+    }
+}
+
+/// What the PING of a drain carries.
+const DRAIN_PING: &[u8; 8] = b"draining";

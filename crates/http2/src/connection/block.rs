@@ -1,0 +1,280 @@
+//! Field blocks: HEADERS and CONTINUATION (RFC 9113 §6.2, §6.10), and what they open.
+//!
+//! Every block is read to its end, whatever becomes of its stream, because the tables of HPACK are the connection's.
+
+use std::time::Duration;
+
+use super::input::Happened;
+use super::settings::WINDOW_DEFAULT;
+use super::{Connection, Drain};
+use crate::frame::{self, Header, flag, kind, word};
+use crate::head::Part;
+use crate::streams::Gone;
+use crate::{ErrorCode, Fault, StreamId, write_status};
+
+/// The most CONTINUATION frames of a block.
+//= CVE-2024-27316   a block must end
+const CONTINUATIONS_MAX: u32 = 8;
+
+/// A block whose last frame has not come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incomplete {
+    stream: u32,
+    ends: bool,
+    depends_on_itself: bool,
+    continuations: u32,
+    pub(super) began_at: Duration,
+}
+
+/// What a block is for.
+enum For {
+    /// A new stream.
+    Request,
+    /// Nothing: it is refused, or came late. It is read all the same.
+    Nobody(Option<Fault>),
+    /// The end of a request.
+    Trailers(StreamId),
+    /// It came behind the end of its stream.
+    Ended(StreamId),
+}
+
+impl Connection {
+    pub(super) fn headers(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        //= rfc9113 §5.1.1   streams of a client are odd
+        if header.stream.is_multiple_of(2) {
+            return Err(Fault::FrameOnWrongStream);
+        }
+        let mut fragment = payload;
+        let mut padding = 0;
+        if header.has(flag::PADDED) {
+            let (&first, rest) = fragment.split_first().ok_or(Fault::FrameLength)?;
+            (padding, fragment) = (usize::from(first), rest);
+        }
+        let mut depends_on_itself = false;
+        if header.has(flag::PRIORITY) {
+            let (dependency, rest) = fragment.split_at_checked(5).ok_or(Fault::FrameLength)?;
+            let parent = word(dependency).unwrap_or_default() & frame::STREAM_MASK;
+            depends_on_itself = parent == header.stream;
+            fragment = rest;
+        }
+        let len = fragment.len().checked_sub(padding).ok_or(Fault::Padding)?;
+        let incomplete = Incomplete {
+            stream: header.stream,
+            ends: header.has(flag::END_STREAM),
+            depends_on_itself,
+            continuations: 0,
+            began_at: now,
+        };
+        let fragment = &fragment[..len];
+        if header.has(flag::END_HEADERS) {
+            return self.complete(incomplete, fragment, now);
+        }
+        if fragment.is_empty() {
+            self.charge_useless(now)?;
+        }
+        self.block.clear();
+        self.block_of = Some(incomplete);
+        self.collect(fragment)?;
+        Ok(None)
+    }
+
+    pub(super) fn continuation(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        let Some(incomplete) = &mut self.block_of else {
+            return Err(Fault::ContinuationUnexpected);
+        };
+        if incomplete.stream != header.stream {
+            return Err(Fault::ContinuationExpected);
+        }
+        incomplete.continuations += 1;
+        let is_last = header.has(flag::END_HEADERS);
+        if incomplete.continuations > CONTINUATIONS_MAX || (payload.is_empty() && !is_last) {
+            return Err(Fault::ContinuationFlood);
+        }
+        let incomplete = *incomplete;
+        self.collect(payload)?;
+        if !is_last {
+            return Ok(None);
+        }
+        self.block_of = None;
+        let block = std::mem::take(&mut self.block);
+        let happened = self.complete(incomplete, &block, now);
+        self.block = block;
+        happened
+    }
+
+    fn collect(&mut self, fragment: &[u8]) -> Result<(), Fault> {
+        if self.block.len() + fragment.len() > self.limits.head_bytes_max {
+            return Err(Fault::BlockTooLarge);
+        }
+        self.block.extend_from_slice(fragment);
+        Ok(())
+    }
+
+    /// A block is there whole.
+    fn complete(
+        &mut self,
+        of: Incomplete,
+        block: &[u8],
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        let purpose = self.purpose(of.stream)?;
+        let part = match purpose {
+            For::Trailers(_) => Part::Trailers,
+            _ => Part::Request,
+        };
+        let (head, limits) = (&mut self.head, &self.limits);
+        head.begin();
+        let read = self
+            .decoder
+            .decode(block, |field| head.add(field, part, limits));
+        read.map_err(|_| Fault::Compression)?;
+        match purpose {
+            For::Nobody(None) => Ok(None),
+            For::Nobody(Some(fault)) => self.refuse(of.stream, fault, of.ends, now),
+            For::Ended(stream) => self.reset_for(stream, Fault::HeadersAfterEnd, now),
+            For::Trailers(stream) => self.take_trailers(stream, of.ends, now),
+            For::Request => self.take_request(of, now),
+        }
+    }
+
+    fn purpose(&mut self, id: u32) -> Result<For, Fault> {
+        if id > self.streams.last_id() {
+            self.streams.note_id(id);
+            //= rfc9113 §6.8   streams above the last one of a GOAWAY are ignored
+            if self.drain == Drain::Final {
+                self.streams.note_gone(id, Gone::ResetByUs);
+                return Ok(For::Nobody(None));
+            }
+            let is_full = self.streams.len() >= self.limits.streams_max as usize;
+            return Ok(match is_full {
+                true => For::Nobody(Some(Fault::Refused)),
+                false => For::Request,
+            });
+        }
+        let Some(stream) = self.streams.find(id) else {
+            return match self.streams.how_gone(id) {
+                Some(Gone::ResetByUs) => Ok(For::Nobody(None)),
+                //= rfc9113 §5.1   closed: HEADERS are an error of the connection
+                Some(Gone::Closed) => Err(Fault::HeadersOnClosed),
+                None => Err(Fault::StreamIdReused),
+            };
+        };
+        let found = self.streams.get(stream).expect("it was found");
+        if found.is_reset_by_client {
+            return Err(Fault::HeadersOnClosed);
+        }
+        Ok(match found.recv_ended {
+            _ if found.is_reset => For::Nobody(None),
+            true => For::Ended(stream),
+            false => For::Trailers(stream),
+        })
+    }
+
+    fn take_request(&mut self, of: Incomplete, now: Duration) -> Result<Option<Happened>, Fault> {
+        self.budget.earn();
+        let mut checked = self.head.finish_request(of.ends);
+        if of.depends_on_itself {
+            checked = Err(Fault::SelfDependency);
+        }
+        if let Err(fault) = checked {
+            return self.refuse(of.stream, fault, of.ends, now);
+        }
+        let mut priority = self.head.priority();
+        if !self.early_priorities.is_empty() {
+            //= rfc9218 §7.1   PRIORITY_UPDATE overrides the field
+            let early = self
+                .early_priorities
+                .iter()
+                .find(|(id, _)| *id == of.stream);
+            priority = early.map_or(priority, |&(_, early)| early);
+            self.early_priorities.retain(|&(id, _)| id > of.stream);
+        }
+        let is_tunnel = self.head.is_connect();
+        let expected = self.head.content_length();
+        let send_window = i64::from(self.settings.initial_window);
+        let mut recv_window = i64::from(self.limits.stream_window);
+        if !self.settings_acked {
+            //= rfc9113 §6.9.2   until a client has our SETTINGS, it may use the window that all begin with
+            recv_window = recv_window.max(i64::from(WINDOW_DEFAULT));
+        }
+        let stream = self.streams.insert(of.stream);
+        let found = self.streams.get_mut(stream).expect("it is new");
+        found.priority = priority;
+        found.is_tunnel = is_tunnel;
+        found.recv_ended = of.ends;
+        found.recv_expected = expected;
+        found.recv_window = recv_window;
+        found.send_window = send_window;
+        found.moved_at = now;
+        Ok(Some(Happened::Request {
+            stream,
+            ends: of.ends,
+        }))
+    }
+
+    fn take_trailers(
+        &mut self,
+        stream: StreamId,
+        ends: bool,
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        //= rfc9113 §8.1   trailers end the stream
+        if !ends {
+            return self.reset_for(stream, Fault::TrailersNotLast, now);
+        }
+        if let Err(fault) = self.head.finish_trailers() {
+            return self.reset_for(stream, fault, now);
+        }
+        let found = self.streams.get_mut(stream).expect("it was found");
+        if found.is_tunnel {
+            return self.reset_for(stream, Fault::Connect, now);
+        }
+        if found.recv_expected.is_some_and(|left| left > 0) {
+            return self.reset_for(stream, Fault::LengthDiffers, now);
+        }
+        found.recv_ended = true;
+        if found.is_released {
+            self.settle(stream);
+            return Ok(None);
+        }
+        Ok(Some(Happened::Trailers(stream)))
+    }
+
+    /// Answers or resets a request that the caller never hears of.
+    fn refuse(
+        &mut self,
+        id: u32,
+        fault: Fault,
+        ends: bool,
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        self.counts.add(fault);
+        self.charge_reset(now)?;
+        self.streams.note_gone(id, Gone::ResetByUs);
+        if let Some(status) = fault.status() {
+            let mut block = Vec::with_capacity(8);
+            write_status(status, &mut block);
+            let update = self.settings.take_table_update();
+            let frame_max = self.settings.frame_bytes_max();
+            frame::write_block(id, [update, &block, b""], true, frame_max, &mut self.out);
+        }
+        if fault.status().is_none() || !ends {
+            let code = match fault.status() {
+                Some(_) => ErrorCode::NO_ERROR,
+                None => fault.code(),
+            };
+            frame::write_word(kind::RST_STREAM, id, code.0, &mut self.out);
+        }
+        Ok(Some(Happened::Refused(fault)))
+    }
+}

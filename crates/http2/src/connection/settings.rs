@@ -1,0 +1,136 @@
+//! SETTINGS, both ways (RFC 9113 §6.5).
+
+use crate::frame::{self, PAYLOAD_BYTES_MAX, flag, kind};
+use crate::{Fault, Limits};
+
+/// The window that streams and connection begin with (RFC 9113 §6.9.2).
+pub(super) const WINDOW_DEFAULT: u32 = 65_535;
+
+/// The largest window (RFC 9113 §6.9.1).
+pub(super) const WINDOW_MAX: i64 = 0x7fff_ffff;
+
+const HEADER_TABLE_SIZE: u16 = 0x1;
+const ENABLE_PUSH: u16 = 0x2;
+const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+const INITIAL_WINDOW_SIZE: u16 = 0x4;
+const MAX_FRAME_SIZE: u16 = 0x5;
+const MAX_HEADER_LIST_SIZE: u16 = 0x6;
+//= rfc8441 §3
+const ENABLE_CONNECT_PROTOCOL: u16 = 0x8;
+//= rfc9218 §2.1
+const NO_RFC7540_PRIORITIES: u16 = 0x9;
+
+/// The table size that both sides begin with (RFC 9113 §6.5.2).
+const TABLE_BYTES_DEFAULT: u32 = 4096;
+
+/// Our preface: SETTINGS, and the connection's window.
+pub(super) fn write_ours(limits: &Limits, out: &mut Vec<u8>) {
+    let of = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let settings = [
+        (HEADER_TABLE_SIZE, of(limits.table_bytes_max)),
+        (MAX_CONCURRENT_STREAMS, limits.streams_max),
+        (INITIAL_WINDOW_SIZE, limits.stream_window),
+        (MAX_HEADER_LIST_SIZE, of(limits.head_bytes_max)),
+        (ENABLE_CONNECT_PROTOCOL, u32::from(limits.extended_connect)),
+        (NO_RFC7540_PRIORITIES, 1),
+    ];
+    let header = frame::Header {
+        len: settings.len() * 6,
+        kind: kind::SETTINGS,
+        flags: 0,
+        stream: 0,
+    };
+    header.write(out);
+    for (id, value) in settings {
+        out.extend_from_slice(&id.to_be_bytes());
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+    let more = limits.connection_window.saturating_sub(WINDOW_DEFAULT);
+    if more > 0 {
+        frame::write_word(kind::WINDOW_UPDATE, 0, more, out);
+    }
+}
+
+pub(super) fn write_ack(out: &mut Vec<u8>) {
+    let header = frame::Header {
+        len: 0,
+        kind: kind::SETTINGS,
+        flags: flag::ACK,
+        stream: 0,
+    };
+    header.write(out);
+}
+
+/// What the client set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerSettings {
+    pub(super) initial_window: u32,
+    frame_bytes_max: usize,
+    /// The client's table was made smaller, and has not been told yet that we use none.
+    owes_table_update: bool,
+    has_told_table: bool,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self {
+            initial_window: WINDOW_DEFAULT,
+            frame_bytes_max: PAYLOAD_BYTES_MAX,
+            owes_table_update: false,
+            has_told_table: false,
+        }
+    }
+}
+
+impl PeerSettings {
+    /// The longest payload that we send: long frames gain nothing, and keep others waiting.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max.min(PAYLOAD_BYTES_MAX)
+    }
+
+    /// What the next field block begins with.
+    //= rfc7541 §4.2   a table that was made smaller must be acknowledged at the beginning of the next block
+    pub(super) fn take_table_update(&mut self) -> &'static [u8] {
+        if !self.owes_table_update {
+            return b"";
+        }
+        self.owes_table_update = false;
+        self.has_told_table = true;
+        // A table of no bytes; we use none, so that no later change is smaller.
+        &[0x20]
+    }
+
+    /// Takes the payload of a SETTINGS frame, of whole settings.
+    pub(super) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        for setting in payload.chunks_exact(6) {
+            let [a, b, c, d, e, f] = *setting else {
+                continue;
+            };
+            let value = u32::from_be_bytes([c, d, e, f]);
+            match u16::from_be_bytes([a, b]) {
+                HEADER_TABLE_SIZE => {
+                    self.owes_table_update |= value < TABLE_BYTES_DEFAULT && !self.has_told_table;
+                }
+                ENABLE_PUSH | ENABLE_CONNECT_PROTOCOL | NO_RFC7540_PRIORITIES if value > 1 => {
+                    return Err(Fault::SettingValue);
+                }
+                INITIAL_WINDOW_SIZE => {
+                    if i64::from(value) > WINDOW_MAX {
+                        return Err(Fault::SettingWindow);
+                    }
+                    self.initial_window = value;
+                }
+                MAX_FRAME_SIZE => {
+                    let bytes = value as usize;
+                    if !(PAYLOAD_BYTES_MAX..1 << 24).contains(&bytes) {
+                        return Err(Fault::SettingValue);
+                    }
+                    self.frame_bytes_max = bytes;
+                }
+                //= rfc9113 §6.5.2   an unknown setting is ignored; we push nothing, and send heads whatever their size
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! What happens when nothing does.
+
+use std::time::Duration;
+
+use super::{Connection, Drain, Event, ResetBy, Stage};
+use crate::{ErrorCode, Fault};
+
+impl Connection {
+    /// When [`Connection::handle_timeout`] is wanted next, at the latest.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        if self.fatal.is_some() {
+            return None;
+        }
+        let handshake = match self.stage {
+            Stage::Preface | Stage::FirstSettings => {
+                Some(self.started_at + self.limits.preface_time)
+            }
+            Stage::Frames if !self.settings_acked => {
+                Some(self.started_at + self.limits.settings_time)
+            }
+            Stage::Frames => None,
+        };
+        let drain = match self.drain {
+            Drain::Asked(until) => Some(until),
+            Drain::No | Drain::Final => None,
+        };
+        let block = self
+            .block_of
+            .as_ref()
+            .map(|block| block.began_at + self.limits.block_time);
+        let stall = (self.streams.len() > 0).then_some(self.stall_look_at);
+        [handshake, drain, block, stall].into_iter().flatten().min()
+    }
+
+    /// Does what is due. An event is about a stream that the client starved; call again until there is none.
+    ///
+    /// # Errors
+    /// The connection ends: write what is to be written, and close.
+    pub fn handle_timeout(&mut self, now: Duration) -> Result<Option<Event<'static>>, Fault> {
+        if let Some(fault) = self.fatal {
+            return Err(fault);
+        }
+        let since_start = now.saturating_sub(self.started_at);
+        if self.stage != Stage::Frames {
+            if since_start >= self.limits.preface_time {
+                return Err(self.fail(Fault::PrefaceTimeout));
+            }
+        } else if !self.settings_acked && since_start >= self.limits.settings_time {
+            return Err(self.fail(Fault::SettingsTimeout));
+        }
+        let block = self.block_of.as_ref();
+        if block.is_some_and(|block| now >= block.began_at + self.limits.block_time) {
+            return Err(self.fail(Fault::BlockTimeout));
+        }
+        if let Drain::Asked(until) = self.drain
+            && now >= until
+        {
+            self.drain_finally();
+        }
+        if now < self.stall_look_at {
+            return Ok(None);
+        }
+        let stall_time = self.limits.stall_time;
+        let is_stalled = |moved_at: Duration| now >= moved_at + stall_time;
+        let stalled = self
+            .streams
+            .iter()
+            .find(|(_, stream)| stream.queued > 0 && is_stalled(stream.moved_at))
+            .map(|(stream, _)| stream);
+        let Some(stream) = stalled else {
+            // A quarter late at most.
+            self.stall_look_at = now + stall_time / 4;
+            return Ok(None);
+        };
+        self.counts.add(Fault::Stalled);
+        self.write_reset(stream, Fault::Stalled.code());
+        Ok(Some(Event::Reset {
+            stream,
+            by: ResetBy::Us(Fault::Stalled),
+        }))
+    }
+
+    /// The client knows that we leave: streams above the last one are not ours.
+    pub(super) fn drain_finally(&mut self) {
+        self.write_go_away(self.streams.last_id(), ErrorCode::NO_ERROR);
+        self.drain = Drain::Final;
+    }
+}

@@ -1,0 +1,342 @@
+//! The head of a request, or trailers: fields out of HPACK, checked (RFC 9113 §8).
+//!
+//! A head that two readers could read differently is refused, never repaired: what passes here may be written as HTTP/1.1 without
+//! meaning something else there. The rules are those of `http1` where both versions have them.
+//!
+//! A connection has one [`HeadBuffer`], which keeps its memory from request to request; a [`RequestView`] borrows from it. A
+//! plain request therefore allocates nothing.
+//!
+//! Not known here: streams, frames.   Limits: [`Limits`], counted as each field comes and before it is kept.
+
+use std::ops::Range;
+
+use fields::Fields;
+use message::{
+    Authority, METHOD_BYTES_MAX, Scheme, Seen, host_text, is_target, is_token, parse_content_length,
+};
+
+use crate::hpack::{ENTRY_OVERHEAD_BYTES, Field, Kind};
+use crate::{Fault, Limits, Priority};
+
+/// A request head, checked; borrowed from the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    /// A token of at most [`METHOD_BYTES_MAX`] bytes, case-sensitive.
+    pub method: &'a str,
+    /// `None` for CONNECT without `:protocol`.
+    pub scheme: Option<Scheme>,
+    /// Host and port, valid as `uri-host [":" port]`; of `:authority`, else of Host. With a port for CONNECT.
+    pub authority: &'a str,
+    /// Begins with `/`, or is `*` for OPTIONS; visible ASCII without a fragment. Empty for CONNECT without `:protocol`.
+    pub path: &'a str,
+    /// Of an extended CONNECT (RFC 8441), such as `websocket`; only where [`crate::Limits::extended_connect`] allows it.
+    pub protocol: Option<&'a str>,
+    /// The other fields, names in lower case. Crumbs of Cookie are one line; Host is there, and equal to `authority`.
+    pub fields: &'a Fields,
+    /// Which known fields there are.
+    pub seen: Seen,
+    /// What the body must be long. `None` with an open stream: the end of the stream tells.
+    pub content_length: Option<u64>,
+    /// There is no body.
+    pub ends: bool,
+    /// The client waits for 100 (Continue) before it sends the body.
+    pub expect_continue: bool,
+    /// The client takes trailers (`te: trailers`).
+    pub takes_trailers: bool,
+    /// Of the `priority` field.
+    pub priority: Priority,
+    /// The size of the head as HPACK counts it: each field with 32 bytes more than its text.
+    pub head_bytes: usize,
+}
+
+/// Which part of a message is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Request,
+    Trailers,
+}
+
+/// Where heads are read into.
+#[derive(Default)]
+pub(crate) struct HeadBuffer {
+    fields: Fields,
+    /// Texts of pseudo-fields.
+    text: Vec<u8>,
+    method: Option<Range<usize>>,
+    scheme: Option<Range<usize>>,
+    authority: Option<Range<usize>>,
+    path: Option<Range<usize>>,
+    protocol: Option<Range<usize>>,
+    /// Crumbs of Cookie, joined.
+    cookie: Vec<u8>,
+    seen: Seen,
+    content_length: Option<u64>,
+    host_lines: u32,
+    expects: bool,
+    takes_trailers: bool,
+    priority: Priority,
+    bytes: usize,
+    count: usize,
+    has_regular: bool,
+    fault: Option<Fault>,
+}
+
+impl HeadBuffer {
+    pub(crate) fn begin(&mut self) {
+        self.fields.clear();
+        self.text.clear();
+        self.cookie.clear();
+        self.method = None;
+        self.scheme = None;
+        self.authority = None;
+        self.path = None;
+        self.protocol = None;
+        self.seen = Seen::NONE;
+        self.content_length = None;
+        self.host_lines = 0;
+        self.expects = false;
+        self.takes_trailers = false;
+        self.priority = Priority::default();
+        self.bytes = 0;
+        self.count = 0;
+        self.has_regular = false;
+        self.fault = None;
+    }
+
+    /// Takes a field. After the first fault nothing is kept, but the block must be read to its end.
+    #[inline]
+    pub(crate) fn add(&mut self, field: Field<'_>, part: Part, limits: &Limits) {
+        if self.fault.is_some() {
+            return;
+        }
+        self.bytes += field.name.len() + field.value.len() + ENTRY_OVERHEAD_BYTES;
+        self.count += 1;
+        let taken = if self.bytes > limits.head_bytes_max {
+            Err(Fault::HeadTooLarge)
+        } else if self.count > limits.fields_max {
+            Err(Fault::TooManyFields)
+        } else {
+            self.take(field, part, limits)
+        };
+        self.fault = taken.err();
+    }
+
+    #[inline]
+    fn take(&mut self, field: Field<'_>, part: Part, limits: &Limits) -> Result<(), Fault> {
+        let Field {
+            name,
+            value,
+            kind,
+            seen,
+        } = field;
+        let slot = match kind {
+            Kind::BadName => return Err(Fault::FieldName),
+            Kind::BadValue => return Err(Fault::FieldValue),
+            Kind::OfConnection => return Err(Fault::ConnectionField),
+            Kind::OtherPseudo => return Err(Fault::PseudoUnknown),
+            Kind::Method => &mut self.method,
+            Kind::Scheme => &mut self.scheme,
+            Kind::Authority => &mut self.authority,
+            Kind::Path => &mut self.path,
+            Kind::Protocol if limits.extended_connect => &mut self.protocol,
+            Kind::Protocol => return Err(Fault::PseudoUnknown),
+            _ => return self.take_regular(name, value, kind, seen),
+        };
+        //= rfc9113 §8.3   pseudo-fields stand before other fields, each once, and never in trailers
+        if self.has_regular || part == Part::Trailers {
+            return Err(Fault::PseudoAfterField);
+        }
+        if slot.is_some() {
+            return Err(Fault::PseudoRepeated);
+        }
+        let start = self.text.len();
+        self.text.extend_from_slice(value);
+        *slot = Some(start..self.text.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn take_regular(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        kind: Kind,
+        seen: Seen,
+    ) -> Result<(), Fault> {
+        self.has_regular = true;
+        let is_repeated = self.seen.intersects(seen);
+        self.seen = self.seen | seen;
+        match kind {
+            Kind::Host => self.host_lines += 1,
+            Kind::ContentLength => {
+                if is_repeated {
+                    return Err(Fault::ContentLength);
+                }
+                self.content_length =
+                    Some(parse_content_length(value).ok_or(Fault::ContentLength)?);
+            }
+            //= rfc9113 §8.2.2   TE MUST NOT contain any value other than "trailers"
+            Kind::Te => match value.eq_ignore_ascii_case(b"trailers") {
+                true => self.takes_trailers = true,
+                false => return Err(Fault::Te),
+            },
+            Kind::Expect => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
+            Kind::Priority => self.priority = Priority::parse(value),
+            //= rfc9113 §8.2.3   crumbs are joined by "; " before they go where HTTP/2 is not
+            Kind::Cookie => {
+                if is_repeated {
+                    self.cookie.extend_from_slice(b"; ");
+                }
+                self.cookie.extend_from_slice(value);
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.fields.push(name, value);
+        Ok(())
+    }
+
+    /// The block was read: is it a request? `ends`: the stream ends with it.
+    pub(crate) fn finish_request(&mut self, ends: bool) -> Result<(), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.seen.contains(Seen::COOKIE) {
+            self.fields.push(b"cookie", &self.cookie);
+        }
+        let method = self.text_of(&self.method).ok_or(Fault::PseudoMissing)?;
+        if !is_token(method.as_bytes()) || method.len() > METHOD_BYTES_MAX {
+            return Err(Fault::Method);
+        }
+        let is_connect = method == "CONNECT";
+        let is_options = method == "OPTIONS";
+        //= rfc9113 §8.5   CONNECT has no :scheme and no :path;  rfc8441 §4   with :protocol it has both
+        let is_tunnel = is_connect && self.protocol.is_none();
+        if self.protocol.is_some() && !is_connect {
+            return Err(Fault::Connect);
+        }
+        if is_tunnel && (self.scheme.is_some() || self.path.is_some()) {
+            return Err(Fault::Connect);
+        }
+        if !is_tunnel {
+            let scheme = self.text_of(&self.scheme).ok_or(Fault::PseudoMissing)?;
+            Scheme::parse(scheme).ok_or(Fault::Scheme)?;
+            let path = self.text_of(&self.path).ok_or(Fault::PseudoMissing)?;
+            //= rfc9113 §8.3.1   :path starts with "/", or is "*" of OPTIONS
+            let is_path = path.starts_with('/') && is_target(path.as_bytes());
+            if !(is_path || (is_options && path == "*")) {
+                return Err(Fault::Path);
+            }
+            if let Some(protocol) = self.text_of(&self.protocol)
+                && !is_token(protocol.as_bytes())
+            {
+                return Err(Fault::Connect);
+            }
+        }
+        if is_connect && (self.content_length.is_some() || (ends && is_tunnel)) {
+            return Err(Fault::Connect);
+        }
+        if ends && self.content_length.is_some_and(|length| length > 0) {
+            return Err(Fault::LengthDiffers);
+        }
+        self.settle_authority(is_tunnel)
+    }
+
+    //= rfc9113 §8.3.1   Host and :authority that differ: malformed; an intermediary writes Host from :authority
+    fn settle_authority(&mut self, is_tunnel: bool) -> Result<(), Fault> {
+        if self.host_lines > 1 {
+            return Err(Fault::HostDiffers);
+        }
+        let host = self.fields.first(b"host");
+        match (&self.authority, host) {
+            (Some(range), Some(host)) if !self.text[range.clone()].eq_ignore_ascii_case(host) => {
+                return Err(Fault::HostDiffers);
+            }
+            (None, Some(host)) if !is_tunnel => {
+                let start = self.text.len();
+                self.text.extend_from_slice(host);
+                self.authority = Some(start..self.text.len());
+            }
+            (None, _) => return Err(Fault::AuthorityMissing),
+            (Some(_), _) => {}
+        }
+        let has_host = host.is_some();
+        let authority = self.authority.clone().unwrap_or_default();
+        let text = host_text(&self.text[authority.clone()]).ok_or(Fault::Authority)?;
+        if is_tunnel && Authority::parse(text).is_none_or(|authority| authority.port.is_none()) {
+            return Err(Fault::Connect);
+        }
+        if !has_host {
+            self.fields.push(b"host", &self.text[authority]);
+            self.seen = self.seen | Seen::HOST;
+        }
+        Ok(())
+    }
+
+    /// The block was read: are these trailers?
+    pub(crate) fn finish_trailers(&mut self) -> Result<(), Fault> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            //= rfc9110 §6.5.1   fields of framing and routing have no place in trailers
+            None if self.seen.intersects(Seen::HOST | Seen::CONTENT_LENGTH) => {
+                Err(Fault::FieldName)
+            }
+            None => {
+                if self.seen.contains(Seen::COOKIE) {
+                    self.fields.push(b"cookie", &self.cookie);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// A CONNECT: the stream is a tunnel.
+    pub(crate) fn is_connect(&self) -> bool {
+        self.text_of(&self.method) == Some("CONNECT")
+    }
+
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// After [`HeadBuffer::finish_request`].
+    pub(crate) fn view(&self, ends: bool) -> RequestView<'_> {
+        RequestView {
+            method: self.text_of(&self.method).unwrap_or_default(),
+            scheme: self.text_of(&self.scheme).and_then(Scheme::parse),
+            authority: self.text_of(&self.authority).unwrap_or_default(),
+            path: self.text_of(&self.path).unwrap_or_default(),
+            protocol: self.text_of(&self.protocol),
+            fields: &self.fields,
+            seen: self.seen,
+            content_length: self.content_length,
+            ends,
+            expect_continue: self.expects && !ends,
+            takes_trailers: self.takes_trailers,
+            priority: self.priority,
+            head_bytes: self.bytes,
+        }
+    }
+
+    /// Gives back the memory.
+    pub(crate) fn release_buffers(&mut self) {
+        *self = HeadBuffer::default();
+    }
+
+    fn text_of(&self, range: &Option<Range<usize>>) -> Option<&str> {
+        // Bytes that are no UTF-8 are in no token, target, scheme or authority: refused by those checks as "".
+        let bytes = &self.text[range.clone()?];
+        Some(std::str::from_utf8(bytes).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! HPACK: field blocks (RFC 7541).
+//!
+//! | file | story |
+//! |---|---|
+//! | `constant` | the static table |
+//! | `table` | the dynamic table of what a client sends |
+//! | `note` | what a name means to a server, found once and kept in the tables |
+//! | `integer` | integers with a prefix |
+//! | `decode` | a block to fields |
+//! | `encode` | fields to a block, without a dynamic table |
+
+mod constant;
+mod decode;
+mod encode;
+mod integer;
+mod note;
+mod table;
+
+pub use decode::{BadBlock, Decoder};
+pub use encode::{write_field, write_lines, write_status};
+pub use note::{Field, Kind};
+
+/// Room that an entry takes beyond its name and value (RFC 7541 §4.1).
+pub const ENTRY_OVERHEAD_BYTES: usize = 32;

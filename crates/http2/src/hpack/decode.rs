@@ -1,0 +1,159 @@
+//! A field block to fields (RFC 7541 §3 and §6).
+//!
+//! The table is the connection's: a block that is refused must be read to its end, or the next one means something else. So the
+//! decoder keeps nothing but the table, gives each field as it is read, and the taker stops *keeping* at its limit.
+//!
+//! Limits: the table's size, which is what our SETTINGS say; a string is in a block, and so bounded by the block.
+
+use super::constant::STATIC;
+use super::note::{self, Field, Note};
+use super::{integer, table::Table};
+use crate::huffman;
+
+/// A block that cannot be read: COMPRESSION_ERROR (RFC 9113 §4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadBlock;
+
+/// Reads the blocks of one connection, in order.
+pub struct Decoder {
+    table: Table,
+    /// What our SETTINGS allow.
+    table_bytes_max: usize,
+    /// Strings of a literal, out of the Huffman code.
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Decoder {
+    /// `table_bytes_max` is the value of our SETTINGS_HEADER_TABLE_SIZE.
+    pub const fn new(table_bytes_max: usize) -> Self {
+        Self {
+            table: Table::new(table_bytes_max),
+            table_bytes_max,
+            name: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Gives each field of the block to `each`.
+    ///
+    /// # Errors
+    /// The block is broken; the connection must end, because the two tables differ from here on.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut each: impl FnMut(Field<'_>),
+    ) -> Result<(), BadBlock> {
+        let mut rest = block;
+        let mut may_resize = true;
+        while let Some(&first) = rest.first() {
+            if first & 0x80 != 0 {
+                each(self.indexed(integer::read(7, &mut rest)?)?);
+            } else if first & 0x40 != 0 {
+                self.literal(6, true, &mut rest, &mut each)?;
+            } else if first & 0x20 == 0 {
+                self.literal(4, false, &mut rest, &mut each)?;
+            } else {
+                //= rfc7541 §4.2   a change of size MUST occur at the beginning of a block
+                //= rfc7541 §6.3   a new maximum above the limit of the protocol MUST be treated as a decoding error
+                let bytes_max = integer::read(5, &mut rest)?;
+                if !may_resize || bytes_max > self.table_bytes_max {
+                    return Err(BadBlock);
+                }
+                self.table.set_bytes_max(bytes_max);
+                continue;
+            }
+            may_resize = false;
+        }
+        Ok(())
+    }
+
+    /// Gives back the memory of strings; the table stays.
+    pub(crate) fn release_buffers(&mut self) {
+        self.name = Vec::new();
+        self.value = Vec::new();
+    }
+
+    #[inline]
+    fn indexed(&self, index: usize) -> Result<Field<'_>, BadBlock> {
+        let (name, value, note) = match index {
+            //= rfc7541 §6.1   index 0 MUST be treated as a decoding error
+            0 => return Err(BadBlock),
+            1..=61 => {
+                let (name, value) = STATIC[index - 1];
+                (name.as_bytes(), value.as_bytes(), note::of_static(index))
+            }
+            _ => self.table.get(index - STATIC.len() - 1).ok_or(BadBlock)?,
+        };
+        let Note { kind, seen } = note;
+        Ok(Field {
+            name,
+            value,
+            kind,
+            seen,
+        })
+    }
+
+    fn literal(
+        &mut self,
+        prefix: u32,
+        is_kept: bool,
+        rest: &mut &[u8],
+        each: &mut impl FnMut(Field<'_>),
+    ) -> Result<(), BadBlock> {
+        let index = integer::read(prefix, rest)?;
+        let mut own_name = std::mem::take(&mut self.name);
+        let mut own_value = std::mem::take(&mut self.value);
+        let read = (|| {
+            let (name, of_name) = match index {
+                0 => {
+                    let name = string(rest, &mut own_name)?;
+                    (name, Note::of_name(name))
+                }
+                1..=61 => (STATIC[index - 1].0.as_bytes(), note::of_static(index)),
+                _ => {
+                    let entry = self.table.get(index - STATIC.len() - 1);
+                    let (name, _, _) = entry.ok_or(BadBlock)?;
+                    // The entry may leave the table as this one comes.
+                    own_name.clear();
+                    own_name.extend_from_slice(name);
+                    (&own_name[..], Note::of_name(&own_name))
+                }
+            };
+            let value = string(rest, &mut own_value)?;
+            let note = of_name.with_value(value);
+            if is_kept {
+                self.table.push(name, value, note);
+            }
+            let Note { kind, seen } = note;
+            each(Field {
+                name,
+                value,
+                kind,
+                seen,
+            });
+            Ok(())
+        })();
+        (self.name, self.value) = (own_name, own_value);
+        read
+    }
+}
+
+/// A string of the block, where it is or out of the Huffman code.
+fn string<'b: 's, 's>(rest: &mut &'b [u8], own: &'s mut Vec<u8>) -> Result<&'s [u8], BadBlock> {
+    let is_coded = rest.first().ok_or(BadBlock)? & 0x80 != 0;
+    let len = integer::read(7, rest)?;
+    let (text, left) = rest.split_at_checked(len).ok_or(BadBlock)?;
+    *rest = left;
+    if !is_coded {
+        return Ok(text);
+    }
+    own.clear();
+    huffman::decode(text, own).map_err(|_| BadBlock)?;
+    Ok(own)
+}
+
+const _: () = assert!(STATIC.len() == 61);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What a field means to a server, found once and kept with the entry in the tables.
+//!
+//! A request of a browser is nearly all indices into the tables. Checking a name for upper case and a value for control characters,
+//! and looking up what the name means, are therefore done when an entry is made, not when it is used.
+
+use message::{Seen, is_token_byte};
+
+use super::constant::STATIC;
+
+/// What is to be done with a field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `:method`
+    Method,
+    /// `:scheme`
+    Scheme,
+    /// `:authority`
+    Authority,
+    /// `:path`
+    Path,
+    /// `:protocol` (RFC 8441)
+    Protocol,
+    /// A pseudo-field that no request has.
+    OtherPseudo,
+    /// Host
+    Host,
+    /// Content-Length
+    ContentLength,
+    /// Cookie, perhaps one crumb of several
+    Cookie,
+    /// TE
+    Te,
+    /// Expect
+    Expect,
+    /// Priority (RFC 9218)
+    Priority,
+    /// Connection and its kin, which HTTP/2 does not have (RFC 9113 §8.2.2).
+    OfConnection,
+    /// Every other field.
+    Regular,
+    /// The name is no lower-case token.
+    BadName,
+    /// The value has a byte that none may have, or white space around it.
+    BadValue,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Note {
+    pub(super) kind: Kind,
+    pub(super) seen: Seen,
+}
+
+/// A field as the decoder gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    /// As it came.
+    pub name: &'a [u8],
+    /// As it came.
+    pub value: &'a [u8],
+    /// What it means, and whether it is legal.
+    pub kind: Kind,
+    /// Its bit, if a proxy knows the name.
+    pub seen: Seen,
+}
+
+impl Note {
+    /// What the name means; the value is not looked at.
+    pub(super) fn of_name(name: &[u8]) -> Note {
+        let seen = Seen::of(name);
+        let kind = match name {
+            b":method" => Kind::Method,
+            b":scheme" => Kind::Scheme,
+            b":authority" => Kind::Authority,
+            b":path" => Kind::Path,
+            b":protocol" => Kind::Protocol,
+            [b':', ..] => Kind::OtherPseudo,
+            _ if !is_lower_token(name) => Kind::BadName,
+            b"priority" => Kind::Priority,
+            // As `http1` does: a name that other readers take for one of these two.
+            b"content_length" | b"transfer_encoding" => Kind::BadName,
+            _ => match seen {
+                Seen::HOST => Kind::Host,
+                Seen::CONTENT_LENGTH => Kind::ContentLength,
+                Seen::COOKIE => Kind::Cookie,
+                Seen::TE => Kind::Te,
+                Seen::EXPECT => Kind::Expect,
+                //= rfc9113 §8.2.2   these make a message malformed
+                Seen::CONNECTION
+                | Seen::PROXY_CONNECTION
+                | Seen::KEEP_ALIVE
+                | Seen::TRANSFER_ENCODING
+                | Seen::UPGRADE => Kind::OfConnection,
+                _ => Kind::Regular,
+            },
+        };
+        Note { kind, seen }
+    }
+
+    /// The same name with this value.
+    pub(super) fn with_value(self, value: &[u8]) -> Note {
+        if self.kind == Kind::BadName || is_legal_value(value) {
+            return self;
+        }
+        Note {
+            kind: Kind::BadValue,
+            ..self
+        }
+    }
+}
+
+/// Of each entry of the static table.
+pub(super) fn of_static(index: usize) -> Note {
+    static NOTES: std::sync::LazyLock<[Note; STATIC.len()]> =
+        std::sync::LazyLock::new(|| STATIC.map(|(name, _)| Note::of_name(name.as_bytes())));
+    NOTES[index - 1]
+}
+
+//= rfc9113 §8.2   field names MUST be in lower case
+fn is_lower_token(name: &[u8]) -> bool {
+    let is_fit = |byte: &u8| is_token_byte(*byte) && !byte.is_ascii_uppercase();
+    !name.is_empty() && name.iter().all(is_fit)
+}
+
+//= rfc9113 §8.2.1   no NUL, CR, LF; no white space at either end. As in `http1`, no other control character but HTAB
+fn is_legal_value(value: &[u8]) -> bool {
+    // Without an early exit the compiler checks many bytes at a time.
+    let foul = |b: u8| (b < 0x20) & (b != b'\t') | (b == 0x7f);
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    !value.iter().fold(false, |found, &b| found | foul(b))
+        && !is_blank(value.first())
+        && !is_blank(value.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values() {
+        let kind = |name: &str, value: &str| {
+            Note::of_name(name.as_bytes())
+                .with_value(value.as_bytes())
+                .kind
+        };
+        assert_eq!(kind("x", ""), Kind::Regular);
+        assert_eq!(kind("accept", "a\tb \u{e4}"), Kind::Regular);
+        assert_eq!(kind("connection", "x"), Kind::OfConnection);
+        assert_eq!(kind(":status", "200"), Kind::OtherPseudo);
+        for name in [
+            "",
+            "X",
+            "a b",
+            "a:",
+            "ä",
+            "a\0",
+            "Content-Length",
+            "content_length",
+        ] {
+            assert_eq!(kind(name, "1"), Kind::BadName, "{name}");
+        }
+        for value in [" a", "a ", "\t", "a\0", "a\r", "a\nb", "\x7f", "\x1b"] {
+            assert_eq!(kind("x", value), Kind::BadValue, "{value:?}");
+            assert_eq!(kind(":path", value), Kind::BadValue, "{value:?}");
+        }
+    }
+}

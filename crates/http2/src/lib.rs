@@ -1,0 +1,95 @@
+//! A server's side of HTTP/2 without I/O (RFC 9113): frames, HPACK, flow control, priorities, and a limit for each thing that a
+//! client may do too often.
+//!
+//! A [`Connection`] is a state machine. The caller reads bytes and gives them to [`Connection::handle_input`], which gives back
+//! one [`Event`] after the other; it answers by commands ([`Connection::begin`], [`Connection::piece`], [`Connection::end`]); and it
+//! takes what is to be written from [`Connection::poll_output`]. Time is a parameter.
+//!
+//! ```
+//! use std::time::Duration;
+//! use http2::{Connection, Event, Limits, Turn, write_status};
+//!
+//! # let mut socket_read = |_: &mut Vec<u8>| false;
+//! # let socket_write = |_: &Turn| 0;
+//! let now = Duration::ZERO;
+//! let mut connection = Connection::new(Limits::default(), now);
+//! let (mut input, mut turn) = (Vec::new(), Turn::new());
+//! while socket_read(&mut input) {
+//!     loop {
+//!         let taken = connection.handle_input(&input, now)?;
+//!         let asked = match taken.event {
+//!             Some(Event::Request { stream, .. }) => Some(stream),
+//!             _ => None,
+//!         };
+//!         let (bytes, is_all) = (taken.bytes, taken.event.is_none());
+//!         input.drain(..bytes);
+//!         if let Some(stream) = asked {
+//!             let mut block = Vec::new();
+//!             write_status(200, &mut block);
+//!             connection.begin(stream, [&block, b""], false);
+//!             connection.piece(stream, "hello".into(), now);
+//!             connection.end(stream);
+//!         }
+//!         if is_all {
+//!             break;
+//!         }
+//!     }
+//!     connection.poll_output(&mut turn, 256 * 1024, now);
+//!     socket_write(&turn);
+//! }
+//! # Ok::<(), http2::Fault>(())
+//! ```
+//!
+//! | file | story |
+//! |---|---|
+//! | `connection` | the state machine: what the caller sees; in its folder what comes in, field blocks, what goes out, time |
+//! | `head` | a request's head, checked as strictly as `http1` checks one |
+//! | `hpack`, `huffman` | field blocks |
+//! | `streams` | streams by identifier, and those that have gone |
+//! | `ready`, `priority` | whose DATA is next (RFC 9218) |
+//! | `turn` | what is to be written, without a copy of large pieces |
+//! | `budget`, `limits` | how much of what is legal |
+//! | `error` | faults by name, with the code owed |
+//! | `frame` | frame headers |
+//!
+//! Not known here: sockets, TLS, clocks, caching, HTTP/1.
+//!
+//! Source: RFC 9113, RFC 7541, RFC 9218, RFC 8441. We differ, stricter: field values have no control characters but HTAB; Content-Length
+//! and Host occur once; a scheme is http or https; a head without authority is refused.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod connection;
+mod error;
+mod frame;
+mod head;
+pub mod hpack;
+mod huffman;
+mod limits;
+mod priority;
+mod ready;
+mod streams;
+mod turn;
+
+pub use connection::{Connection, Event, ResetBy, Taken};
+pub use error::{Counts, ErrorCode, Fault};
+pub use frame::PREFACE;
+pub use head::RequestView;
+pub use hpack::{write_field, write_lines, write_status};
+pub use limits::Limits;
+pub use priority::Priority;
+pub use turn::{COPIED_BYTES_MAX, Turn};
+
+/// A stream of one connection. The number is never used again on it; the place in memory may be, and is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StreamId {
+    id: u32,
+    slot: u32,
+}
+
+impl StreamId {
+    /// The number on the wire, odd.
+    pub const fn number(self) -> u32 {
+        self.id
+    }
+}

@@ -1,0 +1,79 @@
+//! Priorities of answers (RFC 9218): urgency 0 to 7, and whether parts of the answer are of use.
+//!
+//! A client says them in the `priority` field of a request, and in PRIORITY_UPDATE. Both are read leniently: an unknown or malformed
+//! member is passed over, as RFC 9218 §4 demands.
+//!
+//! Not known here: the tree of RFC 7540, which we tell clients not to use.
+
+use fields::trim_blanks;
+
+/// The urgencies.
+pub(crate) const URGENCIES: usize = 8;
+
+/// How soon an answer is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Priority {
+    /// 0 (soonest) to 7.
+    pub urgency: u8,
+    /// Parts of the answer are of use before the whole is there, so that it may share the connection with its equals.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    //= rfc9218 §4.1   the default urgency is 3;  §4.2   the default is false
+    fn default() -> Self {
+        Self {
+            urgency: 3,
+            incremental: false,
+        }
+    }
+}
+
+impl Priority {
+    /// Reads the value of a `priority` field: a dictionary of structured fields, of which `u` and `i` count.
+    pub fn parse(value: &[u8]) -> Priority {
+        let mut read = Priority::default();
+        for member in value.split(|&byte| byte == b',') {
+            // Parameters of a member mean nothing.
+            let member = member
+                .split(|&byte| byte == b';')
+                .next()
+                .unwrap_or_default();
+            match trim_blanks(member) {
+                [b'u', b'=', digit @ b'0'..=b'7'] => read.urgency = digit - b'0',
+                b"i" | b"i=?1" => read.incremental = true,
+                b"i=?0" => read.incremental = false,
+                _ => {}
+            }
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        for (value, urgency, incremental) in [
+            ("", 3, false),
+            ("u=0", 0, false),
+            ("u=5, i", 5, true),
+            ("i=?1;x=y , u=7;a", 7, true),
+            ("i, i=?0", 3, false),
+            (
+                "u=8, u=-1, u=1.0, u=\"2\", U=1, u = 1, uu=1, i=1, x",
+                3,
+                false,
+            ),
+            ("u=1,u=2", 2, false),
+        ] {
+            let expected = Priority {
+                urgency,
+                incremental,
+            };
+            assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
+        }
+    }
+}

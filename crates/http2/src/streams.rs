@@ -1,0 +1,211 @@
+//! The streams of a connection, by identifier and by place (RFC 9113 §5.1).
+//!
+//! A stream has a slot from its HEADERS until both sides have ended it *and* the caller is done with it: a client that opens and resets
+//! cannot have more work under way than it may have streams. Slots are used again, with their memory.
+//!
+//! Identifiers only grow, so the list of open streams is sorted by itself: new ones go to its end.
+//!
+//! Of streams that have gone, the last [`GONE_MAX`] are known: how they went decides whether a late frame is ignored or an error.
+//! A frame that is later than that is answered as RFC 9113 §5.1 allows after "a period of time".
+//!
+//! Not known here: frames, windows of the connection, priorities among streams.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{Priority, StreamId};
+
+/// How many streams that have gone are remembered.
+const GONE_MAX: usize = 256;
+
+/// Pieces for which a free slot keeps room.
+const KEPT_PIECES: usize = 8;
+
+#[derive(Default, Debug)]
+pub(crate) struct Stream {
+    /// 0: the slot is free.
+    pub(crate) id: u32,
+    pub(crate) priority: Priority,
+    /// A CONNECT: each side ends on its own.
+    pub(crate) is_tunnel: bool,
+    /// Reset, by the client or by us. Nothing is sent any more; the caller is still busy.
+    pub(crate) is_reset: bool,
+    /// Then no frame of it may follow.
+    pub(crate) is_reset_by_client: bool,
+    /// The caller has given the end, or let go.
+    pub(crate) is_released: bool,
+
+    // From the client.
+    pub(crate) recv_ended: bool,
+    /// What the client may still send.
+    pub(crate) recv_window: i64,
+    /// Given to the caller, not yet taken.
+    pub(crate) recv_held: u32,
+    /// Taken, not yet announced to the client.
+    pub(crate) recv_credit: u32,
+    /// Of Content-Length, still to come.
+    pub(crate) recv_expected: Option<u64>,
+
+    // To the client.
+    /// The final head was given.
+    pub(crate) has_begun: bool,
+    /// The caller gave the end, perhaps behind pieces that still wait.
+    pub(crate) ends: bool,
+    /// END_STREAM was written.
+    pub(crate) send_ended: bool,
+    pub(crate) send_window: i64,
+    pub(crate) pieces: VecDeque<Bytes>,
+    /// Bytes in `pieces`.
+    pub(crate) queued: usize,
+    /// The block of trailers, to follow `pieces`.
+    pub(crate) trailers: Option<Vec<u8>>,
+    /// It is in the queue of those that may send.
+    pub(crate) is_ready: bool,
+    /// When bytes were queued on an empty queue, or sent.
+    pub(crate) moved_at: Duration,
+}
+
+impl Stream {
+    fn begin(&mut self, id: u32) {
+        debug_assert!(self.pieces.is_empty());
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.shrink_to(KEPT_PIECES);
+        *self = Stream {
+            id,
+            pieces,
+            ..Stream::default()
+        };
+    }
+
+    /// Drops what waits to be sent.
+    pub(crate) fn drop_queue(&mut self) {
+        self.pieces.clear();
+        self.queued = 0;
+        self.trailers = None;
+    }
+
+    /// May frames be sent on it?
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.is_reset && !self.send_ended
+    }
+}
+
+/// How a stream went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gone {
+    /// Both sides ended it, or the client reset it.
+    Closed,
+    /// We reset it: what the client had sent before it knew is ignored.
+    ResetByUs,
+}
+
+#[derive(Default)]
+pub(crate) struct Streams {
+    slots: Vec<Stream>,
+    free: Vec<u32>,
+    /// Identifier and slot, sorted.
+    open: Vec<(u32, u32)>,
+    last_id: u32,
+    gone: VecDeque<(u32, Gone)>,
+}
+
+impl Streams {
+    /// The highest identifier that was used.
+    pub(crate) fn last_id(&self) -> u32 {
+        self.last_id
+    }
+
+    /// A stream of that identifier was opened, though perhaps refused.
+    pub(crate) fn note_id(&mut self, id: u32) {
+        debug_assert!(id > self.last_id);
+        self.last_id = id;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A slot for a new stream, whose identifier is the highest.
+    pub(crate) fn insert(&mut self, id: u32) -> StreamId {
+        debug_assert!(self.open.last().is_none_or(|&(last, _)| last < id));
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Stream::default());
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize].begin(id);
+        self.open.push((id, slot));
+        StreamId { id, slot }
+    }
+
+    /// The stream of that identifier, if it has a slot.
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<StreamId> {
+        // Frames mostly are about one of the last.
+        if self.open.last().is_none_or(|&(last, _)| last < id) {
+            return None;
+        }
+        let at = self.open.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        let (id, slot) = self.open[at];
+        Some(StreamId { id, slot })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, stream: StreamId) -> Option<&Stream> {
+        let found = self.slots.get(stream.slot as usize)?;
+        (found.id == stream.id).then_some(found)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, stream: StreamId) -> Option<&mut Stream> {
+        let found = self.slots.get_mut(stream.slot as usize)?;
+        (found.id == stream.id).then_some(found)
+    }
+
+    /// Frees the slot.
+    pub(crate) fn remove(&mut self, stream: StreamId, how: Gone) {
+        let found = self.get_mut(stream).expect("a stream is removed once");
+        found.drop_queue();
+        found.id = 0;
+        self.free.push(stream.slot);
+        let at = self.open.binary_search_by_key(&stream.id, |&(id, _)| id);
+        self.open.remove(at.expect("a stream with a slot is open"));
+        self.note_gone(stream.id, how);
+    }
+
+    /// Gives back the memory of free slots, if all are.
+    pub(crate) fn release_buffers(&mut self) {
+        if self.open.is_empty() {
+            self.free = Vec::new();
+            self.slots = Vec::new();
+            self.open = Vec::new();
+            self.gone.shrink_to_fit();
+        }
+    }
+
+    /// How a stream without a slot went, if that is still known.
+    pub(crate) fn how_gone(&self, id: u32) -> Option<Gone> {
+        let found = self.gone.iter().rev().find(|(gone, _)| *gone == id)?;
+        Some(found.1)
+    }
+
+    pub(crate) fn note_gone(&mut self, id: u32, how: Gone) {
+        if self.gone.len() == GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((id, how));
+    }
+
+    /// All with a slot, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, &Stream)> + '_ {
+        let of = |&(id, slot): &(u32, u32)| (StreamId { id, slot }, &self.slots[slot as usize]);
+        self.open.iter().map(of)
+    }
+
+    /// The stream at that place in the order of identifiers.
+    pub(crate) fn at(&self, index: usize) -> Option<StreamId> {
+        let &(id, slot) = self.open.get(index)?;
+        Some(StreamId { id, slot })
+    }
+}

@@ -1,0 +1,293 @@
+//! One test for each row of what a client may do too often: it ends by name, and costs a bounded amount until then.
+
+use std::time::Duration;
+
+use http2::{Fault, Limits};
+
+use crate::raw::*;
+
+/// Sends the frames again and again; after how many rounds it ends, and by which fault.
+fn flood(pair: &mut Pair, rounds: u32, frames: impl Fn(u32) -> Vec<u8>) -> (u32, Option<Fault>) {
+    for round in 0..rounds {
+        pair.send(&frames(round));
+        pair.frames();
+        if pair.fatal.is_some() {
+            return (round, pair.fatal);
+        }
+    }
+    (rounds, None)
+}
+
+fn check(fault: Fault, rounds: std::ops::Range<u32>, frames: impl Fn(u32) -> Vec<u8>) {
+    let mut pair = Pair::new(Limits::default());
+    let (took, met) = flood(&mut pair, 1_000_000, frames);
+    assert_eq!(met, Some(fault));
+    assert!(rounds.contains(&took), "{fault:?} after {took}");
+    assert_eq!(pair.connection.counts().of(fault), 1);
+    assert!(pair.connection.is_over());
+}
+
+#[test]
+fn rapid_reset() {
+    //= CVE-2023-44487
+    let mut pair = Pair::new(Limits::default());
+    pair.holds = true;
+    let (took, met) = flood(&mut pair, 10_000, |round| {
+        let id = 2 * round + 1;
+        [get(id, "/"), frame(RST_STREAM, 0, id, &[0, 0, 0, 8])].concat()
+    });
+    assert_eq!(met, Some(Fault::ResetFlood));
+    assert!((150..=210).contains(&took), "{took}");
+    // Those whose work has not ended count: no more than a hundred were begun.
+    assert_eq!(pair.connection.open_streams(), 100);
+    assert_eq!(pair.connection.counts().of(Fault::Refused), took + 1 - 100);
+}
+
+#[test]
+fn a_slot_is_free_when_its_work_has_ended() {
+    let limits = Limits {
+        streams_max: 1,
+        ..Limits::default()
+    };
+    let mut pair = Pair::new(limits);
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    pair.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    pair.send(&get(3, "/"));
+    assert_eq!(pair.events.last().unwrap(), "refused Refused");
+    let stream = pair.held[0];
+    pair.connection.release(stream);
+    pair.send(&get(5, "/five"));
+    assert_eq!(pair.events.last().unwrap(), "GET /five");
+}
+
+#[test]
+fn made_to_reset() {
+    //= CVE-2025-8671   each of these makes the server reset a stream that is under way
+    for bad in [
+        |id| window(id, 0),
+        |id| window(id, 0x7fff_ffff),
+        |id| frame(DATA, 0, id, &[0; 300]),
+        |id| frame(HEADERS, END_HEADERS, id, &head("GET", "/")),
+        |id| frame(PRIORITY, 0, id, &[0; 4]),
+        |id: u32| frame(PRIORITY, 0, id, &[&id.to_be_bytes()[..], &[0]].concat()),
+    ] {
+        let mut pair = Pair::new(Limits::default());
+        pair.holds = true;
+        let (took, met) = flood(&mut pair, 10_000, |round| {
+            [get(2 * round + 1, "/"), bad(2 * round + 1)].concat()
+        });
+        assert_eq!(met, Some(Fault::ResetFlood));
+        assert!(took <= 210, "{took}");
+        assert!(pair.connection.open_streams() <= 100);
+    }
+}
+
+#[test]
+fn malformed_requests_without_end() {
+    check(Fault::ResetFlood, 190..210, |round| {
+        get(2 * round + 1, "no slash")
+    });
+}
+
+#[test]
+fn continuation_flood() {
+    //= CVE-2024-27316
+    check(Fault::ContinuationFlood, 7..10, |round| match round {
+        0 => frame(HEADERS, END_STREAM, 1, &head("GET", "/")),
+        _ => frame(CONTINUATION, 0, 1, &block(&[("a", "b")])),
+    });
+    check(Fault::ContinuationFlood, 1..2, |round| match round {
+        0 => frame(HEADERS, END_STREAM, 1, &head("GET", "/")),
+        _ => frame(CONTINUATION, 0, 1, &[]),
+    });
+    check(Fault::BlockTooLarge, 3..6, |round| match round {
+        0 => frame(HEADERS, END_STREAM, 1, &[0; 16_000]),
+        _ => frame(CONTINUATION, 0, 1, &[0; 16_000]),
+    });
+}
+
+#[test]
+fn hpack_bombs() {
+    //= CVE-2016-6581   an entry of 4,000 bytes, named 10,000 times by a byte each
+    let mut bomb = head("GET", "/");
+    bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
+    bomb.extend_from_slice(&[b'x'; 4000]);
+    bomb.extend_from_slice(&[0xbe; 10_000]);
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(HEADERS, WHOLE, 1, &bomb));
+    assert_eq!(pair.events, ["refused HeadTooLarge"]);
+    assert_eq!(pair.frames(), ["head 1 :status=431 end"]);
+    // The table is still in step.
+    pair.send(&frame(
+        HEADERS,
+        WHOLE,
+        3,
+        &[head("GET", "/"), vec![0xbe]].concat(),
+    ));
+    assert_eq!(pair.events[1], "GET /");
+
+    // Crumbs of nothing, and the smallest fields.
+    for crumb in [&[0x0f, 17, 0][..], &[0, 1, b'a', 0]] {
+        let mut pair = Pair::new(Limits::default());
+        let block = [head("GET", "/"), crumb.repeat(5000)].concat();
+        pair.send(&frame(HEADERS, WHOLE, 1, &block[..block.len().min(16_000)]));
+        assert_eq!(pair.events, ["refused TooManyFields"], "{crumb:x?}");
+    }
+}
+
+#[test]
+fn frames_that_carry_nothing() {
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(PING, 0, 0, &[0; 8])
+    });
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(PING, ACK, 0, &[0; 8])
+    });
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(SETTINGS, 0, 0, &[])
+    });
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(SETTINGS, ACK, 0, &[])
+    });
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(PRIORITY, 0, 1, &[0; 5])
+    });
+    check(Fault::UselessFrames, 100..110, |_| window(0, 1));
+    check(Fault::UselessFrames, 100..110, |_| frame(0x77, 0, 0, &[]));
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1")
+    });
+    check(Fault::UselessFrames, 100..110, |round| match round {
+        0 => frame(HEADERS, END_HEADERS, 1, &head("POST", "/")),
+        _ => frame(RST_STREAM, 0, 1, &[0; 4]),
+    });
+}
+
+#[test]
+fn empty_and_small_data() {
+    let mut pair = Pair::new(Limits::default());
+    pair.holds = true;
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    let (took, met) = flood(&mut pair, 10_000, |_| frame(DATA, 0, 1, &[]));
+    assert_eq!(met, Some(Fault::SmallFrames));
+    assert!(took <= 101, "{took}");
+
+    let mut pair = Pair::new(Limits::default());
+    pair.holds = true;
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    let (took, met) = flood(&mut pair, 10_000, |_| frame(DATA, 0, 1, &[0]));
+    assert_eq!(met, Some(Fault::SmallFrames));
+    assert!(took <= 101, "{took}");
+}
+
+#[test]
+fn tiny_windows() {
+    // A window of a byte, opened by a byte whenever it is used.
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]));
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    let stream = pair.held[0];
+    pair.answer(stream, vec![b'x'; 100_000].into());
+    let (took, met) = flood(&mut pair, 10_000, |_| window(1, 1));
+    assert_eq!(met, Some(Fault::TinyWindows));
+    assert!(took <= 101, "{took}");
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_not_read_either() {
+    let mut connection = Pair::new(Limits::default()).connection;
+    let now = Duration::from_secs(3600);
+    // Large heads, and nothing is written.
+    let mut requests: Vec<u8> = Vec::new();
+    (0..90).for_each(|at| requests.extend(get(2 * at + 1, "/")));
+    let block = block(&[("x", &"~".repeat(2000))]);
+    let mut rest = &requests[..];
+    let mut answered = 0;
+    while let Ok(taken) = connection.handle_input(rest, now) {
+        rest = &rest[taken.bytes..];
+        let Some(http2::Event::Request { stream, .. }) = taken.event else {
+            break;
+        };
+        connection.begin(stream, [&[0x88], &block], true);
+        answered += 1;
+    }
+    assert!(connection.must_write());
+    assert!((10..25).contains(&answered), "{answered}");
+}
+
+#[test]
+fn zero_window_stalls() {
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    pair.frames();
+    pair.send(&get(1, "/one"));
+    assert_eq!(pair.frames(), ["head 1 :status=200"]);
+    assert!(!pair.connection.has_output());
+    let deadline = pair.connection.next_deadline().unwrap();
+    assert!(deadline <= Duration::from_secs(60));
+    let late = Duration::from_secs(61);
+    let event = pair.connection.handle_timeout(late).unwrap();
+    assert!(matches!(
+        event,
+        Some(http2::Event::Reset {
+            by: http2::ResetBy::Us(Fault::Stalled),
+            ..
+        })
+    ));
+    assert_eq!(pair.frames(), ["reset 1 8"]);
+    assert_eq!(pair.connection.open_streams(), 0);
+}
+
+#[test]
+fn slow_starts() {
+    let late = Duration::from_secs(11);
+    let mut connection = http2::Connection::new(Limits::default(), Duration::ZERO);
+    assert_eq!(
+        connection.handle_timeout(late).unwrap_err(),
+        Fault::PrefaceTimeout
+    );
+
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(HEADERS, END_STREAM, 1, &head("GET", "/")));
+    let late = pair.connection.next_deadline().unwrap();
+    assert_eq!(late, Duration::from_secs(30));
+    assert_eq!(
+        pair.connection.handle_timeout(late).unwrap_err(),
+        Fault::BlockTimeout
+    );
+
+    let mut connection = http2::Connection::new(Limits::default(), Duration::ZERO);
+    let hello = [http2::PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    connection.handle_input(&hello, Duration::ZERO).unwrap();
+    let late = connection.next_deadline().unwrap();
+    assert_eq!(
+        connection.handle_timeout(late).unwrap_err(),
+        Fault::SettingsTimeout
+    );
+}
+
+#[test]
+fn more_data_than_a_window() {
+    let limits = Limits {
+        stream_window: 1000,
+        ..Limits::default()
+    };
+    let mut pair = Pair::new(limits);
+    pair.holds = true;
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    pair.send(&frame(DATA, 0, 1, &[0; 1001]));
+    assert_eq!(pair.events[1], "WindowExceeded");
+    assert_eq!(pair.frames(), ["reset 1 3"]);
+
+    // The window of the connection is used up by streams that nobody reads; all of them were reset.
+    let limits = Limits {
+        connection_window: 65_535,
+        ..Limits::default()
+    };
+    let mut pair = Pair::new(limits);
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    let (_, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
+    assert_eq!(met, None, "DATA of a stream that has gone is credited");
+}

@@ -1,0 +1,215 @@
+//! TLS of a listener: from its settings to its plan, and whether its files can be used.
+//!
+//! Rules kept here, and nowhere else:
+//!   E1  a certificate that nobody trusts is shown on loopback only
+//!   E2  settings of TLS are not written for a listener that speaks plain HTTP
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use proxy::plan::{CertificateFiles, ClientCertificates, Listener, ListenerTls};
+
+use super::Found;
+use super::listeners::ListenerDraft;
+use super::machine::Machine;
+use super::problem::Problem;
+use super::raw::Block;
+use super::rows::{Row, apply, rows};
+use super::values::{self, TlsWord};
+
+/// The values of a certificate's block.
+#[derive(Default)]
+pub struct CertificateDraft {
+    file: Option<PathBuf>,
+    key: Option<PathBuf>,
+    ocsp: Option<PathBuf>,
+}
+
+/// Settings of a `[[listener.certificate]]`.
+pub fn certificate_rows() -> Vec<Row<CertificateDraft>> {
+    rows![CertificateDraft:
+        /// PEM: the certificate, and behind it those that lead to a root. It is shown to clients that ask for one of its names, `*.`
+        /// for a whole label; where several fit, to a client that can verify it, keys of ECDSA first.
+        "listener.certificate.file": "a PEM file", "required" => file = values::path;
+        /// PEM: its private key, without a password. The user that the proxy becomes must be able to read it.
+        "listener.certificate.key": "a PEM file", "`file`" => key = values::path;
+        /// DER: an OCSP response, sent along. It is read again when it changes; nothing is fetched.
+        "listener.certificate.ocsp": "a file", "none" => ocsp = values::path;
+    ]
+}
+
+/// The certificates of a listener's blocks.
+fn certificates(block: &Block, problems: &mut Vec<Problem>) -> Vec<CertificateFiles> {
+    let mut all = Vec::new();
+    for at in &block.certificates {
+        let mut draft = CertificateDraft::default();
+        apply(&certificate_rows(), &at.given, &mut draft, problems);
+        let Some(chain) = draft.file else {
+            if !at.says("listener.certificate.file") {
+                let message = "every certificate needs a file, such as file = \"example.org.pem\"";
+                problems.push(at.problem("listener.certificate.file", message));
+            }
+            continue;
+        };
+        all.push(CertificateFiles {
+            key: draft.key.unwrap_or_else(|| chain.clone()),
+            chain,
+            ocsp: draft.ocsp,
+        });
+    }
+    all
+}
+
+/// TLS of a listener on this address; `None`: it speaks plain HTTP.
+pub fn settle(
+    block: &Block,
+    draft: &mut ListenerDraft,
+    address: SocketAddr,
+    problems: &mut Vec<Problem>,
+) -> Option<ListenerTls> {
+    let mut tls = ListenerTls {
+        certificates: certificates(block, problems),
+        only_tls13: draft.only_tls13.unwrap_or(false),
+        ..ListenerTls::default()
+    };
+    let word = draft.tls.take();
+    // A bad value has been complained of already.
+    let is_said = block.says("listener.tls") && word != Some(TlsWord::Plain);
+    match word {
+        Some(TlsWord::Files(files)) => tls.certificates.insert(0, files),
+        Some(TlsWord::SelfSigned) => tls.is_self_signed = true,
+        Some(TlsWord::Plain) | None => {}
+    }
+    if let Some(at) = block.certificates.get(ListenerTls::CERTIFICATES_MAX) {
+        let message = format!("at most {} certificates", ListenerTls::CERTIFICATES_MAX);
+        problems.push(at.problem("listener.certificate", message));
+    }
+    // E1
+    if tls.is_self_signed && !address.ip().to_canonical().is_loopback() {
+        let message = "self-signed is for trying out on loopback; beyond it, name a certificate (CERT.pem,KEY.pem)";
+        problems.push(block.problem("listener.tls", message));
+    }
+    if tls.is_self_signed && !tls.certificates.is_empty() {
+        let message = "there are certificates in files; take self-signed out";
+        problems.push(block.problem("listener.tls", message));
+    }
+    if !is_said && block.certificates.is_empty() {
+        // E2
+        for name in ["tls-min", "client-ca", "client-certificate"] {
+            let given = block.find(&format!("listener.{name}"));
+            let message = "is for TLS; this listener speaks plain HTTP: set tls, or write a [[listener.certificate]]";
+            problems.extend(given.map(|given| given.problem(message)));
+        }
+        return None;
+    }
+    match (draft.client_ca.take(), draft.client_required) {
+        (Some(ca), required) => {
+            tls.clients = Some(ClientCertificates {
+                ca,
+                are_required: required.unwrap_or(true),
+            });
+        }
+        (None, Some(_)) if !block.says("listener.client-ca") => {
+            let message = "needs client-ca: who has signed the certificates of clients";
+            problems.push(block.problem("listener.client-certificate", message));
+        }
+        _ => {}
+    }
+    Some(tls)
+}
+
+/// Can a start use the files?
+pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: &mut Found) {
+    for (number, listener) in listeners.iter().enumerate() {
+        let (Some(tls), Some(block)) = (&listener.tls, blocks.get(number)) else {
+            continue;
+        };
+        for files in &tls.certificates {
+            // The block with this file, or else the listener's own.
+            let at = (block.certificates.iter()).find(|at| {
+                let given = at.find("listener.certificate.file");
+                given.is_some_and(|given| values::path(given).ok().as_ref() == Some(&files.chain))
+            });
+            let problem = |why: String| match at {
+                Some(at) => at.problem("listener.certificate.file", why),
+                None => block.problem("listener.tls", why),
+            };
+            match (machine.certificate)(files) {
+                Ok(None) => {}
+                Ok(Some(note)) => found.notes.push(note),
+                Err(why) => found.problems.push(problem(why)),
+            }
+        }
+        if let Some(clients) = &tls.clients
+            && let Err(why) = (machine.client_ca)(&clients.ca)
+        {
+            let problem = block.problem("listener.client-ca", why);
+            found.problems.push(problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::settle;
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        let problems = settle(text).expect_err("it is wrong");
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn one_certificate_is_a_word_and_several_are_blocks() {
+        let text = "[[listener]]\ntls = \"a.pem, b.key\"\ntls-min = \"1.3\"\nclient-ca = \"/ca.pem\"\n\
+             [[listener.certificate]]\nfile = \"/c.pem\"\nocsp = \"/c.ocsp\"\n";
+        let plan = settle(text).unwrap().plan;
+        let tls = plan.listeners[0].tls.as_ref().unwrap();
+        let files = |chain: &str, key: &str, ocsp: Option<&str>| CertificateFiles {
+            chain: chain.into(),
+            key: key.into(),
+            ocsp: ocsp.map(PathBuf::from),
+        };
+        assert_eq!(
+            tls.certificates,
+            [
+                files("a.pem", "b.key", None),
+                files("/c.pem", "/c.pem", Some("/c.ocsp"))
+            ]
+        );
+        assert!(tls.only_tls13);
+        assert!(tls.clients.as_ref().unwrap().are_required);
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_line() {
+        for (text, line, part) in [
+            ("tls = \"/missing/a.pem\"", 2, "No such file"),
+            ("tls-min = \"1.3\"", 2, "speaks plain HTTP"),
+            (
+                "tls = \"/a.pem\"\nclient-certificate = \"optional\"",
+                3,
+                "needs client-ca",
+            ),
+            (
+                "address = \"0.0.0.0:443\"\nallow = \"any\"\ntls = \"self-signed\"",
+                4,
+                "loopback",
+            ),
+            ("[[listener.certificate]]\nkey = \"/a\"", 2, "needs a file"),
+            (
+                "tls = \"/a.pem\"\nclient-ca = \"/missing/ca.pem\"",
+                3,
+                "No such file",
+            ),
+        ] {
+            let told = told(&format!("[[listener]]\n{text}\n"));
+            assert_eq!(told.len(), 1, "{told:?}");
+            let place = format!(":{line}: ");
+            assert!(
+                told[0].contains(&place) && told[0].contains(part),
+                "{told:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What happens to a body between the origin and everybody else: it is checked as it comes, then changed.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http1::Framing;
+
+use super::{
+    Mirror,
+    replace::Replacing,
+    verify::{Digest, Verifying, Wrong},
+};
+
+/// For one body.
+pub struct Filter {
+    /// How the body comes; what is told of it further on may be another length.
+    pub framing: Framing,
+    mirror: Rc<Mirror>,
+    verifying: Option<Verifying>,
+    replacing: Option<Replacing>,
+    is_over: bool,
+}
+
+impl Filter {
+    /// A body with this framing: replaced, or checked against a digest, or both.
+    pub fn new(
+        mirror: &Rc<Mirror>,
+        framing: Framing,
+        digest: Option<Digest>,
+        replaces: bool,
+    ) -> Filter {
+        Filter {
+            framing,
+            mirror: Rc::clone(mirror),
+            verifying: digest.map(Verifying::of),
+            replacing: replaces.then(Replacing::default),
+            is_over: false,
+        }
+    }
+
+    /// The next piece in, what can be told of it out.
+    pub fn take(&mut self, piece: Bytes) -> Option<Bytes> {
+        let piece = match &mut self.verifying {
+            Some(verifying) => verifying.take(piece)?,
+            None => piece,
+        };
+        self.changed(piece)
+    }
+
+    fn changed(&mut self, piece: Bytes) -> Option<Bytes> {
+        let (Some(replacing), Some(needle)) = (&mut self.replacing, &self.mirror.needle) else {
+            return Some(piece);
+        };
+        Some(replacing.take(needle, piece)).filter(|piece| !piece.is_empty())
+    }
+
+    /// The body is over: what is left of it. A second time nothing is.
+    ///
+    /// # Errors
+    /// The body has another digest than its path says.
+    pub fn end(&mut self) -> Result<Option<Bytes>, Wrong> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Ok(None);
+        }
+        let held = match self.verifying.take() {
+            Some(verifying) => verifying.end()?,
+            None => None,
+        };
+        let last = held.and_then(|piece| self.changed(piece));
+        let rest = self.replacing.as_mut().map(Replacing::rest);
+        let rest = rest.filter(|rest| !rest.is_empty());
+        Ok(match (last, rest) {
+            (Some(last), Some(rest)) => Some([last, rest].concat().into()),
+            (last, rest) => last.or(rest),
+        })
+    }
+}

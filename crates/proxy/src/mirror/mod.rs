@@ -1,0 +1,530 @@
+//! What a route does for its origin beyond passing requests on, so that a mirror keeps all of it.
+//!
+//! | | |
+//! |---|---|
+//! | redirects | followed to the hosts that the operator names; the answer is stored under the client's URL (`redirect`) |
+//! | texts | one text in bodies replaced by another: where an index names its file server (`replace`) |
+//! | digests | a body is checked against the digest in its path (`verify`) |
+//! | tokens | the 401 of a registry is answered with a token that everybody gets (`token`) |
+//!
+//! All of it happens between the origin and everything else: what is told to clients, and what is stored, is the answer as changed here. So
+//! a change is made once for each fetch. The key has a tag that names the changes (`request::key`), so a changed setting is a miss.
+//!
+//! Bodies are replaced only as they are, not compressed: the origin is asked for `identity`, and for whole bodies. A body that comes
+//! compressed all the same is passed on, but not stored.
+//!
+//! The ETag of a replaced body is weak: the body is another one than the origin's, but means the same. Origins compare weakly in
+//! If-None-Match (RFC 9110 §13.1.2), so revalidating works, and nobody puts parts of both together.
+//!
+//! Redirects and tokens lead only to hosts on the operator's lists, and never to this machine or a link-local address unless the list has
+//! the address itself. From https nothing leads to http.
+//!
+//! Not known here: caching, clients. Limits: those of [`Mirroring`]; tokens as in `token`.
+
+mod filter;
+mod redirect;
+mod replace;
+mod token;
+mod verify;
+
+pub use filter::Filter;
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
+
+use fields::Fields;
+use http1::{Fault, Framing, Reject, ResponseHead};
+use ipnet::IpNet;
+
+use self::{
+    redirect::Next,
+    replace::Needle,
+    token::{Challenge, Tokens},
+};
+use crate::{
+    access::Destinations,
+    clock::Instant,
+    deadline::Watch,
+    fetch::whom::{self, To},
+    origin::Destination,
+    origin::outcome::UpstreamError,
+    origin::trip::{Hop, Trip},
+    origin::upstream::{self, Upstream, Whom},
+    plan::{HostPort, Mirroring},
+    record::metrics,
+    request::target::Asked,
+    state::Worker,
+};
+
+/// The longest body of a redirect that is read so that the connection can be used again, bytes.
+const REDIRECT_BODY_MAX: u64 = 4 << 10;
+/// And how long that may take.
+const REDIRECT_BODY_WAIT: Duration = Duration::from_secs(1);
+
+/// A route's settings, ready for use by one worker.
+pub struct Mirror {
+    plan: Mirroring,
+    /// What is replaced.
+    pub needle: Option<Needle>,
+    /// Where redirects and tokens may lead.
+    elsewhere: Destinations,
+    tokens: RefCell<Tokens>,
+}
+
+impl Mirror {
+    /// `own`: addresses of this process, to which nothing leads. `None`: answers of this route need no look.
+    pub fn new(plan: &Mirroring, own: &[SocketAddr]) -> Option<Rc<Mirror>> {
+        if !plan.is_active() {
+            return None;
+        }
+        let named = plan.follow.iter().chain(plan.tokens.iter().flatten());
+        let allow = named.filter_map(|named| named.host.parse::<IpAddr>().ok().map(IpNet::from));
+        Some(Rc::new(Mirror {
+            needle: plan.replace.as_ref().map(Needle::new),
+            elsewhere: Destinations {
+                loopback: false,
+                link_local: false,
+                allow: allow.collect(),
+                own: own.to_vec(),
+                connect_ports: Vec::new(),
+            },
+            tokens: RefCell::default(),
+            plan: plan.clone(),
+        }))
+    }
+
+    /// Are bodies of this target wanted whole and as they are?
+    pub fn wants_identity(&self, method: &str, target: &str) -> bool {
+        takes(method)
+            && (self.plan.replace.is_some()
+                || self.plan.verify && verify::digest_of(target).is_some())
+    }
+}
+
+/// Are the answers to this method looked at?
+pub fn takes(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD")
+}
+
+/// Fields of a request that would bring another body than the whole one as it is.
+pub fn asks_for_less(name: &[u8]) -> bool {
+    [&b"accept-encoding"[..], b"range", b"if-range"]
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// Asks, follows redirects, fetches a token if one is wanted, and returns the final head as it goes on; the body will be changed and checked
+/// on its way.
+///
+/// # Errors
+/// As those of an origin; also if there are too many redirects.
+pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    mirror: &Rc<Mirror>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let mut asking = Asking {
+        worker,
+        watch,
+        to,
+        mirror,
+        method,
+        request: Cow::Borrowed(request),
+        at: None,
+        has_crossed: false,
+    };
+    let (mut upstream, mut head) = asking.answered().await?;
+    if asking.has_crossed {
+        // A cookie of another host is none of the client's.
+        head.fields.remove(b"set-cookie");
+        head.fields.remove(b"set-cookie2");
+    }
+    let target = &to.asked.target;
+    if let Some(filter) = treated(worker, mirror, method, target, &mut head)? {
+        upstream.filter_body(filter);
+    }
+    Ok((upstream, head))
+}
+
+/// A request on its way from host to host.
+struct Asking<'a> {
+    worker: &'a Worker,
+    watch: &'a Watch,
+    to: To<'a>,
+    mirror: &'a Mirror,
+    method: &'a str,
+    request: Cow<'a, [u8]>,
+    /// Where a redirect has led; `None`: to the origin.
+    at: Option<Next>,
+    /// It has been to another origin.
+    has_crossed: bool,
+}
+
+impl Asking<'_> {
+    async fn answered(&mut self) -> Result<(Upstream, ResponseHead), UpstreamError> {
+        let scope = token::scope_of(&self.to.asked.target).to_owned();
+        let mut may_authorize =
+            self.mirror.plan.tokens.is_some() && !has_field(&self.request, b"\r\nauthorization:");
+        if may_authorize {
+            let known = (self.mirror.tokens.borrow()).get(&scope, Instant::now());
+            if let Some(token) = known {
+                self.authorize(&token);
+            }
+        }
+        let mut redirects = 0;
+        loop {
+            let (upstream, head) = self.ask_once().await?;
+            if head.status == 401 && self.at.is_none() && may_authorize {
+                may_authorize = false;
+                if self.fetch_token(&head.fields, &scope).await {
+                    finish(self.worker, self.watch, upstream, &head).await;
+                    continue;
+                }
+            }
+            let Some(next) = self.leads(&head) else {
+                return Ok((upstream, head));
+            };
+            redirects += 1;
+            if redirects > Mirroring::REDIRECTS_MAX {
+                return Err(UpstreamError::Redirects);
+            }
+            metrics::add(&self.worker.counters.mirror_redirects_followed, 1);
+            finish(self.worker, self.watch, upstream, &head).await;
+            let is_origin = is_same(&next.destination, &self.to.asked.destination);
+            self.has_crossed |= !is_origin;
+            let host = match is_origin {
+                true => self.to.asked.host.to_string(),
+                false => next.destination.as_authority(),
+            };
+            self.request = redirect::redirected(
+                &self.request,
+                (self.method, &next.target),
+                &host,
+                self.has_crossed,
+            )
+            .into();
+            self.at = Some(next);
+        }
+    }
+
+    fn authorize(&mut self, token: &str) {
+        let value = ["Bearer ", token].concat();
+        let request = redirect::with_field(&self.request, b"Authorization", value.as_bytes());
+        self.request = request.into();
+    }
+
+    async fn ask_once(&self) -> Result<(Upstream, ResponseHead), UpstreamError> {
+        let (worker, watch) = (self.worker, self.watch);
+        let is_origin = |next: &&Next| is_same(&next.destination, &self.to.asked.destination);
+        let next = match &self.at {
+            None => {
+                let (to, request) = (self.to, &self.request);
+                return whom::ask_untreated(worker, watch, to, self.method, request).await;
+            }
+            // The origin may be an upstream of several servers.
+            Some(next) if is_origin(&next) => {
+                let asked = Asked {
+                    target: next.target.clone(),
+                    ..self.to.asked.clone()
+                };
+                let to = To {
+                    asked: &asked,
+                    ..self.to
+                };
+                return whom::ask_untreated(worker, watch, to, self.method, &self.request).await;
+            }
+            Some(next) => next,
+        };
+        let whom = self.whom(&next.destination, self.to.trip);
+        upstream::ask_final(worker, watch, &whom, self.method, &self.request).await
+    }
+
+    /// Another server, with the rules that hold for it.
+    fn whom<'w>(&'w self, destination: &'w Destination, trip: &'w Trip) -> Whom<'w> {
+        let listener = self.to.listener;
+        let is_origin = is_same(destination, &self.to.asked.destination);
+        Whom {
+            destination,
+            // Only the origin is told of the client.
+            header: self.to.asked.header.as_deref().filter(|_| is_origin),
+            rules: match is_origin {
+                true => &listener.destinations,
+                false => &self.mirror.elsewhere,
+            },
+            hop: Hop::DIRECT,
+            trip,
+            turn: None,
+            waits: listener.edition.origin_waits(),
+        }
+    }
+
+    /// Where an answer leads, if it is followed.
+    fn leads(&self, head: &ResponseHead) -> Option<Next> {
+        if self.mirror.plan.follow.is_empty() || !redirect::is_redirect(head.status) {
+            return None;
+        }
+        let origin = &self.to.asked.destination;
+        let (at, target) = match &self.at {
+            Some(next) => (&next.destination, &next.target),
+            None => (origin, &self.to.asked.target),
+        };
+        let next = redirect::next(at, target, head.fields.first(b"location")?)?;
+        self.may_go(at, &next.destination, &self.mirror.plan.follow)
+            .then_some(next)
+    }
+
+    /// May the proxy go on from `at` to there? To what is listed, and to the origin; not from https to http.
+    fn may_go(&self, at: &Destination, to: &Destination, listed: &[HostPort]) -> bool {
+        let is_listed = |one: &HostPort| one.fits(to.tls, &to.host, to.port);
+        let is_known = is_same(to, &self.to.asked.destination) || listed.iter().any(is_listed);
+        is_known && (to.tls || !at.tls)
+    }
+
+    /// Gets the token that a 401 asks for, and puts it into the request. If there is none, the client gets the 401.
+    async fn fetch_token(&mut self, fields: &Fields, scope: &str) -> bool {
+        self.mirror.tokens.borrow_mut().forget(scope);
+        let Some(next) = Challenge::of(fields).and_then(|challenge| challenge.leads()) else {
+            return false;
+        };
+        let listed = self.mirror.plan.tokens.as_deref().unwrap_or_default();
+        let (origin, counters) = (&self.to.asked.destination, &self.worker.counters);
+        if !self.may_go(origin, &next.destination, listed) {
+            tracing::warn!(at = %next.destination, "a registry sends for a token to a host that is not in token-hosts");
+            return false;
+        }
+        let asked = Instant::now();
+        let answer = self.ask_for_token(&next).await;
+        let token = answer.ok().and_then(|answer| token::token_of(&answer));
+        let Some((token, good_for)) = token else {
+            tracing::warn!(at = %next.destination, "no token from there");
+            return false;
+        };
+        metrics::add(&counters.mirror_tokens_fetched, 1);
+        let mut tokens = self.mirror.tokens.borrow_mut();
+        let has_dropped = tokens.put(scope, Rc::clone(&token), asked + good_for, asked);
+        drop(tokens);
+        metrics::add(&counters.mirror_tokens_dropped, u64::from(has_dropped));
+        self.authorize(&token);
+        true
+    }
+
+    async fn ask_for_token(&self, next: &Next) -> Result<Vec<u8>, UpstreamError> {
+        let (worker, watch) = (self.worker, self.watch);
+        let host = next.destination.as_authority();
+        let mut request = Vec::with_capacity(512);
+        http1::write_request_line("GET", &next.target, &mut request);
+        for (name, value) in [
+            ("Host", host.as_str()),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+        ] {
+            crate::reply::lines::write_field(name.as_bytes(), value.as_bytes(), &mut request);
+        }
+        request.extend_from_slice(b"\r\n");
+        let trip = Trip::new();
+        let whom = self.whom(&next.destination, &trip);
+        let answer = upstream::ask_final(worker, watch, &whom, "GET", &request).await?;
+        let (upstream, head) = answer;
+        if head.status != 200 {
+            return Err(UpstreamError::Refused(head.status));
+        }
+        let mut body = upstream.body(&head);
+        let mut answer = Vec::new();
+        while let Some(piece) = body.next(worker, watch).await? {
+            if answer.len() + piece.len() > token::ANSWER_BYTES_MAX {
+                return Err(UpstreamError::Crowded);
+            }
+            answer.extend_from_slice(&piece);
+        }
+        Ok(answer)
+    }
+}
+
+/// The same scheme, host and port?
+fn is_same(one: &Destination, other: &Destination) -> bool {
+    (one.tls, one.port) == (other.tls, other.port) && one.host.eq_ignore_ascii_case(&other.host)
+}
+
+/// Has a request, written here, this field? `line`: in lower case, with the line break before it.
+fn has_field(request: &[u8], line: &[u8]) -> bool {
+    request
+        .to_ascii_lowercase()
+        .windows(line.len())
+        .any(|at| at == line)
+}
+
+/// Reads a short body to its end, so that the connection goes back to the pool.
+async fn finish(worker: &Worker, watch: &Watch, upstream: Upstream, head: &ResponseHead) {
+    let is_short = match head.framing {
+        Framing::None => true,
+        Framing::Length(bytes) => bytes <= REDIRECT_BODY_MAX,
+        Framing::Chunked | Framing::UntilClose => false,
+    };
+    if is_short {
+        let mut body = upstream.body(head);
+        let rest = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
+        let _ = watch.limit(REDIRECT_BODY_WAIT, pin!(rest)).await;
+    }
+}
+
+/// Changes a head, and says what is to happen to the body.
+///
+/// # Errors
+/// A part came where the whole was asked for.
+fn treated(
+    worker: &Worker,
+    mirror: &Rc<Mirror>,
+    method: &str,
+    target: &str,
+    head: &mut ResponseHead,
+) -> Result<Option<Filter>, UpstreamError> {
+    let plan = &mirror.plan;
+    let (status, fields) = (head.status, &mut head.fields);
+    let digest = verify::digest_of(target).filter(|_| plan.verify && status == 200);
+    let mut replaces = false;
+    if let (Some(replace), Some(needle)) = (&plan.replace, &mirror.needle) {
+        // The origin is always asked for the same coding.
+        forget_coding(fields);
+        if let Some(location) = fields.first(b"location").map(<[u8]>::to_vec) {
+            fields.set(b"Location", &needle.replaced(&location));
+        }
+        if status == 304 {
+            // Of what it speaks, it may have been replaced.
+            weaken(fields);
+            forget_digests(fields);
+        }
+        let has_body = head.framing != Framing::None || method == "HEAD";
+        replaces = has_body && replace.takes(fields.first(b"content-type"));
+    }
+    if status == 206 && mirror.wants_identity(method, target) {
+        return Err(Reject::Response(Fault::StatusCode).into());
+    }
+    if !replaces && digest.is_none() {
+        return Ok(None);
+    }
+    if is_coded(fields) {
+        metrics::add(&worker.counters.mirror_bodies_coded, 1);
+        for name in [&b"cdn-cache-control"[..], b"loligo-cache-control"] {
+            fields.remove(name);
+        }
+        fields.set(b"Cache-Control", b"no-store");
+        return Ok(None);
+    }
+    let framing = head.framing;
+    if replaces {
+        weaken(fields);
+        forget_digests(fields);
+        fields.remove(b"content-length");
+        if let Framing::Length(1..) = framing {
+            head.framing = Framing::Chunked;
+        }
+    }
+    if method == "HEAD" {
+        return Ok(None);
+    }
+    metrics::add(&worker.counters.mirror_bodies_replaced, u64::from(replaces));
+    Ok(Some(Filter::new(mirror, framing, digest, replaces)))
+}
+
+/// Is the body compressed?
+fn is_coded(fields: &Fields) -> bool {
+    let mut codings = fields.members(b"content-encoding");
+    codings.any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// Makes a strong ETag a weak one.
+//= rfc9110 §8.8.1   a weak validator: the representation is another one, with the same meaning
+fn weaken(fields: &mut Fields) {
+    if let Some(tag) = fields.first(b"etag").filter(|tag| tag.starts_with(b"\""))
+        && fields.count(b"etag") == 1
+    {
+        let weak = [b"W/", tag].concat();
+        fields.set(b"ETag", &weak);
+    }
+}
+
+/// Digests of the body as the origin had it.
+fn forget_digests(fields: &mut Fields) {
+    for name in [
+        &b"content-md5"[..],
+        b"digest",
+        b"content-digest",
+        b"repr-digest",
+    ] {
+        fields.remove(name);
+    }
+}
+
+/// Takes Accept-Encoding out of Vary: whatever clients say, the origin hears the same.
+fn forget_coding(fields: &mut Fields) {
+    let is_coding = |name: &[u8]| name.eq_ignore_ascii_case(b"accept-encoding");
+    if !fields.members(b"vary").any(is_coding) {
+        return;
+    }
+    let left: Vec<_> = fields
+        .members(b"vary")
+        .filter(|name| !is_coding(name))
+        .collect();
+    let left = left.join(&b", "[..]);
+    match left.is_empty() {
+        true => {
+            fields.remove(b"vary");
+        }
+        false => fields.set(b"Vary", &left),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::new();
+        for (name, value) in lines {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        fields
+    }
+
+    #[test]
+    fn vary_without_what_the_origin_never_sees_differ() {
+        for (before, after) in [
+            ("Accept-Encoding", None),
+            ("Accept, accept-encoding", Some("Accept")),
+            ("Accept, Cookie", Some("Accept, Cookie")),
+            ("*", Some("*")),
+        ] {
+            let mut fields = fields(&[("Vary", before)]);
+            forget_coding(&mut fields);
+            assert_eq!(fields.first(b"vary"), after.map(str::as_bytes), "{before}");
+        }
+    }
+
+    #[test]
+    fn only_a_strong_tag_is_weakened() {
+        for (before, after) in [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("a", "a")] {
+            let mut fields = fields(&[("ETag", before)]);
+            weaken(&mut fields);
+            assert_eq!(fields.first(b"etag"), Some(after.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_route_that_changes_nothing_has_no_mirror() {
+        assert!(Mirror::new(&Mirroring::default(), &[]).is_none());
+        let strips = Mirroring {
+            strip: "/a".to_owned(),
+            ..Mirroring::default()
+        };
+        assert!(Mirror::new(&strips, &[]).is_none());
+    }
+}

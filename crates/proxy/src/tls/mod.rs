@@ -1,0 +1,21 @@
+//! TLS to clients: what is shown to them, the handshake, and the connection behind it.
+//!
+//! | file | tells |
+//! |---|---|
+//! | `served` | from files to what a listener shows, and who resumes what |
+//! | `names` | which certificate a client is shown |
+//! | `x509` | names and times in a certificate |
+//! | `handshake` | from an accepted socket to a connection, within bounds |
+//! | `stream` | a client's connection, plain or encrypted |
+//! | `seen` | what is known of a connection, for logs |
+//! | `renewing` | files that change while the proxy serves; certificates that end soon |
+//!
+//! TLS to origins is in `origin::tls`.
+
+pub mod handshake;
+mod names;
+pub mod renewing;
+pub mod seen;
+pub mod served;
+pub mod stream;
+pub mod x509;

@@ -1,0 +1,116 @@
+//! Which certificate a client is shown: that of the exact name, then that of a wildcard, then the first.
+//!
+//! A name may have several certificates with keys of different kinds. A client is shown one that it can verify; ECDSA before RSA, which
+//! costs the proxy ten times as much.
+//!
+//= rfc6125 §6.4.3   a wildcard stands for one whole label, the leftmost
+
+use std::{collections::HashMap, sync::Arc};
+
+use rustls::{
+    SignatureAlgorithm, SignatureScheme,
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+
+/// Certificates of one name, the best first.
+type Pairs = Vec<Arc<CertifiedKey>>;
+
+/// Certificates by name.
+#[derive(Debug, Default)]
+pub struct ByName {
+    exact: HashMap<String, Pairs>,
+    /// By what follows the `*.`.
+    wildcard: HashMap<String, Pairs>,
+    default: Pairs,
+}
+
+impl ByName {
+    /// Adds a certificate for these names, lower case.
+    pub fn add(&mut self, names: &[String], pair: &Arc<CertifiedKey>) {
+        for name in names {
+            let pairs = match name.strip_prefix("*.") {
+                Some(suffix) => self.wildcard.entry(suffix.to_owned()).or_default(),
+                None => self.exact.entry(name.clone()).or_default(),
+            };
+            insert(pairs, pair);
+        }
+    }
+
+    /// Adds one that is shown where no name fits.
+    pub fn add_default(&mut self, pair: &Arc<CertifiedKey>) {
+        insert(&mut self.default, pair);
+    }
+
+    fn pairs(&self, name: &str) -> &Pairs {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let lower = name.to_ascii_lowercase();
+        let of_parent = || {
+            let (_, parent) = lower.split_once('.')?;
+            self.wildcard.get(parent)
+        };
+        let found = self.exact.get(&lower).or_else(of_parent);
+        found.unwrap_or(&self.default)
+    }
+
+    /// The one for a client that asks for this name and can verify these.
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let pairs = name.map_or(&self.default, |name| self.pairs(name));
+        let fits = |pair: &&Arc<CertifiedKey>| pair.key.choose_scheme(schemes).is_some();
+        // Without one that fits the handshake fails, and says why.
+        pairs.iter().find(fits).or(pairs.first()).cloned()
+    }
+}
+
+/// Behind those that are as cheap; the first written counts where two are alike.
+fn insert(pairs: &mut Pairs, pair: &Arc<CertifiedKey>) {
+    let cost = |pair: &CertifiedKey| u8::from(pair.key.algorithm() == SignatureAlgorithm::RSA);
+    let at = pairs.partition_point(|other| cost(other) <= cost(pair));
+    pairs.insert(at, Arc::clone(pair));
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name(), hello.signature_schemes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::PrivateKeyDer;
+
+    fn pair(names: &[&str]) -> Arc<CertifiedKey> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = rustls::crypto::ring::default_provider();
+        let chain = vec![made.cert.der().clone()];
+        Arc::new(CertifiedKey::from_der(chain, key, &provider).unwrap())
+    }
+
+    #[test]
+    fn exact_names_come_before_wildcards_and_these_before_the_first() {
+        let names = ["a.example", "*.b.example", "x.b.example"];
+        let pairs = names.map(|name| pair(&[name]));
+        let mut by_name = ByName::default();
+        by_name.add_default(&pairs[0]);
+        for (name, pair) in names.iter().zip(&pairs) {
+            by_name.add(&[(*name).to_owned()], pair);
+        }
+        let all = [SignatureScheme::ECDSA_NISTP256_SHA256];
+        for (asked, shown) in [
+            (Some("a.example"), 0),
+            (Some("A.Example."), 0),
+            (Some("y.b.example"), 1),
+            (Some("x.b.example"), 2),
+            (Some("z.x.b.example"), 0),
+            (Some("b.example"), 0),
+            (Some("nobody"), 0),
+            (None, 0),
+        ] {
+            let chosen = by_name.choose(asked, &all).unwrap();
+            assert!(Arc::ptr_eq(&chosen, &pairs[shown]), "{asked:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Certificates are renewed by changing their files. This looks at them, every `timeouts.certificate-files`, and has those that changed
+//! read again; what cannot be used is told, once, and those in service stay.
+//!
+//! A certificate that ends within [`ENDS_SOON`](super::served::ENDS_SOON) is warned of once a day.
+//!
+//! Not known here: how an edition is made (`reload`).
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{clock::Instant, state::Shared};
+
+/// Between two warnings of one certificate.
+const WARN_EVERY: Duration = Duration::from_secs(86_400);
+/// Between two looks while there is no certificate.
+const WITHOUT: Duration = Duration::from_secs(1);
+
+/// Looks until the process ends.
+pub async fn run(shared: Arc<Shared>) {
+    let mut warned: Option<Instant> = None;
+    let mut refused = String::new();
+    loop {
+        let edition = shared.edition();
+        let served = || edition.served.iter().flatten();
+        if served().next().is_none() {
+            tokio::time::sleep(WITHOUT).await;
+            continue;
+        }
+        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+            let now = shared.clock.now();
+            for shown in served().flat_map(|served| &served.shown) {
+                if let Some(warning) = shown.ends_soon(now) {
+                    tracing::warn!("{warning}");
+                    warned = Some(Instant::now());
+                }
+            }
+        }
+        if served().any(|served| served.has_changed()) {
+            refused = match shared.reloads.renew().await {
+                Ok(_) => String::new(),
+                Err(why) => {
+                    let why = why.to_string();
+                    if why != refused {
+                        tracing::error!(
+                            "certificate files have changed and cannot be used; those in service stay: {why}"
+                        );
+                    }
+                    why
+                }
+            };
+            warned = None;
+        }
+        tokio::time::sleep(edition.plan.timeouts.certificate_files).await;
+    }
+}

@@ -1,0 +1,461 @@
+//! What a listener shows to its clients: made of files, checked whole, never changed.
+//!
+//! A certificate that a client would refuse anyway (its time is over, its key is another's) refuses the start, or the reload, with its file.
+//!
+//! *Resumption* is by tickets without any state here, sealed with keys of the process that change every six hours, so a client
+//! resumes on every worker, and after a reload. Listeners with the same demands on client certificates share the keys; others
+//! must not, because a resumed session is not asked for its certificate again.
+//!
+//! 0-RTT is off: what comes in it can be replayed.
+//!
+//! Not known here: sockets, when files are read again (`renewing`).
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier},
+    sign::CertifiedKey,
+    version::{TLS12, TLS13},
+};
+
+use super::{
+    names::ByName,
+    x509::{self, Facts},
+};
+use crate::plan::{CertificateFiles, Listener, ListenerTls, Plan};
+
+/// The largest file of certificates, keys or an OCSP response.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A certificate whose end is nearer than this is warned of.
+pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// TLS of one listener.
+pub struct ServedTls {
+    /// What a handshake needs.
+    pub config: Arc<ServerConfig>,
+    /// What is shown, in the order of the settings.
+    pub shown: Vec<Shown>,
+    demands: Demands,
+    files: Vec<(PathBuf, Stamp)>,
+    self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
+}
+
+/// A certificate that is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// Its file; `None`: made at the start.
+    pub file: Option<PathBuf>,
+    /// Names, subject and times.
+    pub facts: Facts,
+}
+
+impl Shown {
+    /// Its first name, for the metrics.
+    pub fn name(&self) -> String {
+        let facts = &self.facts;
+        let address = || facts.addresses.first().map(IpAddr::to_string);
+        let first = facts.names.first().cloned().or_else(address);
+        first.unwrap_or_else(|| facts.subject.clone())
+    }
+
+    /// In words, for people.
+    pub fn words(&self) -> String {
+        let file = match &self.file {
+            Some(file) => file.display().to_string(),
+            None => "self-signed".to_owned(),
+        };
+        let until = x509::day(self.facts.until_unix_s);
+        format!("{} until {until} ({file})", self.facts.called())
+    }
+
+    /// Why somebody should do something, if so.
+    pub fn ends_soon(&self, now: Duration) -> Option<String> {
+        let left = self.facts.until_unix_s - now.as_secs() as i64;
+        let words = self.words();
+        match left {
+            ..=0 => Some(format!(
+                "the certificate for {words} has ended: clients refuse it; renew it"
+            )),
+            left if left < ENDS_SOON.as_secs() as i64 => Some(format!(
+                "the certificate for {words} ends in {} days; renew it",
+                left / 86_400
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// A file that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Which; `None`: it is not about a file.
+    pub file: Option<PathBuf>,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}: {}", file.display(), self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
+fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
+    Unusable {
+        file: Some(file.to_owned()),
+        why: why.into(),
+    }
+}
+
+/// What was asked of clients, and by whose tickets it need not be asked again.
+#[derive(Clone)]
+struct Demands {
+    /// Who may have signed, and whether a certificate is required; `None`: none is asked for.
+    clients: Option<(Vec<CertificateDer<'static>>, bool)>,
+    tickets: Arc<dyn ProducesTickets>,
+}
+
+/// Tells whether a file has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// `None`: the file cannot be looked at.
+    fn of(file: &Path) -> Option<Stamp> {
+        let found = fs::metadata(file).ok()?;
+        Some(Stamp {
+            device: found.dev(),
+            inode: found.ino(),
+            bytes: found.size(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
+/// TLS of each listener of a plan; `None` where it speaks plain. `before`: that of the edition before.
+///
+/// # Errors
+/// The first file that cannot be used.
+pub fn load(
+    plan: &Plan,
+    before: &[Option<Arc<ServedTls>>],
+    now: Duration,
+) -> Result<Vec<Option<Arc<ServedTls>>>, Unusable> {
+    let mut known: Vec<Demands> = Vec::new();
+    for served in before.iter().flatten() {
+        known.push(served.demands.clone());
+    }
+    let in_service: Vec<&Shown> = before.iter().flatten().flat_map(|it| &it.shown).collect();
+    let self_signed = before.iter().flatten();
+    let self_signed = self_signed.filter_map(|served| served.self_signed.clone());
+    let mut self_signed = self_signed.collect::<Vec<_>>();
+    let mut all = Vec::new();
+    for listener in &plan.listeners {
+        let served = match &listener.tls {
+            None => None,
+            Some(tls) => {
+                let kept = Kept {
+                    demands: &known,
+                    self_signed: self_signed.pop(),
+                    in_service: &in_service,
+                };
+                let made = ServedTls::load(tls, listener, kept, now)?;
+                known.push(made.demands.clone());
+                Some(Arc::new(made))
+            }
+        };
+        all.push(served);
+    }
+    Ok(all)
+}
+
+/// What stays from one edition to the next.
+struct Kept<'a> {
+    demands: &'a [Demands],
+    self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
+    /// One that has ended in service is no reason to refuse what else has changed.
+    in_service: &'a [&'a Shown],
+}
+
+impl ServedTls {
+    fn load(
+        tls: &ListenerTls,
+        listener: &Listener,
+        kept: Kept<'_>,
+        now: Duration,
+    ) -> Result<ServedTls, Unusable> {
+        // Before they are read: what changes meanwhile is read again.
+        let stamp = |file: &PathBuf| Some((file.clone(), Stamp::of(file)?));
+        let files = tls.files().filter_map(stamp).collect();
+        let provider = Arc::new(ring::default_provider());
+        let mut by_name = ByName::default();
+        let mut shown: Vec<Shown> = Vec::new();
+        let mut own = None;
+        for files in &tls.certificates {
+            let (pair, facts) = read_pair(files, &provider)?;
+            let one = Shown {
+                file: Some(files.chain.clone()),
+                facts,
+            };
+            if !kept.in_service.contains(&&one) {
+                check_times(files, &one.facts, now)?;
+            }
+            let facts = &one.facts;
+            let pair = Arc::new(pair);
+            by_name.add(&facts.names, &pair);
+            let first = shown.first().map(|first| &first.facts.names);
+            // One for the same names with another kind of key is as good a default.
+            if first.is_none_or(|first| *first == facts.names) {
+                by_name.add_default(&pair);
+            }
+            shown.push(one);
+        }
+        if tls.is_self_signed {
+            let (certificate, key) = match kept.self_signed {
+                Some(before) => before,
+                None => sign_one(listener.address.ip())?,
+            };
+            own = Some((certificate.clone(), key.clone()));
+            let facts = Facts::of(&certificate).unwrap_or_default();
+            let key = PrivateKeyDer::Pkcs8(key.into());
+            let pair = CertifiedKey::from_der(vec![certificate], key, &provider);
+            by_name.add_default(&Arc::new(pair.map_err(of_ours)?));
+            shown.push(Shown { file: None, facts });
+        }
+        let clients = match &tls.clients {
+            None => None,
+            Some(clients) => {
+                let signers = read_chain(&clients.ca)?;
+                Some((signers, clients.are_required))
+            }
+        };
+        let demands = match kept.demands.iter().find(|known| known.clients == clients) {
+            Some(known) => known.clone(),
+            None => Demands {
+                clients,
+                tickets: ring::Ticketer::new().map_err(of_ours)?,
+            },
+        };
+        let versions: &[_] = match tls.only_tls13 {
+            true => &[&TLS13],
+            false => &[&TLS13, &TLS12],
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(of_ours)?;
+        let builder = match (&tls.clients, &demands.clients) {
+            (Some(files), Some((signers, are_required))) => {
+                let verifier = verifier(&files.ca, signers, *are_required, &provider)?;
+                builder.with_client_cert_verifier(verifier)
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(by_name));
+        // HTTP/2 comes in front of it.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.ticketer = Arc::clone(&demands.tickets);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(ServedTls {
+            config: Arc::new(config),
+            shown,
+            demands,
+            files,
+            self_signed: own,
+        })
+    }
+
+    /// Has one of its files changed since it was read? One that is not there has not: whoever renews it is at it.
+    pub fn has_changed(&self) -> bool {
+        let differs =
+            |(file, before): &(PathBuf, Stamp)| Stamp::of(file).is_some_and(|now| now != *before);
+        self.files.iter().any(differs)
+    }
+
+    /// Shows it a certificate that was made at the start?
+    pub fn is_self_signed(&self) -> bool {
+        self.self_signed.is_some()
+    }
+}
+
+/// Does not come of files.
+fn of_ours(error: rustls::Error) -> Unusable {
+    Unusable {
+        file: None,
+        why: format!("TLS cannot be set up: {error}"),
+    }
+}
+
+fn verifier(
+    file: &Path,
+    signers: &[CertificateDer<'static>],
+    are_required: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for signer in signers {
+        let added = roots.add(signer.clone());
+        added.map_err(|error| {
+            unusable(
+                file,
+                format!("a certificate in it is no authority: {error}"),
+            )
+        })?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match are_required {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    let built = builder.build();
+    built.map_err(|error| unusable(file, format!("cannot be used for clients: {error}")))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Unusable> {
+    let said = |error: io::Error| {
+        let what_to_do = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; let the user that the proxy becomes read it",
+            io::ErrorKind::NotFound => "; name a file that is there",
+            _ => "",
+        };
+        unusable(file, format!("cannot be read: {error}{what_to_do}"))
+    };
+    let found = fs::metadata(file).map_err(said)?;
+    if !found.is_file() {
+        return Err(unusable(file, "is no file"));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Err(unusable(
+            file,
+            "is larger than 1 MiB: no certificate or key",
+        ));
+    }
+    fs::read(file).map_err(said)
+}
+
+fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let text = read(file)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|error| unusable(file, format!("is no PEM file: {error}")))?;
+    match chain.is_empty() {
+        true => Err(unusable(
+            file,
+            "has no certificate (PEM, -----BEGIN CERTIFICATE-----)",
+        )),
+        false => Ok(chain),
+    }
+}
+
+fn read_pair(
+    files: &CertificateFiles,
+    provider: &CryptoProvider,
+) -> Result<(CertifiedKey, Facts), Unusable> {
+    let chain = read_chain(&files.chain)?;
+    let text = read(&files.key)?;
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
+        let encrypted = memchr::memmem::find(&text, b"ENCRYPTED").is_some();
+        let why = match encrypted {
+            true => "the private key is encrypted; take the password off (openssl pkey)",
+            false => "has no private key (PEM, -----BEGIN PRIVATE KEY-----)",
+        };
+        unusable(&files.key, why)
+    })?;
+    let first = chain.first();
+    let facts = first
+        .and_then(|first| Facts::of(first))
+        .ok_or_else(|| unusable(&files.chain, "its first certificate cannot be understood"))?;
+    let pair = CertifiedKey::from_der(chain, key, provider);
+    let mut pair = pair.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let of = files.chain.display();
+            unusable(
+                &files.key,
+                format!("is not the key of the certificate {of}"),
+            )
+        }
+        error => unusable(&files.key, format!("the key cannot be used: {error}")),
+    })?;
+    if let Some(file) = &files.ocsp {
+        let response = read(file)?;
+        // SEQUENCE, of a successful response: a PEM file or an answer in HTML is none.
+        if response.first() != Some(&0x30) {
+            return Err(unusable(file, "is no OCSP response (DER)"));
+        }
+        pair.ocsp = Some(response);
+    }
+    Ok((pair, facts))
+}
+
+fn check_times(files: &CertificateFiles, facts: &Facts, now: Duration) -> Result<(), Unusable> {
+    let now_s = now.as_secs() as i64;
+    if facts.until_unix_s <= now_s {
+        let until = x509::day(facts.until_unix_s);
+        let why = format!("the certificate has ended, on {until}; renew it");
+        return Err(unusable(&files.chain, why));
+    }
+    if facts.from_unix_s > now_s {
+        let from = x509::day(facts.from_unix_s);
+        let why = format!("the certificate begins to hold on {from}; look at the clock, or wait");
+        return Err(unusable(&files.chain, why));
+    }
+    Ok(())
+}
+
+/// Makes a certificate for this machine, and its key in PKCS #8.
+fn sign_one(address: IpAddr) -> Result<(CertificateDer<'static>, Vec<u8>), Unusable> {
+    let mut names = vec!["localhost".to_owned()];
+    let of_loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    names.extend(of_loopback.iter().map(IpAddr::to_string));
+    if !of_loopback.contains(&address) && !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    let made = rcgen::generate_simple_self_signed(names).map_err(|error| Unusable {
+        file: None,
+        why: format!("a certificate cannot be made: {error}"),
+    })?;
+    let key = made.signing_key.serialize_der();
+    Ok((made.cert.der().clone(), key))
+}
+
+/// What a start would show by these files: for `loligo check`.
+///
+/// # Errors
+/// As a start would have them.
+pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
+    let (_, facts) = read_pair(files, &ring::default_provider())?;
+    check_times(files, &facts, now)?;
+    Ok(Shown {
+        file: Some(files.chain.clone()),
+        facts,
+    })
+}
+
+/// Can a start use this file to judge certificates of clients?
+///
+/// # Errors
+/// As a start would have them.
+pub fn check_client_ca(file: &Path) -> Result<(), Unusable> {
+    let signers = read_chain(file)?;
+    verifier(file, &signers, true, &Arc::new(ring::default_provider())).map(drop)
+}

@@ -1,0 +1,202 @@
+//! Which of the servers that may be asked is asked.
+//!
+//! *Two choices*: two servers are drawn by their weights; the first is taken, unless it has clearly more requests in flight for its weight
+//! than the second: more than two of the lighter one's. So the shares are those of the weights as long as all servers are equally fast, and a
+//! server that hangs gets nothing more. *In turn*: the smooth order of nginx, which spreads a server's turns. *By hash*: rendezvous hashing
+//! with weights; a server that goes moves its own share alone, and gets it back.
+//!
+//! Not known here: sockets, health. The caller says which servers may be asked, and draws.
+
+use crate::plan::Balance;
+
+/// A server that may be asked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Candidate {
+    /// Its number in the upstream.
+    pub number: usize,
+    /// Its weight, more than 0.
+    pub weight: f64,
+    /// The hash of its address.
+    pub hash: u64,
+    /// Requests in flight.
+    pub load: u32,
+    /// In turn: what is owed to it. See [`Turns`].
+    pub owed: f64,
+}
+
+/// The choice by hash or by two draws. `key`: the hash of the URL or the client. `drawn`: any number.
+///
+/// # Panics
+/// If there is no candidate, or the servers are asked in turn: see [`in_turn`].
+pub fn choose(balance: Balance, candidates: &[Candidate], key: u64, drawn: u64) -> usize {
+    assert!(!candidates.is_empty(), "one server at least may be asked");
+    match balance {
+        Balance::HashUrl | Balance::HashClient => by_hash(candidates, key),
+        Balance::LeastOutstanding | Balance::RoundRobin => two_choices(candidates, drawn),
+    }
+}
+
+/// The choice in turn: the position of the server that is owed most once each was given its weight. What all were given is taken from it.
+pub fn in_turn(candidates: &mut [Candidate]) -> usize {
+    assert!(!candidates.is_empty(), "one server at least may be asked");
+    let mut all = 0.0;
+    let mut best = 0;
+    for at in 0..candidates.len() {
+        let candidate = &mut candidates[at];
+        candidate.owed += candidate.weight;
+        all += candidate.weight;
+        if candidates[at].owed > candidates[best].owed {
+            best = at;
+        }
+    }
+    candidates[best].owed -= all;
+    best
+}
+
+fn two_choices(candidates: &[Candidate], drawn: u64) -> usize {
+    let at = draw(candidates, None, mix(drawn));
+    let first = &candidates[at];
+    if candidates.len() == 1 {
+        return first.number;
+    }
+    let second = draw(candidates, Some(at), mix(drawn ^ 0x5bd1_e995_0000_0001));
+    let second = &candidates[second];
+    let of_weight = |it: &Candidate| f64::from(it.load) / it.weight;
+    // Less than that happens by chance; to even it out would move shares from light servers to heavy ones.
+    let is_crowded = of_weight(first) - of_weight(second) > 2.0 / first.weight.min(second.weight);
+    match is_crowded {
+        true => second.number,
+        false => first.number,
+    }
+}
+
+/// A position other than this one, by the weights.
+fn draw(candidates: &[Candidate], not: Option<usize>, drawn: u64) -> usize {
+    let others = || (candidates.iter().enumerate()).filter(|(at, _)| Some(*at) != not);
+    let all: f64 = others().map(|(_, candidate)| candidate.weight).sum();
+    let mut left = part_of_one(drawn) * all;
+    let mut last = 0;
+    for (at, candidate) in others() {
+        (left, last) = (left - candidate.weight, at);
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
+}
+
+/// Weighted rendezvous hashing: the chance to be the highest is in proportion to the weight.
+fn by_hash(candidates: &[Candidate], key: u64) -> usize {
+    let score =
+        |candidate: &Candidate| candidate.weight / -part_of_one(mix(key ^ candidate.hash)).ln();
+    let best = candidates
+        .iter()
+        .max_by(|a, b| score(a).total_cmp(&score(b)));
+    best.map_or(0, |candidate| candidate.number)
+}
+
+/// The upper 53 bits as a number above 0 and below 1.
+fn part_of_one(bits: u64) -> f64 {
+    ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
+fn mix(bits: u64) -> u64 {
+    let mut bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_weights(weights: &[f64]) -> Vec<Candidate> {
+        let candidate = |(number, weight): (usize, &f64)| Candidate {
+            number,
+            weight: *weight,
+            hash: mix(number as u64 + 77),
+            load: 0,
+            owed: 0.0,
+        };
+        weights.iter().enumerate().map(candidate).collect()
+    }
+
+    fn counts(candidates: &[Candidate], balance: Balance, n: u64) -> Vec<f64> {
+        let mut counts = vec![0.0; candidates.len()];
+        for i in 0..n {
+            counts[choose(balance, candidates, mix(i), i)] += 100.0 / n as f64;
+        }
+        counts
+    }
+
+    #[track_caller]
+    fn are_near(counts: &[f64], wanted: &[f64]) {
+        let are = counts.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1.0);
+        assert!(are, "{counts:?}, not {wanted:?}");
+    }
+
+    #[test]
+    fn shares_are_those_of_the_weights() {
+        let three = of_weights(&[1.0, 2.0, 1.0]);
+        for balance in [Balance::LeastOutstanding, Balance::HashUrl] {
+            are_near(&counts(&three, balance, 100_000), &[25.0, 50.0, 25.0]);
+        }
+    }
+
+    /// Requests that take equally long, so many at once, of which any may be the next to end.
+    #[test]
+    fn shares_stay_those_of_the_weights_under_load() {
+        for at_once in [2, 8, 64] {
+            let mut three = of_weights(&[1.0, 2.0, 1.0]);
+            let (mut counts, n) = ([0.0; 3], 50_000);
+            let mut running: Vec<usize> = Vec::new();
+            for i in 0..n {
+                if running.len() == at_once {
+                    let ended = running.swap_remove(mix(i * 31) as usize % at_once);
+                    three[ended].load -= 1;
+                }
+                let chosen = choose(Balance::LeastOutstanding, &three, 0, i);
+                three[chosen].load += 1;
+                running.push(chosen);
+                counts[chosen] += 100.0 / n as f64;
+            }
+            let wanted = [25.0, 50.0, 25.0];
+            let are = counts.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 3.0);
+            assert!(are, "{at_once} at once: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_hangs_gets_nothing_more_from_a_pair() {
+        let mut two = of_weights(&[1.0, 1.0]);
+        two[0].load = 10;
+        let chosen = counts(&two, Balance::LeastOutstanding, 10_000);
+        are_near(&chosen, &[0.0, 100.0]);
+    }
+
+    #[test]
+    fn turns_are_spread_and_exact() {
+        let mut three = of_weights(&[3.0, 1.0, 1.0]);
+        let order: Vec<_> = (0..10).map(|_| in_turn(&mut three)).collect();
+        assert_eq!(order, [0, 1, 0, 2, 0, 0, 1, 0, 2, 0]);
+    }
+
+    #[test]
+    fn one_that_goes_moves_its_own_share_alone() {
+        let all = of_weights(&[1.0, 2.0, 1.0, 1.0]);
+        let mut without = all.clone();
+        without.remove(1);
+        let mut moved = 0;
+        for key in (0..10_000).map(mix) {
+            let [before, after] =
+                [&all, &without].map(|these| choose(Balance::HashUrl, these, key, 0));
+            match before == 1 {
+                true => moved += 1,
+                false => assert_eq!(before, after),
+            }
+        }
+        assert!((3900..4100).contains(&moved), "{moved}");
+    }
+}

@@ -1,0 +1,143 @@
+//! What is told of upstreams: in `/status`, `/live` and `/metrics`.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use serde::Serialize;
+
+use super::{Member, Upstream, Wanted, breaker::Admits, locked};
+use crate::clock::Instant;
+
+/// An upstream.
+#[derive(Clone, Serialize, Debug)]
+pub struct UpstreamStanding {
+    /// Its name.
+    pub name: String,
+    /// How a server is chosen.
+    pub balance: &'static str,
+    /// Requests that were sent to one more server.
+    pub retries: u64,
+    /// Those that were not, because too many were.
+    pub retries_refused: u64,
+    /// Requests for which no server was up.
+    pub none_up: u64,
+    /// Failures for which a server would have been put out, if at least half had been left.
+    pub spared: u64,
+    /// Its servers, in the order of the configuration.
+    pub servers: Vec<ServerStanding>,
+}
+
+/// A server of an upstream.
+#[derive(Clone, Serialize, Debug)]
+pub struct ServerStanding {
+    /// Its URL.
+    pub server: String,
+    /// `up`, `starting` (its share grows), `ejected` (it answers badly), `unreachable`, `trying` (one request shows whether it is back),
+    /// `ill` (its checks fail), `drained` and `down` (the operator says so).
+    pub state: &'static str,
+    /// Why it is not `up`, as far as requests or checks tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Seconds until it gets a request again, if it was put out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_in_s: Option<f64>,
+    /// Its share relative to the others.
+    pub weight: u32,
+    /// Is it asked only if no other is up?
+    pub backup: bool,
+    /// Requests on their way.
+    pub in_flight: u32,
+    /// Requests since it was configured.
+    pub requests: u64,
+    /// Those without an answer, or with 500, 502, 503 or 504.
+    pub failures: u64,
+    /// How often it was put out because of them.
+    pub ejections: u64,
+    /// The last check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<CheckStanding>,
+}
+
+/// The last check of a server.
+#[derive(Clone, Serialize, Debug)]
+pub struct CheckStanding {
+    /// Was it well?
+    pub well: bool,
+    /// Seconds since then.
+    pub ago_s: f64,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl ServerStanding {
+    /// Does it get requests?
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, "up" | "starting")
+    }
+}
+
+/// How all are now.
+pub fn standings(upstreams: &[Arc<Upstream>]) -> Vec<UpstreamStanding> {
+    let now = Instant::now();
+    let of = |upstream: &Arc<Upstream>| {
+        let counts = &upstream.common.counts;
+        UpstreamStanding {
+            name: upstream.name().to_owned(),
+            balance: upstream.plan.balance.word(),
+            retries: counts.retries.load(Relaxed),
+            retries_refused: counts.retries_refused.load(Relaxed),
+            none_up: counts.none_up.load(Relaxed),
+            spared: counts.spared.load(Relaxed),
+            servers: (upstream.members.iter())
+                .map(|member| server(upstream, member, now))
+                .collect(),
+        }
+    };
+    upstreams.iter().map(of).collect()
+}
+
+fn server(upstream: &Upstream, member: &Member, now: Instant) -> ServerStanding {
+    let server = &member.server;
+    let is_ill = upstream.is_ill(server);
+    let checked = locked(&server.checked).last().map(|look| CheckStanding {
+        well: look.fault.is_none(),
+        ago_s: seconds(now.saturating_duration_since(look.at)),
+        why: look.fault.clone(),
+    });
+    let (open, admits) = {
+        let breaker = locked(&server.breaker);
+        let admits = breaker.admits(upstream.plan.slow_start, now);
+        (breaker.why_open(now), admits)
+    };
+    let state = match (server.wanted(), open, admits) {
+        (Wanted::Drained, ..) => "drained",
+        (Wanted::Down, ..) => "down",
+        _ if is_ill => "ill",
+        (_, Some((_, None)), _) => "trying",
+        (_, Some((why, _)), _) if why.is_judged() => "ejected",
+        (_, Some(_), _) => "unreachable",
+        (.., Admits::All(100)) => "up",
+        _ => "starting",
+    };
+    let of_check = checked.as_ref().and_then(|it| it.why.clone());
+    let of_requests = open.map(|(why, _)| why.words().to_owned());
+    ServerStanding {
+        server: server.name.clone(),
+        state,
+        why: of_check.filter(|_| is_ill).or(of_requests),
+        back_in_s: open
+            .and_then(|(_, until)| until)
+            .map(|until| seconds(until.saturating_duration_since(now))),
+        weight: member.weight,
+        backup: member.is_backup,
+        in_flight: server.in_flight.load(Relaxed),
+        requests: server.requests.load(Relaxed),
+        failures: server.failures.load(Relaxed),
+        ejections: server.ejections.load(Relaxed),
+        checked,
+    }
+}
+
+fn seconds(span: std::time::Duration) -> f64 {
+    (span.as_secs_f64() * 1000.0).round() / 1000.0
+}
