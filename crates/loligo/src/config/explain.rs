@@ -514,8 +514,7 @@ fn differing(raw: &Raw, out: &mut String) {
     for (n, rule) in raw.rules.iter().enumerate() {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
-            match key.starts_with("request-set.") || key.starts_with("request-add.") {
-                // What an origin is told may be secret.
+            match given.is_secret() {
                 true => format!("{key} = …"),
                 false => format!("{key} = {}", given.value),
             }

@@ -148,9 +148,18 @@ impl Given {
         Problem {
             place: self.place.clone(),
             key: self.key.clone(),
-            value: self.value.to_string(),
+            value: match self.is_secret() {
+                true => "…".to_owned(),
+                false => self.value.to_string(),
+            },
             message: message.into(),
         }
+    }
+
+    /// May nobody but the origin see its value?
+    pub fn is_secret(&self) -> bool {
+        let secret = ["rule.request-set", "rule.request-add"];
+        secret.iter().any(|key| self.key.starts_with(key))
     }
 }
 

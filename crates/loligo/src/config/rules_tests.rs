@@ -275,8 +275,8 @@ fn what_rules_cannot_decide_or_change_is_told() {
             loligo.toml:22: rule.redirect = "ftp://${host}": expected a URL such as "https://${host}${path}${query}", or a path
             loligo.toml:24: rule.redirect-status = 302: is the status of redirect; say where to
             loligo.toml:26: rule.redirect = "https://${hots}/": there is no ${hots} here; there are client, listener, scheme, host, port, method, path, query, id
-            loligo.toml:28: rule.request-set = { Host = "a" }: Host decides which resource is meant; use the route's pass-host and origin
-            loligo.toml:30: rule.request-set = { X = "${status}" }: X: there is no ${status} here; there are client, listener, scheme, host, port, method, path, query, id
+            loligo.toml:28: rule.request-set = …: Host decides which resource is meant; use the route's pass-host and origin
+            loligo.toml:30: rule.request-set = …: X: there is no ${status} here; there are client, listener, scheme, host, port, method, path, query, id
             loligo.toml:32: rule.response-set = { Vary = "a" }: Vary is what caches choose by; use key-fields
             loligo.toml:34: rule.response-set = { X-A = "a\r\nb" }: X-A: a value has no line ends and no other control characters
             loligo.toml:36: rule.response-remove = "Age": Age is what the proxy says of itself

@@ -1,5 +1,5 @@
 //! Routes that mirror something: paths that are cut, redirects that are followed, texts that are replaced, digests that are checked, tokens
-//! that are fetched. The real clients are in `mirror_clients`.
+//! that are fetched. Real clients go through presets in `crates/loligo/tests/mirrors.rs`.
 
 use std::sync::{Arc, atomic::AtomicU16, atomic::Ordering::Relaxed};
 
