@@ -35,7 +35,7 @@ use crate::script::{Script, Stage, Step};
 use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::writer::Writer;
-use extent::{Chunk, Chunks, Extent};
+use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 
 /// Invalidations that are told at once, at most.
@@ -133,6 +133,25 @@ impl Protected {
     pub(crate) fn within(&self, region: Extent) -> impl Iterator<Item = Extent> {
         let inside = self.places.iter().filter(move |it| it.overlaps(region));
         inside.map(move |place| common(*place, region))
+    }
+
+    /// Takes what is free in that place from the allocator.
+    fn take_free(&mut self, place: Extent, space: &mut Unified) {
+        let free = space.free_pieces();
+        for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
+            let piece = common(piece, place);
+            if space.reserve(piece) {
+                self.owed.push(piece);
+            }
+        }
+    }
+
+    /// The allocator was made anew from the records: it has what was owed to the one before.
+    pub(crate) fn take_anew(&mut self, space: &mut Unified) {
+        self.owed.clear();
+        for place in self.places.clone() {
+            self.take_free(place, space);
+        }
     }
 
     /// What the allocator is not to have yet, but does not count as used by a record.
@@ -370,16 +389,14 @@ impl Store {
                     .checked_add(held.len)
                     .is_some_and(|end| end <= data.len.0)
         };
+        // With an ordered policy the allocator is made anew at the end of a scan, and nothing is stored before.
+        let is_made_later = self.limits.policy().is_some() && self.is_scanning();
         let mut writer = self.writer();
         let writer = &mut *writer;
         for held in held.iter().filter(is_inside) {
             let place = Extent::new(Chunk(held.first), Chunks(held.len));
-            let free = writer.space.free_pieces();
-            for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
-                let piece = common(piece, place);
-                if writer.space.reserve(piece) {
-                    writer.protected.owed.push(piece);
-                }
+            if !is_made_later {
+                writer.protected.take_free(place, &mut writer.space);
             }
             writer.protected.places.push(place);
         }

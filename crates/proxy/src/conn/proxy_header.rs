@@ -4,7 +4,7 @@
 //! [`V2_BYTES_MAX`] long; what is wrong is refused at the first byte that shows it. Of the additional values (TLVs) of version 2 only
 //! the framing is checked: they describe TLS and the balancer's network, and nothing here asks for that.
 //!
-//! [`write`] writes one for an origin that wants to know the client.
+//! [`write()`] writes one for an origin that wants to know the client.
 //!
 //! Not known here: sockets, and which balancers are believed. Source: the PROXY protocol, versions 1 and 2 (HAProxy, 2020), section 2.
 //! Written out rather than taken from a crate: bounding and checking what a crate returns would take as many lines as reading it.

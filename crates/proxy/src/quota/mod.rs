@@ -15,7 +15,7 @@
 //! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. [`toll`] has the
 //! waiting and refusing.
 //!
-//! Not known here: HTTP. Limits: those of [`plan::Quota`](crate::plan::Quota), and [`toll::DELAYED_MAX`].
+//! Not known here: HTTP. Limits: those of [`crate::plan::Quota`], and [`toll::DELAYED_MAX`].
 
 pub mod rate;
 pub mod table;

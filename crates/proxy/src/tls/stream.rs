@@ -4,7 +4,7 @@
 //!
 //! - *Writing* encrypts at most 64 KiB (rustls' own bound of what it keeps) and writes it at once; the next piece is taken when the socket has taken all of
 //!   it. So `try_write` may report bytes as taken that still wait here. They go out with whatever is done next on the connection: a
-//!   write, a read, a shutdown, or [`ClientStream::settle`], without which no connection may be dropped in peace.
+//!   write, a read, a shutdown, or [`ClientStream::poll_settle`], without which no connection may be dropped in peace.
 //! - *Reading* gives out what was decrypted, and reads the socket only when that is used up. The end of the stream is one only if the
 //!   client has said so (close_notify); a connection that just ends is an error.
 //! - After an idle moment nothing is kept but the state of the session and rustls' own 4 KiB of space for reading.

@@ -20,7 +20,7 @@ pub struct Candidate {
     pub hash: u64,
     /// Requests in flight.
     pub load: u32,
-    /// In turn: what is owed to it. See [`Turns`].
+    /// In turn: what is owed to it. See [`in_turn`].
     pub owed: f64,
 }
 

@@ -1,6 +1,6 @@
 //! Which conditions of a rule hold for a request, and which is the first that does not.
 //!
-//! Conditions that do not look at the request (client, listener, time) are the [`Standing`] of a connection: they are looked at once, and
+//! Conditions that do not look at the request (client, listener, time) are the `Standing` of a connection: they are looked at once, and
 //! again when the client, the configuration or the minute has changed. All others are asked of a [`Question`].
 //!
 //! `loligo explain` gets its reasons from the functions by which requests are served.
