@@ -48,6 +48,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `acme` | certificates that are ordered from an authority, and authorities that fail |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `http2` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not |
 //! | `mirrors` | routes that mirror package indexes and registries |
@@ -57,6 +58,7 @@
 mod access;
 mod access_log;
 mod access_rules;
+mod acme;
 mod admin;
 mod bodies;
 mod budgets;

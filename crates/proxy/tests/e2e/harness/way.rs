@@ -4,7 +4,7 @@
 //! to such a listener too. Nothing else of a test changes, so what it says of caching, fields, limits and bodies must hold over TLS as well.
 //! A test that is about bytes of a TCP connection, or about the scheme, stays plain: [`PLAIN`] names it, with its reason.
 //!
-//! The certificate is one that the proxy makes; the client looks at its signature and not at who has signed.
+//! The certificate is one that the proxy makes, and the client takes any.
 
 use std::{
     collections::HashSet,
@@ -17,19 +17,55 @@ use std::{
 };
 
 use ::proxy::plan::{Listener, ListenerTls, Plan};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_types::ServerName};
+
+use super::tls::Whoever;
 
 const VARIABLE: &str = "LOLIGO_E2E_WAY";
 
 /// Tests that stay plain, by the beginning of their names, and why.
 const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
+    ("acme::", "it is about TLS already"),
     ("harness::child::", "another process serves"),
+    ("cluster_purge::", "other processes serve"),
+    ("disk::what_an_unsafe_method_made", "another process serves"),
+    ("disk::what_was_written_before", "another process serves"),
+    ("purge::it_holds_after", "another process serves"),
+    (
+        "keys::a_purge_outlives",
+        "listeners of other schemes, other processes",
+    ),
+    (
+        "keys::an_unsafe_method_takes",
+        "the scheme is part of the key",
+    ),
+    ("framing::each_route_has", "the scheme's port"),
+    ("cluster_routing::what_is_said", "the scheme"),
+    ("purge_port::a_permit", "the scheme"),
+    ("access::an_origin_behind", "the scheme"),
+    ("access_log::a_reverse_listener", "the scheme"),
+    ("records::", "records tell TLS apart"),
+    ("access_rules::a_denied", "sockets of its own"),
+    ("field_rules::no_client", "sockets of its own"),
+    ("limits::each_of_sixty_four", "sockets of its own"),
+    ("rules_parts::a", "sockets of its own"),
+    ("proxy_protocol::", "what stands before TLS"),
+    ("limits::so_many_connections", "how TCP ends"),
+    ("bodies::an_echo", "two threads on one socket"),
+    ("bodies::an_early_answer_ends", "two threads on one socket"),
+    ("bodies::what_is_left", "two threads on one socket"),
+    ("budgets::a_head_that_dribbles", "two threads on one socket"),
+    ("cluster_push::", "members speak plain to each other"),
+    ("forward::two_proxies", "proxies speak plain to each other"),
+    ("hierarchy", "proxies speak plain to each other"),
+    ("hints_of_siblings::", "proxies speak plain to each other"),
+    (
+        "reload::listeners_come",
+        "listeners that were written by hand",
+    ),
+    ("reload::who_is_not", "listeners that were written by hand"),
+    ("upgrade::", "other processes serve"),
 ];
 
 /// Does the test that runs on this thread want it plain? The test runner names threads after tests.
@@ -165,51 +201,10 @@ fn config() -> Arc<ClientConfig> {
             .with_safe_default_protocol_versions()
             .expect("ring has them")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Whoever(provider)));
+            .with_custom_certificate_verifier(Arc::new(Whoever::of(provider)));
         Arc::new(builder.with_no_client_auth())
     });
     Arc::clone(config)
-}
-
-/// Takes the certificate of whoever has its key.
-#[derive(Debug)]
-struct Whoever(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Whoever {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// Runs the tests of these names once more, in a process of its own, over TLS.
