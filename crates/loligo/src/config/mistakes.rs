@@ -88,7 +88,7 @@ fn limits_that_make_no_sense() {
             loligo.toml:33: limit.then = "stale": something stale takes the place of an origin's answer: this is for misses, miss-bytes and fetches-at-once
             loligo.toml:37: limit.then = "delay=5m": expected 429, stale, or a delay such as delay=2s, at most 1m
             loligo.toml:41: limit.burst = 0: must be at least 1, or nothing would ever pass; for that write rate = "0/s"
-            loligo.toml:45: limit.per = "host": a connection is not for one host; count them per client or listener
+            loligo.toml:45: limit.per = "host": a connection has many requests, each with a host and a tag of its own; count them per client or listener
             loligo.toml:50: limit.keys-max = 5: must be from 1024 to 16000000
             loligo.toml:55: limit.name = "n": there is a limit of this name already
             loligo.toml:58: listener.limits = ["n", "zz", "nn"]: there is no limit "zz"; write a block [[limit]] with name = "zz"

@@ -43,9 +43,10 @@ pub fn rows() -> Vec<Row<QuotaDraft>> {
     let mut rows = rows![QuotaDraft:
         /// Its name: listeners and rules name it, and metrics and answers show it.
         "limit.name": "a word", "required" => name = name;
-        /// Whom it counts apart: each client's address, each host that is asked for, each listener.
-        "limit.per": "`client`, `host`, `listener`", "client" => per = |given| values::word(given, &[
-            ("client", Per::Client), ("host", Per::Host), ("listener", Per::Listener),
+        /// Whom it counts apart: each client's address, each host that is asked for, each listener, each `tag` that rules give. What has
+        /// no tag counts together.
+        "limit.per": "`client`, `host`, `listener`, `tag`", "client" => per = |given| values::word(given, &[
+            ("client", Per::Client), ("host", Per::Host), ("listener", Per::Listener), ("tag", Per::Tag),
         ]);
         /// What it counts. `misses`: requests that are sent on to an origin, so that hits are free: fetches, revalidations, parts, what is
         /// passed through, tunnels; whoever shares the fetch of another pays nothing. `miss-bytes`: bytes that come from origins.
@@ -234,10 +235,10 @@ fn quota(draft: QuotaDraft) -> Result<Quota, (&'static str, String)> {
         }
         _ => {}
     }
-    if what == What::Connections && per == Per::Host {
+    if what == What::Connections && matches!(per, Per::Host | Per::Tag) {
         return wrong(
             "limit.per",
-            "a connection is not for one host; count them per client or listener",
+            "a connection has many requests, each with a host and a tag of its own; count them per client or listener",
         );
     }
     Ok(Quota {
@@ -261,6 +262,7 @@ pub fn explain(quota: &Quota) -> String {
         Per::Client => "client",
         Per::Host => "host",
         Per::Listener => "listener",
+        Per::Tag => "tag",
     };
     let rate = match quota.what.is_at_once() {
         true => amount(quota.rate.amount),

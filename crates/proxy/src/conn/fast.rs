@@ -177,10 +177,14 @@ pub fn answer(
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
+    let tag = rules.tag;
     // Asked when it is known that it is a hit: the long way counts all others.
     let passed_at = |place: &Place<'_>| match tolls.is_empty() {
         true => Ok(None),
-        false => toll::passes(&conn.listener, tolls, conn.peer.ip(), place.host()).map(Some),
+        false => {
+            let whose = (conn.peer.ip(), place.host());
+            toll::passes(&conn.listener, tolls, whose, tag).map(Some)
+        }
     };
     let served = worker.shared.served();
     if served == Served::Nothing {
