@@ -227,3 +227,29 @@ fn what_is_not_toml() {
     "#]],
     );
 }
+
+#[test]
+fn settings_in_the_wrong_place_and_what_follows_from_a_wrong_block() {
+    wrong(
+        "[[upstream]]\nname = \"app\"\nservers = []\n[[upstream]]\nname = \"other\"\nservers = [\"http://a\"]\nhealth = \"/x\"\n\
+         [[listener]]\norigin = \"app\"\nuser = \"nobody\"\n[listener.timeouts]\nconnect = \"1s\"\n\
+         [[listener]]\naddress = 3130\npreset = \"go\"\nupstream = [\"https://a\", \"https://b\"]\n\
+         [[listener]]\naddress = 3131\npreset = \"oci\"\nupstream = \"https://a\"\ntoken-hosts = [\"*\"]\n\
+         [[rule]]\nredirect = \"/a\"\nredirect-status = 200\n",
+        expect![[r#"
+            loligo.toml:3: upstream.servers = []: name one server at least: servers = ["http://10.0.0.1:8080"]
+            loligo.toml:7: upstream.health = "/x": takes settings of its own, such as { path = … }; there are path, status, every, time-out, rise, fall
+            loligo.toml:10: listener.user = "nobody": is a setting of the whole proxy: write it above the first [block]
+            loligo.toml:11: listener.timeouts: is not part of this block: write it above the first [block], or as a block of its own, [timeouts]
+            loligo.toml:16: listener.upstream = ["https://a", "https://b"]: the preset go takes one URL; see docs/mirrors.md
+            loligo.toml:21: listener.route.token-hosts = ["*"]: "*": expected a host such as "files.example.org", "*.example.org" or "HOST:PORT"
+            loligo.toml:24: rule.redirect-status = 200: expected 301, 302, 303, 307 or 308
+        "#]],
+    );
+    wrong(
+        "[[upstream]]\nservers = [\"http://a\"]\n[[listener]]\norigin = \"app\"\n",
+        expect![[r#"
+            loligo.toml:1: upstream.name: every upstream needs it: name = "app"
+        "#]],
+    );
+}

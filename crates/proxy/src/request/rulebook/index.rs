@@ -9,7 +9,7 @@
 //!
 //! Not known here: what a rule does, but for the readings of a path, of which a rule that allows needs all, and one that refuses any.
 
-use std::{borrow::Cow, ops::RangeInclusive, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
@@ -288,15 +288,73 @@ struct Glob {
     front: Box<[u8]>,
     /// `None`: there is no `*`, and `front` is all.
     rest: Option<(Vec<Finder<'static>>, Box<[u8]>)>,
+    /// Pairs of bytes that every text has which fits, as [`Pairs`] has them.
+    pairs: Box<[u8]>,
+}
+
+/// The pairs of neighbouring bytes in a text. A pattern with one that is not there does not fit: a quick no, where there are many patterns.
+struct Pairs([bool; 256]);
+
+impl Pairs {
+    fn of(text: &[u8]) -> Pairs {
+        let mut pairs = Pairs([false; 256]);
+        for pair in text.windows(2) {
+            pairs.0[usize::from(Self::number(pair))] = true;
+        }
+        pairs
+    }
+
+    /// Several pairs have one number.
+    fn number(pair: &[u8]) -> u8 {
+        pair[0]
+            .wrapping_mul(29)
+            .wrapping_add(pair[1].wrapping_mul(7))
+    }
+}
+
+/// Patterns, and the rules that have them.
+#[derive(Debug, Default)]
+struct Globs(Vec<(Glob, Bits)>);
+
+impl Globs {
+    /// So many are looked for one by one.
+    const FEW: usize = 3;
+
+    fn add(&mut self, glob: Glob, bit: Bits) {
+        self.0.push((glob, bit));
+    }
+
+    fn fit(&self, text: &[u8], asked: Bits) -> Bits {
+        let mut fit = 0;
+        let pairs = (self.0.len() > Self::FEW).then(|| Pairs::of(text));
+        for (glob, bit) in &self.0 {
+            let is_asked = asked & bit & !fit != 0;
+            if is_asked && pairs.as_ref().is_none_or(|it| glob.may_fit(it)) && glob.fits(text) {
+                fit |= bit;
+            }
+        }
+        fit
+    }
 }
 
 impl Glob {
+    /// More tell hardly more.
+    const PAIRS_MAX: usize = 6;
+
+    fn may_fit(&self, text: &Pairs) -> bool {
+        self.pairs.iter().all(|pair| text.0[usize::from(*pair)])
+    }
+
     fn new(pattern: &str) -> Glob {
         let mut parts = pattern.split('*').map(str::as_bytes);
         let front = parts.next().unwrap_or_default().into();
         let mut parts: Vec<&[u8]> = parts.collect();
+        let pairs = pattern
+            .split('*')
+            .flat_map(|part| part.as_bytes().windows(2));
         Glob {
             front,
+            pairs: pairs.map(Pairs::number).take(Self::PAIRS_MAX).collect(),
             rest: parts.pop().map(|back| {
                 let middle = parts.iter().filter(|part| !part.is_empty());
                 let middle = middle.map(|part| Finder::new(*part).into_owned());
@@ -341,9 +399,8 @@ struct Paths {
     /// Does one in the table end in `/`?
     has_slashed: bool,
     /// With `*`: by the last byte of the path that they want, and those to which it makes no difference.
-    by_last: Vec<(u8, Bits)>,
-    any_last: Bits,
-    globs: Vec<(Glob, Bits)>,
+    by_last: BTreeMap<u8, Globs>,
+    any_last: Globs,
 }
 
 impl Paths {
@@ -359,11 +416,11 @@ impl Paths {
                 self.every |= bit;
             } else if pattern.contains('*') {
                 let glob = Glob::new(pattern);
-                match glob.last() {
-                    Some(last) => add_to(&mut self.by_last, &last, bit),
-                    None => self.any_last |= bit,
-                }
-                self.globs.push((glob, bit));
+                let globs = match glob.last() {
+                    None => &mut self.any_last,
+                    Some(last) => self.by_last.entry(last).or_default(),
+                };
+                globs.add(glob, bit);
             } else {
                 self.has_slashed |= pattern.ends_with('/');
                 let hash = pattern.bytes().fold(EMPTY, with);
@@ -395,18 +452,10 @@ impl Paths {
         if self.table.bytes_max > 0 {
             fit |= self.named(path);
         }
-        let by_last = path.last().and_then(|last| {
-            let mut by_last = self.by_last.iter();
-            by_last.find(|(one, _)| one == last)
-        });
-        let likely = asked & (self.any_last | by_last.map_or(0, |(_, bits)| *bits));
-        if likely != 0 {
-            for (glob, bit) in &self.globs {
-                if likely & bit & !fit != 0 && glob.fits(path) {
-                    fit |= bit;
-                }
-            }
+        if let Some(globs) = path.last().and_then(|last| self.by_last.get(last)) {
+            fit |= globs.fit(path, asked & !fit);
         }
+        fit |= self.any_last.fit(path, asked & !fit);
         fit
     }
 
@@ -437,7 +486,7 @@ struct Queries {
     /// By the parameter's name.
     names: Table,
     /// Of the whole parameter.
-    globs: Vec<(Glob, Bits)>,
+    globs: Globs,
 }
 
 impl Queries {
@@ -445,7 +494,7 @@ impl Queries {
         for pattern in patterns {
             self.all |= bit;
             match pattern.contains(['*', '=']) {
-                true => self.globs.push((Glob::new(pattern), bit)),
+                true => self.globs.add(Glob::new(pattern), bit),
                 false => {
                     let hash = pattern.bytes().fold(EMPTY, with);
                     self.names.add(hash, pattern.as_bytes(), bit);
@@ -464,11 +513,7 @@ impl Queries {
                 let hash = name.iter().copied().fold(EMPTY, with);
                 fit |= self.names.get(hash, name);
             }
-            for (glob, bit) in &self.globs {
-                if asked & bit & !fit != 0 && glob.fits(&one) {
-                    fit |= bit;
-                }
-            }
+            fit |= self.globs.fit(&one, asked & !fit);
         }
         fit
     }
@@ -482,7 +527,7 @@ struct Field {
     /// The field is there, or is not.
     there: Bits,
     absent: Bits,
-    values: Vec<(Glob, Bits)>,
+    values: Globs,
 }
 
 impl Field {
@@ -492,7 +537,7 @@ impl Field {
             all: 0,
             there: 0,
             absent: 0,
-            values: Vec::new(),
+            values: Globs::default(),
         }
     }
 
@@ -502,8 +547,9 @@ impl Field {
             FieldIs::There(true) => self.there |= bit,
             FieldIs::There(false) => self.absent |= bit,
             FieldIs::One(patterns) => {
-                let globs = patterns.iter().map(|pattern| (Glob::new(pattern), bit));
-                self.values.extend(globs);
+                for pattern in patterns {
+                    self.values.add(Glob::new(pattern), bit);
+                }
             }
         }
     }
@@ -511,11 +557,7 @@ impl Field {
     fn fit(&self, fields: &dyn FieldLines, asked: Bits) -> Bits {
         let mut fit = 0;
         let mut look = |value: &[u8]| {
-            for (glob, bit) in &self.values {
-                if asked & bit & !fit != 0 && glob.fits(value) {
-                    fit |= bit;
-                }
-            }
+            fit |= self.values.fit(value, asked & !fit);
             // The other lines, too.
             false
         };
