@@ -9,7 +9,7 @@ use ::proxy::{
 
 use crate::harness::{running::own_host_plan, *};
 
-const PLANS: u64 = 30;
+const PLANS: u64 = 16;
 const REQUESTS: u64 = 25;
 
 /// Numbers that look random and repeat with their seed.
@@ -111,9 +111,11 @@ fn plan(origin: &Origin, chance: &mut Chance) -> Plan {
 }
 
 /// What explain says, in the words of an answer.
-fn expected(explained: &Explained) -> String {
+fn expected(explained: &Explained, method: &str) -> String {
     let told = explained.told.as_deref().unwrap_or_default();
     match explained.outcome {
+        // The sentence is in the body.
+        "denied" if method == "HEAD" => "403 ".to_owned(),
         "denied" => format!("403 {told}"),
         "answered" => told.split(',').next().unwrap().to_owned(),
         "redirected" => told.to_owned(),
@@ -185,7 +187,7 @@ fn what_explain_says_becomes_of_the_request() {
                 );
                 assert_eq!(
                     seen(&answer, explained.outcome),
-                    expected(&explained),
+                    expected(&explained, method),
                     "{at}"
                 );
                 let edit = answer
@@ -198,8 +200,11 @@ fn what_explain_says_becomes_of_the_request() {
                 let edit: Vec<_> = edit.into_iter().collect();
                 assert_eq!(edit, edits, "{at}");
                 if explained.outcome == "served" {
-                    let was_asked = answer.field("x-was-asked") != Some("-");
-                    assert_eq!(was_asked, !explained.request_fields.is_empty(), "{at}");
+                    // What is stored may have been fetched for another one.
+                    if !answer.is_hit() {
+                        let was_asked = answer.field("x-was-asked") != Some("-");
+                        assert_eq!(was_asked, !explained.request_fields.is_empty(), "{at}");
+                    }
                     let may_hit = round == 1 && explained.stored_as.is_some();
                     if explained.bypass {
                         assert!(!answer.is_hit(), "{at}");
@@ -214,7 +219,7 @@ fn what_explain_says_becomes_of_the_request() {
     // Else it would show nothing.
     for outcome in ["served", "denied", "answered", "redirected"] {
         assert!(
-            outcomes.get(outcome).is_some_and(|n| *n >= 30),
+            outcomes.get(outcome).is_some_and(|n| *n >= 10),
             "{outcomes:?}"
         );
     }
