@@ -362,7 +362,7 @@ impl Store {
             let root = *(scan.roots)
                 .entry((primary.0, marker.salt))
                 .or_insert(marker.root);
-            if root != marker.root {
+            if root != marker.root && !mistakes.make(Mistake::SaltOfTwoLists) {
                 self.give_up_salt(primary, marker.salt);
                 return Worth::Dead;
             }
@@ -576,7 +576,9 @@ impl Store {
         for extent in shards.iter().flat_map(|shard| shard.held_extents()) {
             space.reserve(extent);
         }
-        writer.protected.take_anew(&mut space);
+        if !self.limits.mistakes.make(Mistake::ProtectionOfBefore) {
+            writer.protected.take_anew(&mut space);
+        }
         writer.space = space;
         crate::lock(&self.freed).clear();
         self.open_for_records.store(true, Ordering::SeqCst);
