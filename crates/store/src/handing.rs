@@ -437,7 +437,8 @@ impl Store {
                     .is_some_and(|end| end <= data.len.0)
         };
         // With an ordered policy the allocator is made anew at the end of a scan, and nothing is stored before.
-        let is_made_later = self.limits.policy().is_some() && self.is_scanning();
+        let is_careless = self.limits.mistakes.make(Mistake::ProtectionOfBefore);
+        let is_made_later = self.limits.policy().is_some() && self.is_scanning() && !is_careless;
         let mut writer = self.writer();
         let writer = &mut *writer;
         for held in held.iter().filter(is_inside) {

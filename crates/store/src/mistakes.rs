@@ -63,13 +63,11 @@ pub enum Mistake {
     TellNoMore,
     /// Of the variants that a scan finds the highest salt counts, not the newest record.
     HighestSalt,
-    /// A salt that a scan finds with two lists leads to the one that comes first.
-    SaltOfTwoLists,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 28] = [
+    pub const ALL: [Mistake; 27] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -97,7 +95,6 @@ impl Mistake {
         Mistake::ProtectionOfBefore,
         Mistake::TellNoMore,
         Mistake::HighestSalt,
-        Mistake::SaltOfTwoLists,
     ];
 
     /// How it is written on the command line.
@@ -130,7 +127,6 @@ impl Mistake {
             Mistake::ProtectionOfBefore => "protection-of-before",
             Mistake::TellNoMore => "tell-no-more",
             Mistake::HighestSalt => "highest-salt",
-            Mistake::SaltOfTwoLists => "salt-of-two-lists",
         }
     }
 }

@@ -362,7 +362,7 @@ impl Store {
             let root = *(scan.roots)
                 .entry((primary.0, marker.salt))
                 .or_insert(marker.root);
-            if root != marker.root && !mistakes.make(Mistake::SaltOfTwoLists) {
+            if root != marker.root {
                 self.give_up_salt(primary, marker.salt);
                 return Worth::Dead;
             }
