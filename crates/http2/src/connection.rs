@@ -193,6 +193,11 @@ impl Connection {
         &self.counts
     }
 
+    /// The same, counted from now on anew.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::replace(&mut self.counts, Counts::new())
+    }
+
     /// The fault that ended the connection: write what is to be written, and close.
     pub fn fatal(&self) -> Option<Fault> {
         self.fatal

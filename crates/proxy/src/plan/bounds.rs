@@ -32,6 +32,9 @@ pub struct Limits {
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
     connections_max: usize = count(1, 16 * KIB, MIB),
+    /// Requests of HTTP/2 that are being answered, of all connections together; those that memory answers at once do not count. Further
+    /// ones are refused (REFUSED_STREAM), which a client may try again, and counted.
+    streams_max: usize = count(1, 64 * KIB, 16 * MIB),
     /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
     /// counted.
     handshakes_max: u32 = count(1, 2048, MIB),

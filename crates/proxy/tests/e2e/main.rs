@@ -49,6 +49,7 @@
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
+//! | `http2` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
@@ -85,6 +86,8 @@ mod hierarchy_siblings;
 mod hints;
 mod hints_of_siblings;
 mod hostile;
+mod http2;
+mod http2_client;
 mod interim;
 mod keys;
 mod large;
