@@ -107,6 +107,7 @@ mod proxy_protocol;
 mod purge;
 mod purge_port;
 mod purges;
+mod quick_abort;
 mod ranges;
 mod records;
 mod reload;
