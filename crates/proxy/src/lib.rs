@@ -41,6 +41,7 @@ mod deliver;
 mod edition;
 pub mod explain;
 mod fetch;
+mod h2;
 mod health;
 mod listener;
 mod listening;

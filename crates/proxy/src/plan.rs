@@ -210,6 +210,8 @@ pub struct Listener {
     pub forwarded: Forwarded,
     /// TLS to its clients; `None`: it speaks plain HTTP.
     pub tls: Option<ListenerTls>,
+    /// May clients speak HTTP/2: over TLS if they ask for it there (ALPN), else if they know (RFC 9113 §3.3)?
+    pub http2: bool,
     /// How the clients behind balancers are known.
     pub naming: Naming,
     /// The names of the quotas that count its requests and connections.
@@ -272,6 +274,7 @@ impl Listener {
             heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
             tls: None,
+            http2: false,
             naming: Naming::default(),
             quotas: Vec::new(),
         }
@@ -289,6 +292,7 @@ impl Listener {
             heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
             tls: None,
+            http2: false,
             naming: Naming::default(),
             quotas: Vec::new(),
         }

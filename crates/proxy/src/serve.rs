@@ -564,6 +564,7 @@ pub(crate) fn shared(
         digests: Arc::default(),
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
+        streams: AtomicUsize::new(0),
         phase: state_watch::channel(Phase::Running).0,
         began: Instant::now(),
         clock,

@@ -141,6 +141,8 @@ pub struct Shared {
     pub predicates_refused: AtomicBool,
     /// Client connections of the process.
     pub connections: AtomicUsize,
+    /// Streams of HTTP/2 that have a task.
+    pub streams: AtomicUsize,
     /// Running, draining, stopping.
     pub phase: watch::Sender<Phase>,
     /// When the process came up.
@@ -156,6 +158,8 @@ pub struct Shared {
 pub struct Bounds {
     /// `limits.connections-max`.
     pub connections_max: AtomicUsize,
+    /// `limits.streams-max`.
+    pub streams_max: AtomicUsize,
     /// `limits.transfer-buffer`, bytes.
     pub transfer_buffer_bytes: AtomicU64,
 }
@@ -172,6 +176,7 @@ impl Bounds {
     pub fn follow(&self, plan: &Plan) {
         let limits = &plan.limits;
         (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
+        (self.streams_max).store(limits.streams_max, Ordering::Relaxed);
         (self.transfer_buffer_bytes).store(limits.transfer_buffer_bytes, Ordering::Relaxed);
     }
 }
@@ -695,5 +700,29 @@ impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
         metrics::sub(&self.1.counters.client_connections_open, 1);
+    }
+}
+
+/// Counts a stream that has a task against the limit of the process; given back when dropped.
+pub struct StreamCount(Rc<Worker>);
+
+impl StreamCount {
+    /// `None` when the limit is reached.
+    pub fn take(worker: &Rc<Worker>) -> Option<StreamCount> {
+        let shared = &worker.shared;
+        let before = shared.streams.fetch_add(1, Ordering::Relaxed);
+        if before >= shared.bounds.streams_max.load(Ordering::Relaxed) {
+            shared.streams.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        metrics::add(&worker.counters.h2_streams_open, 1);
+        Some(StreamCount(Rc::clone(worker)))
+    }
+}
+
+impl Drop for StreamCount {
+    fn drop(&mut self) {
+        self.0.shared.streams.fetch_sub(1, Ordering::Relaxed);
+        metrics::sub(&self.0.counters.h2_streams_open, 1);
     }
 }

@@ -52,6 +52,7 @@ pub struct ListenerDraft {
     pub(super) only_tls13: Option<bool>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) client_required: Option<bool>,
+    http2: Option<bool>,
     proxy_protocol: ProxyProtocol,
     trusted: Vec<IpNet>,
     client_field: Option<ClientField>,
@@ -135,6 +136,9 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
         "listener.client-certificate": "`required`, `optional`", "`required`"
             => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
+        /// Speak HTTP/2 too. With TLS, clients ask for it (ALPN), and may do everything that they may in HTTP/1.1. Without, only to
+        /// those that begin in it (prior knowledge): a balancer in front, or gRPC. `Upgrade: h2c` is never heeded.
+        "listener.http2": "`true`, `false`", "`true` with TLS, else `false`" => http2 = values::switch;
         /// Connections that begin with a header of the PROXY protocol (version 1 or 2), in which a balancer names the client: `require`
         /// for all, or the networks of the balancers; all others are then plain. The client that is named is the one that `allow`, logs,
         /// rules and limits go by; whoever connects must be in `allow`, too, unless it is listed here. A connection without the header
@@ -269,6 +273,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         false => Forwarded::None,
     });
     let tls = encryption::settle(block, &mut draft, address, problems);
+    let http2 = draft.http2.unwrap_or(tls.is_some());
     let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
     let quotas = std::mem::take(&mut draft.quotas);
@@ -294,6 +299,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         purge_from,
         heeds,
         forwarded,
+        http2,
         tls,
         naming,
         quotas,

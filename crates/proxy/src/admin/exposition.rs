@@ -258,6 +258,18 @@ impl Exposition {
             let labels = [("cause", cause)];
             ConstCounter::new(failures).encode(family.encode_family(&labels)?)?;
         }
+        self.h2_faults(e)
+    }
+
+    /// What clients of HTTP/2 did against its rules, or too often.
+    fn h2_faults(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let words = "What clients did against the rules of HTTP/2, or more often than they may";
+        let mut family =
+            e.0.encode_descriptor("h2_faults", words, None, MetricType::Counter)?;
+        for (fault, count) in self.0.counted.h2_faults() {
+            let labels = [("fault", name_of(fault))];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
         Ok(())
     }
 
@@ -520,6 +532,18 @@ impl Encoder<'_> {
         }
         Ok(())
     }
+}
+
+/// The name of a fault as a label: `reset_flood`.
+fn name_of(fault: http2::Fault) -> String {
+    let mut name = String::new();
+    for (at, letter) in format!("{fault:?}").char_indices() {
+        if letter.is_ascii_uppercase() && at > 0 {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ pub struct Snapshot {
     /// Answers by status; 0: none was sent.
     statuses: Vec<u64>,
     causes: [u64; CAUSES.len()],
+    h2_faults: [u64; http2::Fault::ALL.len()],
 }
 
 /// Answers of one listener with one origin.
@@ -118,6 +119,7 @@ impl Snapshot {
             vec![RowFigures::default(); counters.first().map_or(0, |set| set.rows.len())];
         let mut statuses = vec![0; STATUSES_MAX];
         let mut causes = [0; CAUSES.len()];
+        let mut h2_faults = [0; http2::Fault::ALL.len()];
         for set in counters {
             for (sum, row) in rows.iter_mut().zip(&set.rows) {
                 add_all(&mut sum.answers, &row.answers);
@@ -125,6 +127,7 @@ impl Snapshot {
             }
             add_all(&mut statuses, &set.statuses.0);
             add_all(&mut causes, &set.causes);
+            add_all(&mut h2_faults, &set.h2_faults.0);
             for (sum, counts) in stages.iter_mut().zip(&set.stages.0) {
                 add_all(&mut sum.counts, counts);
             }
@@ -155,6 +158,7 @@ impl Snapshot {
             rows,
             statuses,
             causes,
+            h2_faults,
         }
     }
 
@@ -191,6 +195,11 @@ impl Snapshot {
     /// Failures of origins by cause, all causes.
     pub fn causes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CAUSES.into_iter().zip(self.causes)
+    }
+
+    /// What clients of HTTP/2 did wrong, all faults.
+    pub fn h2_faults(&self) -> impl Iterator<Item = (http2::Fault, u64)> {
+        http2::Fault::ALL.iter().copied().zip(self.h2_faults)
     }
 
     /// The counters and gauges without labels, in the order of their table.
@@ -289,6 +298,7 @@ impl Snapshot {
             // Saturating: 200 is a difference of sums that are not of one moment.
             statuses: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
             causes: array::from_fn(|i| self.causes[i].wrapping_sub(earlier.causes[i])),
+            h2_faults: array::from_fn(|i| self.h2_faults[i].wrapping_sub(earlier.h2_faults[i])),
         };
         (passed, self.at.duration_since(earlier.at).as_secs_f64())
     }

@@ -17,7 +17,7 @@
 
 use crate::clock::Instant;
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -43,11 +43,26 @@ const COMPACT_BYTES_MAX: usize = 6 << 10;
 pub struct Resident {
     /// The stored response.
     pub object: Object,
+    /// Its head as HTTP/2 sends it, once somebody has asked so; counted in `Shard::bytes`.
+    block: OnceLock<Bytes>,
     gone: AtomicBool,
     asked: AtomicBool,
 }
 
 impl Resident {
+    fn new(object: Object) -> Arc<Resident> {
+        Arc::new(Resident {
+            object,
+            block: OnceLock::new(),
+            gone: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+        })
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.block.get().map_or(0, |block| block.len() as u64)
+    }
+
     /// Still in the tier, so still allowed to be served from it.
     #[inline]
     pub fn is_here(&self) -> bool {
@@ -248,11 +263,7 @@ impl MemoryTier {
             self.evicted.fetch_add(1, Ordering::Relaxed);
             self.drop_slot(&mut shard, slot);
         }
-        let resident = Arc::new(Resident {
-            object,
-            gone: AtomicBool::new(false),
-            asked: AtomicBool::new(false),
-        });
+        let resident = Resident::new(object);
         let slot = match shard.free.pop() {
             Some(slot) => {
                 shard.slots[slot as usize] = Some(resident);
@@ -331,6 +342,7 @@ impl MemoryTier {
         let stale = resident.as_ref().map(|fresh| stale_copy(fresh, now));
         if let Some(fresh) = std::mem::replace(resident, stale) {
             fresh.gone.store(true, Ordering::Release);
+            self.uncount(&mut shard, fresh.block_bytes());
         }
         true
     }
@@ -360,11 +372,43 @@ impl MemoryTier {
                     let stale = stale_copy(meant, now);
                     if let Some(fresh) = resident.replace(stale) {
                         fresh.gone.store(true, Ordering::Release);
+                        self.uncount(&mut shard, fresh.block_bytes());
                     }
                 }
             }
         }
         count
+    }
+
+    /// The head of an object as HTTP/2 sends it, which `make` makes once. `None`: the object has left the tier meanwhile.
+    #[inline]
+    pub fn block_of<'r>(
+        &self,
+        resident: &'r Resident,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Option<&'r Bytes> {
+        let known = resident.block.get();
+        known.or_else(|| self.keep_block(resident, make().into_boxed_slice().into()))
+    }
+
+    #[cold]
+    fn keep_block<'r>(&self, resident: &'r Resident, block: Bytes) -> Option<&'r Bytes> {
+        let mut shard = self.shard(resident.object.hash);
+        // Whoever takes it out does so under this lock, and takes what is counted with it.
+        if !resident.is_here() {
+            return None;
+        }
+        let bytes = block.len() as u64;
+        if resident.block.set(block).is_ok() {
+            shard.bytes += bytes;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        resident.block.get()
+    }
+
+    fn uncount(&self, shard: &mut Shard, bytes: u64) {
+        shard.bytes -= bytes;
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn drop_slot(&self, shard: &mut Shard, slot: u32) {
@@ -380,8 +424,7 @@ impl MemoryTier {
             shard.prefetched_bytes -= cost;
         }
         shard.free.push(slot);
-        shard.bytes -= cost;
-        self.bytes.fetch_sub(cost, Ordering::Relaxed);
+        self.uncount(shard, cost + resident.block_bytes());
         self.objects.fetch_sub(1, Ordering::Relaxed);
         resident.gone.store(true, Ordering::Release);
     }
@@ -426,11 +469,7 @@ fn admitted_max(bytes_max: u64, object_bytes_max: u64) -> u64 {
 fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
     let mut object = fresh.object.clone();
     object.standing.expire_at(now);
-    Arc::new(Resident {
-        object,
-        gone: AtomicBool::new(false),
-        asked: AtomicBool::new(false),
-    })
+    Resident::new(object)
 }
 
 impl Shard {
@@ -486,14 +525,14 @@ impl Front {
 
     /// The object under exactly this key, from here or from the tier behind.
     #[inline]
-    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Resident> {
+    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Arc<Resident>> {
         let at = hash.0 as usize & (FRONT_SLOTS - 1);
         let slot = &mut self.slots[at];
         let here = slot
             .as_ref()
             .is_some_and(|r| r.object.hash == hash && r.is_here() && r.object.key == key);
         if here {
-            let resident = slot.as_deref()?;
+            let resident = slot.as_ref()?;
             if !resident.asked.load(Ordering::Relaxed) {
                 resident.asked.store(true, Ordering::Relaxed);
             }
@@ -501,7 +540,7 @@ impl Front {
         }
         let found = tier.get(hash, key)?;
         *slot = Some(found);
-        slot.as_deref()
+        slot.as_ref()
     }
 
     /// Drops objects that have left the tier.

@@ -28,6 +28,7 @@ use crate::{
     cluster::MemberId,
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
+    h2,
     listener::ListenerState,
     record::metrics,
     record::seldom::Seldom,
@@ -141,6 +142,17 @@ pub async fn serve(
             }
             Shaken::Failed => return,
         };
+    }
+    if conn.listener.listener.http2 && member.is_none() {
+        let speaks = match &mut conn.stream {
+            ClientStream::Tls(tls) => Some(tls.session().alpn_protocol() == Some(b"h2")),
+            ClientStream::Plain(_) => Box::pin(h2::serve::has_preface(&worker, &mut conn)).await,
+        };
+        match speaks {
+            None => return,
+            Some(true) => return Box::pin(h2::serve::serve(&worker, conn)).await,
+            Some(false) => {}
+        }
     }
     answer_requests(&worker, &mut conn).await;
 }
@@ -486,7 +498,7 @@ impl Conn {
 
     /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
     /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
-    async fn linger(&mut self, worker: &Worker) {
+    pub async fn linger(&mut self, worker: &Worker) {
         // Over TLS what was written may still be here.
         self.settle().await;
         let limit = LINGER;

@@ -16,17 +16,14 @@ use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
 use message::{Seen, Version, write_decimal};
 use profile::{Class, Flags, Protocol, StageName, access::Asking};
-use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
     cache::disk::Unread,
     cache::object::Object,
     cache::preloaded::Preloaded,
-    cluster::purging::gate::Served,
+    conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
     conn::socket::Conn,
     listener::ListenerState,
-    plan::Verdict,
-    quota::toll::{self, Bill},
     record::facts::{Facts, Stages},
     record::finish::Finished,
     record::metrics,
@@ -37,31 +34,14 @@ use crate::{
     request::exchange::{Exchange, Incoming},
     request::methods,
     request::notes::Notes,
-    request::rulebook::edits::AskedFor,
-    request::rulebook::{Met, Shape, Tag},
+    request::rulebook::Tag,
     request::ruling::HitChanging,
-    request::target::{self, Place},
+    request::target,
     state::Worker,
 };
 
 /// Bodies up to this are copied behind the head and sent as one buffer: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4096;
-
-/// Fields that make a request take the long way.
-const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
-    .union(Seen::PRAGMA)
-    .union(Seen::RANGE)
-    .union(Seen::IF_RANGE)
-    .union(Seen::IF_NONE_MATCH)
-    .union(Seen::IF_MODIFIED_SINCE)
-    .union(Seen::IF_MATCH)
-    .union(Seen::IF_UNMODIFIED_SINCE)
-    .union(Seen::EXPECT)
-    .union(Seen::CONTENT_LENGTH)
-    .union(Seen::TRANSFER_ENCODING);
-
-/// Counted at the quotas of each request, if there are any; and whose bytes are counted, if that is.
-type Passed = Option<Option<Box<Bill>>>;
 
 /// What became of a request here.
 pub enum Fast {
@@ -87,23 +67,7 @@ pub enum Sent {
 pub struct OnDisk {
     /// The request, in case the long way must be taken.
     incoming: Incoming,
-    guard: ReadGuard,
-    key: Vec<u8>,
-    hash: KeyHash,
-    route: Option<usize>,
-    sequence: Sequence,
-    rules: RulesOfHit,
-    /// It is within its quotas, and counted.
-    passed: Passed,
-}
-
-/// What the operator's rules say of a plain request.
-#[derive(Clone, Copy, Default)]
-struct RulesOfHit {
-    tag: Option<Tag>,
-    met: Met,
-    /// Do they change fields of its answer?
-    changes: bool,
+    pinned: Pinned,
 }
 
 impl OnDisk {
@@ -144,96 +108,47 @@ pub fn answer(
     }
     // Its own, since sending changes the connection.
     let listener = Rc::clone(&conn.listener);
-    let Ok(place) = target::locate(&listener, view.method, view.target, view.host) else {
-        return Fast::NotHere;
-    };
-    let mut key = worker.key.borrow_mut();
-    key.clear();
-    let mut tolls = conn.listener.tolls.each;
     let client = conn.peer.ip();
-    let (book, edition) = (&listener.book, listener.edition.number);
-    let mut rules = RulesOfHit::default();
-    let name_bytes = if book.is_empty() {
-        place.write_key(None, &mut key)
-    } else {
-        let unix_ms = worker.unix_ms(began).0;
-        let standing = &mut conn.standing;
-        let among = standing.of(book, edition, client, listener.number, unix_ms);
-        let met = book.met(among, &place.question(view.method, view));
-        let ruled = book.request(met, conn.member.is_none());
-        // What fields make a difference to is found through its marker.
-        if ruled.bypass
-            || ruled.shape.is_some_and(Shape::has_extras)
-            || ruled.verdict.is_some_and(|(_, it)| *it != Verdict::Allow)
-        {
-            return Fast::NotHere;
-        }
-        tolls = conn.listener.tolls_of(ruled.met).each;
-        rules = RulesOfHit {
-            tag: ruled.tag,
-            changes: conn.member.is_none() && book.changes_answers(ruled.met),
-            met: ruled.met,
-        };
-        place.write_key(ruled.shape, &mut key)
-    };
-    let hash = worker.hasher.hash(&key[..name_bytes]);
-    let tag = rules.tag;
-    // Asked when it is known that it is a hit: the long way counts all others.
-    let passed_at = |place: &Place<'_>| match tolls.is_empty() {
-        true => Ok(None),
-        false => {
-            let whose = (conn.peer.ip(), place.host());
-            toll::passes(&conn.listener, tolls, whose, tag).map(Some)
-        }
-    };
-    let served = worker.shared.served();
-    if served == Served::Nothing {
-        return Fast::NotHere;
-    }
     let mut front = worker.front.borrow_mut();
-    let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
-        match &worker.disk {
-            Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
-            _ => return Fast::NotHere,
+    let asker = Asker {
+        listener: &listener,
+        client,
+        is_member: conn.member.is_some(),
+        standing: &mut conn.standing,
+    };
+    let plain = Plain {
+        target: view.target,
+        host: view.host,
+        fields: view,
+    };
+    let fresh = match look::look(worker, &mut front, asker, plain, began) {
+        Looked::Fresh(fresh) => fresh,
+        Looked::Long => return Fast::NotHere,
+        Looked::OnDisk(pinned) => {
+            return Fast::OnDisk(Box::new(OnDisk {
+                incoming: Incoming {
+                    has_passed: pinned.passed.is_some(),
+                    ..Incoming::new(view, began, accepted)
+                },
+                pinned: *pinned,
+            }));
         }
-        // Noted before the look-up: what is invalidated after it is not served.
-        let store = worker.shared.store.of(hash);
-        let sequence = store.sequence();
-        let Lookup::OnDisk(read) = store.look_up(hash) else {
-            return Fast::NotHere;
-        };
-        let Ok(passed) = passed_at(&place) else {
-            return Fast::NotHere;
-        };
-        return Fast::OnDisk(Box::new(OnDisk {
-            incoming: Incoming {
-                has_passed: passed.is_some(),
-                ..Incoming::new(view, began, accepted)
-            },
-            guard: store.guard(read),
-            key: key.clone(),
-            hash,
-            route: place.route_number(),
-            sequence,
-            rules,
-            passed,
-        }));
     };
+    let Fresh {
+        resident,
+        hash,
+        place,
+        rules,
+        passed,
+    } = fresh;
     let object = &resident.object;
-    let now = worker.unix_ms(began);
-    if !object.standing.is_fresh_for(conn.listener.foreign, now) {
-        return Fast::NotHere;
-    }
-    let Ok(passed) = passed_at(&place) else {
-        return Fast::NotHere;
-    };
     let mut stages = Stages::default();
     if let (true, Some(accepted)) = (worker.journals(), accepted) {
         stages.set(StageName::ClientConnect, accepted, accepted, began, began);
     }
     let hit = Hit {
         object,
-        now,
+        now: worker.unix_ms(began),
         class: Class::MemoryHit,
         began: accepted.unwrap_or(began),
         seen: began,
@@ -244,12 +159,7 @@ pub fn answer(
         keep_open: view.keep_alive,
         asking: asking::of(view, worker.logs_access.get()),
         tag: rules.tag,
-        changing: rules.changes.then(|| HitChanging {
-            met: rules.met,
-            asked: AskedFor::of(&place.question(view.method, view)),
-            client,
-            id: worker.next_id(),
-        }),
+        changing: rules.changing(&place, view, client, || worker.next_id()),
         passed,
     };
     Fast::Hit(hit.send(worker, conn))
@@ -417,6 +327,9 @@ pub async fn from_disk(
 ) -> Result<bool, Box<Incoming>> {
     let OnDisk {
         mut incoming,
+        pinned,
+    } = *on_disk;
+    let Pinned {
         guard,
         key,
         hash,
@@ -424,7 +337,7 @@ pub async fn from_disk(
         sequence,
         rules,
         passed,
-    } = *on_disk;
+    } = pinned;
     let shared = &worker.shared;
     let loaded = match &worker.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
@@ -469,12 +382,9 @@ pub async fn from_disk(
         true => target::locate(&listener, "GET", &head.target, head.host.as_deref()).ok(),
         false => None,
     };
-    let changing = place.as_ref().map(|place| HitChanging {
-        met: rules.met,
-        asked: AskedFor::of(&place.question("GET", &incoming.head.fields)),
-        client: conn.peer.ip(),
-        id: worker.next_id(),
-    });
+    let (fields, client) = (&incoming.head.fields, conn.peer.ip());
+    let changing = (place.as_ref())
+        .and_then(|place| rules.changing(place, fields, client, || worker.next_id()));
     let asking = match worker.logs_access.get() {
         true => {
             kept = Kept::of(&incoming.head, incoming.head_bytes, true);

@@ -19,7 +19,7 @@ use crate::{
     origin::{Destination, Lease},
     plan::Role,
     record::metrics,
-    reply::{After, ReplyHead},
+    reply::{After, ReplyHead, Switched},
     request::exchange::Exchange,
     request::methods,
     request::target::Asked,
@@ -58,27 +58,29 @@ async fn splice(
     from_origin: BytesMut,
 ) -> After {
     let idle = ex.edition().plan.timeouts.tunnel_idle;
-    let Ok(conn) = ex.reply.switch(head).await else {
+    let Ok(switched) = ex.reply.switch(head).await else {
         return ex.abandon(Class::Tunnel);
     };
     metrics::add(&ex.worker.counters.tunnels, 1);
     let started = Instant::now();
-    let from_client = std::mem::take(&mut conn.input);
-    conn.input_taken();
     let mut phase = ex.worker.shared.phase.subscribe();
-    let moved = {
-        let splice = tunnel::splice(
-            &mut conn.stream,
-            &from_client,
-            lease.stream(),
-            &from_origin,
-            idle,
-            |_, _| {},
-        );
-        tokio::select! {
-            end = splice => Some(end),
-            _ = phase.wait_for(|p| *p == Phase::Stopping) => None,
+    let joined = async {
+        let origin = lease.stream();
+        match switched {
+            Switched::Conn(conn) => {
+                let from_client = std::mem::take(&mut conn.input);
+                conn.input_taken();
+                let client = &mut conn.stream;
+                tunnel::splice(client, &from_client, origin, &from_origin, idle, |_, _| {}).await
+            }
+            Switched::Stream(client) => {
+                tunnel::splice(client, b"", origin, &from_origin, idle, |_, _| {}).await
+            }
         }
+    };
+    let moved = tokio::select! {
+        end = joined => Some(end),
+        _ = phase.wait_for(|p| *p == Phase::Stopping) => None,
     };
     let to_client = moved.as_ref().map_or(0, |end| end.origin_to_client_bytes);
     ex.body.received += moved.map_or(0, |end| end.client_to_origin_bytes);

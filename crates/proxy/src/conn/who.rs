@@ -166,16 +166,21 @@ impl Conn {
             }
             return None;
         }
+        let listener = Rc::clone(&self.listener);
+        let name = listener.listener.naming.field.name().as_bytes();
+        let lines = view
+            .fields()
+            .filter(|(of, _)| of.eq_ignore_ascii_case(name));
+        self.believe_lines(lines.map(|(_, value)| value))
+    }
+
+    /// Takes the client's address from these lines of `client-field`, if a trusted proxy has sent them.
+    pub fn believe_lines<'f>(&mut self, lines: impl Iterator<Item = &'f [u8]>) -> Option<Barred> {
         self.peer = self.hop;
         let naming = &self.listener.listener.naming;
         if !believed::covers(&naming.trusted, self.hop.ip()) {
             return None;
         }
-        let name = naming.field.name().as_bytes();
-        let lines = view
-            .fields()
-            .filter(|(of, _)| of.eq_ignore_ascii_case(name));
-        let lines = lines.map(|(_, value)| value);
         match believed::client(&naming.trusted, naming.field, self.hop, lines) {
             Ok(client) => self.peer = client,
             Err(believed::Unreadable) => return Some(Barred::Unreadable),

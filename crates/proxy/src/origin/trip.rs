@@ -217,6 +217,7 @@ impl Trip {
         times.version = match version {
             Version::Http10 => Protocol::Http10,
             Version::Http11 => Protocol::Http11,
+            Version::Http2 => Protocol::Http2,
         };
         // It may have come before the request was written.
         let start = times.reply.map_or(now, |reply| reply.start);

@@ -32,6 +32,9 @@ pub struct Limits {
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
     connections_max: usize = count(1, 16 * KIB, MIB),
+    /// Requests of HTTP/2 that are being answered, of all connections together; those that memory answers at once do not count. Further
+    /// ones are refused (REFUSED_STREAM), which a client may try again, and counted.
+    streams_max: usize = count(1, 64 * KIB, 16 * MIB),
     /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
     /// counted.
     handshakes_max: u32 = count(1, 2048, MIB),
@@ -44,6 +47,11 @@ pub struct Limits {
     /// its origin is read no further until its readers catch up. When fragments take half of it, clients that stand still
     /// give back theirs.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
+    /// A fetch whose clients have all left goes on, to be stored, if no more of the body than this is missing; if nobody knows how
+    /// long the body is, so much of it is still waited for. Else it is stopped.
+    quick_abort_left_bytes: u64 = bytes(0, MIB, 64 * GIB),
+    /// It also goes on if at least this percentage of the body has come. 0: no fetch is stopped.
+    quick_abort_percent: u32 = count(0, 90, 100),
     /// Requests that may wait on one shared fetch; further ones fetch for themselves.
     waiters_max: usize = count(0, 1024, 64 * KIB),
 }

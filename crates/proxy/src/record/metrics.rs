@@ -42,6 +42,8 @@ macro_rules! counters {
             pub statuses: Box<Statuses>,
             /// Failures of origins by cause: see [`CAUSES`].
             pub causes: [AtomicU64; CAUSES.len()],
+            /// What clients did against the rules of HTTP/2, in the order of [`http2::Fault::ALL`].
+            pub h2_faults: Box<Faults>,
             $(#[doc = $help] pub $field: AtomicU64,)*
         }
 
@@ -68,6 +70,12 @@ counters! {
     tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
     tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
     tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
+    h2_connections_open, "Connections of clients that speak HTTP/2, open now";
+    h2_connections, "Connections of clients that spoke HTTP/2";
+    h2_streams_open, "Requests of HTTP/2 being answered now, but for hits in memory";
+    h2_streams, "Requests that came by HTTP/2";
+    h2_streams_refused, "Requests of HTTP/2 refused because limits.streams-max were being answered";
+    h2_resets, "Requests of HTTP/2 that the client has reset before their answer ended";
     proxy_headers, "PROXY headers read: connections of balancers that name their client, or say that there is none";
     proxy_headers_refused, "Connections closed because the PROXY header that they must begin with was missing, broken, too long or late";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";
@@ -97,6 +105,7 @@ counters! {
     flights_hit_for_pass, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
     flights_hit_for_pass_noted, "Answers that could not be shared, so that for a while nobody waits for the next one of their URL";
     flights_hit_for_pass_dropped, "Such notes that made room for newer ones before their time";
+    fetches_stopped, "Fetches stopped because all their clients had left, and too little had come to go on for the store (limits.quick-abort-left)";
     stored_objects, "Responses handed to the store";
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";
@@ -170,6 +179,15 @@ pub const CAUSES: [&str; 18] = [
     "proxy_internal_error",
     "other",
 ];
+
+/// Counts by fault.
+pub struct Faults(pub [AtomicU64; http2::Fault::ALL.len()]);
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults([const { AtomicU64::new(0) }; http2::Fault::ALL.len()])
+    }
+}
 
 /// Counts by latency bucket for each class.
 pub struct Latency(pub [[AtomicU64; BUCKETS]; 11]);

@@ -15,6 +15,7 @@
 //! Not known here: caching, origins, keys.
 
 pub mod h1;
+pub mod h2;
 pub mod lines;
 
 use std::time::Duration;
@@ -22,8 +23,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use fields::Fields;
 
-use crate::{clock::Instant, conn::socket::Conn, tls::seen::Seen};
+use crate::{clock::Instant, conn::socket::Conn, h2::StreamEnd, tls::seen::Seen};
 use h1::H1;
+use h2::H2;
 
 /// What the connection does after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +119,16 @@ impl ReplyHead {
 pub enum Reply<'c> {
     /// To a client that speaks HTTP/1.
     H1(H1<'c>),
+    /// On a stream of HTTP/2.
+    H2(Box<H2>),
+}
+
+/// What a client's side of a tunnel is.
+pub enum Switched<'a> {
+    /// The connection.
+    Conn(&'a mut Conn),
+    /// A stream of one.
+    Stream(StreamEnd),
 }
 
 /// The same for each protocol.
@@ -124,6 +136,7 @@ macro_rules! each {
     ($reply:expr, $to:ident => $answer:expr) => {
         match $reply {
             Reply::H1($to) => $answer,
+            Reply::H2($to) => $answer,
         }
     };
 }
@@ -200,9 +213,23 @@ impl<'c> Reply<'c> {
         each!(self, to => to.encryption())
     }
 
-    /// Sends the head after which the connection speaks another protocol, and hands the connection over.
-    pub async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {
-        each!(self, to => to.switch(head).await)
+    /// Has the client sent a request for this host on a connection that it opened for another one, taking them for one server?
+    //= rfc9113 §9.1.1   a connection can be reused for names that its certificate covers
+    pub fn is_coalesced(&self, host: &str) -> bool {
+        match self {
+            Reply::H1(_) => false,
+            Reply::H2(to) => to
+                .encryption()
+                .is_some_and(|seen| !seen.name.is_empty() && !seen.name.eq_ignore_ascii_case(host)),
+        }
+    }
+
+    /// Sends the head after which the connection, or the stream, speaks another protocol, and hands it over.
+    pub async fn switch(&mut self, head: &ReplyHead) -> Result<Switched<'_>, Gone> {
+        match self {
+            Reply::H1(to) => Ok(Switched::Conn(to.switch(head).await?)),
+            Reply::H2(to) => Ok(Switched::Stream(to.switch(head)?)),
+        }
     }
 
     /// Returns when the client has closed its connection. It is not noticed behind a further request.
@@ -212,7 +239,10 @@ impl<'c> Reply<'c> {
 
     /// The connection to read the request's body from, if the body comes by the same one.
     pub fn source(&mut self) -> Option<&mut Conn> {
-        each!(self, to => Some(to.source()))
+        match self {
+            Reply::H1(to) => Some(to.source()),
+            Reply::H2(_) => None,
+        }
     }
 
     /// The first write begins at about this moment: so that the clock need not be read again.

@@ -28,6 +28,7 @@ fn protocol(version: Version) -> Protocol {
     match version {
         Version::Http10 => Protocol::Http10,
         Version::Http11 => Protocol::Http11,
+        Version::Http2 => Protocol::Http2,
     }
 }
 

@@ -13,7 +13,12 @@ use bytes::{Buf, Bytes};
 use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, Limits};
 
-use crate::{conn::socket::Conn, reply::Reply};
+use crate::{
+    conn::socket::Conn,
+    deadline::{Deadlines, Watch},
+    h2::{Came, Stream},
+    reply::Reply,
+};
 
 /// What is read at once.
 const BODY_READ_BYTES: usize = 16 << 10;
@@ -49,6 +54,18 @@ enum State {
     Done,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
+    Stream(Box<OfStream>),
+}
+
+/// A body that comes on a stream.
+struct OfStream {
+    stream: Stream,
+    watch: Watch,
+    /// Was its length announced? Then the origin is told no trailers.
+    is_counted: bool,
+    /// Yielded, and not taken yet.
+    outstanding_bytes: usize,
+    has_ended: bool,
 }
 
 impl RequestBody {
@@ -63,6 +80,34 @@ impl RequestBody {
             is_outstanding: false,
             is_stopped: false,
             received: 0,
+        }
+    }
+
+    /// None.
+    pub fn none() -> RequestBody {
+        RequestBody {
+            state: State::Done,
+            is_outstanding: false,
+            is_stopped: false,
+            received: 0,
+        }
+    }
+
+    /// The body that comes on a stream, whose head announces this.
+    pub fn of_stream(framing: Framing, stream: &Stream, deadlines: &Deadlines) -> RequestBody {
+        let state = match framing {
+            Framing::None => State::Done,
+            framing => State::Stream(Box::new(OfStream {
+                stream: stream.clone(),
+                watch: deadlines.watch(),
+                is_counted: matches!(framing, Framing::Length(_)),
+                outstanding_bytes: 0,
+                has_ended: false,
+            })),
+        };
+        RequestBody {
+            state,
+            ..RequestBody::none()
         }
     }
 
@@ -86,6 +131,13 @@ impl RequestBody {
     /// The origin took the part that was yielded last.
     pub fn taken(&mut self) {
         self.is_outstanding = false;
+        if let State::Stream(from) = &mut self.state {
+            let bytes = std::mem::take(&mut from.outstanding_bytes);
+            from.stream.taken(bytes);
+            if from.has_ended {
+                self.state = State::Done;
+            }
+        }
     }
 
     /// The next part; `None` when there is none. Safe to cancel: what was read stays with the connection until it is
@@ -99,6 +151,9 @@ impl RequestBody {
             !self.is_outstanding,
             "a part is asked for while the origin has not taken the one before"
         );
+        if let State::Stream(_) = self.state {
+            return self.next_of_stream(limit).await;
+        }
         let Some(conn) = from.source() else {
             // Nothing can come: else the caller would ask for ever.
             self.stop();
@@ -123,11 +178,41 @@ impl RequestBody {
         }
     }
 
+    async fn next_of_stream(&mut self, limit: Duration) -> Result<Option<Part>, BodyError> {
+        let State::Stream(from) = &mut self.state else {
+            return Ok(None);
+        };
+        match from.stream.body(&from.watch, limit).await {
+            Err(_) => {
+                let reason = "the request body took too long to arrive";
+                Err(BodyError::Bad(408, reason))
+            }
+            Ok(Came::Gone) => Err(BodyError::Gone),
+            Ok(Came::Data(data, is_last)) => {
+                self.received += data.len() as u64;
+                from.outstanding_bytes = data.len();
+                // The end of a body of unknown length is a part of its own.
+                from.has_ended = is_last && from.is_counted;
+                self.is_outstanding = true;
+                Ok(Some(Part::Data(data)))
+            }
+            Ok(Came::End(trailers)) => {
+                let is_counted = from.is_counted;
+                self.state = State::Done;
+                if is_counted {
+                    return Ok(None);
+                }
+                self.is_outstanding = true;
+                Ok(Some(Part::Trailers(trailers.unwrap_or_default())))
+            }
+        }
+    }
+
     /// What can be made of the bytes that were read.
     fn part_at_hand(&mut self, conn: &mut Conn) -> Result<Option<Part>, BodyError> {
         let input = &mut conn.input;
         let (used, part) = match &mut self.state {
-            State::Done => return Ok(None),
+            State::Done | State::Stream(_) => return Ok(None),
             State::Length(_) if input.is_empty() => return Ok(None),
             State::Length(left) => {
                 let most = usize::try_from(*left).unwrap_or(usize::MAX);

@@ -64,6 +64,7 @@ pub fn via_of(edition: &Edition, version: Version) -> Cow<'_, [u8]> {
             Cow::Borrowed(line.get(b"Via: ".len()..).unwrap_or_default())
         }
         Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(edition)].concat()),
+        Version::Http2 => Cow::Owned([b"2.0 ", own_via_name(edition)].concat()),
     }
 }
 
@@ -89,5 +90,5 @@ pub fn is_back(ex: &Exchange<'_>, head: &RequestHead) -> bool {
 /// Is this member of a Via field one that we wrote?
 fn is_own_via(edition: &Edition, hop: &[u8]) -> bool {
     let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(edition));
-    version(b"1.1 ") || version(b"1.0 ")
+    version(b"1.1 ") || version(b"1.0 ") || version(b"2.0 ")
 }

@@ -272,8 +272,10 @@ impl ServedTls {
             _ => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(by_name));
-        // HTTP/2 comes in front of it.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if listener.http2 {
+            config.alpn_protocols.insert(0, b"h2".to_vec());
+        }
         config.ticketer = Arc::clone(&demands.tickets);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(ServedTls {

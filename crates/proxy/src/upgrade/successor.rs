@@ -21,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use store::Heard;
 use tokio::sync::oneshot;
 
 use super::{
@@ -449,31 +450,38 @@ impl<'a> Talk<'a> {
     fn tell(&mut self) -> Result<(), String> {
         let shared = self.shared;
         let stores: Vec<_> = shared.store.stores().map(Arc::clone).collect();
-        let mut told = Ok(());
-        for store in stores {
+        for store in &stores {
             loop {
                 let entries = store.next_told();
                 if entries.is_empty() {
                     break;
                 }
-                if told.is_ok() {
-                    told = self.told(entries.into_iter().map(Said::of).collect());
+                let count = entries.len();
+                let heard = self.told(entries.into_iter().map(Said::of).collect());
+                match &heard {
+                    Ok(Heard::NotDurable) => tracing::warn!(
+                        "{count} purges of this process hold in the new one, which could not make them durable"
+                    ),
+                    Ok(_) => {}
+                    // Nor will it hear what the other stores have to say.
+                    Err(_) => stores.iter().for_each(|it| it.told_done(Heard::NoMore)),
                 }
-                store.told_done(told.is_ok());
+                if let Ok(heard) = heard {
+                    store.told_done(heard);
+                }
                 shared.wake_up.tell_done();
-                if told.is_err() {
-                    break;
-                }
+                heard?;
             }
         }
-        told
+        Ok(())
     }
 
-    fn told(&mut self, entries: Vec<Said>) -> Result<(), String> {
+    /// An error: the new process hears no more.
+    fn told(&mut self, entries: Vec<Said>) -> Result<Heard, String> {
         self.say(&Word::Tell(entries))?;
         match self.expect(TOLD_MAX, "Told", |word| matches!(word, Word::Told(_)))? {
-            Word::Told(true) => Ok(()),
-            _ => Err("the new process could not make them durable".to_owned()),
+            Word::Told(true) => Ok(Heard::Durable),
+            _ => Ok(Heard::NotDurable),
         }
     }
 }

@@ -50,6 +50,8 @@
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
+//! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
+//! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
@@ -87,6 +89,12 @@ mod hierarchy_siblings;
 mod hints;
 mod hints_of_siblings;
 mod hostile;
+mod http2;
+mod http2_client;
+mod http2_hostile;
+mod http2_life;
+mod http2_raw;
+mod http2_tunnels;
 mod interim;
 mod keys;
 mod large;
@@ -101,6 +109,7 @@ mod proxy_protocol;
 mod purge;
 mod purge_port;
 mod purges;
+mod quick_abort;
 mod ranges;
 mod records;
 mod reload;

@@ -129,7 +129,8 @@ pub fn write_request<'f>(
     out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(match version {
         Version::Http10 => b" HTTP/1.0\r\n",
-        Version::Http11 => b" HTTP/1.1\r\n",
+        // Members speak HTTP/1.1 to each other.
+        Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
     });
     if let Some(host) = host {
         lines::write_field(b"Host", host.as_bytes(), &mut out);
@@ -143,7 +144,7 @@ pub fn write_response(head: &ResponseHead, without_cookies: bool) -> Bytes {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(match head.version {
         Version::Http10 => b"HTTP/1.0 ",
-        Version::Http11 => b"HTTP/1.1 ",
+        Version::Http11 | Version::Http2 => b"HTTP/1.1 ",
     });
     message::write_decimal(u64::from(head.status), &mut out);
     out.push(b' ');

@@ -1,0 +1,87 @@
+//! A request's head as the rest of the proxy has it: in the terms of HTTP/1.1.
+//!
+//! The crate `http2` has refused whatever would mean something else there: bytes that end a line, fields of framing and of the
+//! connection, a Host unlike `:authority`. So a head is carried over, not repaired.
+
+use fields::Fields;
+use http1::{Framing, RequestHead};
+use http2::RequestView;
+use message::{Scheme, Seen, Version};
+
+use super::websocket;
+use crate::{listener::ListenerState, plan::Role};
+
+/// What a stream is for.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    /// A request and its answer.
+    Ask,
+    /// CONNECT: a tunnel.
+    Tunnel,
+    /// WebSocket, by a tunnel to an origin that speaks HTTP/1.1; the key that its answer is checked by.
+    WebSocket(websocket::Key),
+    /// An extended CONNECT that is not served.
+    OtherProtocol,
+}
+
+/// Writes the target as HTTP/1 has it; on a reverse listener that is the path.
+pub fn write_target(view: &RequestView<'_>, listener: &ListenerState, out: &mut String) {
+    out.clear();
+    let is_forward = matches!(listener.listener.role, Role::Forward(_));
+    let Some(scheme) = view.scheme.filter(|_| is_forward) else {
+        out.push_str(match view.scheme {
+            Some(_) => view.path,
+            None => view.authority,
+        });
+        return;
+    };
+    out.push_str(match scheme {
+        Scheme::Http => "http://",
+        Scheme::Https => "https://",
+    });
+    out.push_str(view.authority);
+    //= rfc9110 §7.1   OPTIONS * of another server has no path at all
+    if view.path != "*" {
+        out.push_str(view.path);
+    }
+}
+
+/// The head, and what its stream is for. `key`: of a WebSocket.
+pub fn of_view(
+    view: &RequestView<'_>,
+    target: &str,
+    key: impl FnOnce() -> websocket::Key,
+) -> (RequestHead, Purpose) {
+    let purpose = match (view.method, view.protocol) {
+        ("CONNECT", None) => Purpose::Tunnel,
+        ("CONNECT", Some("websocket")) => Purpose::WebSocket(key()),
+        ("CONNECT", Some(_)) => Purpose::OtherProtocol,
+        _ => Purpose::Ask,
+    };
+    let mut fields: Fields = view.fields.clone();
+    let mut seen = view.seen;
+    let mut method = view.method;
+    if let Purpose::WebSocket(key) = &purpose {
+        //= rfc8441 §5   instead of the GET of HTTP/1.1, its Upgrade and its key
+        method = "GET";
+        key.ask(&mut fields);
+        seen = seen.union(Seen::CONNECTION).union(Seen::UPGRADE);
+    }
+    let framing = match (view.content_length, &purpose) {
+        (Some(length), Purpose::Ask) if length > 0 => Framing::Length(length),
+        (None, Purpose::Ask) if !view.ends => Framing::Chunked,
+        _ => Framing::None,
+    };
+    let head = RequestHead {
+        method: method.to_owned(),
+        target: target.to_owned(),
+        version: Version::Http2,
+        fields,
+        seen,
+        host: Some(view.authority.to_owned()),
+        framing,
+        keep_alive: true,
+        expect_continue: view.expect_continue,
+    };
+    (head, purpose)
+}

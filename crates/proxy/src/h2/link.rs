@@ -1,0 +1,326 @@
+//! What a connection and its streams share.
+//!
+//! The connection's task gives what comes to the stream it is for, and writes what streams have queued. A stream's task queues, waits for
+//! room, and takes its request's body. Both run on one thread, and none waits while it has borrowed.
+//!
+//! Limits: a stream has [`QUEUED_BYTES_MAX`] and one piece queued at most. What has come of its body and was not taken is bounded by its
+//! window.
+
+use std::{
+    cell::{RefCell, RefMut},
+    collections::HashMap,
+    future::poll_fn,
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use fields::Fields;
+use http2::{Connection, ErrorCode, StreamId};
+
+use crate::{clock::Instant, deadline::Elapsed, deadline::Watch};
+
+/// A stream that has more queued waits before it queues the next piece.
+pub const QUEUED_BYTES_MAX: usize = 64 << 10;
+
+/// What is shared.
+pub struct Link {
+    http: RefCell<Connection>,
+    /// Streams that have a task.
+    streams: RefCell<HashMap<StreamId, Rc<RefCell<Inward>>>>,
+    /// The connection's task.
+    waker: RefCell<Option<Waker>>,
+    began: Instant,
+}
+
+/// What has come on a stream, and who waits for it.
+#[derive(Default)]
+struct Inward {
+    held: BytesMut,
+    trailers: Option<Fields>,
+    has_ended: bool,
+    is_gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    leaver: Option<Waker>,
+}
+
+impl Inward {
+    fn wake_reader(&mut self) {
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+    }
+
+    /// The client has gone, or the stream was reset.
+    fn leave(&mut self) {
+        self.is_gone = true;
+        self.held = BytesMut::new();
+        self.wake_reader();
+        for waker in [self.writer.take(), self.leaver.take()] {
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+fn wait_in(place: &mut Option<Waker>, cx: &Context<'_>) {
+    match place {
+        Some(known) if known.will_wake(cx.waker()) => {}
+        other => *other = Some(cx.waker().clone()),
+    }
+}
+
+impl Link {
+    /// Of a connection that begins.
+    pub fn new(limits: http2::Limits, began: Instant) -> Rc<Link> {
+        Rc::new(Link {
+            http: RefCell::new(Connection::new(limits, Duration::ZERO)),
+            streams: RefCell::default(),
+            waker: RefCell::default(),
+            began,
+        })
+    }
+
+    /// The state machine.
+    #[inline]
+    pub fn http(&self) -> RefMut<'_, Connection> {
+        self.http.borrow_mut()
+    }
+
+    /// A moment in the connection's time.
+    #[inline]
+    pub fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.began)
+    }
+
+    /// The task that is woken when a stream has something to write.
+    pub fn register(&self, cx: &Context<'_>) {
+        wait_in(&mut self.waker.borrow_mut(), cx);
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// A stream gets a task.
+    pub fn open(self: &Rc<Link>, id: StreamId, has_ended: bool) -> Stream {
+        let inward = Rc::new(RefCell::new(Inward {
+            has_ended,
+            ..Inward::default()
+        }));
+        self.streams.borrow_mut().insert(id, Rc::clone(&inward));
+        Stream {
+            link: Rc::clone(self),
+            id,
+            inward,
+        }
+    }
+
+    /// A part of a body came. False: no task wants it.
+    pub fn data(&self, id: StreamId, bytes: &[u8], ends: bool) -> bool {
+        let streams = self.streams.borrow();
+        let Some(inward) = streams.get(&id) else {
+            return false;
+        };
+        let mut inward = inward.borrow_mut();
+        inward.held.extend_from_slice(bytes);
+        inward.has_ended |= ends;
+        inward.wake_reader();
+        true
+    }
+
+    /// A body ended, and these fields follow it.
+    pub fn trailers(&self, id: StreamId, fields: &Fields) {
+        if let Some(inward) = self.streams.borrow().get(&id) {
+            let mut inward = inward.borrow_mut();
+            inward.trailers = Some(fields.clone());
+            inward.has_ended = true;
+            inward.wake_reader();
+        }
+    }
+
+    /// A stream was reset. False: it has no task.
+    pub fn reset(&self, id: StreamId) -> bool {
+        let streams = self.streams.borrow();
+        let found = streams.get(&id);
+        if let Some(inward) = found {
+            inward.borrow_mut().leave();
+        }
+        found.is_some()
+    }
+
+    /// The client has gone: all streams end at their next step.
+    pub fn leave(&self) {
+        let streams = self.streams.borrow();
+        streams
+            .values()
+            .for_each(|inward| inward.borrow_mut().leave());
+    }
+
+    /// Wakes those for which there is room again.
+    pub fn wake_writers(&self) {
+        let (http, streams) = (self.http.borrow(), self.streams.borrow());
+        for (&id, inward) in streams.iter() {
+            let mut inward = inward.borrow_mut();
+            if inward.writer.is_some() && http.queued(id) <= QUEUED_BYTES_MAX / 2 {
+                inward.writer.take().into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub fn release_buffers(&self) {
+        let mut streams = self.streams.borrow_mut();
+        if streams.is_empty() {
+            *streams = HashMap::new();
+        }
+    }
+}
+
+/// A stream, as its task has it.
+#[derive(Clone)]
+pub struct Stream {
+    link: Rc<Link>,
+    id: StreamId,
+    inward: Rc<RefCell<Inward>>,
+}
+
+/// The stream as long as its task lives; whatever is not ended then is reset.
+pub struct Owned(pub Stream);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let Stream { link, id, .. } = &self.0;
+        link.streams.borrow_mut().remove(id);
+        link.http().release(*id);
+        link.wake();
+    }
+}
+
+impl Stream {
+    /// Has the client reset it, or gone?
+    pub fn is_gone(&self) -> bool {
+        self.inward.borrow().is_gone
+    }
+
+    /// Returns when it has.
+    pub async fn left(&self) {
+        poll_fn(|cx| {
+            let mut inward = self.inward.borrow_mut();
+            if inward.is_gone {
+                return Poll::Ready(());
+            }
+            wait_in(&mut inward.leaver, cx);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    // What goes out.
+
+    /// Sends an interim head.
+    pub fn interim(&self, block: &[u8]) {
+        self.link.http().interim(self.id, [block, b""]);
+        self.link.wake();
+    }
+
+    /// Sends the head of the answer.
+    pub fn begin(&self, block: &[u8], ends: bool) {
+        self.link.http().begin(self.id, [block, b""], ends);
+        self.link.wake();
+    }
+
+    /// Queues a piece.
+    pub fn piece(&self, piece: Bytes) {
+        let now = self.link.at(Instant::now());
+        self.link.http().piece(self.id, piece, now);
+        self.link.wake();
+    }
+
+    /// Ends the answer, behind what is queued.
+    pub fn end(&self, trailers: Option<Vec<u8>>) {
+        match trailers {
+            Some(block) => self.link.http().trailers(self.id, block),
+            None => self.link.http().end(self.id),
+        }
+        self.link.wake();
+    }
+
+    /// Ends the stream, and lets the client see that it is not complete.
+    pub fn reset(&self, code: ErrorCode) {
+        self.link.http().reset(self.id, code);
+        self.inward.borrow_mut().leave();
+        self.link.wake();
+    }
+
+    /// Bytes that may be queued now.
+    pub fn room(&self) -> usize {
+        QUEUED_BYTES_MAX.saturating_sub(self.link.http().queued(self.id))
+    }
+
+    /// Waits until there is room. False: the client has gone.
+    pub async fn has_room(&self) -> bool {
+        poll_fn(|cx| self.poll_room(cx)).await
+    }
+
+    /// The same.
+    pub fn poll_room(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut inward = self.inward.borrow_mut();
+        if inward.is_gone || self.room() > 0 {
+            return Poll::Ready(!inward.is_gone);
+        }
+        wait_in(&mut inward.writer, cx);
+        Poll::Pending
+    }
+
+    // What comes in.
+
+    /// Waits for more of the body, and takes all that is there.
+    ///
+    /// # Errors
+    /// It did not come in time.
+    pub async fn body(&self, watch: &Watch, limit: Duration) -> Result<Came, Elapsed> {
+        watch
+            .limit(limit, pin!(poll_fn(|cx| self.poll_body(cx, usize::MAX))))
+            .await
+    }
+
+    /// What is there of the body, so many bytes at most.
+    pub fn poll_body(&self, cx: &Context<'_>, bytes_max: usize) -> Poll<Came> {
+        let mut inward = self.inward.borrow_mut();
+        if inward.is_gone {
+            return Poll::Ready(Came::Gone);
+        }
+        if !inward.held.is_empty() {
+            let bytes = inward.held.len().min(bytes_max);
+            let data = inward.held.split_to(bytes).freeze();
+            let is_last = inward.has_ended && inward.held.is_empty() && inward.trailers.is_none();
+            return Poll::Ready(Came::Data(data, is_last));
+        }
+        if inward.has_ended {
+            return Poll::Ready(Came::End(inward.trailers.take()));
+        }
+        wait_in(&mut inward.reader, cx);
+        Poll::Pending
+    }
+
+    /// So many bytes of the body were taken: the client may send as many more.
+    pub fn taken(&self, bytes: usize) {
+        self.link.http().consumed(self.id, bytes);
+        self.link.wake();
+    }
+}
+
+/// What came of a body.
+pub enum Came {
+    /// Bytes; true: the last ones, and no trailers follow.
+    Data(Bytes, bool),
+    /// Its end.
+    End(Option<Fields>),
+    /// The client has gone.
+    Gone,
+}

@@ -1,0 +1,35 @@
+//! HTTP/2 to clients (RFC 9113). The crate `http2` decides what the frames mean; here are sockets, tasks and time.
+//!
+//! ```text
+//!            one task a connection                         one task a stream
+//!   socket ─> read ─> events ─┬─> fresh in memory: answered here
+//!                             └─> everything else ───────> Exchange, as over HTTP/1
+//!   socket <─ write <─ a turn of frames <──── Link <─────── head, pieces, end
+//! ```
+//!
+//! | file | story |
+//! |---|---|
+//! | `serve` | the connection's task: reads, writes, deadlines, its end |
+//! | `requests` | from events to answers and tasks |
+//! | `link` | what the connection and its streams share |
+//! | `stream` | the task of a stream: from disk, or the long way |
+//! | `head` | a request's head as the rest of the proxy has it |
+//! | `hit` | a stored object as the answer to a plain request |
+//! | `tunnel` | a stream as two flows of bytes, after CONNECT |
+//! | `websocket` | the handshake of WebSocket with an HTTP/1.1 origin (RFC 8441) |
+//!
+//! Not known here: what is answered ([`crate::request`]), how a head is encoded (`http2`).
+
+mod head;
+mod hit;
+mod link;
+mod requests;
+pub mod serve;
+mod stream;
+mod tunnel;
+pub mod websocket;
+
+pub use head::Purpose;
+pub use hit::write_head;
+pub use link::{Came, Stream};
+pub use tunnel::StreamEnd;

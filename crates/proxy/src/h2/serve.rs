@@ -1,0 +1,454 @@
+//! The task of a connection: from its first byte to its last.
+//!
+//! A *turn*: read once, take all events, fill a turn of frames, write it with one vectored write. Turns follow until neither side moves; then
+//! the task waits for the socket, for a stream that has something to write, or for a deadline.
+//!
+//! While the client takes nothing, it is still read, as far as what it sends asks for no more output: two sides that only write would wait
+//! for each other for ever.
+//!
+//! Ends: the client closes; nothing was open for `timeouts.client-idle`; a fault (GOAWAY says which); the listener goes, the process stops
+//! or hands over (GOAWAY, what is open is finished). A client that takes what it is sent too slowly is cut ([`crate::conn::pace`]).
+//! Tasks of streams end as an HTTP/1 request does whose client has gone: at their next write, so that each makes its record.
+//!
+//! Limits: [`TURN_BYTES`] are out of the streams' hands and not written; a frame that is not complete counts in `limits.head-buffer`, and
+//! must be complete within `timeouts.client-head`.
+
+use std::{
+    future::poll_fn,
+    io::{self, ErrorKind, IoSlice},
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::atomic::Ordering,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Buf, BytesMut};
+use http2::{ErrorCode, Event, Limits, PREFACE, Turn};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::JoinSet,
+};
+
+use super::{hit::Who, link::Link, requests::Taken};
+use crate::{
+    clock::Instant, conn::client::More, conn::pace::ASK_EVERY, conn::socket::Conn, record::metrics,
+    socket, state::Worker,
+};
+
+/// Bytes of bodies in one turn.
+const TURN_BYTES: usize = 256 << 10;
+/// Pieces of one write.
+const SLICES_MAX: usize = 64;
+/// How often a connection that is not idle looks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A connection on which nothing was open for so long gives back its buffers.
+const SHRINK_AFTER: Duration = Duration::from_secs(1);
+
+/// A connection and what belongs to it.
+pub struct Server<'w> {
+    pub(super) worker: &'w Rc<Worker>,
+    pub(super) conn: Conn,
+    pub(super) link: Rc<Link>,
+    pub(super) tasks: JoinSet<()>,
+    /// Of the last request.
+    pub(super) who: Who,
+    /// Scratch space: the target of a request, the value of Cache-Status.
+    pub(super) target: String,
+    pub(super) said: Vec<u8>,
+    turn: Turn,
+    /// Since when what is kept of the input is a frame that is not complete.
+    partial_since: Option<Instant>,
+    /// Since when nothing is open.
+    idle_since: Option<Instant>,
+    is_shrunk: bool,
+    is_drained: bool,
+    /// Nothing is read any more: the connection ends by our will.
+    is_deaf: bool,
+}
+
+/// What a turn came to.
+enum Step {
+    /// Something moved: look at deadlines anew.
+    Moved,
+    /// The same, and there is more to do; others first.
+    Enough,
+    End(End),
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// All was said.
+    Said,
+    /// The client has closed it, or it broke.
+    Left,
+    /// The client was too slow.
+    Cut,
+}
+
+/// Counted while it lives.
+struct Open<'w>(&'w Worker);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        metrics::sub(&self.0.counters.h2_connections_open, 1);
+    }
+}
+
+/// Does a plain connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
+//= rfc9113 §3.3   prior knowledge: the preface comes at once
+pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
+    let watch = Rc::clone(&conn.watch);
+    let timeouts = &conn.listener.edition.plan.timeouts;
+    let (mut limit, client_head) = (timeouts.client_idle, timeouts.client_head);
+    loop {
+        let len = conn.input.len().min(PREFACE.len());
+        if conn.input[..len] != PREFACE[..len] {
+            return Some(false);
+        }
+        if len == PREFACE.len() {
+            return Some(true);
+        }
+        let listener = conn.listener.id;
+        let more = pin!(conn.read_more(worker));
+        match watch.limit_idle_of(listener, limit, more).await {
+            Ok(More::Bytes) => limit = client_head,
+            _ => return None,
+        }
+    }
+}
+
+/// Serves a connection until it is over.
+pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
+    metrics::add(&worker.counters.h2_connections, 1);
+    metrics::add(&worker.counters.h2_connections_open, 1);
+    let _open = Open(worker);
+    let mut server = Server::new(worker, conn);
+    let end = server.run().await;
+    server.finish(end).await;
+}
+
+fn limits_of(conn: &Conn) -> Limits {
+    let plan = &conn.listener.edition.plan;
+    let (limits, timeouts) = (&plan.limits, &plan.timeouts);
+    Limits {
+        head_bytes_max: limits.head_bytes_max,
+        fields_max: limits.fields_max,
+        preface_time: timeouts.client_handshake,
+        block_time: timeouts.client_head,
+        settings_time: timeouts.client_head,
+        stall_time: timeouts.client_write,
+        ..Limits::default()
+    }
+}
+
+impl<'w> Server<'w> {
+    fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
+        Server {
+            worker,
+            link: Link::new(limits_of(&conn), Instant::now()),
+            tasks: JoinSet::new(),
+            who: Who {
+                listener: Rc::clone(&conn.listener),
+                peer: conn.peer,
+                hop: conn.hop,
+                tls: conn.tls.clone(),
+            },
+            conn,
+            target: String::new(),
+            said: Vec::new(),
+            turn: Turn::new(),
+            partial_since: None,
+            idle_since: None,
+            is_shrunk: false,
+            is_drained: false,
+            is_deaf: false,
+        }
+    }
+
+    async fn run(&mut self) -> End {
+        let watch = Rc::clone(&self.conn.watch);
+        loop {
+            let now = Instant::now();
+            self.see_to_drain(now);
+            let is_blocked = !self.turn.is_empty();
+            let (limit, is_idle) = self.patience(now);
+            let listener = self.conn.listener.id;
+            let turn = pin!(poll_fn(|cx| self.poll_turn(cx)));
+            let step = match is_idle {
+                true => watch.limit_idle_of(listener, limit, turn).await,
+                false => watch.limit(limit, turn).await,
+            };
+            if is_blocked && self.is_too_slow(now.elapsed(), step.is_err()) {
+                return End::Cut;
+            }
+            match step {
+                Ok(Step::Moved) => {}
+                Ok(Step::Enough) => tokio::task::yield_now().await,
+                Ok(Step::End(end)) => return end,
+                Err(_) => self.handle_timeouts(is_idle),
+            }
+        }
+    }
+
+    /// How long to wait for something to move, and whether nothing is open.
+    fn patience(&mut self, now: Instant) -> (Duration, bool) {
+        let plan = &self.conn.listener.edition.plan;
+        let http = self.link.http();
+        let is_idle = http.open_streams() == 0
+            && self.tasks.is_empty()
+            && !http.has_output()
+            && self.turn.is_empty();
+        let mut limit = LOOK_EVERY;
+        if !self.turn.is_empty() {
+            let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
+            limit = limit.min(self.conn.pace.patience(stall_max, rate_min));
+        } else if is_idle {
+            let since = *self.idle_since.get_or_insert(now);
+            let left = (plan.timeouts.client_idle).saturating_sub(now.duration_since(since));
+            limit = match self.is_shrunk {
+                true => left,
+                false => left.min(SHRINK_AFTER),
+            };
+        }
+        if !is_idle {
+            self.idle_since = None;
+            self.is_shrunk = false;
+        }
+        if let Some(deadline) = http.next_deadline() {
+            limit = limit.min(deadline.saturating_sub(self.link.at(now)));
+        }
+        if let Some(since) = self.partial_since {
+            let left = (plan.timeouts.client_head).saturating_sub(now.duration_since(since));
+            limit = limit.min(left);
+        }
+        (limit, is_idle && !self.is_drained)
+    }
+
+    /// Begins to end the connection, if that is due: no more requests, those under way are finished.
+    fn see_to_drain(&mut self, now: Instant) {
+        if self.is_drained {
+            return;
+        }
+        let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
+        if is_handed_over || self.conn.is_over(self.worker) {
+            self.is_drained = true;
+            self.link.http().drain(self.link.at(now));
+        }
+    }
+
+    /// Nothing has moved for as long as was to be waited.
+    fn handle_timeouts(&mut self, is_idle: bool) {
+        let now = Instant::now();
+        let timeouts = &self.conn.listener.edition.plan.timeouts;
+        let (client_head, client_idle) = (timeouts.client_head, timeouts.client_idle);
+        let is_late = |since: Option<Instant>, limit| {
+            since.is_some_and(|since| now.duration_since(since) >= limit)
+        };
+        if is_late(self.partial_since, client_head) {
+            self.cut_off();
+        }
+        let is_leaving = self.worker.shared.is_draining() || self.conn.is_leaving;
+        if is_idle && (is_leaving || is_late(self.idle_since, client_idle)) {
+            self.link.http().close(ErrorCode::NO_ERROR);
+        } else if is_idle && !self.is_shrunk && is_late(self.idle_since, SHRINK_AFTER) {
+            self.shrink();
+        }
+        let at = self.link.at(now);
+        loop {
+            let happened = self.link.http().handle_timeout(at);
+            let Ok(Some(Event::Reset { stream, .. })) = happened else {
+                break;
+            };
+            if !self.link.reset(stream) {
+                self.link.http().release(stream);
+            }
+        }
+        self.report();
+    }
+
+    /// Ends the connection for what the client sends: it is told, and its streams end.
+    fn cut_off(&mut self) {
+        self.is_deaf = true;
+        self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
+        self.link.leave();
+    }
+
+    fn shrink(&mut self) {
+        self.is_shrunk = true;
+        self.link.http().release_buffers(&mut self.turn);
+        self.link.release_buffers();
+        self.target = String::new();
+        self.said = Vec::new();
+        self.tasks = JoinSet::new();
+    }
+
+    /// Notes what the client did wrong.
+    fn report(&mut self) {
+        for (fault, count) in self.link.http().take_counts().iter() {
+            let counter = &self.worker.counters.h2_faults.0[fault as usize];
+            metrics::add(counter, u64::from(count));
+        }
+    }
+
+    /// The socket took nothing, or not all, for so long. Is the client too slow?
+    fn is_too_slow(&mut self, waited: Duration, is_over: bool) -> bool {
+        let plan = &self.conn.listener.edition.plan;
+        let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
+        let pace = &mut self.conn.pace;
+        pace.wait(waited);
+        if is_over && pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
+            pace.ask(self.conn.stream.untaken_bytes(), rate_min);
+        }
+        pace.is_cut = pace.patience(stall_max, rate_min).is_zero();
+        pace.is_cut
+    }
+
+    /// One turn.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        self.link.register(cx);
+        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+        let taken = match self.poll_input(cx) {
+            Poll::Ready(Err(_)) => return Poll::Ready(Step::End(End::Left)),
+            Poll::Ready(Ok(taken)) => Some(taken),
+            Poll::Pending => None,
+        };
+        let written = match self.poll_output(cx) {
+            Poll::Ready(Err(_)) => return Poll::Ready(Step::End(End::Left)),
+            Poll::Ready(Ok(written)) => written,
+            Poll::Pending => false,
+        };
+        if !self.is_deaf && self.link.http().fatal().is_some() {
+            self.is_deaf = true;
+            self.link.leave();
+        }
+        let http = self.link.http();
+        let has_more = http.has_output();
+        if self.turn.is_empty() && !has_more && http.is_over() && self.tasks.is_empty() {
+            return Poll::Ready(Step::End(End::Said));
+        }
+        match (taken, written) {
+            (Some(Taken::Enough), _) => Poll::Ready(Step::Enough),
+            (_, true) if has_more && self.turn.is_empty() => Poll::Ready(Step::Enough),
+            (Some(_), _) | (_, true) => Poll::Ready(Step::Moved),
+            (None, false) => Poll::Pending,
+        }
+    }
+
+    /// Takes what is left of the input, or reads once.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Taken>> {
+        if self.is_deaf || self.link.http().must_write() {
+            return Poll::Pending;
+        }
+        if self.partial_since.is_none() && !self.conn.input.is_empty() {
+            return Poll::Ready(Ok(self.take_kept(Instant::now())));
+        }
+        if let Some(kept) = &self.conn.kept
+            && kept.poll_must_go(cx)
+        {
+            metrics::add(&self.worker.counters.heads_shed, 1);
+            return Poll::Ready(Err(ErrorKind::OutOfMemory.into()));
+        }
+        let worker = self.worker;
+        let mut space = worker.input.borrow_mut();
+        let mut buf = ReadBuf::new(&mut space);
+        match Pin::new(&mut self.conn.stream).poll_read(cx, &mut buf) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(read) => read?,
+        }
+        let came = Instant::now();
+        let n = buf.filled().len();
+        if n == 0 {
+            return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
+        }
+        if !self.conn.input.is_empty() {
+            self.conn.input.extend_from_slice(&space[..n]);
+            return Poll::Ready(Ok(self.take_kept(came)));
+        }
+        let (used, taken) = self.take_input(&space[..n], came);
+        self.conn.input.extend_from_slice(&space[used..n]);
+        Poll::Ready(Ok(self.keep(taken, came)))
+    }
+
+    fn take_kept(&mut self, came: Instant) -> Taken {
+        let mut input = std::mem::take(&mut self.conn.input);
+        let (used, taken) = self.take_input(&input, came);
+        input.advance(used);
+        self.conn.input = input;
+        self.keep(taken, came)
+    }
+
+    /// Counts what is left of the input.
+    fn keep(&mut self, taken: Taken, came: Instant) -> Taken {
+        let conn = &mut self.conn;
+        if conn.input.is_empty() {
+            (conn.input, conn.kept, self.partial_since) = (BytesMut::new(), None, None);
+            return taken;
+        }
+        let kept = (conn.kept).get_or_insert_with(|| self.worker.heads.place());
+        let has_room = match taken {
+            Taken::All => {
+                let since = *self.partial_since.get_or_insert(came);
+                kept.grow(conn.input.len(), since)
+            }
+            Taken::Enough | Taken::Fatal => {
+                self.partial_since = None;
+                kept.hold(conn.input.len())
+            }
+        };
+        if has_room {
+            return taken;
+        }
+        metrics::add(&self.worker.counters.heads_shed, 1);
+        (conn.input, conn.kept) = (BytesMut::new(), None);
+        self.cut_off();
+        taken
+    }
+
+    /// Writes the turn at hand, or the next one. True: something was written.
+    fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.turn.is_empty() {
+            let now = self.link.at(Instant::now());
+            if !(self.link.http()).poll_output(&mut self.turn, TURN_BYTES, now) {
+                return Poll::Ready(Ok(false));
+            }
+            self.link.wake_writers();
+        }
+        let mut has_written = false;
+        while !self.turn.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = self.turn.chunks_vectored(&mut slices);
+            let stream = Pin::new(&mut self.conn.stream);
+            match stream.poll_write_vectored(cx, &slices[..count]) {
+                Poll::Pending if has_written => break,
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => {
+                    self.turn.advance(bytes);
+                    self.conn.pace.untaken += bytes as u64;
+                    has_written = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(has_written))
+    }
+
+    /// Closes the connection; then waits for what its streams still do.
+    async fn finish(mut self, end: End) {
+        self.report();
+        self.link.leave();
+        match end {
+            End::Said => self.conn.linger(self.worker).await,
+            End::Left => {}
+            End::Cut => {
+                metrics::add(&self.worker.counters.client_connections_slow, 1);
+                socket::reset_when_closed(self.conn.stream.socket());
+            }
+        }
+        let Server { conn, tasks, .. } = self;
+        drop(conn);
+        tasks.join_all().await;
+    }
+}

@@ -1,0 +1,192 @@
+//! The task of a stream: a plain request whose object is on disk, or the long way of a request.
+
+use std::rc::Rc;
+
+use profile::{Class, Flags, StageName, access::Asking};
+
+use super::{
+    head::Purpose,
+    hit::{Hit, Who},
+    link::{Owned, Stream},
+};
+use crate::{
+    cache::disk::Unread,
+    cache::preloaded::Preloaded,
+    clock::Instant,
+    conn::look::Pinned,
+    record::facts::{Facts, Stages},
+    record::metrics,
+    reply::Reply,
+    reply::h2::H2,
+    request::asking::Kept,
+    request::body::RequestBody,
+    request::exchange::{Exchange, Incoming},
+    request::handle,
+    request::target,
+    state::{StreamCount, Worker},
+};
+
+/// What a stream's task is to do.
+pub struct Work {
+    pub who: Who,
+    pub incoming: Incoming,
+    pub purpose: Purpose,
+    /// Its object, if that is on disk and may answer it.
+    pub pinned: Option<Box<Pinned>>,
+}
+
+/// Answers the request.
+pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: StreamCount) {
+    let owned = Owned(stream.clone());
+    let Work {
+        who,
+        mut incoming,
+        purpose,
+        pinned,
+    } = *work;
+    if let Some(pinned) = pinned
+        && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
+    {
+        return;
+    }
+    let is_served = !matches!(purpose, Purpose::OtherProtocol);
+    let body = match purpose {
+        Purpose::Ask => RequestBody::of_stream(incoming.head.framing, &stream, &worker.deadlines),
+        _ => RequestBody::none(),
+    };
+    let is_head = incoming.head.method == "HEAD";
+    let watch = worker.deadlines.watch();
+    let reply = H2::new(stream, watch, who.tls.clone(), is_head, purpose);
+    let reply = Reply::H2(Box::new(reply));
+    let addresses = (who.peer, who.hop);
+    let mut ex = Exchange::new(
+        &worker,
+        Rc::clone(&who.listener),
+        addresses,
+        None,
+        &incoming,
+        body,
+        reply,
+    );
+    if !is_served {
+        let reason = "of extended CONNECT only websocket is served";
+        ex.refuse(501, reason, None).await;
+        return;
+    }
+    Box::pin(handle::handle(&mut ex, incoming)).await;
+    // Behind the exchange, whose last word it would cut off.
+    drop(ex);
+    drop(owned);
+}
+
+/// Reads an object from disk and sends it, with one read. False: the request must take the long way, with what was read.
+async fn from_disk(
+    worker: &Rc<Worker>,
+    stream: &Stream,
+    who: &Who,
+    incoming: &mut Incoming,
+    pinned: Pinned,
+) -> bool {
+    let shared = &worker.shared;
+    let sequence = pinned.sequence;
+    let loaded = match &worker.disk {
+        Some(disk) => {
+            disk.finish_load(pinned.guard, pinned.hash, &pinned.key)
+                .await
+        }
+        None => Err(Unread::Absent),
+    };
+    let (object, swap_in) = match loaded {
+        Ok(loaded) => {
+            shared.take_along(loaded.beside, sequence);
+            (loaded.object, loaded.swap_in)
+        }
+        Err(Unread::Absent) => return false,
+        Err(Unread::GivenUp) => {
+            incoming.skips_disk = true;
+            return false;
+        }
+        Err(Unread::Other(other)) => {
+            incoming.other = Some(other);
+            return false;
+        }
+    };
+    let read = Instant::now();
+    let now = worker.unix_ms(read);
+    if object.large.is_some()
+        || !object.standing.is_fresh_for(who.listener.foreign, now)
+        || !shared.still_valid(&object, sequence)
+    {
+        incoming.loaded = Some(Box::new(Preloaded {
+            object,
+            swap_in,
+            began: sequence,
+        }));
+        return false;
+    }
+    let mut facts = Facts::of_hit(
+        incoming.accepted.is_some(),
+        pinned.hash.0,
+        object.stored_bytes(),
+    );
+    let (seen, mut stages) = (incoming.began, Stages::default());
+    let began = incoming.accepted.unwrap_or(seen);
+    if let Some(accepted) = incoming.accepted {
+        stages.set(StageName::ClientConnect, began, accepted, seen, seen);
+    }
+    if let Some(swap_in) = swap_in {
+        facts.swapped_in(&mut stages, began, swap_in);
+    }
+    let (rules, client) = (pinned.rules, who.peer.ip());
+    let head = &incoming.head;
+    let place = match rules.changes {
+        true => target::locate(&who.listener, "GET", &head.target, head.host.as_deref()).ok(),
+        false => None,
+    };
+    let changing = (place.as_ref())
+        .and_then(|place| rules.changing(place, &head.fields, client, || worker.next_id()));
+    let kept;
+    let asking = match worker.logs_access.get() {
+        true => {
+            kept = Kept::of(head, incoming.head_bytes, true);
+            kept.with_body(0)
+        }
+        false => Asking {
+            method: b"GET",
+            ..Asking::default()
+        },
+    };
+    if stream.is_gone() {
+        metrics::add(&worker.counters.client_aborts, 1);
+        facts.flag(Flags::CLIENT_ABORTED);
+    }
+    let hit = Hit {
+        who,
+        object: &object,
+        block: None,
+        now,
+        class: Class::DiskHit,
+        began,
+        seen,
+        started: read,
+        stages,
+        facts,
+        route: pinned.route,
+        asking,
+        tag: rules.tag,
+        changing,
+        passed: pinned.passed,
+    };
+    let mut out = worker.output.borrow_mut();
+    hit.answer(worker, &mut Vec::with_capacity(64), &mut out);
+    stream.begin(&out, object.body.is_empty());
+    if !object.body.is_empty() {
+        stream.piece(object.body.clone());
+        stream.end(None);
+    }
+    drop(out);
+    shared
+        .memory
+        .promote(&object, |object| shared.may_publish(object, sequence));
+    true
+}

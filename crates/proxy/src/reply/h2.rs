@@ -1,0 +1,318 @@
+//! An answer on a stream of HTTP/2 (RFC 9113 §8.1).
+//!
+//! | | on the wire |
+//! |---|---|
+//! | head | HEADERS; with END_STREAM if no body follows |
+//! | piece | DATA, in its turn and as the client's windows allow; a piece waits while the stream has much queued |
+//! | end | END_STREAM, on the last DATA or on the trailers |
+//! | breaks off | RST_STREAM(INTERNAL_ERROR); never END_STREAM on a body that is not complete |
+//!
+//! What is queued counts as sent: the connection writes it, or says that the client has gone. A client that takes nothing is noticed
+//! there, too (`timeouts.client-write`).
+
+use std::{rc::Rc, time::Duration};
+
+use bytes::{Buf, Bytes};
+use fields::Fields;
+use http2::ErrorCode;
+
+use crate::{
+    clock::Instant,
+    deadline::Watch,
+    h2::{Purpose, Stream, StreamEnd, write_head},
+    reply::{After, Gone, Length, ReplyHead, Sent, lines},
+    tls::seen::Seen,
+};
+
+/// What is queued at once of a fragment of a large object. A copy, so that what waits for the client does not keep the whole fragment.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// An answer to one request.
+pub struct H2 {
+    stream: Stream,
+    watch: Watch,
+    tls: Option<Rc<Seen>>,
+    purpose: Purpose,
+    is_head: bool,
+    /// The head that was not sent yet.
+    head: Option<ReplyHead>,
+    has_body: bool,
+    /// What of the announced body is still to come; `None`: nothing was announced.
+    left: Option<u64>,
+    /// Goes before the next piece.
+    lead: Vec<u8>,
+    is_over: bool,
+    sent: Sent,
+}
+
+impl H2 {
+    /// On this stream.
+    pub fn new(
+        stream: Stream,
+        watch: Watch,
+        tls: Option<Rc<Seen>>,
+        is_head: bool,
+        purpose: Purpose,
+    ) -> H2 {
+        H2 {
+            stream,
+            watch,
+            tls,
+            purpose,
+            is_head,
+            head: None,
+            has_body: false,
+            left: None,
+            lead: Vec::new(),
+            is_over: false,
+            sent: Sent {
+                status: 0,
+                bytes: 0,
+                is_gone: false,
+                began: None,
+                taken: None,
+            },
+        }
+    }
+
+    pub(super) fn starts(&mut self, at: Instant) {
+        self.sent.began.get_or_insert(at);
+    }
+
+    pub(super) async fn interim(&mut self, head: &ReplyHead) -> Result<(), Gone> {
+        self.check()?;
+        self.stream.interim(&block_of(head.status, &head.lines));
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, mut head: ReplyHead, length: Length) {
+        if matches!(self.purpose, Purpose::WebSocket(_)) && (200..300).contains(&head.status) {
+            //= rfc8441 §5   a 2xx would say that the tunnel stands
+            head.status = 502;
+        }
+        self.has_body = !self.is_head && length != Length::None;
+        self.left = match length {
+            Length::Told(bytes) => Some(bytes),
+            Length::Known(bytes) => {
+                head.add_number(b"Content-Length", bytes);
+                Some(bytes)
+            }
+            Length::None | Length::Unknown => None,
+        };
+        self.sent.status = head.status;
+        self.lead.clear();
+        self.head = Some(head);
+    }
+
+    pub(super) fn lead(&mut self, bytes: &[u8]) {
+        if self.has_body {
+            self.lead.extend_from_slice(bytes);
+        }
+    }
+
+    pub(super) async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {
+        if piece.is_empty() || !self.has_body {
+            return Ok(());
+        }
+        self.send_lead().await?;
+        self.queue(piece).await
+    }
+
+    pub(super) async fn flush_head(&mut self) -> Result<(), Gone> {
+        self.check()?;
+        self.send_head(false);
+        Ok(())
+    }
+
+    pub(super) fn may_take_back(&self) -> bool {
+        true
+    }
+
+    pub(super) async fn some_of(
+        &mut self,
+        piece: &mut Bytes,
+        at_most: Duration,
+    ) -> Result<bool, Gone> {
+        if !self.has_body {
+            piece.clear();
+            return Ok(true);
+        }
+        self.send_lead().await?;
+        self.send_head(false);
+        let has_room = {
+            let room = std::pin::pin!(self.stream.has_room());
+            self.watch.limit(at_most, room).await
+        };
+        match has_room {
+            Err(_) => return Ok(false),
+            Ok(false) => return Err(self.gone()),
+            Ok(true) => {}
+        }
+        let bytes = piece.len().min(COPIED_BYTES).min(self.stream.room());
+        let part = Bytes::copy_from_slice(&piece[..bytes]);
+        piece.advance(bytes);
+        self.count(part)?;
+        Ok(true)
+    }
+
+    pub(super) async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Gone> {
+        self.send_lead().await?;
+        self.check()?;
+        if self.has_body && self.left.is_some_and(|left| left > 0) {
+            // Less than was announced.
+            self.abort();
+            return Ok(());
+        }
+        let trailers = trailers.filter(|fields| self.has_body && fields.iter().next().is_some());
+        self.is_over = true;
+        if let Some(fields) = trailers {
+            self.send_head(false);
+            let mut block = Vec::with_capacity(128);
+            for (name, value) in fields.iter() {
+                http2::write_field(name, value, &mut block);
+            }
+            self.stream.end(Some(block));
+        } else if self.head.is_some() {
+            self.send_head(true);
+        } else {
+            self.stream.end(None);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn break_off(&mut self) {
+        let is_gone = self.sent.is_gone;
+        if self.check().is_ok() {
+            self.send_head(false);
+            self.abort();
+        }
+        self.sent.is_gone = is_gone;
+    }
+
+    pub(super) fn is_head_only(&self) -> bool {
+        self.is_head
+    }
+
+    /// Other streams have nothing to do with what became of this one.
+    pub(super) fn keep_open_if(&mut self, _: bool) {}
+
+    pub(super) fn leave(&mut self) {
+        self.gone();
+        self.stream.reset(ErrorCode::CANCEL);
+    }
+
+    pub(super) fn encryption(&self) -> Option<&Seen> {
+        self.tls.as_deref()
+    }
+
+    pub(super) fn switch(&mut self, head: &ReplyHead) -> Result<StreamEnd, Gone> {
+        self.check()?;
+        let mut status = head.status;
+        let mut block = Vec::with_capacity(128);
+        let mut fields = lines::fields_of_head(&head.lines);
+        if let Purpose::WebSocket(key) = &self.purpose {
+            if !key.is_accepted_by(&fields) {
+                tracing::debug!("an origin's Sec-WebSocket-Accept answers another key");
+                self.stream.reset(ErrorCode::INTERNAL_ERROR);
+                return Err(self.gone());
+            }
+            //= rfc8441 §5   200 stands for the 101, and there is no accept
+            fields.remove(b"sec-websocket-accept");
+            status = 200;
+        }
+        http2::write_status(status, &mut block);
+        for (name, value) in fields.iter() {
+            http2::write_field(name, value, &mut block);
+        }
+        self.stream.begin(&block, false);
+        (self.sent.status, self.is_over) = (status, true);
+        Ok(StreamEnd(self.stream.clone()))
+    }
+
+    pub(super) async fn client_leaves(&mut self) {
+        self.stream.left().await;
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    pub(super) fn after(&self) -> After {
+        After::KeepOpen
+    }
+
+    fn gone(&mut self) -> Gone {
+        self.sent.is_gone = true;
+        self.is_over = true;
+        Gone
+    }
+
+    fn check(&mut self) -> Result<(), Gone> {
+        match self.stream.is_gone() {
+            true => Err(self.gone()),
+            false => Ok(()),
+        }
+    }
+
+    /// The client sees that this is not all.
+    fn abort(&mut self) {
+        self.is_over = true;
+        self.stream.reset(ErrorCode::INTERNAL_ERROR);
+    }
+
+    /// Sends the head, if that was not done.
+    fn send_head(&mut self, ends: bool) {
+        if let Some(head) = self.head.take() {
+            let block = block_of(head.status, &head.lines);
+            self.stream.begin(&block, ends);
+            self.took(block.len());
+        }
+    }
+
+    async fn send_lead(&mut self) -> Result<(), Gone> {
+        if self.lead.is_empty() {
+            return Ok(());
+        }
+        let lead = std::mem::take(&mut self.lead);
+        self.queue(lead.into()).await
+    }
+
+    /// Queues a piece, and waits until there is room for the next one.
+    async fn queue(&mut self, piece: Bytes) -> Result<(), Gone> {
+        self.check()?;
+        self.send_head(false);
+        self.count(piece)?;
+        match self.stream.has_room().await {
+            true => Ok(()),
+            false => Err(self.gone()),
+        }
+    }
+
+    /// Queues bytes. More than was announced would make the answer malformed.
+    fn count(&mut self, piece: Bytes) -> Result<(), Gone> {
+        if let Some(left) = &mut self.left {
+            let Some(less) = left.checked_sub(piece.len() as u64) else {
+                self.abort();
+                return Err(Gone);
+            };
+            *left = less;
+        }
+        self.took(piece.len());
+        self.stream.piece(piece);
+        Ok(())
+    }
+
+    fn took(&mut self, bytes: usize) {
+        let now = Instant::now();
+        self.sent.began.get_or_insert(now);
+        let first = self.sent.taken.map_or(now, |(first, _)| first);
+        self.sent.taken = Some((first, now));
+        self.sent.bytes += bytes as u64;
+    }
+}
+
+fn block_of(status: u16, lines: &[u8]) -> Vec<u8> {
+    let mut block = Vec::with_capacity(lines.len());
+    write_head(status, lines, &mut block);
+    block
+}
