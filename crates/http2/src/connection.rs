@@ -24,6 +24,8 @@
 //! taken above it; queued pieces are the caller's to bound, see [`Connection::queued`].
 
 mod block;
+mod control;
+mod data;
 mod input;
 mod output;
 mod settings;
@@ -42,14 +44,12 @@ use crate::ready::Ready;
 use crate::streams::{Gone, Streams};
 use crate::{Counts, ErrorCode, Fault, Limits, Priority, RequestView, StreamId, Turn};
 
-use input::{DataFrame, Stage};
+use data::DataFrame;
+use input::Stage;
 use settings::{PeerSettings, WINDOW_DEFAULT};
 
 /// While this much of our own output waits, no input is taken: a client that does not read cannot make us answer.
 pub const OUTPUT_WAITING_MAX: usize = 32 * 1024;
-
-/// Priorities that came before their request; later ones are counted and forgotten.
-const EARLY_PRIORITIES_MAX: usize = 16;
 
 /// What became of input.
 #[derive(Debug)]
@@ -136,12 +136,15 @@ pub struct Connection {
     head: HeadBuffer,
     recv_window: i64,
     recv_credit: u32,
+    /// Of requests that have not come; with those that have, as many as there may be streams.
     early_priorities: Vec<(u32, Priority)>,
 
     // Both ways.
     streams: Streams,
     settings: PeerSettings,
     drain: Drain,
+    /// The last stream of the last GOAWAY.
+    go_away_last: u32,
     peer_is_leaving: bool,
     started_at: Duration,
     settings_acked: bool,
@@ -165,7 +168,7 @@ impl Connection {
             data: None,
             block: Vec::new(),
             block_of: None,
-            decoder: Decoder::new(limits.table_bytes_max),
+            decoder: Decoder::before_settings(limits.table_bytes_max),
             head: HeadBuffer::default(),
             recv_window: i64::from(limits.connection_window.max(WINDOW_DEFAULT)),
             recv_credit: 0,
@@ -173,6 +176,7 @@ impl Connection {
             streams: Streams::default(),
             settings: PeerSettings::default(),
             drain: Drain::No,
+            go_away_last: frame::STREAM_MASK,
             peer_is_leaving: false,
             started_at: now,
             settings_acked: false,
@@ -330,7 +334,6 @@ impl Connection {
 
     /// The caller has taken so many bytes of the body: the client may send as many more.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
-        let window = self.limits.stream_window;
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
@@ -339,15 +342,7 @@ impl Connection {
             .min(found.recv_held);
         found.recv_held -= bytes;
         found.recv_credit += bytes;
-        if found.recv_credit > 0
-            && found.recv_credit >= window / 2
-            && !found.recv_ended
-            && !found.is_reset
-        {
-            let credit = std::mem::take(&mut found.recv_credit);
-            found.recv_window += i64::from(credit);
-            frame::write_word(kind::WINDOW_UPDATE, stream.id, credit, &mut self.out);
-        }
+        self.credit_stream(stream);
         self.credit(bytes);
     }
 
@@ -430,7 +425,10 @@ impl Connection {
         );
     }
 
+    //= rfc9113 §6.8   the last stream identifier MUST NOT increase; requests behind a final GOAWAY have identifiers too
     fn write_go_away(&mut self, last: u32, code: ErrorCode) {
+        let last = last.min(self.go_away_last);
+        self.go_away_last = last;
         let header = frame::Header {
             len: 8,
             kind: kind::GOAWAY,
@@ -496,6 +494,20 @@ impl Connection {
             let held = found.recv_held;
             self.streams.remove(stream, how);
             self.credit(held);
+        }
+    }
+
+    /// The client may send what was taken of the stream, once it is half a window.
+    fn credit_stream(&mut self, stream: StreamId) {
+        let window = self.limits.stream_window;
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        let is_enough = found.recv_credit > 0 && found.recv_credit >= window / 2;
+        if is_enough && !found.recv_ended && !found.is_reset {
+            let credit = std::mem::take(&mut found.recv_credit);
+            found.recv_window += i64::from(credit);
+            frame::write_word(kind::WINDOW_UPDATE, stream.id, credit, &mut self.out);
         }
     }
 

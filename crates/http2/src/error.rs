@@ -90,7 +90,7 @@ faults! {
     connection WindowZeroConnection PROTOCOL_ERROR "WINDOW_UPDATE of 0 on the connection"
     connection WindowOverflowConnection FLOW_CONTROL_ERROR "connection window above 2^31-1"
     connection WindowExceededConnection FLOW_CONTROL_ERROR "more DATA than the connection's window"
-    connection PriorityUpdate PROTOCOL_ERROR "PRIORITY_UPDATE of no request stream"
+    connection PriorityUpdate PROTOCOL_ERROR "PRIORITY_UPDATE of no request stream, or of too many"
     // Too much of what is legal.
     connection BlockTooLarge ENHANCE_YOUR_CALM "field block too large"
     connection ContinuationFlood ENHANCE_YOUR_CALM "too many or empty CONTINUATION frames"

@@ -176,7 +176,7 @@ impl HeadBuffer {
                     Some(parse_content_length(value).ok_or(Fault::ContentLength)?);
             }
             //= rfc9113 §8.2.2   TE MUST NOT contain any value other than "trailers"
-            Kind::Te => match value.eq_ignore_ascii_case(b"trailers") {
+            Kind::Te => match !is_repeated && value.eq_ignore_ascii_case(b"trailers") {
                 true => self.takes_trailers = true,
                 false => return Err(Fault::Te),
             },

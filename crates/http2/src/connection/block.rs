@@ -139,7 +139,7 @@ impl Connection {
             .decode(block, |field| head.add(field, part, limits));
         read.map_err(|_| Fault::Compression)?;
         match purpose {
-            For::Nobody(None) => Ok(None),
+            For::Nobody(None) => self.charge_useless(now).map(|()| None),
             For::Nobody(Some(fault)) => self.refuse(of.stream, fault, of.ends, now),
             For::Ended(stream) => self.reset_for(stream, Fault::HeadersAfterEnd, now),
             For::Trailers(stream) => self.take_trailers(stream, of.ends, now),

@@ -108,6 +108,7 @@ fn malformed_heads() {
         (&[("transfer-encoding", "chunked")], Fault::ConnectionField),
         (&[("upgrade", "x")], Fault::ConnectionField),
         (&[("te", "gzip")], Fault::Te),
+        (&[("te", "trailers"), ("te", "trailers")], Fault::Te),
         (&[("host", "b")], Fault::HostDiffers),
         (
             &[("host", "a.example"), ("host", "a.example")],

@@ -14,11 +14,19 @@ use crate::huffman;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadBlock;
 
+/// The table that both sides begin with.
+//= rfc9113 §6.5.2   the initial value is 4,096 octets
+const TABLE_BYTES_DEFAULT: usize = 4096;
+
 /// Reads the blocks of one connection, in order.
 pub struct Decoder {
     table: Table,
-    /// What our SETTINGS allow.
+    /// How large the client may make the table.
     table_bytes_max: usize,
+    /// What our SETTINGS say, until the client has acknowledged them.
+    settings_bytes_max: usize,
+    /// The next block must begin with a smaller table.
+    is_owed_update: bool,
     /// Strings of a literal, out of the Huffman code.
     name: Vec<u8>,
     value: Vec<u8>,
@@ -30,9 +38,27 @@ impl Decoder {
         Self {
             table: Table::new(table_bytes_max),
             table_bytes_max,
+            settings_bytes_max: table_bytes_max,
+            is_owed_update: false,
             name: Vec::new(),
             value: Vec::new(),
         }
+    }
+
+    /// The same, for a client that has not seen our SETTINGS: until then its table is of the size that all begin with.
+    pub(crate) fn before_settings(table_bytes_max: usize) -> Self {
+        Self {
+            table_bytes_max: table_bytes_max.max(TABLE_BYTES_DEFAULT),
+            settings_bytes_max: table_bytes_max,
+            ..Self::new(TABLE_BYTES_DEFAULT)
+        }
+    }
+
+    /// The client has acknowledged our SETTINGS.
+    //= rfc9113 §4.3.1   a block behind the acknowledgement of a smaller table MUST begin with an update, or is an error
+    pub(crate) fn after_settings(&mut self) {
+        self.table_bytes_max = self.settings_bytes_max;
+        self.is_owed_update = self.table.bytes_max() > self.table_bytes_max;
     }
 
     /// Gives each field of the block to `each`.
@@ -46,6 +72,10 @@ impl Decoder {
     ) -> Result<(), BadBlock> {
         let mut rest = block;
         let mut may_resize = true;
+        let owes_update = std::mem::take(&mut self.is_owed_update);
+        if owes_update && !rest.first().is_some_and(|first| first & 0xe0 == 0x20) {
+            return Err(BadBlock);
+        }
         while let Some(&first) = rest.first() {
             if first & 0x80 != 0 {
                 each(self.indexed(integer::read(7, &mut rest)?)?);
@@ -85,13 +115,7 @@ impl Decoder {
             }
             _ => self.table.get(index - STATIC.len() - 1).ok_or(BadBlock)?,
         };
-        let Note { kind, seen } = note;
-        Ok(Field {
-            name,
-            value,
-            kind,
-            seen,
-        })
+        Ok(note.field(name, value))
     }
 
     fn literal(
@@ -113,11 +137,12 @@ impl Decoder {
                 1..=61 => (STATIC[index - 1].0.as_bytes(), note::of_static(index)),
                 _ => {
                     let entry = self.table.get(index - STATIC.len() - 1);
-                    let (name, _, _) = entry.ok_or(BadBlock)?;
+                    let (name, _, of_name) = entry.ok_or(BadBlock)?;
                     // The entry may leave the table as this one comes.
                     own_name.clear();
                     own_name.extend_from_slice(name);
-                    (&own_name[..], Note::of_name(&own_name))
+                    // What the name means is known: two bytes must not cost a look at four thousand.
+                    (&own_name[..], of_name)
                 }
             };
             let value = string(rest, &mut own_value)?;
@@ -125,13 +150,7 @@ impl Decoder {
             if is_kept {
                 self.table.push(name, value, note);
             }
-            let Note { kind, seen } = note;
-            each(Field {
-                name,
-                value,
-                kind,
-                seen,
-            });
+            each(note.field(name, value));
             Ok(())
         })();
         (self.name, self.value) = (own_name, own_value);

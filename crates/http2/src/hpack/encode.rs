@@ -51,7 +51,7 @@ pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         long = name.to_ascii_lowercase();
         &long[..]
     };
-    if Note::of_name(lower).kind == Kind::OfConnection {
+    if Note::of_name(lower).kind() == Kind::OfConnection {
         return;
     }
     //= rfc7541 §7.1.3   values that are worth guessing are never indexed

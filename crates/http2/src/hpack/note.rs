@@ -46,8 +46,10 @@ pub enum Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Note {
-    pub(super) kind: Kind,
-    pub(super) seen: Seen,
+    kind: Kind,
+    seen: Seen,
+    /// The value is one that none may have. Beside `kind`, so that an entry's name need not be looked at again with another value.
+    is_bad_value: bool,
 }
 
 /// A field as the decoder gives it.
@@ -93,17 +95,35 @@ impl Note {
                 _ => Kind::Regular,
             },
         };
-        Note { kind, seen }
+        Note {
+            kind,
+            seen,
+            is_bad_value: false,
+        }
     }
 
     /// The same name with this value.
     pub(super) fn with_value(self, value: &[u8]) -> Note {
-        if self.kind == Kind::BadName || is_legal_value(value) {
-            return self;
-        }
         Note {
-            kind: Kind::BadValue,
+            is_bad_value: !is_legal_value(value),
             ..self
+        }
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        match self.kind {
+            Kind::BadName => Kind::BadName,
+            _ if self.is_bad_value => Kind::BadValue,
+            kind => kind,
+        }
+    }
+
+    pub(super) fn field<'a>(self, name: &'a [u8], value: &'a [u8]) -> Field<'a> {
+        Field {
+            name,
+            value,
+            kind: self.kind(),
+            seen: self.seen,
         }
     }
 }
@@ -140,7 +160,7 @@ mod tests {
         let kind = |name: &str, value: &str| {
             Note::of_name(name.as_bytes())
                 .with_value(value.as_bytes())
-                .kind
+                .kind()
         };
         assert_eq!(kind("x", ""), Kind::Regular);
         assert_eq!(kind("accept", "a\tb \u{e4}"), Kind::Regular);

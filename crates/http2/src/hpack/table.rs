@@ -75,6 +75,10 @@ impl Table {
         self.bytes += entry_bytes;
     }
 
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     //= rfc7541 §4.3
     pub(super) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;

@@ -136,6 +136,39 @@ fn hpack_bombs() {
     }
 }
 
+/// Two bytes of a block that name an entry whose name is as long as the table: the name is copied, and not looked at again. (Looked
+/// at, 64 KiB of these cost 0.1 s.)
+#[test]
+fn long_names_by_index() {
+    let mut bomb = head("GET", "/");
+    bomb.extend_from_slice(&[0x40, 0x7f, 0xa1, 0x1e]);
+    bomb.extend_from_slice(&[b'x'; 4000]);
+    bomb.push(0);
+    // Kept again under the same name, without a value.
+    bomb.extend_from_slice(&[0x7e, 0].repeat(6000));
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(HEADERS, WHOLE, 1, &bomb[..16_384.min(bomb.len())]));
+    assert_eq!(pair.events, ["refused HeadTooLarge"]);
+    // A bad name stays one, and a bad value does not stick to the name.
+    let mut pair = Pair::new(Limits::default());
+    let with = |more: &[u8]| [&head("GET", "/")[..], more].concat();
+    pair.send(&frame(HEADERS, WHOLE, 1, &with(b"\x40\x01A\x00")));
+    pair.send(&frame(HEADERS, WHOLE, 3, &with(b"\x7e\x01x")));
+    pair.send(&frame(HEADERS, WHOLE, 5, &with(b"\x40\x01b\x01\n")));
+    pair.send(&frame(HEADERS, WHOLE, 7, &with(b"\xbe")));
+    pair.send(&frame(HEADERS, WHOLE, 9, &with(b"\x7e\x01x")));
+    assert_eq!(
+        pair.events,
+        [
+            "refused FieldName",
+            "refused FieldName",
+            "refused FieldValue",
+            "refused FieldValue",
+            "GET /"
+        ]
+    );
+}
+
 #[test]
 fn frames_that_carry_nothing() {
     check(Fault::UselessFrames, 100..110, |_| {
@@ -161,6 +194,14 @@ fn frames_that_carry_nothing() {
     check(Fault::UselessFrames, 100..110, |round| match round {
         0 => frame(HEADERS, END_HEADERS, 1, &head("POST", "/")),
         _ => frame(RST_STREAM, 0, 1, &[0; 4]),
+    });
+    check(Fault::UselessFrames, 100..110, |_| {
+        frame(GOAWAY, 0, 0, &[0; 8])
+    });
+    // Blocks for a stream that we have reset must be read, for the table's sake.
+    check(Fault::UselessFrames, 100..110, |round| match round {
+        0 => frame(HEADERS, END_HEADERS, 1, &head("GET /", "/")),
+        _ => frame(HEADERS, WHOLE, 1, &block(&[("a", "b")])),
     });
 }
 

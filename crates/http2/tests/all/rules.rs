@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http2::{Fault, Limits};
+use http2::{Connection, Fault, Limits, PREFACE};
 
 use crate::raw::*;
 
@@ -240,6 +240,125 @@ fn urgency_and_increments() {
 }
 
 #[test]
+fn priorities_ahead_of_requests_are_as_many_as_streams() {
+    //= rfc9218 §7.1   prioritized idle streams and active ones MUST NOT exceed SETTINGS_MAX_CONCURRENT_STREAMS
+    let early = |id: u32| {
+        let payload = [&id.to_be_bytes()[..], b"u=1"].concat();
+        frame(PRIORITY_UPDATE, 0, 0, &payload)
+    };
+    let limits = Limits {
+        streams_max: 4,
+        ..Limits::default()
+    };
+    let mut pair = Pair::new(limits);
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    for id in [3, 5, 7, 3, 5, 7] {
+        pair.send(&early(id));
+    }
+    assert_eq!(pair.fatal, None);
+    // A stream that has ended makes room; one that the client skips is idle no more.
+    let stream = pair.held[0];
+    pair.answer(stream, "x".into());
+    pair.frames();
+    pair.send(&[early(9), get(5, "/"), early(11)].concat());
+    assert_eq!(pair.fatal, None);
+    pair.send(&early(13));
+    pair.send(&early(15));
+    assert_eq!(pair.fatal, Some(Fault::PriorityUpdate));
+}
+
+#[test]
+fn padding_alone_is_given_back() {
+    let limits = Limits {
+        stream_window: 4000,
+        ..Limits::default()
+    };
+    let mut pair = Pair::new(limits);
+    pair.holds = true;
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    pair.frames();
+    let mut frames = Vec::new();
+    for _ in 0..60 {
+        pair.send(&frame(DATA, 8, 1, &[&[255][..], &[0; 255]].concat()));
+        frames.extend(pair.frames());
+    }
+    // 60 times 256 bytes went through a window of 4,000.
+    assert_eq!(pair.fatal, None);
+    assert_eq!(frames, vec!["window 1 2048"; 7]);
+}
+
+#[test]
+fn the_last_stream_of_a_goaway_never_grows() {
+    //= rfc9113 §6.8   endpoints MUST NOT increase the value they send in the last stream identifier
+    let mut pair = pair();
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    pair.connection.drain(Duration::ZERO);
+    pair.send(&frame(PING, ACK, 0, b"draining"));
+    pair.send(&get(3, "/"));
+    pair.send(&window(0, 0));
+    let frames = pair.frames();
+    let said: Vec<&String> = frames
+        .iter()
+        .filter(|line| line.starts_with("goaway"))
+        .collect();
+    assert_eq!(said, ["goaway 2147483647 0", "goaway 1 0", "goaway 1 1"]);
+}
+
+/// The table is what both sides begin with until the client has our SETTINGS, and what these say from then on.
+#[test]
+fn our_table_size_holds_when_it_is_acknowledged() {
+    let kept = [&head("GET", "/")[..], &[0x40, 1, b'a', 1, b'b']].concat();
+    let named = [&head("GET", "/")[..], &[0xbe]].concat();
+    let limits = Limits {
+        table_bytes_max: 100,
+        ..Limits::default()
+    };
+    let play = |frames: &[Vec<u8>]| {
+        let mut connection = Connection::new(limits, Duration::ZERO);
+        let mut input = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+        input.extend(frames.concat());
+        let mut requests = 0;
+        loop {
+            let taken = connection.handle_input(&input, Duration::ZERO)?;
+            let bytes = taken.bytes;
+            if taken.event.is_none() {
+                return Ok(requests);
+            }
+            requests += 1;
+            input.drain(..bytes);
+        }
+    };
+    let ack = || frame(SETTINGS, ACK, 0, &[]);
+    let ask = |id, block: &[u8]| frame(HEADERS, WHOLE, id, block);
+    // An entry that the smaller table would hold too, and one that only the first one holds.
+    assert_eq!(play(&[ask(1, &kept), ask(3, &named)]), Ok(2));
+    let large = [
+        &head("GET", "/")[..],
+        &[0x40, 1, b'a', 0x7f, 0x49],
+        &[b'b'; 200],
+    ]
+    .concat();
+    assert_eq!(play(&[ask(1, &large), ask(3, &named)]), Ok(2));
+    //= rfc9113 §4.3.1   without an update behind the acknowledgement: COMPRESSION_ERROR
+    assert_eq!(play(&[ack(), ask(1, &kept)]), Err(Fault::Compression));
+    let updated = |block: &[u8]| [&[0x3f, 100 - 31][..], block].concat();
+    assert_eq!(
+        play(&[ack(), ask(1, &updated(&kept)), ask(3, &named)]),
+        Ok(2)
+    );
+    assert_eq!(
+        play(&[ask(1, &large), ack(), ask(3, &updated(&named))]),
+        Err(Fault::Compression)
+    );
+    assert_eq!(
+        play(&[ack(), ask(1, &[&[0x3f, 101 - 31][..], &kept].concat())]),
+        Err(Fault::Compression)
+    );
+}
+
+#[test]
 fn a_smaller_table_is_acknowledged_once() {
     let mut pair = pair();
     pair.send(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]));
@@ -320,6 +439,30 @@ fn faults_of_the_connection() {
             frame(PRIORITY_UPDATE, 0, 5, b"\0\0\0\x05"),
             Fault::PriorityUpdate,
         ),
+        (frame(PRIORITY_UPDATE, 0, 0, &[0; 4]), Fault::PriorityUpdate),
+        (
+            frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x08u=1"),
+            Fault::PriorityUpdate,
+        ),
+        (frame(PRIORITY_UPDATE, 0, 0, &[0; 3]), Fault::FrameLength),
+        (frame(PRIORITY, 0, 9, &[0; 4]), Fault::FrameLength),
+        (frame(PRIORITY, 0, 0, &[0; 5]), Fault::FrameOnWrongStream),
+        (frame(PRIORITY, 0, 9, &[0, 0, 0, 9, 0]), Fault::StreamIdle),
+        (frame(RST_STREAM, 0, 5, &[0; 3]), Fault::FrameLength),
+        (frame(RST_STREAM, 0, 0, &[0; 4]), Fault::FrameOnWrongStream),
+        (frame(WINDOW_UPDATE, 0, 5, &[0; 3]), Fault::FrameLength),
+        (frame(SETTINGS, ACK, 0, &[0; 6]), Fault::FrameLength),
+        (frame(SETTINGS, 0, 5, &[]), Fault::FrameOnWrongStream),
+        (
+            frame(SETTINGS, 0, 0, &[0, 9, 0, 0, 0, 2]),
+            Fault::SettingValue,
+        ),
+        (
+            frame(HEADERS, WHOLE, 0, &head("GET", "/")),
+            Fault::FrameOnWrongStream,
+        ),
+        (frame(HEADERS, WHOLE | 0x20, 7, &[0; 4]), Fault::FrameLength),
+        (frame(GOAWAY, 0, 5, &[0; 8]), Fault::FrameOnWrongStream),
         (frame(GOAWAY, 0, 0, &[0; 7]), Fault::FrameLength),
         (vec![0, 0x40, 1, 0, 0, 0, 0, 0, 5], Fault::FrameTooLarge),
         (

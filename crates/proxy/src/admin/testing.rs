@@ -48,6 +48,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let rows = labels.rows(&plan.listeners);
     let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
+        streams: AtomicUsize::new(0),
         followed: Vec::new(),
         reloads: Reloads::default(),
         listening: Listening::default(),

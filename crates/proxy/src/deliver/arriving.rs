@@ -36,6 +36,7 @@ pub async fn response(
         let object = head_of(response);
         if stored::is_not_modified(&wanted.request, &object) {
             // The fetch goes on for the cache.
+            reader.is_content();
             if let Some(body) = response.length {
                 ex.record.is_of(response.stored_bytes(body));
             }
@@ -97,6 +98,9 @@ pub async fn response(
         _ => Whole::Unknown,
     };
     let is_begun = spans::send(ex, wanted, whole, &mut holding, spans, b"").await;
+    if !ex.reply.sent().is_gone {
+        reader.is_content();
+    }
     if !is_begun {
         return None;
     }

@@ -19,6 +19,7 @@
 //! Not known here: HTTP, the store's shell, origins.
 
 mod table;
+mod unread;
 
 use crate::clock::Instant;
 use std::{
@@ -37,6 +38,8 @@ use http1::ResponseHead;
 use store::{KeyHash, Sequence};
 
 pub use table::{Flights, Held, Join};
+use unread::Unread;
+pub use unread::Worth;
 
 use crate::{
     cache::object::Object,
@@ -127,6 +130,8 @@ pub enum Next {
 struct Reader {
     /// Bytes of body this reader has taken.
     at: u64,
+    /// Its leaving does not mean that the body is unwanted.
+    is_content: bool,
     waker: Option<Waker>,
     lagged: bool,
 }
@@ -168,6 +173,8 @@ struct State {
     last_byte: Option<Instant>,
     readers: Vec<Option<Reader>>,
     producer: Option<Waker>,
+    /// Whether it goes on when all readers have left.
+    unread: Unread,
 }
 
 /// A response on its way.
@@ -212,8 +219,15 @@ impl Flight {
         state.wake_readers();
     }
 
+    /// Says when the body is worth its fetch though all readers have left, and how long it is if that is known. Until it is said, it
+    /// always is.
+    pub fn is_worth(&self, worth: Worth, length: Option<u64>) {
+        let mut state = self.lock();
+        (state.unread.worth, state.unread.length) = (worth, length);
+    }
+
     /// Publishes body bytes and lets go of what nobody needs. `window`: most bytes to keep. False when the last
-    /// reader has gone and nobody stores: stop fetching.
+    /// reader has gone, and the rest is not stored or not worth it: stop fetching.
     pub fn push(&self, piece: Bytes, window: u64) -> bool {
         let mut state = self.lock();
         let len = piece.len() as u64;
@@ -224,7 +238,13 @@ impl Flight {
         let stored = (state.keep_all || state.storing) && !state.for_readers;
         self.trim(&mut state);
         state.wake_readers();
-        stored || state.live().next().is_some()
+        if state.live().next().is_some() {
+            return true;
+        }
+        let goes_on = stored && state.unread.is_worth_it(state.end);
+        // Nobody joins what will not be completed.
+        state.joinable &= goes_on;
+        goes_on
     }
 
     /// Waits until there is room for more. Returns at once for a body that is stored.
@@ -539,6 +559,13 @@ impl FlightReader {
         .await
     }
 
+    /// Its client has all that it asked for, or there is none: when it leaves, the fetch goes on for the store.
+    pub fn is_content(&self) {
+        if let Some(reader) = &mut self.flight.lock().readers[self.slot] {
+            reader.is_content = true;
+        }
+    }
+
     /// Notes bytes that were read back from the store, or are not wanted.
     pub fn advance(&self, bytes: u64) {
         if let Some(reader) = &mut self.flight.lock().readers[self.slot]
@@ -552,7 +579,10 @@ impl FlightReader {
 impl Drop for FlightReader {
     fn drop(&mut self) {
         let mut state = self.flight.lock();
-        state.readers[self.slot] = None;
+        let reader = state.readers[self.slot].take();
+        if reader.is_some_and(|reader| !reader.is_content) {
+            state.unread.left_at = Some(state.end);
+        }
         self.flight.trim(&mut state);
         if let Some(producer) = state.producer.take() {
             producer.wake();
@@ -566,12 +596,13 @@ impl State {
         let fits = self.joinable
             && (self.base == 0 || self.storing)
             && self.readers.iter().flatten().count() < waiters_max;
-        fits.then(|| self.add_reader())
+        fits.then(|| self.add_reader(false))
     }
 
-    fn add_reader(&mut self) -> usize {
+    fn add_reader(&mut self, is_content: bool) -> usize {
         let reader = Some(Reader {
             at: 0,
+            is_content,
             waker: None,
             lagged: false,
         });

@@ -202,6 +202,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
         toll.into_iter().for_each(Toll::give_back);
         return;
     };
+    reader.is_content();
     {
         let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip);
         let toll = toll.map(Rc::new);

@@ -2,7 +2,8 @@
 //!
 //! A body that fits one record is kept in pieces until it is complete, and then stored whole. A longer one is cut into
 //! fragments, each stored when it is full, so that it needs memory for one fragment only; the last record, the head with the
-//! total, makes them visible (docs/decisions/0009). Nothing is published of an incomplete body.
+//! total, makes them visible (docs/decisions/0009). Of an incomplete body the fragments that are there are published, as an object with
+//! holes (docs/decisions/0021), if later parts can be told to be of the same version.
 
 use std::{
     rc::Rc,
@@ -48,6 +49,8 @@ pub struct Kept {
     fragment_bytes: u64,
     object_bytes_max: u64,
     to_disk: bool,
+    /// May it be stored with holes?
+    is_divisible: bool,
     /// What was given to the store so far.
     swap_out: Option<SwapOut>,
 }
@@ -143,6 +146,7 @@ impl Storing {
             fragment_bytes,
             object_bytes_max,
             to_disk,
+            is_divisible: is_divisible(fetch_request, response),
             swap_out: None,
         }))
     }
@@ -216,11 +220,22 @@ impl Storing {
                 let total = cut.stored + kept.bytes;
                 let complete = length.is_none_or(|l| l == total);
                 if complete && (kept.bytes == 0 || cut.store(worker, flight, &mut kept)) {
-                    kept.publish_large(worker, flight, &cut);
+                    kept.publish_large(worker, flight, &cut, cut.stored);
                 } else {
                     flight.give_up_storing();
                 }
             }
+        }
+    }
+
+    /// No more of the body comes: publishes the fragments that are there. `length`: as promised by the head.
+    pub fn break_off(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
+        if let (Storing::Fragments(kept, cut), Some(length)) =
+            (std::mem::replace(self, Storing::No), length)
+            && kept.is_divisible
+            && (1..length).contains(&cut.stored)
+        {
+            kept.publish_large(worker, flight, &cut, length);
         }
     }
 
@@ -344,16 +359,18 @@ impl Kept {
             .insert(object, |object| shared.may_publish(object, flight.began));
     }
 
-    fn publish_large(mut self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
-        if cut.is_overtaken(flight) {
+    /// `length`: of the whole body, of which the first fragments are stored.
+    fn publish_large(mut self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut, length: u64) {
+        let fragments = u32::try_from(length.div_ceil(self.fragment_bytes));
+        let (Ok(fragments), false) = (fragments, cut.is_overtaken(flight)) else {
             return;
-        }
+        };
         let large = Large {
             fetch_id: cut.fetch_id,
-            fragments: cut.number,
-            bytes: cut.stored,
+            fragments,
+            bytes: length,
         };
-        let object = self.object(cut.stored, Bytes::new(), Some(large));
+        let object = self.object(length, Bytes::new(), Some(large));
         if let Some(disk) = &worker.disk {
             let start = Instant::now();
             let handed = disk.store_object(&object, &[], flight.began);
@@ -407,6 +424,17 @@ impl Cut {
         kept.handed(disk, flight, start, handed);
         stored
     }
+}
+
+/// Can parts that come later be told to be of the same version, and is what came checked already?
+fn is_divisible(fetch_request: &FetchRequest, response: &Response) -> bool {
+    //= rfc9111 §3.4   only if they all share the same strong validator
+    response.status == 200
+        && httpcache::has_strong_validator(&response.fields)
+        // A digest is known to be right at the end.
+        && fetch_request.asked.mirror.is_none()
+        //= rfc9111 §3.5   a response to a request with Authorization is not combined with parts for all
+        && !fetch_request.request.contains(b"authorization")
 }
 
 /// The place where the response is stored: under its own key, or that of a variant if it has Vary, a rule adds extras, or a

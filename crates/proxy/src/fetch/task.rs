@@ -21,7 +21,7 @@ use crate::{
     cache::object::Object,
     cluster::push::{self, Began, Came, Collecting},
     deadline::Watch,
-    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated},
+    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated, Worth},
     fetch::hit_for_pass::{Noted, Party},
     fetch::prepare::{self, confirmed},
     fetch::response::{FetchRequest, Response},
@@ -271,6 +271,14 @@ impl Fetch {
             Keeping::Nothing if self.fetch_request.is_forwarded => Keeping::Beginning,
             keeping => keeping,
         };
+        if collecting.is_none() {
+            let limits = &self.fetch_request.listener.edition.plan.limits;
+            let worth = Worth {
+                left_bytes: limits.quick_abort_left_bytes,
+                percent: limits.quick_abort_percent,
+            };
+            flight.is_worth(worth, length);
+        }
         flight.publish(first_event, joinable, keeping, self.window());
 
         let mut body = upstream.body(head);
@@ -284,6 +292,9 @@ impl Fetch {
                 disk.room_for_object(flight.primary, bytes).await;
             }
             storing.complete(worker, flight, length);
+        }
+        if moved.is_err() {
+            storing.break_off(worker, flight, length);
         }
         if let (Ok(()), Some(collecting)) = (&moved, collecting) {
             collecting.complete(worker, length);
@@ -377,6 +388,7 @@ impl Fetch {
                         }
                     }
                     if !flight.push(piece, window) {
+                        metrics::add(&worker.counters.fetches_stopped, 1);
                         return Err(Broken::Origin);
                     }
                 }

@@ -47,6 +47,11 @@ pub struct Limits {
     /// its origin is read no further until its readers catch up. When fragments take half of it, clients that stand still
     /// give back theirs.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
+    /// A fetch whose clients have all left goes on, to be stored, if no more of the body than this is missing; if nobody knows how
+    /// long the body is, so much of it is still waited for. Else it is stopped.
+    quick_abort_left_bytes: u64 = bytes(0, MIB, 64 * GIB),
+    /// It also goes on if at least this percentage of the body has come. 0: no fetch is stopped.
+    quick_abort_percent: u32 = count(0, 90, 100),
     /// Requests that may wait on one shared fetch; further ones fetch for themselves.
     waiters_max: usize = count(0, 1024, 64 * KIB),
 }

@@ -105,6 +105,7 @@ counters! {
     flights_hit_for_pass, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
     flights_hit_for_pass_noted, "Answers that could not be shared, so that for a while nobody waits for the next one of their URL";
     flights_hit_for_pass_dropped, "Such notes that made room for newer ones before their time";
+    fetches_stopped, "Fetches stopped because all their clients had left, and too little had come to go on for the store (limits.quick-abort-left)";
     stored_objects, "Responses handed to the store";
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";

@@ -213,6 +213,17 @@ impl<'c> Reply<'c> {
         each!(self, to => to.encryption())
     }
 
+    /// Has the client sent a request for this host on a connection that it opened for another one, taking them for one server?
+    //= rfc9113 §9.1.1   a connection can be reused for names that its certificate covers
+    pub fn is_coalesced(&self, host: &str) -> bool {
+        match self {
+            Reply::H1(_) => false,
+            Reply::H2(to) => to
+                .encryption()
+                .is_some_and(|seen| !seen.name.is_empty() && !seen.name.eq_ignore_ascii_case(host)),
+        }
+    }
+
     /// Sends the head after which the connection, or the stream, speaks another protocol, and hands it over.
     pub async fn switch(&mut self, head: &ReplyHead) -> Result<Switched<'_>, Gone> {
         match self {

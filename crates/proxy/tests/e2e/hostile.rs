@@ -261,7 +261,9 @@ fn a_client_that_leaves_does_not_stop_what_is_stored() {
         exchange.send(&second[BYTES / 2..]);
     });
     let disk = Disk::of_mib(16);
-    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut plan = disk.under(plan_for(&origin));
+    plan.limits.quick_abort_percent = 50;
+    let proxy = Proxy::start(plan);
     let mut client = proxy.client();
     client.ask("GET", "/a", &[]).read_head();
     client.bytes(1000);

@@ -19,6 +19,7 @@
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
+//! | `explained` | what `loligo explain` says of random rules, and what becomes of the request |
 //! | `access_rules` | who may ask what: rules that deny, answer and redirect |
 //! | `field_rules` | fields that rules change |
 //! | `validation` | what is stale or doubted |
@@ -50,7 +51,8 @@
 //! | `large` | bodies larger than memory should be |
 //! | `acme` | certificates that are ordered from an authority, and authorities that fail |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
-//! | `http2` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not |
+//! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
+//! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
@@ -75,6 +77,7 @@ mod details;
 mod disk;
 mod downloads;
 mod events;
+mod explained;
 mod field_rules;
 mod forged;
 mod forward;
@@ -90,6 +93,10 @@ mod hints_of_siblings;
 mod hostile;
 mod http2;
 mod http2_client;
+mod http2_hostile;
+mod http2_life;
+mod http2_raw;
+mod http2_tunnels;
 mod interim;
 mod keys;
 mod large;
@@ -104,6 +111,7 @@ mod proxy_protocol;
 mod purge;
 mod purge_port;
 mod purges;
+mod quick_abort;
 mod ranges;
 mod records;
 mod reload;

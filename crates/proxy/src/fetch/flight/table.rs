@@ -178,7 +178,7 @@ impl Flights {
             }
             if ahead.is_none() && !state.is_waiting && state.first_event.is_none() {
                 // Beside the slots: there is one such reader, and it leaves with the head.
-                let slot = state.add_reader();
+                let slot = state.add_reader(true);
                 let flight = Arc::clone(&one.flight);
                 ahead = Some(FlightReader { flight, slot });
             }
@@ -228,7 +228,7 @@ impl Flights {
         began: Sequence,
     ) -> FlightReader {
         let flight = self.flight(primary, began);
-        let slot = flight.lock().add_reader();
+        let slot = flight.lock().add_reader(false);
         shard.entry(primary.0).or_default().push(Listed {
             key: key.into(),
             reload: reload.into(),
@@ -268,7 +268,7 @@ impl Flights {
     pub fn start_alone(&self, primary: KeyHash, began: Sequence) -> FlightReader {
         let flight = self.flight(primary, began);
         flight.close();
-        let slot = flight.lock().add_reader();
+        let slot = flight.lock().add_reader(false);
         FlightReader { flight, slot }
     }
 

@@ -1,0 +1,174 @@
+//! DATA as it comes in (RFC 9113 §6.1), and what the client may send (§6.9).
+//!
+//! A DATA frame is given as it arrives, a part at a time. Its whole length is charged when its header comes, whatever becomes of its
+//! stream; the connection gets back at once what no caller will ever take: padding, and bodies of streams that are gone.
+
+use std::time::Duration;
+
+use super::Connection;
+use super::input::{Happened, Step, Stepped};
+use crate::Fault;
+use crate::frame::{HEADER_BYTES, Header, flag};
+use crate::streams::Gone;
+
+/// A DATA frame of which not all has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DataFrame {
+    stream: u32,
+    /// Of the body.
+    left: usize,
+    /// Behind it.
+    padding: usize,
+    ends: bool,
+}
+
+impl Connection {
+    /// The header of a DATA frame; its body follows as it comes.
+    pub(super) fn data(
+        &mut self,
+        header: Header,
+        rest: &[u8],
+        now: Duration,
+    ) -> Result<Step, Fault> {
+        let Header { len, stream, .. } = header;
+        if stream == 0 {
+            return Err(Fault::FrameOnWrongStream);
+        }
+        if stream > self.streams.last_id() || stream.is_multiple_of(2) {
+            return Err(Fault::StreamIdle);
+        }
+        let (pad_field, padding) = if header.has(flag::PADDED) {
+            match rest.first() {
+                _ if len == 0 => return Err(Fault::FrameLength),
+                None => return Ok(Step::More),
+                Some(&padding) => (1, usize::from(padding)),
+            }
+        } else {
+            (0, 0)
+        };
+        //= rfc9113 §6.1   padding as long as the payload or longer
+        let left = len.checked_sub(pad_field + padding).ok_or(Fault::Padding)?;
+        //= rfc9113 §6.9.1   the whole payload counts, and counts on the connection whatever becomes of the stream (C1)
+        self.recv_window -= len as i64;
+        if self.recv_window < 0 {
+            return Err(Fault::WindowExceededConnection);
+        }
+        let ends = header.has(flag::END_STREAM);
+        self.data = Some(DataFrame {
+            stream,
+            left,
+            padding,
+            ends,
+        });
+        if !(self.budget.data(left, now) || ends) {
+            return Err(Fault::SmallFrames);
+        }
+        if left == 0 && !ends {
+            self.charge_useless(now)?;
+        }
+        let happened = self.charge_data(header, left, now)?;
+        self.credit((pad_field + padding) as u32);
+        Ok(Step::Took(HEADER_BYTES + pad_field, happened))
+    }
+
+    /// A DATA frame with `left` bytes of a body begins: may its stream have it?
+    fn charge_data(&mut self, header: Header, left: usize, now: Duration) -> Stepped {
+        let len = header.len as i64;
+        let Some(stream) = self.streams.find(header.stream) else {
+            if self.streams.how_gone(header.stream) == Some(Gone::ResetByUs) {
+                return Ok(None);
+            }
+            self.streams.note_gone(header.stream, Gone::ResetByUs);
+            self.reset_number(header.stream, Fault::DataOnClosed, now)?;
+            return Ok(None);
+        };
+        let found = self.streams.get_mut(stream).expect("it was found");
+        if found.is_reset {
+            if found.is_reset_by_client {
+                self.reset_number(header.stream, Fault::DataOnClosed, now)?;
+            }
+            return Ok(None);
+        }
+        let padding = len - left as i64;
+        if found.recv_ended {
+            return self.reset_for(stream, Fault::DataOnClosed, now);
+        }
+        found.recv_window -= len;
+        if found.recv_window < 0 {
+            return self.reset_for(stream, Fault::WindowExceeded, now);
+        }
+        // Padding is taken at once, or a client that sends nothing else would wait for ever.
+        found.recv_credit += padding as u32;
+        self.credit_stream(stream);
+        let found = self.streams.get_mut(stream).expect("it was found");
+        //= rfc9113 §8.1.1   the sum of DATA and Content-Length must be equal
+        if let Some(expected) = &mut found.recv_expected {
+            match expected.checked_sub(left as u64) {
+                Some(left) => *expected = left,
+                None => return self.reset_for(stream, Fault::LengthDiffers, now),
+            }
+            if header.has(flag::END_STREAM) && *expected > 0 {
+                return self.reset_for(stream, Fault::LengthDiffers, now);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives what has come of a DATA frame's body, then passes over its padding.
+    pub(super) fn go_on_with_data(&mut self, input: &[u8]) -> Step {
+        let Some(frame) = &mut self.data else {
+            return Step::More;
+        };
+        if frame.left == 0 && !frame.ends {
+            let padding = frame.padding.min(input.len());
+            frame.padding -= padding;
+            if frame.padding > 0 {
+                return match padding {
+                    0 => Step::More,
+                    _ => Step::Took(padding, None),
+                };
+            }
+            self.data = None;
+            return Step::Took(padding, None);
+        }
+        let bytes = frame.left.min(input.len());
+        if bytes == 0 && frame.left > 0 {
+            return Step::More;
+        }
+        frame.left -= bytes;
+        let ends = frame.ends && frame.left == 0;
+        if ends {
+            // Said once; padding may follow.
+            frame.ends = false;
+        }
+        let id = frame.stream;
+        let stream = self.streams.find(id);
+        let found = stream.and_then(|stream| Some((stream, self.streams.get_mut(stream)?)));
+        let Some((stream, found)) = found.filter(|(_, found)| !found.is_reset) else {
+            self.credit(bytes as u32);
+            return Step::Took(bytes, None);
+        };
+        found.recv_held += bytes as u32;
+        found.recv_ended |= ends;
+        if found.is_released && !found.is_tunnel {
+            // The caller has answered, and wants no more; the answer is on its way.
+            self.consumed(stream, bytes);
+            if ends {
+                self.settle(stream);
+            }
+            return Step::Took(bytes, None);
+        }
+        if ends {
+            // A tunnel whose caller is gone already.
+            self.settle(stream);
+        }
+        Step::Took(
+            bytes,
+            Some(Happened::Data {
+                stream,
+                at: 0..bytes,
+                ends,
+            }),
+        )
+    }
+}
