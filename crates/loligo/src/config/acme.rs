@@ -111,7 +111,8 @@ pub fn give(
         }
     }
     if acme.is_some() && !is_shown {
-        let message = "nobody shows the certificate; say tls = \"acme\" of the listener at port 443";
+        let message =
+            "nobody shows the certificate; say tls = \"acme\" of the listener at port 443";
         problems.push(whole.problem("acme.directory", message));
     }
 }
@@ -155,7 +156,11 @@ mod tests {
                 6,
                 "",
             ),
-            ("[acme]\ncontact = \"me@a.example\"\n", 2, "set acme.directory"),
+            (
+                "[acme]\ncontact = \"me@a.example\"\n",
+                2,
+                "set acme.directory",
+            ),
         ] {
             let problems = settle(text).expect_err("it is wrong");
             let told: Vec<String> = problems.iter().map(Problem::to_string).collect();

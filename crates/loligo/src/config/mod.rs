@@ -21,6 +21,7 @@
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
+mod acme;
 pub mod cluster;
 mod conditions;
 #[cfg(test)]

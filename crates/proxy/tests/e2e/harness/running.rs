@@ -160,6 +160,7 @@ impl Proxy {
 
     /// A clean stop.
     pub fn stop(mut self) {
+        way::note(&self.ready.listeners, &[]);
         self.stopper.stop();
         let thread = self.thread.take().expect("stopped once");
         thread.join().unwrap().unwrap();
@@ -168,6 +169,8 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        // Whoever gets the port next may be plain.
+        way::note(&self.ready.listeners, &[]);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
