@@ -57,11 +57,17 @@ pub enum Mistake {
     ForgetToTell,
     /// The other process overwrites what this one still reads.
     NoProtection,
+    /// What is protected is free in an allocator that a scan makes anew.
+    ProtectionOfBefore,
+    /// The other process is told nothing more, once it could not make something durable.
+    TellNoMore,
+    /// Of the variants that a scan finds the highest salt counts, not the newest record.
+    HighestSalt,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 24] = [
+    pub const ALL: [Mistake; 27] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -86,6 +92,9 @@ impl Mistake {
         Mistake::ServeWhatIsGone,
         Mistake::ForgetToTell,
         Mistake::NoProtection,
+        Mistake::ProtectionOfBefore,
+        Mistake::TellNoMore,
+        Mistake::HighestSalt,
     ];
 
     /// How it is written on the command line.
@@ -115,6 +124,9 @@ impl Mistake {
             Mistake::ServeWhatIsGone => "serve-what-is-gone",
             Mistake::ForgetToTell => "forget-to-tell",
             Mistake::NoProtection => "no-protection",
+            Mistake::ProtectionOfBefore => "protection-of-before",
+            Mistake::TellNoMore => "tell-no-more",
+            Mistake::HighestSalt => "highest-salt",
         }
     }
 }
