@@ -19,6 +19,7 @@
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
+//! | `explained` | what `loligo explain` says of random rules, and what becomes of the request |
 //! | `access_rules` | who may ask what: rules that deny, answer and redirect |
 //! | `field_rules` | fields that rules change |
 //! | `validation` | what is stale or doubted |
@@ -74,6 +75,7 @@ mod details;
 mod disk;
 mod downloads;
 mod events;
+mod explained;
 mod field_rules;
 mod forged;
 mod forward;
