@@ -5,7 +5,9 @@ use std::{sync::mpsc, time::Duration};
 use proxy::plan::Plan;
 
 use crate::{
-    harness::{FRESH, Gate, Origin, Proxy, eventually, ok, pattern, plan_for, running::with_admin},
+    harness::{
+        Disk, FRESH, Gate, Origin, Proxy, eventually, ok, pattern, plan_for, running::with_admin,
+    },
     http2_client::{Client, HOST, play, speaking},
     http2_raw::{
         CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, SETTINGS,
@@ -142,7 +144,7 @@ fn a_head_that_is_too_large_is_answered() {
         &[head("GET", "/"), many].concat(),
     ));
     assert_eq!(raw.outcome(1), Some(Ok(431)));
-    let crumbs: Vec<u8> = (0..15_000 / 150)
+    let crumbs: Vec<u8> = (0..110)
         .flat_map(|_| field(b"cookie", &[b'c'; 120]))
         .collect();
     let block = [head("GET", "/"), crumbs].concat();
@@ -334,4 +336,37 @@ fn streams_of_the_process_are_bounded() {
     gate.open();
     assert_eq!(outcomes.recv().unwrap(), Some(Ok(200)));
     assert_eq!(proxy.counter("h2_streams_refused"), 1);
+}
+
+#[test]
+fn large_objects_from_disk_wait_their_turn_on_a_connection_that_takes_nothing() {
+    const OBJECTS: u32 = 20;
+    let origin = Origin::sending(ok(&[FRESH], pattern(100_000)));
+    let disk = Disk::of_mib(512);
+    let mut plan = disk.under(plan_of(&origin));
+    plan.memory_bytes = 0;
+    plan.timeouts.client_write = Duration::from_secs(1);
+    let proxy = Proxy::start(plan);
+    for n in 0..OBJECTS {
+        let path = format!("/{n}");
+        eventually("it is read from the device", || {
+            let before = proxy.counter("disk_reads");
+            play(async { Client::plain(proxy.address()).await.get(&path).await });
+            (proxy.counter("disk_reads") > before).then_some(())
+        });
+    }
+    // Heads come, bodies do not, until the stream is reset.
+    let mut raw = Raw::connect_with(proxy.address(), &[(4, 0)]);
+    for n in 0..OBJECTS {
+        raw.send(&get(2 * n + 1, &format!("/{n}")));
+    }
+    let (mut heads, mut resets) = (0, 0);
+    while resets < OBJECTS {
+        let frame = raw.next().expect("the connection stays");
+        heads += u32::from(frame.kind == HEADERS);
+        resets += u32::from(frame.kind == RST_STREAM);
+        // Eight at a time are in memory.
+        assert!(heads <= resets + 8, "{heads} heads, {resets} resets");
+    }
+    assert_eq!(heads, OBJECTS);
 }

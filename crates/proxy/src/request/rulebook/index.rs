@@ -1,6 +1,6 @@
 //! The conditions of all rules about requests, turned around: from what a request says to the rules that fit.
 //!
-//! A hundred rules asked one by one cost a hit a third of its time. Here each kind of condition is asked once for all rules: a host is
+//! A hundred rules asked one by one cost a hit 3.6 us. Here each kind of condition is asked once for all rules: a host is
 //! looked for with each of its ends that begin at a dot, a path with each of its beginnings that end at a `/`, and what is found
 //! is the set of rules (a bit each) that name it. What is left after one kind is what the next one is asked about, the dearest last. So the
 //! cost goes by the length of the request and by the patterns with `*`, not by the number of rules.
