@@ -37,10 +37,6 @@ mistakes! {
     KeepWindows "keep-windows"
     /// A stream whose window was opened again is not sent on.
     ForgetReady "forget-ready"
-    /// The newest entries of HPACK's table leave first.
-    EvictNewest "evict-newest"
-    /// An entry leaves HPACK's table although it fits exactly.
-    EvictEarly "evict-early"
     /// An answer goes on behind the client's reset.
     SendBehindReset "send-behind-reset"
     /// A slot is free when the client resets, with its caller still at work.

@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 
 use super::ENTRY_OVERHEAD_BYTES;
 use super::note::Note;
-use crate::mistakes::{Mistake, makes};
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -60,8 +59,7 @@ impl Table {
     //= rfc7541 §4.4   old entries leave first; one that is larger than the table empties it, and that is no error
     pub(super) fn push(&mut self, name: &[u8], value: &[u8], note: Note) {
         let entry_bytes = name.len() + value.len() + ENTRY_OVERHEAD_BYTES;
-        let early = usize::from(makes(Mistake::EvictEarly));
-        self.shrink_to(self.bytes_max.saturating_sub(entry_bytes + early));
+        self.shrink_to(self.bytes_max.saturating_sub(entry_bytes));
         if entry_bytes > self.bytes_max {
             return;
         }
@@ -89,11 +87,8 @@ impl Table {
 
     fn shrink_to(&mut self, bytes: usize) {
         while self.bytes > bytes {
-            let leaving = match makes(Mistake::EvictNewest) {
-                true => self.entries.pop_front(),
-                false => self.entries.pop_back(),
-            };
-            self.bytes -= leaving.expect("bytes count the entries").size();
+            let oldest = self.entries.pop_back().expect("bytes count the entries");
+            self.bytes -= oldest.size();
         }
         if self.entries.is_empty() {
             self.text.clear();
