@@ -180,7 +180,7 @@ impl<'w> Server<'w> {
                 true => watch.limit_idle_of(listener, limit, turn).await,
                 false => watch.limit(limit, turn).await,
             };
-            if is_blocked && self.is_too_slow(now.elapsed(), step.is_err()) {
+            if is_blocked && self.is_too_slow(now.elapsed()) {
                 return End::Cut;
             }
             match step {
@@ -293,12 +293,12 @@ impl<'w> Server<'w> {
     }
 
     /// The socket took nothing, or not all, for so long. Is the client too slow?
-    fn is_too_slow(&mut self, waited: Duration, is_over: bool) -> bool {
+    fn is_too_slow(&mut self, waited: Duration) -> bool {
         let plan = &self.conn.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let pace = &mut self.conn.pace;
         pace.wait(waited);
-        if is_over && pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
+        if pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
             pace.ask(self.conn.stream.untaken_bytes(), rate_min);
         }
         pace.is_cut = pace.patience(stall_max, rate_min).is_zero();
@@ -447,8 +447,10 @@ impl<'w> Server<'w> {
                 socket::reset_when_closed(self.conn.stream.socket());
             }
         }
-        let Server { conn, tasks, .. } = self;
+        let Server {
+            conn, mut tasks, ..
+        } = self;
         drop(conn);
-        tasks.join_all().await;
+        while tasks.join_next().await.is_some() {}
     }
 }

@@ -96,10 +96,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     }
     let framing = head.framing;
     let has_passed = incoming.has_passed;
-    let is_coalesced = head.host.as_deref().is_some_and(|host| {
-        let name = message::Authority::parse(host).map_or("", |authority| authority.host);
-        ex.reply.is_coalesced(name)
-    });
+    let is_coalesced = ex.reply.is_coalesced(head.host.as_deref());
     let wanted = match want(ex, incoming) {
         Ok(wanted) => wanted,
         Err(Misplaced::NoRoute) if is_coalesced => {
