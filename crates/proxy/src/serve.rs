@@ -72,7 +72,12 @@ use crate::{
         renewing,
         served::{self as serving, ServedTls},
     },
-    upgrade::{predecessor::Predecessor, successor::Launch, successor::Upgrades},
+    upgrade::{
+        predecessor::Predecessor,
+        step::{self, Step},
+        successor::Launch,
+        successor::Upgrades,
+    },
     upstreams, user, worker,
 };
 
@@ -372,6 +377,9 @@ fn run_from(
         Some(started) => started,
         None => start_workers(&runtime, &shared, engine, &journal)?,
     };
+    if taken_from.is_some() {
+        step::at(Step::NewOpens);
+    }
     shared.doors.send_replace(true);
     if let Some(from) = taken_from {
         from.listen_on(&shared)?;

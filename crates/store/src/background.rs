@@ -19,7 +19,7 @@
 use crate::Sequence;
 use crate::evict::choose::Room;
 use crate::evict::moves;
-use crate::handing::Handing;
+use crate::handing::{Handing, ToldInVain};
 use crate::log::predicates::Predicates;
 use crate::log::weed::WeedStep;
 use crate::log::{self, Log, Position};
@@ -128,6 +128,8 @@ pub(crate) struct Background {
     pub(crate) commit: Option<(Script, Position)>,
     /// The first commit of entries below this failed.
     pub(crate) failed_until: Position,
+    /// Of those that another process was told.
+    pub(crate) told_in_vain: ToldInVain,
     retry_log: Retry,
     retry_note: Retry,
     pub(crate) retry_snapshot: Retry,
@@ -154,6 +156,7 @@ impl Background {
             snapshot: None,
             commit: None,
             failed_until: Position(0),
+            told_in_vain: ToldInVain::default(),
             retry_log: Retry::default(),
             retry_note: Retry::default(),
             retry_snapshot: Retry::default(),

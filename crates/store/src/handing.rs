@@ -17,7 +17,8 @@
 //! *Hand over*: from here on the store is the other's. This process writes nothing. No look-up finds anything, except for answers that
 //! began before ([`Store::look_up_needed`]); nothing that began earlier may be published. What is still being read, and what is needed,
 //! must not be overwritten by the other: it gets the list, and [protects](Store::protect) these places until this process has ended.
-//! Invalidations of this process are [told](Store::next_told) to the other, and are durable when they are durable there.
+//! Invalidations of this process are [told](Store::next_told) to the other, and are durable when they are durable there. If its disk fails they
+//! hold there all the same, as an invalidation of its own would, and so do later ones.
 //!
 //! Invariants:
 //!   H1  from `is_frozen` to `thaw`, and from `hand_over` on, no work and no write is handed out, and none is under way
@@ -36,10 +37,50 @@ use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::writer::Writer;
 use extent::{Chunk, Chunks, Extent, Unified};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Invalidations that are told at once, at most.
 const TOLD_MAX: usize = 256;
+/// Runs of invalidations that were told and are not durable; with one more, what lies between the last two counts as such, too.
+const LEFT_MAX: usize = 64;
+
+/// What has become of invalidations that were [told](Store::next_told).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// They hold in the other process, durably.
+    Durable,
+    /// They hold there, as far as it could, but not durably. It is told later ones all the same.
+    NotDurable,
+    /// The other process does not hear any more. What is invalidated from now on is not durable either.
+    NoMore,
+}
+
+/// The entries of the log that the other process was told in vain, as positions, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct ToldInVain(Vec<Range<u64>>);
+
+impl ToldInVain {
+    fn note(&mut self, range: Range<u64>) {
+        if let Some(last) = self.0.last_mut()
+            && last.end == range.start
+        {
+            last.end = range.end;
+            return;
+        }
+        if self.0.len() == LEFT_MAX
+            && let Some(last) = self.0.last_mut()
+        {
+            last.end = range.end;
+            return;
+        }
+        self.0.push(range);
+    }
+
+    pub(crate) fn has(&self, position: Position) -> bool {
+        self.0.iter().any(|range| range.contains(&position.0))
+    }
+}
 
 /// How far the store is handed to another process.
 #[derive(Debug, Default)]
@@ -353,15 +394,21 @@ impl Store {
         told
     }
 
-    /// The other process has made them durable; or it has not, and neither these nor later ones will be.
-    pub fn told_done(&self, ok: bool) {
+    /// What became of those that [`Self::next_told`] returned. That the other process hears no more may be said at any time.
+    pub fn told_done(&self, heard: Heard) {
         let mut background = self.background();
         let Handing::Over(entries) = background.handing else {
             return;
         };
-        if !ok {
+        let is_careless = self.limits.mistakes.make(Mistake::TellNoMore);
+        if heard == Heard::NoMore || (heard == Heard::NotDurable && is_careless) {
             background.failed_until = Position(u64::MAX);
             return;
+        }
+        let first = background.log.durable().0;
+        if heard == Heard::NotDurable {
+            // Not kept to be told again: there they hold, and its log has them; a second time they would purge what came since.
+            (background.told_in_vain).note(first..first + entries as u64);
         }
         background.handing = Handing::Over(0);
         background.log.told(entries);
@@ -390,7 +437,8 @@ impl Store {
                     .is_some_and(|end| end <= data.len.0)
         };
         // With an ordered policy the allocator is made anew at the end of a scan, and nothing is stored before.
-        let is_made_later = self.limits.policy().is_some() && self.is_scanning();
+        let is_careless = self.limits.mistakes.make(Mistake::ProtectionOfBefore);
+        let is_made_later = self.limits.policy().is_some() && self.is_scanning() && !is_careless;
         let mut writer = self.writer();
         let writer = &mut *writer;
         for held in held.iter().filter(is_inside) {

@@ -228,7 +228,9 @@ impl Store {
         };
         let background = self.background();
         let early = self.limits.mistakes.make(Mistake::AcknowledgeBeforeFlush);
-        if position < background.log.durable() || early {
+        if background.told_in_vain.has(position) {
+            Settled::Failed
+        } else if position < background.log.durable() || early {
             Settled::Durable
         } else if position < background.failed_until {
             Settled::Failed

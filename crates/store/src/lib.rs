@@ -68,7 +68,7 @@ pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
-pub use handing::{HeldChunks, NotFrozen, Told};
+pub use handing::{Heard, HeldChunks, NotFrozen, Told};
 pub use index::key::{KeyHash, KeyHasher};
 pub use index::lists::LIST_BYTES_MAX;
 pub use index::marker::Marker;

@@ -57,11 +57,17 @@ pub enum Mistake {
     ForgetToTell,
     /// The other process overwrites what this one still reads.
     NoProtection,
+    /// What is protected is free in an allocator that a scan makes anew.
+    ProtectionOfBefore,
+    /// The other process is told nothing more, once it could not make something durable.
+    TellNoMore,
+    /// Of the variants that a scan finds the highest salt counts, not the newest record.
+    HighestSalt,
 }
 
 impl Mistake {
-    /// All of them.
-    pub const ALL: [Mistake; 24] = [
+    /// Those that some thousand seeds must notice.
+    pub const ALL: [Mistake; 26] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -86,7 +92,12 @@ impl Mistake {
         Mistake::ServeWhatIsGone,
         Mistake::ForgetToTell,
         Mistake::NoProtection,
+        Mistake::ProtectionOfBefore,
+        Mistake::TellNoMore,
     ];
+
+    /// Those that one seed in some thousands notices, which is kept as a test.
+    pub const SELDOM: [Mistake; 1] = [Mistake::HighestSalt];
 
     /// How it is written on the command line.
     pub fn name(self) -> &'static str {
@@ -115,6 +126,9 @@ impl Mistake {
             Mistake::ServeWhatIsGone => "serve-what-is-gone",
             Mistake::ForgetToTell => "forget-to-tell",
             Mistake::NoProtection => "no-protection",
+            Mistake::ProtectionOfBefore => "protection-of-before",
+            Mistake::TellNoMore => "tell-no-more",
+            Mistake::HighestSalt => "highest-salt",
         }
     }
 }

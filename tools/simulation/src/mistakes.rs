@@ -20,7 +20,8 @@ pub struct UnknownMistake(String);
 
 impl fmt::Display for UnknownMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.name()).collect();
+        let known = Mistake::ALL.iter().chain(&Mistake::SELDOM);
+        let names: Vec<_> = known.map(|mistake| mistake.name()).collect();
         write!(
             f,
             "no mistake is called {:?}; there are {}",
@@ -36,7 +37,8 @@ impl FromStr for Named {
     type Err = UnknownMistake;
 
     fn from_str(text: &str) -> Result<Self, UnknownMistake> {
-        let found = Mistake::ALL.iter().find(|mistake| mistake.name() == text);
+        let mut known = Mistake::ALL.iter().chain(&Mistake::SELDOM);
+        let found = known.find(|mistake| mistake.name() == text);
         found
             .map(|mistake| Self(*mistake))
             .ok_or_else(|| UnknownMistake(text.into()))
@@ -49,7 +51,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for mistake in Mistake::ALL {
+        for mistake in Mistake::ALL.into_iter().chain(Mistake::SELDOM) {
             assert_eq!(mistake.name().parse(), Ok(Named(mistake)));
         }
         let error = "no-idea".parse::<Named>().unwrap_err().to_string();

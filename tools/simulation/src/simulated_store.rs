@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Geometry, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes,
-    Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings, Store,
-    Superblock, Told, WriteId, Writes,
+    Companion, Corrupt, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake,
+    Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings,
+    Store, Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{
@@ -351,8 +351,8 @@ impl SimulatedStore {
     }
 
     /// It has made that durable, or not.
-    pub fn told_done(&self, ok: bool) {
-        self.store.told_done(ok);
+    pub fn told_done(&self, heard: Heard) {
+        self.store.told_done(heard);
     }
 
     /// What the process before still reads.

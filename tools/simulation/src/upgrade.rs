@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use store::{HeldChunks, Identity, Lookup, Superblock, Told};
+use store::{Heard, HeldChunks, Identity, Lookup, Superblock, Told};
 
 use crate::disk::Op;
 use crate::run::{Run, Tag};
@@ -284,7 +284,7 @@ impl Run {
         }
         if !all {
             old.telling.clear();
-            old.store.told_done(false);
+            old.store.told_done(Heard::NotDurable);
         }
         for (_, number) in &old.handles {
             self.world.invalidations[*number as usize].life = self.world.life;
@@ -304,7 +304,10 @@ impl Run {
             }
             old.telling.clear();
             let all = settled.iter().all(|settled| *settled == Settled::Durable);
-            old.store.told_done(all);
+            old.store.told_done(match all {
+                true => Heard::Durable,
+                false => Heard::NotDurable,
+            });
         }
         let mut acknowledged = Vec::new();
         old.handles.retain(|(handle, number)| {

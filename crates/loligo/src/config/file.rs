@@ -212,6 +212,11 @@ impl Parser<'_> {
             return false;
         }
         let message = match did_you_mean(key, known.iter().map(String::as_str)) {
+            _ if !scope.is_empty() && general::sections().iter().any(|name| name == key) => {
+                format!(
+                    "is not part of this block: write it above the first [block], or as a block of its own, [{key}]"
+                )
+            }
             Some(meant) if meant == key => {
                 "is one table: write it with one pair of brackets".to_owned()
             }

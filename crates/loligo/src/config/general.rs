@@ -196,9 +196,10 @@ pub fn rows() -> Vec<Row<Draft>> {
 
 /// The tables of a configuration file.
 pub fn sections() -> Vec<String> {
-    let mut names: Vec<String> = ["store", "listener", "rule", "parent", "sibling", "cluster"]
-        .map(str::to_owned)
-        .to_vec();
+    let blocks = [
+        "store", "listener", "rule", "limit", "upstream", "parent", "sibling", "cluster",
+    ];
+    let mut names: Vec<String> = blocks.map(str::to_owned).to_vec();
     let of_rows = rows().into_iter();
     names.extend(of_rows.filter_map(|row| Some(row.key.split_once('.')?.0.to_owned())));
     names

@@ -88,7 +88,7 @@ fn limits_that_make_no_sense() {
             loligo.toml:33: limit.then = "stale": something stale takes the place of an origin's answer: this is for misses, miss-bytes and fetches-at-once
             loligo.toml:37: limit.then = "delay=5m": expected 429, stale, or a delay such as delay=2s, at most 1m
             loligo.toml:41: limit.burst = 0: must be at least 1, or nothing would ever pass; for that write rate = "0/s"
-            loligo.toml:45: limit.per = "host": a connection is not for one host; count them per client or listener
+            loligo.toml:45: limit.per = "host": a connection has many requests, each with a host and a tag of its own; count them per client or listener
             loligo.toml:50: limit.keys-max = 5: must be from 1024 to 16000000
             loligo.toml:55: limit.name = "n": there is a limit of this name already
             loligo.toml:58: listener.limits = ["n", "zz", "nn"]: there is no limit "zz"; write a block [[limit]] with name = "zz"
@@ -225,5 +225,31 @@ fn what_is_not_toml() {
         expect![[r#"
         loligo.toml:2: not TOML: string values must be quoted, expected literal string
     "#]],
+    );
+}
+
+#[test]
+fn settings_in_the_wrong_place_and_what_follows_from_a_wrong_block() {
+    wrong(
+        "[[upstream]]\nname = \"app\"\nservers = []\n[[upstream]]\nname = \"other\"\nservers = [\"http://a\"]\nhealth = \"/x\"\n\
+         [[listener]]\norigin = \"app\"\nuser = \"nobody\"\n[listener.timeouts]\nconnect = \"1s\"\n\
+         [[listener]]\naddress = 3130\npreset = \"go\"\nupstream = [\"https://a\", \"https://b\"]\n\
+         [[listener]]\naddress = 3131\npreset = \"oci\"\nupstream = \"https://a\"\ntoken-hosts = [\"*\"]\n\
+         [[rule]]\nredirect = \"/a\"\nredirect-status = 200\n",
+        expect![[r#"
+            loligo.toml:3: upstream.servers = []: name one server at least: servers = ["http://10.0.0.1:8080"]
+            loligo.toml:7: upstream.health = "/x": takes settings of its own, such as { path = … }; there are path, status, every, time-out, rise, fall
+            loligo.toml:10: listener.user = "nobody": is a setting of the whole proxy: write it above the first [block]
+            loligo.toml:11: listener.timeouts: is not part of this block: write it above the first [block], or as a block of its own, [timeouts]
+            loligo.toml:16: listener.upstream = ["https://a", "https://b"]: the preset go takes one URL; see docs/mirrors.md
+            loligo.toml:21: listener.route.token-hosts = ["*"]: "*": expected a host such as "files.example.org", "*.example.org" or "HOST:PORT"
+            loligo.toml:24: rule.redirect-status = 200: expected 301, 302, 303, 307 or 308
+        "#]],
+    );
+    wrong(
+        "[[upstream]]\nservers = [\"http://a\"]\n[[listener]]\norigin = \"app\"\n",
+        expect![[r#"
+            loligo.toml:1: upstream.name: every upstream needs it: name = "app"
+        "#]],
     );
 }

@@ -118,7 +118,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &raw.quotas,
         (&raw.listeners, &listeners),
         (&raw.rules, &rules),
-        &mut found.problems,
+        &mut found,
     );
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;

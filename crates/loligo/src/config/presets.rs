@@ -156,6 +156,15 @@ const KEYS: [&str; 5] = [
     "listener.token-hosts",
 ];
 
+/// Of these, what goes into routes as it was written.
+const PASSED_ON: [(&str, &str); 2] = [
+    (
+        "listener.follow-redirects",
+        "listener.route.follow-redirects",
+    ),
+    ("listener.token-hosts", "listener.route.token-hosts"),
+];
+
 /// The name of a preset.
 pub fn name(given: &Given) -> Result<&'static str, String> {
     let names = PRESETS.each_ref().map(|preset| (preset.name, preset.name));
@@ -178,6 +187,10 @@ pub fn expand(raw: &Raw, problems: &mut Vec<Problem>) -> Raw {
     let mut raw = raw.clone();
     for block in &mut raw.listeners {
         let text = text_of(block, problems);
+        let places = block.given.iter();
+        let own_places: Vec<_> = places
+            .map(|given| (given.key.clone(), given.place.clone()))
+            .collect();
         block
             .given
             .retain(|given| !KEYS.contains(&given.key.as_str()));
@@ -190,9 +203,16 @@ pub fn expand(raw: &Raw, problems: &mut Vec<Problem>) -> Raw {
             }
         };
         let mut blocks: Vec<_> = read.listeners.into_iter().flat_map(|l| l.routes).collect();
-        blocks
-            .iter_mut()
-            .for_each(|block| move_to(block, &given.place));
+        for route in &mut blocks {
+            move_to(route, &given.place);
+            for (own, written) in PASSED_ON {
+                let own = own_places.iter().find(|(key, _)| key == own);
+                let to = route.given.iter_mut().find(|given| given.key == written);
+                if let (Some((_, place)), Some(to)) = (own, to) {
+                    to.place = place.clone();
+                }
+            }
+        }
         block.routes.extend(blocks);
         let mut rules = read.rules;
         rules
@@ -215,7 +235,7 @@ pub fn written_out(raw: &Raw) -> Vec<(String, String)> {
     texts.collect()
 }
 
-/// Complaints are about the line that asked for the preset.
+/// Complaints are about the line that asked for the preset, but for what was written by hand ([`PASSED_ON`]).
 fn move_to(block: &mut Block, place: &Place) {
     block.place = place.clone();
     for given in &mut block.given {
@@ -244,9 +264,11 @@ fn text_of(block: &Block, problems: &mut Vec<Problem>) -> Option<(Given, String)
         };
         let upstreams = upstreams(urls).map_err(|why| urls.problem(why))?;
         if upstreams.is_empty() || upstreams.len() > preset.upstreams {
-            let most = preset.upstreams;
-            let message =
-                format!("the preset {name} takes one to {most} URLs; see docs/mirrors.md");
+            let many = match preset.upstreams {
+                1 => "one URL".to_owned(),
+                most => format!("one to {most} URLs"),
+            };
+            let message = format!("the preset {name} takes {many}; see docs/mirrors.md");
             return Err(urls.problem(message));
         }
         let public = match block.find("listener.public") {
@@ -423,7 +445,7 @@ mod tests {
             ("[[listener]]\npreset = \"pypi\"", "where is it?"),
             (
                 "[[listener]]\npreset = \"go\"\nupstream = [\"http://a\", \"http://b\"]",
-                "takes one to 1 URLs",
+                "takes one URL;",
             ),
             (
                 "[[listener]]\npreset = \"npm\"\nupstream = \"http://a\"",

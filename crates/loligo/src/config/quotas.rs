@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, Rule, What};
 
-use super::problem::{Problem, did_you_mean};
+use super::Found;
+use super::problem::did_you_mean;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, numbers, rows};
 use super::values::{self, is_token};
@@ -42,9 +43,10 @@ pub fn rows() -> Vec<Row<QuotaDraft>> {
     let mut rows = rows![QuotaDraft:
         /// Its name: listeners and rules name it, and metrics and answers show it.
         "limit.name": "a word", "required" => name = name;
-        /// Whom it counts apart: each client's address, each host that is asked for, each listener.
-        "limit.per": "`client`, `host`, `listener`", "client" => per = |given| values::word(given, &[
-            ("client", Per::Client), ("host", Per::Host), ("listener", Per::Listener),
+        /// Whom it counts apart: each client's address, each host that is asked for, each listener, each `tag` that rules give. What has
+        /// no tag counts together.
+        "limit.per": "`client`, `host`, `listener`, `tag`", "client" => per = |given| values::word(given, &[
+            ("client", Per::Client), ("host", Per::Host), ("listener", Per::Listener), ("tag", Per::Tag),
         ]);
         /// What it counts. `misses`: requests that are sent on to an origin, so that hits are free: fetches, revalidations, parts, what is
         /// passed through, tunnels; whoever shares the fetch of another pays nothing. `miss-bytes`: bytes that come from origins.
@@ -72,18 +74,19 @@ pub fn rows() -> Vec<Row<QuotaDraft>> {
 
 /// Checks the blocks, and the names of limits in the listeners.
 pub fn settle(
-    blocks: &[Block],
+    own_blocks: &[Block],
     of_listeners: (&[Block], &[Listener]),
     of_rules: (&[Block], &[Rule]),
-    problems: &mut Vec<Problem>,
+    found: &mut Found,
 ) -> Vec<Quota> {
-    if let Some(block) = blocks.get(Quota::QUOTAS_MAX) {
+    let problems = &mut found.problems;
+    if let Some(block) = own_blocks.get(Quota::QUOTAS_MAX) {
         let message = format!("at most {} limits", Quota::QUOTAS_MAX);
         problems.push(block.problem("limit", message));
     }
     let mut quotas: Vec<Quota> = Vec::new();
     let mut names = Vec::new();
-    for block in blocks {
+    for block in own_blocks {
         let mut draft = QuotaDraft::default();
         let before = problems.len();
         apply(&rows(), &block.given, &mut draft, problems);
@@ -120,6 +123,22 @@ pub fn settle(
                 _ => continue,
             };
             problems.push(block.problem("rule.limit", message));
+        }
+    }
+    for quota in &quotas {
+        let name = &quota.name;
+        let is_named = (listeners.iter()).any(|listener| listener.quotas.contains(name))
+            || rules.iter().any(|rule| rule.then.quotas.contains(name));
+        let is_it = |block: &&Block| {
+            let given = block.find("limit.name");
+            given.is_some_and(|given| values::text(given).is_ok_and(|it| it == name))
+        };
+        if let (false, Some(block)) = (is_named, own_blocks.iter().find(is_it)) {
+            let message = format!(
+                "counts nothing: no listener and no rule names it; write limits = [\"{name}\"] into a listener"
+            );
+            let note = block.problem("limit.name", message);
+            found.notes.push(note.to_string());
         }
     }
     quotas
@@ -216,10 +235,10 @@ fn quota(draft: QuotaDraft) -> Result<Quota, (&'static str, String)> {
         }
         _ => {}
     }
-    if what == What::Connections && per == Per::Host {
+    if what == What::Connections && matches!(per, Per::Host | Per::Tag) {
         return wrong(
             "limit.per",
-            "a connection is not for one host; count them per client or listener",
+            "a connection has many requests, each with a host and a tag of its own; count them per client or listener",
         );
     }
     Ok(Quota {
@@ -243,6 +262,7 @@ pub fn explain(quota: &Quota) -> String {
         Per::Client => "client",
         Per::Host => "host",
         Per::Listener => "listener",
+        Per::Tag => "tag",
     };
     let rate = match quota.what.is_at_once() {
         true => amount(quota.rate.amount),

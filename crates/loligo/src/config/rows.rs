@@ -6,6 +6,7 @@
 
 use proxy::plan::{Bounds, Setting, Unit};
 
+use super::general;
 use super::problem::{Problem, did_you_mean};
 use super::raw::{Given, Value};
 use super::values::{number, show};
@@ -133,7 +134,22 @@ pub fn apply<T>(rows: &[Row<T>], given: &[Given], target: &mut T, problems: &mut
 
 /// There is no such setting; these are.
 pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Problem {
-    let message = match did_you_mean(&given.key, known) {
+    let known: Vec<&str> = known.collect();
+    let inner = format!("{}.", given.key);
+    let members: Vec<&str> = (known.iter())
+        .filter_map(|key| key.strip_prefix(&inner))
+        .collect();
+    let name = given.key.rsplit_once('.').map_or("", |(_, name)| name);
+    let of_all = general::rows().iter().any(|row| row.key == name);
+    let message = match did_you_mean(&given.key, known.iter().copied()) {
+        _ if !members.is_empty() => format!(
+            "takes settings of its own, such as {{ {} = … }}; there are {}",
+            members[0],
+            members.join(", ")
+        ),
+        _ if of_all => {
+            "is a setting of the whole proxy: write it above the first [block]".to_owned()
+        }
         Some(meant) => {
             // In a block that repeats, by the name it has there.
             let scopes = [

@@ -145,6 +145,9 @@ fn servers(given: &Given) -> Result<Vec<Server>, String> {
     }
     match servers.iter().any(|server| !server.backup) {
         true => Ok(servers),
+        false if servers.is_empty() => {
+            Err("name one server at least: servers = [\"http://10.0.0.1:8080\"]".to_owned())
+        }
         false => Err("one server at least must be no backup".to_owned()),
     }
 }
@@ -183,7 +186,7 @@ fn server(text: &str, given: &Given) -> Result<Server, String> {
     Ok(server)
 }
 
-/// Checks the blocks.
+/// Checks the blocks. With one that is wrong, for which there is a problem, stands one without servers.
 pub fn settle(blocks: &[Block], problems: &mut Vec<Problem>) -> Vec<Upstream> {
     if let Some(block) = blocks.get(UPSTREAMS_MAX) {
         let message = format!("at most {UPSTREAMS_MAX} of them");
@@ -213,6 +216,14 @@ pub fn settle(blocks: &[Block], problems: &mut Vec<Problem>) -> Vec<Upstream> {
             problems.push(block.problem("upstream.health", message));
         }
         let (Some(name), Some(servers)) = (draft.name, draft.servers) else {
+            // Known all the same, or every route to it would be complained of, too.
+            let name = block
+                .find("upstream.name")
+                .and_then(|it| values::text(it).ok());
+            settled.push(Upstream {
+                name: name.unwrap_or_default().to_ascii_lowercase(),
+                ..Upstream::default()
+            });
             continue;
         };
         if settled.iter().any(|known| known.name == name) {
@@ -307,6 +318,10 @@ pub fn route_to(
         Named::Upstream(name, path) => (name, path),
     };
     let names = || upstreams.iter().map(|upstream| upstream.name.as_str());
+    if names().any(str::is_empty) {
+        // It may be that one.
+        return None;
+    }
     if names().any(|known| known == name) {
         return Some(Route::everything_to_upstream(name, path));
     }
@@ -383,7 +398,7 @@ mod tests {
     fn what_is_wrong_is_told_with_what_to_do() {
         let with = |servers: &str| format!("{APP}servers = {servers}\n");
         complains(APP, "upstream.servers: every upstream needs it");
-        complains(&with("[]"), "must be no backup");
+        complains(&with("[]"), "name one server at least");
         complains(&with("[\"http://a backup\"]"), "must be no backup");
         complains(&with("[\"http://a/x\"]"), "a server has no path");
         complains(&with("[\"a:80\"]"), "the scheme is missing");

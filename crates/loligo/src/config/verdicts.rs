@@ -105,9 +105,8 @@ pub fn redirect(given: &Given) -> Result<Text, String> {
 }
 
 pub fn redirect_status(given: &Given) -> Result<u16, String> {
-    let status = status(given, 301, 308)?;
-    match status {
-        301..=303 | 307 | 308 => Ok(status),
+    match status(given, 301, 308) {
+        Ok(status @ (301..=303 | 307 | 308)) => Ok(status),
         _ => Err("expected 301, 302, 303, 307 or 308".to_owned()),
     }
 }

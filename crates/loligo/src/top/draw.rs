@@ -144,7 +144,7 @@ fn draw_trend(live: &Live, area: Rect, frame: &mut Frame<'_>) {
 
 fn tab_line(state: &State) -> Line<'static> {
     let mut spans = Vec::new();
-    for &kind in Kind::shown(state.live.as_ref()) {
+    for kind in Kind::shown(state.live.as_ref()) {
         let title = format!(" {} ", kind.title());
         spans.push(match kind == state.shown {
             true => title.reversed(),
@@ -256,7 +256,7 @@ fn foot_line(state: &State) -> Line<'static> {
 }
 
 const HELP: &str = "\
-tab, left, right, 1 to 6   choose the table
+tab, left, right, 1 to 7   choose the table
 up, down, page up, down    move in the table
 s                          sort by the next column (marked v)
 p, space                   pause: nothing changes

@@ -44,9 +44,44 @@ pub struct Live {
     /// The last two minutes.
     #[serde(default)]
     pub trend: Trend,
+    /// Servers behind names.
+    #[serde(default)]
+    pub upstreams: Vec<Upstream>,
     /// If it is a member of one.
     #[serde(default)]
     pub cluster: Option<Cluster>,
+}
+
+/// Servers behind a name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Upstream {
+    /// The name.
+    pub name: String,
+    /// As they are configured.
+    pub servers: Vec<Server>,
+}
+
+/// A server behind a name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// Its URL.
+    pub server: String,
+    /// In a word.
+    pub state: String,
+    /// Why it is not up.
+    pub why: Option<String>,
+    /// Is it asked only if no other is up?
+    pub backup: bool,
+    /// Requests on their way.
+    pub in_flight: u64,
+    /// Since the start.
+    pub requests: u64,
+    /// Those without a usable answer.
+    pub failures: u64,
+    /// How often it was put out.
+    pub ejections: u64,
 }
 
 /// The cluster that the proxy is a member of.

@@ -78,8 +78,8 @@ impl State {
                 if self.live.is_none() && self.shown == Kind::Hosts && live.top.is_none() {
                     self.shown = Kind::Origins;
                 }
-                // Its tab goes with the cluster.
-                if self.shown == Kind::Cluster && live.cluster.is_none() {
+                // Some tabs go with what they are about.
+                if !Kind::shown(Some(&live)).contains(&self.shown) {
                     self.shown = Kind::Origins;
                 }
                 self.live = Some(live);
@@ -99,7 +99,9 @@ impl State {
             self.is_over = key == Key::Char('q');
             return;
         }
-        let tabs = Kind::shown(self.live.as_ref()).len();
+        let tabs = Kind::shown(self.live.as_ref());
+        let shown = tabs.iter().position(|kind| *kind == self.shown);
+        let (shown, tabs) = (shown.unwrap_or(0), tabs.len());
         match key {
             Key::Char('q') => self.is_over = true,
             Key::Char('p' | ' ') => self.is_paused = !self.is_paused,
@@ -109,9 +111,9 @@ impl State {
                 self.sorts[self.shown as usize] %= self.shown.sorts().len();
                 self.scrolled = 0;
             }
-            Key::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
-            Key::Next => self.show((self.shown as usize + 1) % tabs),
-            Key::Previous => self.show((self.shown as usize + tabs - 1) % tabs),
+            Key::Char(digit @ '1'..='7') => self.show(digit as usize - '1' as usize),
+            Key::Next => self.show((shown + 1) % tabs),
+            Key::Previous => self.show((shown + tabs - 1) % tabs),
             Key::Up(lines) => self.scrolled = self.scrolled.saturating_sub(lines),
             // The drawing knows how many lines there are, and stops there.
             Key::Down(lines) => self.scrolled = self.scrolled.saturating_add(lines),

@@ -4,8 +4,11 @@
 
 use std::cmp::Ordering;
 
-use crate::top::live::{Cluster, Live, Member, Origin, Ranked, Rankings};
+use crate::top::live::{Cluster, Live, Member, Origin, Ranked, Rankings, Server};
 use crate::top::words::{NONE, about, bytes, count, harmless, percent, rate, short, time};
+
+/// Servers of which it is told why they are not up.
+const WHY_MAX: usize = 3;
 
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,27 +23,32 @@ pub enum Kind {
     Classes,
     /// Times by stage.
     Stages,
+    /// Servers behind names (`[[upstream]]`); only where there are some.
+    Upstreams,
     /// The other members of the cluster; only where there is one.
     Cluster,
 }
 
 impl Kind {
     /// All, in the order of the tabs.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Hosts,
         Kind::Keys,
         Kind::Origins,
         Kind::Classes,
         Kind::Stages,
+        Kind::Upstreams,
         Kind::Cluster,
     ];
 
-    /// Those that this proxy has something for: the first of all, in their order.
-    pub fn shown(live: Option<&Live>) -> &'static [Kind] {
-        match live.is_some_and(|live| live.cluster.is_some()) {
-            true => &Kind::ALL,
-            false => &Kind::ALL[..Kind::Cluster as usize],
-        }
+    /// Those that this proxy has something for, in their order.
+    pub fn shown(live: Option<&Live>) -> Vec<Kind> {
+        let has = |kind: &Kind| match kind {
+            Kind::Upstreams => live.is_some_and(|live| !live.upstreams.is_empty()),
+            Kind::Cluster => live.is_some_and(|live| live.cluster.is_some()),
+            _ => true,
+        };
+        Kind::ALL.into_iter().filter(has).collect()
     }
 
     /// What is on its tab.
@@ -51,6 +59,7 @@ impl Kind {
             Kind::Origins => "origins",
             Kind::Classes => "classes",
             Kind::Stages => "stages",
+            Kind::Upstreams => "upstreams",
             Kind::Cluster => "cluster",
         }
     }
@@ -64,6 +73,7 @@ impl Kind {
             Kind::Classes => &[0, 1, 4, 5],
             Kind::Stages => &[0, 1, 2, 3],
             // First as they are configured.
+            Kind::Upstreams => &[0, 2, 3, 4],
             Kind::Cluster => &[0, 2, 3, 4, 9],
         }
     }
@@ -94,6 +104,7 @@ pub fn table(kind: Kind, live: &Live, sort: usize) -> Table {
         Kind::Origins => origins(live, by),
         Kind::Classes => classes(live, by),
         Kind::Stages => stages(live, by),
+        Kind::Upstreams => upstreams(live, by),
         Kind::Cluster => live
             .cluster
             .as_ref()
@@ -240,6 +251,48 @@ fn stages(live: &Live, by: usize) -> Table {
         sorted_by: by,
         note: "The last minute; of all requests but memory hits.".to_owned(),
         is_narrow: false,
+    }
+}
+
+fn upstreams(live: &Live, by: usize) -> Table {
+    let mut all: Vec<(&str, &Server)> = (live.upstreams.iter())
+        .flat_map(|upstream| upstream.servers.iter().map(|it| (&*upstream.name, it)))
+        .collect();
+    match by {
+        2 => all.sort_by_key(|(_, it)| std::cmp::Reverse(it.in_flight)),
+        3 => all.sort_by_key(|(_, it)| std::cmp::Reverse(it.requests)),
+        4 => all.sort_by_key(|(_, it)| std::cmp::Reverse(it.failures)),
+        _ => {}
+    }
+    let row = |(name, server): &(&str, &Server)| {
+        vec![
+            format!("{} {}", harmless(name), harmless(&server.server)),
+            match server.backup {
+                true => format!("{} (backup)", harmless(&server.state)),
+                false => harmless(&server.state),
+            },
+            count(server.in_flight),
+            short(server.requests),
+            short(server.failures),
+            short(server.ejections),
+        ]
+    };
+    let why = (all.iter()).filter_map(|(_, it)| {
+        let why = it.why.as_ref()?;
+        Some(format!("{}: {}.", harmless(&it.server), harmless(why)))
+    });
+    let why: Vec<_> = why.take(WHY_MAX).collect();
+    Table {
+        columns: vec!["server", "state", "now", "requests", "failures", "put out"],
+        rows: all.iter().map(row).collect(),
+        sorted_by: by,
+        note: format!(
+            "Counts since the start; now: requests on their way. {}",
+            why.join(" ")
+        )
+        .trim_end()
+        .to_owned(),
+        is_narrow: true,
     }
 }
 

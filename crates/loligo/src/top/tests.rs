@@ -65,6 +65,53 @@ fn state() -> State {
     state
 }
 
+#[test]
+fn servers_behind_names_have_a_tab_where_there_are_some() {
+    let mut live = live();
+    let server = |server: &str, state: &str, backup: bool, why: Option<&str>| {
+        json!({ "server": server, "state": state, "why": why, "backup": backup, "weight": 1, "in_flight": 3, "requests": 90210,
+            "failures": 12, "ejections": 1 })
+    };
+    let app = json!([{ "name": "app", "balance": "hash-url", "servers": [
+        server("http://10.0.0.1:8080", "up", false, None),
+        server("http://10.0.0.2:8080", "unreachable", false, Some("connections could not be made")),
+        server("http://10.0.1.9", "up", true, None),
+    ] }]);
+    live.upstreams = serde_json::from_value(app).unwrap();
+    let mut state = state();
+    assert!(!screen(&state, 90, 24).contains("upstreams"));
+    state.answered(Ok(live));
+    state.pressed(Key::Char('6'));
+    assert_eq!(state.shown, Kind::Upstreams);
+    expect![[r#"
+        Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
+        req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
+        sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
+        disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
+         hosts   keys   origins   classes   stages   upstreams
+        server v                                           state  now  requests  failures  put out
+        app http://10.0.0.1:8080                              up    3       90k        12        1
+        app http://10.0.0.2:8080                     unreachable    3       90k        12        1
+        app http://10.0.1.9                          up (backup)    3       90k        12        1
+
+
+
+
+
+        Counts since the start; now: requests on their way. http://10.0.0.2:8080: connections
+        could not be made.
+        q quit   tab or arrows: table   s sort   p pause   ? help
+    "#]]
+    .assert_eq(&screen(&state, 90, 17));
+    state.pressed(Key::Next);
+    assert_eq!(state.shown, Kind::Hosts, "there is no cluster");
+    state.pressed(Key::Previous);
+    assert_eq!(state.shown, Kind::Upstreams);
+    // It goes with them.
+    state.answered(Ok(self::live()));
+    assert_eq!(state.shown, Kind::Origins);
+}
+
 /// The same of a front of a cluster.
 fn of_front() -> Live {
     let member = |name: &str, state: &str, lag_ms: Option<u64>, of: [u64; 3]| {

@@ -26,7 +26,7 @@ pub fn text(url: &str, live: &Live) -> String {
         out += &figures.join("   ");
         out.push('\n');
     }
-    for &kind in Kind::shown(Some(live)) {
+    for kind in Kind::shown(Some(live)) {
         let table = table(kind, live, 0);
         let rows = &table.rows[..table.rows.len().min(ROWS_MAX)];
         let _ = writeln!(out, "\n{}\n{}", kind.title(), table.note);

@@ -23,6 +23,7 @@ use crate::{
     record::origins::{OriginBook, OriginTable, OriginTimes},
     record::top::Rankings,
     state::Shared,
+    upstreams::UpstreamStanding,
 };
 
 /// The most names of a ranking that are told.
@@ -52,6 +53,8 @@ pub struct Live {
     top: Option<TopTold>,
     /// `null`: this is a member of none.
     cluster: Option<ClusterStatus>,
+    /// Servers behind names.
+    upstreams: Vec<UpstreamStanding>,
     trend: Trend,
 }
 
@@ -191,6 +194,7 @@ impl Live {
                 TopTold { hosts, urls }
             }),
             cluster: facts.cluster.clone(),
+            upstreams: facts.upstreams.clone(),
             trend: Trend {
                 step_s: crate::admin::history::FINE_STEP.as_secs(),
                 requests_per_s,

@@ -162,10 +162,11 @@ pub fn look<'a, 'f>(
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
+    let tag = rules.tag;
     // Asked when it is known that it is a hit: the long way counts all others.
     let passed_at = |place: &Place<'_>| match tolls.is_empty() {
         true => Ok(None),
-        false => toll::passes(listener, tolls, client, place.host()).map(Some),
+        false => toll::passes(listener, tolls, (client, place.host()), tag).map(Some),
     };
     let served = worker.shared.served();
     if served == Served::Nothing {

@@ -3,7 +3,7 @@
 //! The connection's task gives what comes to the stream it is for, and writes what streams have queued. A stream's task queues, waits for
 //! room, and takes its request's body. Both run on one thread, and none waits while it has borrowed.
 //!
-//! Limits: a stream has [`QUEUED_BYTES_MAX`] and one piece queued at most. What has come of its body and was not taken is bounded by its
+//! Limits: a stream has [`QUEUED_BYTES_MAX`] and one piece queued at most, and a connection [`LARGE_AT_ONCE`] pieces from disk that are larger. What has come of its body and was not taken is bounded by its
 //! window.
 
 use std::{
@@ -19,17 +19,23 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use fields::Fields;
 use http2::{Connection, ErrorCode, StreamId};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{clock::Instant, deadline::Elapsed, deadline::Watch};
 
 /// A stream that has more queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;
 
+/// Streams of a connection that send large objects from disk at a time; the next ones wait before they read theirs.
+const LARGE_AT_ONCE: usize = 8;
+
 /// What is shared.
 pub struct Link {
     http: RefCell<Connection>,
     /// Streams that have a task.
     streams: RefCell<HashMap<StreamId, Rc<RefCell<Inward>>>>,
+    /// For the [`LARGE_AT_ONCE`].
+    large: Semaphore,
     /// The connection's task.
     waker: RefCell<Option<Waker>>,
     began: Instant,
@@ -78,6 +84,7 @@ impl Link {
         Rc::new(Link {
             http: RefCell::new(Connection::new(limits, Duration::ZERO)),
             streams: RefCell::default(),
+            large: Semaphore::new(LARGE_AT_ONCE),
             waker: RefCell::default(),
             began,
         })
@@ -218,6 +225,14 @@ impl Stream {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Waits until it may read a large object from disk, and queue it. Nothing: the client has gone.
+    pub async fn turn_of_large(&self) -> Option<SemaphorePermit<'_>> {
+        tokio::select! {
+            turn = self.link.large.acquire() => turn.ok(),
+            () = self.left() => None,
+        }
     }
 
     // What goes out.

@@ -63,6 +63,8 @@ pub struct Server<'w> {
     idle_since: Option<Instant>,
     is_shrunk: bool,
     is_drained: bool,
+    /// Nothing is read any more: the connection ends by our will.
+    is_deaf: bool,
 }
 
 /// What a turn came to.
@@ -161,6 +163,7 @@ impl<'w> Server<'w> {
             idle_since: None,
             is_shrunk: false,
             is_drained: false,
+            is_deaf: false,
         }
     }
 
@@ -177,7 +180,7 @@ impl<'w> Server<'w> {
                 true => watch.limit_idle_of(listener, limit, turn).await,
                 false => watch.limit(limit, turn).await,
             };
-            if is_blocked && self.is_too_slow(now.elapsed(), step.is_err()) {
+            if is_blocked && self.is_too_slow(now.elapsed()) {
                 return End::Cut;
             }
             match step {
@@ -238,15 +241,16 @@ impl<'w> Server<'w> {
     /// Nothing has moved for as long as was to be waited.
     fn handle_timeouts(&mut self, is_idle: bool) {
         let now = Instant::now();
-        let plan = &self.conn.listener.edition.plan;
+        let timeouts = &self.conn.listener.edition.plan.timeouts;
+        let (client_head, client_idle) = (timeouts.client_head, timeouts.client_idle);
         let is_late = |since: Option<Instant>, limit| {
             since.is_some_and(|since| now.duration_since(since) >= limit)
         };
-        if is_late(self.partial_since, plan.timeouts.client_head) {
-            self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
+        if is_late(self.partial_since, client_head) {
+            self.cut_off();
         }
         let is_leaving = self.worker.shared.is_draining() || self.conn.is_leaving;
-        if is_idle && (is_leaving || is_late(self.idle_since, plan.timeouts.client_idle)) {
+        if is_idle && (is_leaving || is_late(self.idle_since, client_idle)) {
             self.link.http().close(ErrorCode::NO_ERROR);
         } else if is_idle && !self.is_shrunk && is_late(self.idle_since, SHRINK_AFTER) {
             self.shrink();
@@ -262,6 +266,13 @@ impl<'w> Server<'w> {
             }
         }
         self.report();
+    }
+
+    /// Ends the connection for what the client sends: it is told, and its streams end.
+    fn cut_off(&mut self) {
+        self.is_deaf = true;
+        self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
+        self.link.leave();
     }
 
     fn shrink(&mut self) {
@@ -282,12 +293,12 @@ impl<'w> Server<'w> {
     }
 
     /// The socket took nothing, or not all, for so long. Is the client too slow?
-    fn is_too_slow(&mut self, waited: Duration, is_over: bool) -> bool {
+    fn is_too_slow(&mut self, waited: Duration) -> bool {
         let plan = &self.conn.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let pace = &mut self.conn.pace;
         pace.wait(waited);
-        if is_over && pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
+        if pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
             pace.ask(self.conn.stream.untaken_bytes(), rate_min);
         }
         pace.is_cut = pace.patience(stall_max, rate_min).is_zero();
@@ -303,14 +314,15 @@ impl<'w> Server<'w> {
             Poll::Ready(Ok(taken)) => Some(taken),
             Poll::Pending => None,
         };
-        if let Some(Taken::Fatal) = taken {
-            self.link.leave();
-        }
         let written = match self.poll_output(cx) {
             Poll::Ready(Err(_)) => return Poll::Ready(Step::End(End::Left)),
             Poll::Ready(Ok(written)) => written,
             Poll::Pending => false,
         };
+        if !self.is_deaf && self.link.http().fatal().is_some() {
+            self.is_deaf = true;
+            self.link.leave();
+        }
         let http = self.link.http();
         let has_more = http.has_output();
         if self.turn.is_empty() && !has_more && http.is_over() && self.tasks.is_empty() {
@@ -326,7 +338,7 @@ impl<'w> Server<'w> {
 
     /// Takes what is left of the input, or reads once.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Taken>> {
-        if self.link.http().must_write() || self.link.http().fatal().is_some() {
+        if self.is_deaf || self.link.http().must_write() {
             return Poll::Pending;
         }
         if self.partial_since.is_none() && !self.conn.input.is_empty() {
@@ -356,7 +368,7 @@ impl<'w> Server<'w> {
         }
         let (used, taken) = self.take_input(&space[..n], came);
         self.conn.input.extend_from_slice(&space[used..n]);
-        Poll::Ready(self.keep(taken, came))
+        Poll::Ready(Ok(self.keep(taken, came)))
     }
 
     fn take_kept(&mut self, came: Instant) -> Taken {
@@ -364,16 +376,15 @@ impl<'w> Server<'w> {
         let (used, taken) = self.take_input(&input, came);
         input.advance(used);
         self.conn.input = input;
-        let kept = self.keep(taken, came);
-        kept.unwrap_or(Taken::Fatal)
+        self.keep(taken, came)
     }
 
     /// Counts what is left of the input.
-    fn keep(&mut self, taken: Taken, came: Instant) -> io::Result<Taken> {
+    fn keep(&mut self, taken: Taken, came: Instant) -> Taken {
         let conn = &mut self.conn;
         if conn.input.is_empty() {
             (conn.input, conn.kept, self.partial_since) = (BytesMut::new(), None, None);
-            return Ok(taken);
+            return taken;
         }
         let kept = (conn.kept).get_or_insert_with(|| self.worker.heads.place());
         let has_room = match taken {
@@ -387,12 +398,12 @@ impl<'w> Server<'w> {
             }
         };
         if has_room {
-            return Ok(taken);
+            return taken;
         }
         metrics::add(&self.worker.counters.heads_shed, 1);
-        self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
-        conn.input = BytesMut::new();
-        Ok(taken)
+        (conn.input, conn.kept) = (BytesMut::new(), None);
+        self.cut_off();
+        taken
     }
 
     /// Writes the turn at hand, or the next one. True: something was written.
@@ -436,8 +447,10 @@ impl<'w> Server<'w> {
                 socket::reset_when_closed(self.conn.stream.socket());
             }
         }
-        let Server { conn, tasks, .. } = self;
+        let Server {
+            conn, mut tasks, ..
+        } = self;
         drop(conn);
-        tasks.join_all().await;
+        while tasks.join_next().await.is_some() {}
     }
 }

@@ -7,7 +7,7 @@ use profile::{Class, Flags, StageName, access::Asking};
 use super::{
     head::Purpose,
     hit::{Hit, Who},
-    link::{Owned, Stream},
+    link::{Owned, QUEUED_BYTES_MAX, Stream},
 };
 use crate::{
     cache::disk::Unread,
@@ -44,10 +44,20 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         purpose,
         pinned,
     } = *work;
-    if let Some(pinned) = pinned
-        && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
-    {
-        return;
+    // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
+    let mut turn = None;
+    match pinned {
+        Some(pinned) if pinned.guard.read().len > QUEUED_BYTES_MAX => {
+            // Not pinned for as long as the client likes: it is looked up again.
+            drop(pinned);
+            turn = owned.0.turn_of_large().await;
+        }
+        Some(pinned) => {
+            if from_disk(&worker, &stream, &who, &mut incoming, *pinned).await {
+                return;
+            }
+        }
+        None => {}
     }
     let is_served = !matches!(purpose, Purpose::OtherProtocol);
     let body = match purpose {
@@ -76,6 +86,7 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     Box::pin(handle::handle(&mut ex, incoming)).await;
     // Behind the exchange, whose last word it would cut off.
     drop(ex);
+    drop(turn);
     drop(owned);
 }
 

@@ -58,6 +58,8 @@ pub enum Per {
     Host,
     /// Each listener.
     Listener,
+    /// Each tag that rules give; what has none counts together.
+    Tag,
 }
 
 /// What a quota counts.

@@ -1,4 +1,4 @@
-//! Quotas: how much of something each client, host or listener may have (`[[limit]]`).
+//! Quotas: how much of something each client, host, listener or tag may have (`[[limit]]`).
 //!
 //! A [`Quota`] counts by key in a [`table`], at a [`rate`] or while something lasts. Of a configuration there are the [`Quotas`]; those
 //! that apply to a request are a [`Chosen`]. Workers share them, since a client has connections on several.
@@ -97,6 +97,8 @@ pub struct Payer<'a> {
     pub host: &'a str,
     /// The listener.
     pub listener: ListenerId,
+    /// The tag that a rule has given it; empty: none.
+    pub tag: &'a [u8],
 }
 
 impl Quotas {
@@ -218,6 +220,7 @@ impl Quota {
                 self.hasher.hash_one(host.to_ascii_lowercase())
             }
             Per::Listener => self.hasher.hash_one(payer.listener),
+            Per::Tag => self.hasher.hash_one(payer.tag),
         }
     }
 

@@ -23,6 +23,7 @@ fn payer(client: &str) -> Payer<'static> {
         client: client.parse().unwrap(),
         host: "A.example.",
         listener: ListenerId(1),
+        tag: b"",
     }
 }
 

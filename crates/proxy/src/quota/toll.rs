@@ -25,7 +25,7 @@ use crate::{
     origin::trip::Trip,
     plan::{Excess, What},
     reply::{After, Reply},
-    request::exchange::Exchange,
+    request::{exchange::Exchange, rulebook::Tag},
 };
 
 /// Requests of the process that wait for their turn at a time. Each keeps its client's connection and some KiB.
@@ -251,11 +251,17 @@ async fn leave_or(reply: &mut Reply<'_>, until: impl Future<Output = ()>) -> boo
     }
 }
 
-fn payer<'a>(listener: &ListenerState, client: IpAddr, host: &'a str) -> Payer<'a> {
+fn payer<'a>(
+    listener: &'a ListenerState,
+    client: IpAddr,
+    host: &'a str,
+    tag: Option<Tag>,
+) -> Payer<'a> {
     Payer {
         client,
         host,
         listener: listener.id,
+        tag: listener.book.tag(tag),
     }
 }
 
@@ -266,11 +272,11 @@ fn payer<'a>(listener: &ListenerState, client: IpAddr, host: &'a str) -> Payer<'
 pub fn passes(
     listener: &ListenerState,
     chosen: Chosen,
-    client: IpAddr,
-    host: &str,
+    (client, host): (IpAddr, &str),
+    tag: Option<Tag>,
 ) -> Result<Option<Box<Bill>>, Beyond> {
     let quotas = &listener.edition.quotas;
-    let payer = payer(listener, client, host);
+    let payer = payer(listener, client, host, tag);
     enter_all(quotas, chosen, &payer)?;
     Ok(bill(quotas, chosen, &payer))
 }
@@ -293,7 +299,7 @@ pub async fn admit(ex: &mut Exchange<'_>, has_passed: bool) -> Option<After> {
         return None;
     }
     let (listener, host) = (Rc::clone(&ex.listener), ex.record.host.clone());
-    let payer = payer(&listener, ex.peer.ip(), &host);
+    let payer = payer(&listener, ex.peer.ip(), &host, ex.record.tag);
     let quotas = &listener.edition.quotas;
     if !has_passed {
         match enter_in_turn(quotas, chosen, &payer, &mut ex.reply).await {
@@ -315,7 +321,7 @@ pub async fn miss(ex: &mut Exchange<'_>) -> Result<Option<Toll>, Stopped> {
         return Ok(None);
     }
     let (listener, host) = (Rc::clone(&ex.listener), ex.record.host.clone());
-    let payer = payer(&listener, ex.peer.ip(), &host);
+    let payer = payer(&listener, ex.peer.ip(), &host, ex.record.tag);
     let entries = enter_in_turn(&listener.edition.quotas, chosen, &payer, &mut ex.reply).await?;
     Ok(Some(toll(entries, ex.record.trip())))
 }
@@ -342,7 +348,7 @@ fn miss_now(ex: &Exchange<'_>, trip: &Trip) -> Result<Option<Toll>, Beyond> {
     if chosen.is_empty() {
         return Ok(None);
     }
-    let payer = payer(&ex.listener, ex.peer.ip(), &ex.record.host);
+    let payer = payer(&ex.listener, ex.peer.ip(), &ex.record.host, ex.record.tag);
     let entries = enter_all(&ex.edition().quotas, chosen, &payer)?;
     Ok(Some(toll(entries, trip.clone())))
 }
@@ -358,7 +364,7 @@ fn toll(entries: Vec<Entry>, trip: Trip) -> Toll {
 
 /// Counts a connection. `None`: there may be no more.
 pub fn connection(listener: &ListenerState, client: IpAddr) -> Option<Counted> {
-    let payer = payer(listener, client, "");
+    let payer = payer(listener, client, "", None);
     let entered = enter_all(&listener.edition.quotas, listener.tolls.connections, &payer);
     match entered {
         Ok(entries) => Some(Counted(entries)),

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fields::Fields;
+use message::Authority;
 
 use crate::{clock::Instant, conn::socket::Conn, h2::StreamEnd, tls::seen::Seen};
 use h1::H1;
@@ -211,6 +212,16 @@ impl<'c> Reply<'c> {
     /// What is known of the connection's encryption; `None`: there is none.
     pub fn encryption(&self) -> Option<&Seen> {
         each!(self, to => to.encryption())
+    }
+
+    /// Has the client sent a request for this host on a connection that it opened for another one, taking them for one server?
+    //= rfc9113 §9.1.1   a connection can be reused for names that its certificate covers
+    pub fn is_coalesced(&self, host: Option<&str>) -> bool {
+        let (Reply::H2(to), Some(host)) = (self, host.and_then(Authority::parse)) else {
+            return false;
+        };
+        to.encryption()
+            .is_some_and(|seen| !seen.name.is_empty() && !seen.name.eq_ignore_ascii_case(host.host))
     }
 
     /// Sends the head after which the connection, or the stream, speaks another protocol, and hands it over.

@@ -96,8 +96,14 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     }
     let framing = head.framing;
     let has_passed = incoming.has_passed;
+    let is_coalesced = ex.reply.is_coalesced(head.host.as_deref());
     let wanted = match want(ex, incoming) {
         Ok(wanted) => wanted,
+        Err(Misplaced::NoRoute) if is_coalesced => {
+            //= rfc9110 §15.5.20   421: the client may ask again on a connection of its own
+            let reason = "this host is not served on a connection that was opened for another one";
+            return ex.refuse(421, reason, None).await;
+        }
         Err(misplaced) => {
             let (status, reason) = misplaced.answer();
             // What is malformed in one place may be so in another.

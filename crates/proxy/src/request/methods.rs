@@ -42,7 +42,8 @@ pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     }
     //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
     let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
-    if head.version != message::Version::Http11
+    //= rfc8441 §5   over HTTP/2 no client can send these fields: they are ours, for a WebSocket
+    if head.version == message::Version::Http10
         || !head.fields.members(b"connection").any(is_option)
     {
         return None;

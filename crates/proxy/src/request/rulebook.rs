@@ -4,7 +4,7 @@
 //! one effect.) So special rules come first, general ones last.
 //!
 //! Once a connection: the conditions about client, listener and time leave some rules ([`Standing`]). Once a request: of those, the conditions
-//! about the request (`fits`) give one bit for each rule ([`Met`]). From these bits follow whether it is served ([`Verdict`]), the key
+//! about the request (`index`) give one bit for each rule ([`Met`]). From these bits follow whether it is served ([`Verdict`]), the key
 //! ([`Shape`]), whether the cache is bypassed, and which fields are changed (`edits`). Once a response: the rules that were
 //! met are checked against its status and type, which gives the [`Decision`]. Without rules all this costs a look at an empty
 //! list.
@@ -25,6 +25,7 @@
 
 pub mod edits;
 pub mod fits;
+mod index;
 mod paths;
 mod shape;
 mod standing;
@@ -36,6 +37,7 @@ use crate::plan::{ClientDirectives, Edit, Rule, Verdict, When};
 
 use fits::{Circumstances, Seen, unmet_by_connection};
 pub use fits::{Question, Unmet};
+use index::Index;
 pub use shape::Shape;
 pub use standing::{Clock, Standing};
 
@@ -45,10 +47,14 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
+    /// Their conditions about requests.
+    index: Index,
     /// Which rules say what.
     says: Says,
     /// The tags, each once.
     tags: Vec<String>,
+    /// Each rule's tag.
+    tag_of: Vec<Option<Tag>>,
     clock: Clock,
 }
 
@@ -63,6 +69,7 @@ struct Says {
     bypass: Met,
     strip_cookies: Met,
     client_directives: Met,
+    quotas: Met,
     /// Those with a condition about the response.
     asks_of_response: Met,
     /// Those with a condition about the time.
@@ -181,8 +188,10 @@ impl Rulebook {
             Met(bits.fold(0, |bits, (at, rule)| bits | u128::from(say(rule)) << at))
         };
         let time = those(|rule| !rule.when.hours.is_empty());
+        let tags = tags_of(rules);
         Rulebook {
             shapes: rules.iter().map(shape).collect(),
+            index: Index::new(rules),
             says: Says {
                 verdict: those(|rule| rule.then.verdict.is_some()),
                 tag: those(|rule| rule.then.tag.is_some()),
@@ -192,10 +201,12 @@ impl Rulebook {
                 bypass: those(|rule| rule.then.bypass.is_some()),
                 strip_cookies: those(|rule| rule.then.strip_cookies.is_some()),
                 client_directives: those(|rule| rule.then.client_directives.is_some()),
+                quotas: those(|rule| !rule.then.quotas.is_empty()),
                 asks_of_response: those(|rule| rule.when.asks_of_response()),
                 time,
             },
-            tags: tags_of(rules),
+            tag_of: rules.iter().map(|rule| tag_of(rule, &tags)).collect(),
+            tags,
             clock: Clock::new(!time.is_empty()),
             rules: rules.to_vec(),
         }
@@ -222,11 +233,7 @@ impl Rulebook {
     }
 
     fn met_as(&self, among: Met, question: &Question<'_>, method: &str) -> Met {
-        let seen = Seen::of(*question, method);
-        let fits = among
-            .iter()
-            .filter(|&at| seen.unmet(&self.rules[at]).is_none());
-        Met(fits.fold(0, |bits, at| bits | 1 << at))
+        self.index.met(among, question, method)
     }
 
     /// The effect on a request that meets these rules. `is_own`: it was not asked about by a member of our cluster already.
@@ -239,14 +246,10 @@ impl Rulebook {
         let before = met.but(says.asks_of_response);
         let rule = |among: Met, say: Met| among.and(say).first().map(|at| &self.rules[at].then);
         let verdict = before.and(says.verdict).first().filter(|_| is_own);
-        let tag = rule(before, says.tag).and_then(|then| then.tag.as_ref());
         Ruled {
             met,
             verdict: verdict.and_then(|at| Some((at, self.rules[at].then.verdict.as_ref()?))),
-            tag: tag.and_then(|tag| {
-                let at = self.tags.iter().position(|known| known == tag)?;
-                u8::try_from(at).ok().map(Tag)
-            }),
+            tag: before.and(says.tag).first().and_then(|at| self.tag_of[at]),
             shape: as_get
                 .and(says.shape)
                 .first()
@@ -261,9 +264,7 @@ impl Rulebook {
 
     /// The number of the first of these rules that names quotas.
     pub fn quotas_of(&self, met: Met) -> Option<usize> {
-        let mut rules = self.of(met);
-        let (at, _) = rules.find(|(_, rule)| !rule.then.quotas.is_empty())?;
-        Some(at)
+        met.and(self.says.quotas).first()
     }
 
     /// The rules that a connection may meet.
@@ -391,6 +392,13 @@ pub fn tags_of(rules: &[Rule]) -> Vec<String> {
         }
     }
     tags
+}
+
+fn tag_of(rule: &Rule, tags: &[String]) -> Option<Tag> {
+    let at = tags
+        .iter()
+        .position(|known| Some(known) == rule.then.tag.as_ref())?;
+    u8::try_from(at).ok().map(Tag)
 }
 
 /// Like [`crate::plan::Then`], in seconds, while it is collected from several rules.

@@ -39,6 +39,8 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After
         let met = met(ex, question);
         let ruled = listener.book.request(met, ex.member.is_none());
         (ex.record.tag, ex.record.changing) = (ruled.tag, None);
+        // A tunnel asks no further; for all others they are looked at again, with the key.
+        ex.record.tolls = listener.tolls_of(ruled.met);
         if ex.member.is_none() && listener.book.changes_answers(ruled.met) {
             ex.record.changing = Some(Box::new(Changing::of(ex, question, ruled.met)));
         }

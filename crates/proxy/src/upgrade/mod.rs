@@ -36,6 +36,7 @@
 
 pub mod link;
 pub mod predecessor;
+pub mod step;
 pub mod successor;
 
 use std::{net::SocketAddr, path::PathBuf};

@@ -28,6 +28,7 @@ use store::{HeldChunks, Told};
 use super::{
     Hello, Offer, Said, Word,
     link::{Came, Link},
+    step::{self, Step},
 };
 use crate::{cache::predicate::Predicate, plan::Plan, state::Shared};
 
@@ -68,6 +69,7 @@ impl Predecessor {
     /// It does not answer, or speaks otherwise.
     pub fn meet(stream: UnixStream) -> Result<Predecessor, String> {
         let mut link = Link::new(stream).map_err(|error| error.to_string())?;
+        step::at(Step::NewBegins);
         let sent = link.send(&Word::Hello(Hello::of_this()), &[]);
         sent.map_err(|error| format!("the old process cannot be spoken to: {error}"))?;
         let (word, _) = next(&mut link, OFFER_MAX)?;
@@ -93,6 +95,7 @@ impl Predecessor {
             let some = descriptors.drain(..offered.count).map(TcpListener::from);
             sockets.push((offered.is_admin, offered.configured, some.collect()));
         }
+        step::at(Step::NewHasAll);
         let pid = i32::try_from(offer.from.pid).ok().and_then(Pid::from_raw);
         Ok(Predecessor {
             link,
@@ -156,15 +159,20 @@ impl Predecessor {
             .map(|(fd, store)| Device::passed_on(fd, store.passport()));
         let devices: Result<Vec<_>, _> = devices.collect();
         let devices = devices.map_err(|error| error.to_string())?;
+        step::at(Step::NewPrepares);
         self.say(&Word::Prepared)?;
         match next(&mut self.link, FROZEN_MAX)? {
-            (Word::Frozen, _) => Ok(devices),
+            (Word::Frozen, _) => {
+                step::at(Step::NewReads);
+                Ok(devices)
+            }
             (word, _) => Err(unexpected(word, "Frozen")),
         }
     }
 
     /// All is ready. The stores are ours when this returns.
     pub(crate) fn take_over(&mut self, devices: &[Arc<Device>]) -> Result<Taken, String> {
+        step::at(Step::NewIsReady);
         self.say(&Word::Ready)
             .or_else(|why| self.has_ended().then_some(()).ok_or(why))?;
         let held = match self.link.receive::<Word>(GO_MAX) {
@@ -181,6 +189,7 @@ impl Predecessor {
             Ok(Came::Nothing) => return Err(format!("no Go within {GO_MAX:?}")),
             Err(error) => return Err(error.to_string()),
         };
+        step::at(Step::NewMarks);
         for device in devices {
             device.take_over();
         }
@@ -217,7 +226,9 @@ impl Predecessor {
         thread::Builder::new()
             .name("predecessor".into())
             .spawn(move || {
+                step::at(Step::NewServes);
                 let _ = self.say(&Word::Serving);
+                step::at(Step::NewListens);
                 self.obey(&shared);
                 for store in shared.store.stores() {
                     store.unprotect();

@@ -21,11 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use store::Heard;
 use tokio::sync::oneshot;
 
 use super::{
     Go, Hello, Offer, OfferedSockets, OfferedStore, Said, Word,
     link::{Came, DESCRIPTORS_MAX, Link},
+    step::{self, Step},
 };
 use crate::{clock::unix_ms, notify::Manager, serve::Stopper, state::Shared};
 
@@ -182,7 +184,9 @@ fn run(shared: &Arc<Shared>, answer: oneshot::Sender<Outcome>) {
         }
     };
     // From here on there is no way back.
+    step::at(Step::OldStops);
     Stopper(shared.phase.clone()).stop();
+    step::at(Step::OldDrains);
     if let Err(why) = talk.expect(SERVING_MAX, "Serving", |word| matches!(word, Word::Serving)) {
         upgrades.has_failed.store(true, Ordering::SeqCst);
         tracing::error!("the new process has taken over and does not serve: {why}");
@@ -191,6 +195,7 @@ fn run(shared: &Arc<Shared>, answer: oneshot::Sender<Outcome>) {
         )));
         return;
     }
+    step::at(Step::OldTells);
     let pid = gone.pid;
     if shared.is_process {
         Manager::of_environment().is_succeeded_by(pid);
@@ -227,6 +232,7 @@ impl<'a> Talk<'a> {
     fn begin(shared: &'a Shared) -> io::Result<Talk<'a>> {
         let launch = shared.upgrades.launch.as_ref();
         let launch = launch.ok_or_else(|| io::Error::other("this process cannot start another"))?;
+        step::at(Step::OldStarts);
         let (ours, theirs) = UnixStream::pair()?;
         let child = (lock(launch))(theirs)?;
         Ok(Talk {
@@ -245,16 +251,21 @@ impl<'a> Talk<'a> {
             return Err("it says what was not asked for".to_owned());
         };
         hello.is_understood()?;
+        step::at(Step::OldOffers);
         self.offer().map_err(|error| error.to_string())?;
         self.expect(START_MAX, "Prepared", |word| matches!(word, Word::Prepared))?;
+        step::at(Step::OldFreezes);
         let frozen = Instant::now();
         self.freeze()?;
+        step::at(Step::OldHasFrozen);
         self.say(&Word::Frozen)?;
+        step::at(Step::OldWaits);
         self.expect(READY_MAX, "Ready", |word| matches!(word, Word::Ready))?;
         let over = Instant::now();
         let held = shared.hand_over();
         let of_store =
             |held: Vec<store::HeldChunks>| held.iter().map(|it| (it.first, it.len)).collect();
+        step::at(Step::OldLetsGo);
         let go = Word::Go(Go {
             held: held.into_iter().map(of_store).collect(),
         });
@@ -439,31 +450,38 @@ impl<'a> Talk<'a> {
     fn tell(&mut self) -> Result<(), String> {
         let shared = self.shared;
         let stores: Vec<_> = shared.store.stores().map(Arc::clone).collect();
-        let mut told = Ok(());
-        for store in stores {
+        for store in &stores {
             loop {
                 let entries = store.next_told();
                 if entries.is_empty() {
                     break;
                 }
-                if told.is_ok() {
-                    told = self.told(entries.into_iter().map(Said::of).collect());
+                let count = entries.len();
+                let heard = self.told(entries.into_iter().map(Said::of).collect());
+                match &heard {
+                    Ok(Heard::NotDurable) => tracing::warn!(
+                        "{count} purges of this process hold in the new one, which could not make them durable"
+                    ),
+                    Ok(_) => {}
+                    // Nor will it hear what the other stores have to say.
+                    Err(_) => stores.iter().for_each(|it| it.told_done(Heard::NoMore)),
                 }
-                store.told_done(told.is_ok());
+                if let Ok(heard) = heard {
+                    store.told_done(heard);
+                }
                 shared.wake_up.tell_done();
-                if told.is_err() {
-                    break;
-                }
+                heard?;
             }
         }
-        told
+        Ok(())
     }
 
-    fn told(&mut self, entries: Vec<Said>) -> Result<(), String> {
+    /// An error: the new process hears no more.
+    fn told(&mut self, entries: Vec<Said>) -> Result<Heard, String> {
         self.say(&Word::Tell(entries))?;
         match self.expect(TOLD_MAX, "Told", |word| matches!(word, Word::Told(_)))? {
-            Word::Told(true) => Ok(()),
-            _ => Err("the new process could not make them durable".to_owned()),
+            Word::Told(true) => Ok(Heard::Durable),
+            _ => Ok(Heard::NotDurable),
         }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! *Unreachable*: [`FALL`] connections in a row could not be made. That is a fact, and nothing is gained by asking. *Silent*: so many
 //! requests in a row got no answer on a connection that was made. *Errors*: of [`SAMPLE_MIN`] answers or more in ten seconds more than
-//! half were 500, 502, 503, 504 or none. The latter two are judgements, which may be wrong about all servers at once (a request that
+//! half were 500, 502, 503, 504 or none, or that many in a row: a server that answered well until now does not fail for half of ten seconds first. The latter two are judgements, which may be wrong about all servers at once (a request that
 //! no server can answer); so the caller says whether a server may be put out for one ([`Breaker::note`]: `may_eject`).
 //!
 //! A server that is closed again has a small share at first.
@@ -54,7 +54,7 @@ pub enum Why {
     Unreachable,
     /// Requests are not answered.
     Silent,
-    /// More than half of the answers were bad.
+    /// More than half of the answers were bad, or many in a row.
     Errors,
 }
 
@@ -111,6 +111,8 @@ pub struct Breaker {
     /// Failures in a row.
     unreachable: u32,
     silent: u32,
+    /// Answers in a row that were none, or bad.
+    bad: u64,
     window: Window,
     /// The next pause.
     pause: Duration,
@@ -125,6 +127,7 @@ impl Breaker {
             state: State::Closed,
             unreachable: 0,
             silent: 0,
+            bad: 0,
             window: Window::new(now),
             pause: PAUSE_MIN,
             closed: None,
@@ -215,14 +218,16 @@ impl Breaker {
             Outcome::Unreachable => (self.unreachable, self.silent) = (self.unreachable + 1, 0),
         }
         if outcome == Outcome::Well {
+            self.bad = 0;
             return Change::None;
         }
+        self.bad += 1;
         let (all, bad) = self.window.counts(now);
         let why = if self.unreachable >= FALL {
             Why::Unreachable
         } else if self.silent >= FALL {
             Why::Silent
-        } else if all >= SAMPLE_MIN && bad * 2 > all {
+        } else if all >= SAMPLE_MIN && bad * 2 > all || self.bad.min(bad) >= SAMPLE_MIN {
             Why::Errors
         } else {
             return Change::None;
@@ -238,7 +243,7 @@ impl Breaker {
     pub fn close(&mut self, now: Instant) -> Change {
         let was_closed = self.state == State::Closed;
         self.state = State::Closed;
-        (self.unreachable, self.silent) = (0, 0);
+        (self.unreachable, self.silent, self.bad) = (0, 0, 0);
         self.window.clear();
         self.closed = Some(now);
         match was_closed {
@@ -258,7 +263,7 @@ impl Breaker {
             until: now + self.pause,
         };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
-        (self.unreachable, self.silent) = (0, 0);
+        (self.unreachable, self.silent, self.bad) = (0, 0, 0);
         self.window.clear();
     }
 }

@@ -203,3 +203,106 @@ fn from_disk_and_in_parts() {
         assert_eq!((same.status, same.body.len()), (304, 0));
     });
 }
+
+#[test]
+fn cookies_come_as_one_line_and_variants_stay_apart() {
+    let origin = Origin::start(|exchange| {
+        let body = format!(
+            "{} {}",
+            exchange.field("cookie").unwrap_or("none"),
+            exchange.field("accept-language").unwrap_or("none")
+        );
+        exchange.send(ok(&[FRESH, "Vary: Accept-Language"], body));
+    });
+    let proxy = Proxy::start(speaking(plan_for(&origin)));
+    play(async {
+        let client = Client::plain(proxy.address()).await;
+        let mut request = client.request("GET", "/c", &[("cookie", "a=1")]);
+        for crumb in ["b=2", "c=3"] {
+            request
+                .headers_mut()
+                .append("cookie", crumb.parse().unwrap());
+        }
+        let answer = client.ask(request).await;
+        assert_eq!(answer.body, b"a=1; b=2; c=3 none");
+        for is_hit in [false, true] {
+            for language in ["de", "fr"] {
+                let fields = [("accept-language", language)];
+                let answer = client.ask(client.request("GET", "/v", &fields)).await;
+                assert_eq!(answer.is_hit(), is_hit);
+                assert_eq!(answer.body, format!("none {language}").as_bytes());
+            }
+        }
+        // Whoever has no right to it gets no stored answer to Authorization.
+        let fields = [("authorization", "Basic eDp5"), ("accept-language", "it")];
+        for _ in 0..2 {
+            let answer = client.ask(client.request("GET", "/v", &fields)).await;
+            assert!(!answer.is_hit());
+        }
+    });
+}
+
+#[test]
+fn a_host_that_is_not_served_here_is_misdirected_on_a_connection_for_another() {
+    let authority = Authority::new();
+    let signed = authority.sign("a", &[HOST]);
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let mut plan = speaking(plan_for(&origin));
+    plan.listeners[0].tls = Some(listener_tls(&[&signed]));
+    let proxy::plan::Role::Reverse(routes) = &mut plan.listeners[0].role else {
+        panic!()
+    };
+    routes[0].host = Some(HOST.into());
+    let proxy = Proxy::start(plan);
+    play(async {
+        let client = Client::tls(proxy.address(), &authority).await;
+        assert_eq!(client.get("/").await.status, 200);
+        let other = http::Request::builder()
+            .uri("https://b.example/")
+            .body(())
+            .unwrap();
+        assert_eq!(client.ask(other).await.status, 421);
+    });
+}
+
+#[test]
+fn interim_heads_come_before_the_answer() {
+    let origin = Origin::start(|exchange| {
+        exchange.send(head("103 Early Hints", &["Link: </a.css>; rel=preload"]));
+        if exchange.request.method == "POST" {
+            exchange.send(head("100 Continue", &[]));
+            exchange.body();
+        }
+        exchange.send(ok(&[], "done"));
+    });
+    let proxy = Proxy::start(speaking(plan_for(&origin)));
+    play(async {
+        let client = Client::plain(proxy.address()).await;
+        for method in ["GET", "POST"] {
+            let fields: &[(&str, &str)] = match method {
+                "POST" => &[("expect", "100-continue")],
+                _ => &[],
+            };
+            let request = client.request(method, "/", fields);
+            let (mut answer, mut stream) = client.begin(request, method == "GET").await.unwrap();
+            let mut seen = Vec::new();
+            while seen.len() < if method == "POST" { 2 } else { 1 } {
+                let interim = std::future::poll_fn(|cx| answer.poll_informational(cx)).await;
+                seen.push(interim.unwrap().unwrap().status().as_u16());
+            }
+            if method == "POST" {
+                stream.send_data("body".into(), true).unwrap();
+            }
+            let answer = crate::http2_client::read(answer.await).await;
+            assert_eq!((answer.status, &answer.body[..]), (200, &b"done"[..]));
+            assert_eq!(
+                seen,
+                if method == "POST" {
+                    vec![103, 100]
+                } else {
+                    vec![103]
+                }
+            );
+        }
+    });
+}

@@ -1,7 +1,7 @@
 //! Limits of clients, hosts and listeners: who is counted, what is free, and what becomes of those beyond.
 
 use std::{
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     time::{Duration, Instant},
 };
 
@@ -18,7 +18,7 @@ use crate::harness::{
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// So many in an hour, all of them at once if need be.
-fn hourly(what: What, amount: u64) -> Quota {
+pub fn hourly(what: What, amount: u64) -> Quota {
     Quota {
         name: "q".to_owned(),
         per: Per::Client,
@@ -578,4 +578,73 @@ fn a_rule_names_limits_for_what_it_is_about() {
     assert_eq!(["/api/a", "/api/a"].map(&mut ask), [429, 429]);
     assert!((0..5).all(|n| ask(&format!("/other/{n}")) == 200));
     assert_eq!(count(&proxy, "passed_total"), 3);
+}
+
+/// A rule for a path that gives a tag.
+fn tagging(path: &str, tag: &str) -> Rule {
+    Rule {
+        name: None,
+        when: When {
+            paths: vec![path.to_owned()],
+            ..When::default()
+        },
+        then: Then {
+            tag: Some(tag.to_owned()),
+            ..Then::default()
+        },
+    }
+}
+
+#[test]
+fn tags_are_counted_apart_and_what_has_none_together() {
+    let origin = storable();
+    for what in [What::Misses, What::Requests] {
+        let quota = Quota {
+            per: Per::Tag,
+            ..hourly(what, 2)
+        };
+        let mut plan = under(quota, plan_for(&origin));
+        plan.rules = vec![tagging("/a", "a"), tagging("/b", "b"), tagging("/c", "a")];
+        let proxy = Proxy::start(plan);
+        let mut client = proxy.client();
+        let mut ask = |target: &str| client.get(target).status;
+        assert_eq!(["/a/1", "/b/1", "/c/1"].map(&mut ask), [200; 3]);
+        assert_eq!(["/a/2", "/b/2", "/c/2"].map(&mut ask), [429, 200, 429]);
+        assert_eq!(["/1", "/2", "/3"].map(&mut ask), [200, 200, 429]);
+        // Hits, on the short way.
+        let of_hits = if what == What::Misses { 200 } else { 429 };
+        assert_eq!(["/a/1", "/b/1", "/1"].map(&mut ask), [of_hits; 3]);
+    }
+}
+
+#[test]
+fn a_rules_limit_is_one_of_tunnels_too() {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = origin.local_addr().unwrap();
+    let mut plan = with_admin(forward_plan(&[to.port()]));
+    plan.quotas = vec![hourly(What::Misses, 1)];
+    plan.rules = vec![Rule {
+        name: None,
+        when: When {
+            hosts: vec!["127.0.0.1".to_owned()],
+            ..When::default()
+        },
+        then: Then {
+            quotas: vec!["q".to_owned()],
+            ..Then::default()
+        },
+    }];
+    let proxy = Proxy::start(plan);
+    let connect = |host: &str| {
+        let target = format!("{host}:{}", to.port());
+        let mut client = proxy.client();
+        client.send(format!(
+            "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"
+        ));
+        client.read_head().status
+    };
+    assert_eq!(connect("127.0.0.1"), 200);
+    assert_eq!(connect("127.0.0.1"), 429);
+    assert_eq!(connect("localhost"), 200, "the rule is not about it");
+    assert_eq!(count(&proxy, "refused_total"), 1);
 }

@@ -19,6 +19,7 @@
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
+//! | `explained` | what `loligo explain` says of random rules, and what becomes of the request |
 //! | `access_rules` | who may ask what: rules that deny, answer and redirect |
 //! | `field_rules` | fields that rules change |
 //! | `validation` | what is stale or doubted |
@@ -49,7 +50,8 @@
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
-//! | `http2` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not |
+//! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
+//! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
@@ -73,6 +75,7 @@ mod details;
 mod disk;
 mod downloads;
 mod events;
+mod explained;
 mod field_rules;
 mod forged;
 mod forward;
@@ -88,6 +91,10 @@ mod hints_of_siblings;
 mod hostile;
 mod http2;
 mod http2_client;
+mod http2_hostile;
+mod http2_life;
+mod http2_raw;
+mod http2_tunnels;
 mod interim;
 mod keys;
 mod large;

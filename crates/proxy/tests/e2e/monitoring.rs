@@ -2,9 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use ::proxy::plan::{Listener, Plan};
+use ::proxy::plan::{Listener, Plan, Role, Route, Server, Upstream, What};
 
-use super::harness::{running::*, *};
+use super::{
+    harness::{
+        running::*,
+        tls::{Authority, listener_tls},
+        *,
+    },
+    limits::hourly,
+};
 
 /// The metrics that a member of a cluster has besides.
 const OF_CLUSTERS: &str = "loligo_cluster_";
@@ -20,8 +27,20 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn alerts_and_dashboard_ask_for_metrics_that_are_there() {
     let disk = Disk::of_mib(16);
     let listener = Listener::forward(local(), Vec::new());
-    let plan = with_admin(disk.under(Plan::with_listeners(vec![listener])));
-    let proxy = Proxy::start(plan);
+    let authority = Authority::new();
+    // What is told only of those that are there: servers behind a name, a limit, a certificate.
+    let mut other = Listener::reverse(local(), Vec::new(), url(local()));
+    other.role = Role::Reverse(vec![Route::everything_to_upstream("app", "")]);
+    other.tls = Some(listener_tls(&[&authority.sign("a", &["a.example"])]));
+    other.quotas = vec!["q".to_owned()];
+    let mut plan = Plan::with_listeners(vec![listener, other]);
+    plan.upstreams = vec![Upstream {
+        name: "app".to_owned(),
+        servers: vec![Server::at(url(local()))],
+        ..Upstream::default()
+    }];
+    plan.quotas = vec![hourly(What::Misses, 1)];
+    let proxy = Proxy::start(with_admin(disk.under(plan)));
     let origin = Origin::start(|exchange| exchange.send(ok(&[FRESH], b"x")));
     let host = format!("Host: {}", origin.address);
     let url = format!("http://{}/", origin.address);

@@ -576,7 +576,9 @@ impl Store {
         for extent in shards.iter().flat_map(|shard| shard.held_extents()) {
             space.reserve(extent);
         }
-        writer.protected.take_anew(&mut space);
+        if !self.limits.mistakes.make(Mistake::ProtectionOfBefore) {
+            writer.protected.take_anew(&mut space);
+        }
         writer.space = space;
         crate::lock(&self.freed).clear();
         self.open_for_records.store(true, Ordering::SeqCst);

@@ -16,6 +16,7 @@ mod ledger;
 mod origin;
 mod proxy;
 mod report;
+mod steps;
 mod test_bed;
 #[cfg(test)]
 mod tests;
@@ -86,7 +87,7 @@ pub struct Options {
     /// Where the store lies; both with root, else file
     #[arg(long, value_enum)]
     on: Option<Where>,
-    /// So many upgrades instead of kills; in half of them the new process or the old one is killed
+    /// So many upgrades instead of kills; in half of them the new process or the old one is killed, mostly at a step of the hand-over by name
     #[arg(long)]
     upgrade: bool,
     /// How long it lives from a start to the next kill; some lives are far shorter

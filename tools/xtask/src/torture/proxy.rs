@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::origin::PING;
+use super::steps;
 use super::test_bed::TestBed;
 use crate::failure::{During, Result, fail};
 use crate::http::Client;
@@ -41,6 +42,8 @@ pub struct Proxy {
     pub admin: SocketAddr,
     /// What it says.
     pub log: PathBuf,
+    /// Where it is said at which step of an upgrade it is held.
+    pub holds: PathBuf,
 }
 
 impl Proxy {
@@ -83,8 +86,12 @@ impl Proxy {
             args.extend(["-c".into(), config.display().to_string()]);
         }
         args.extend(extra.iter().cloned());
+        let holds = test_bed.dir.join("holds");
+        fs::create_dir_all(&holds).during(|| format!("making {}", holds.display()))?;
         Ok(Self {
-            command: CommandLine::new(&binary.display().to_string(), args),
+            command: CommandLine::new(&binary.display().to_string(), args)
+                .with_env(steps::VARIABLE, &holds.display().to_string()),
+            holds,
             server: None,
             address,
             admin,
@@ -175,6 +182,12 @@ impl Proxy {
     /// Does it answer?
     pub fn answers(&self) -> bool {
         answers(self.address)
+    }
+
+    /// Has `loligo store verify` read the whole store, which no process may use.
+    pub fn verify(&self, store: &Path) -> Result<()> {
+        let args = ["store", "verify", &store.display().to_string()];
+        CommandLine::new(&self.command.program, args).run(&self.log)
     }
 
     /// SIGTERM, and waits for its end.

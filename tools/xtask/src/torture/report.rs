@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::steps;
 use super::test_bed::On;
 use super::upgrade::Upgrades;
 
@@ -264,6 +265,7 @@ impl Report {
                 self.seed
             ),
             format!("  {}", self.upgrades.text()),
+            format!("  {}", steps::text(&self.upgrades.steps)),
             format!(
                 "  faults: {} times bits turned over, {} times a failing device ({} answers cut off, {} more without a fault, {} purges refused), {} times a crawling one, {} times a hanging one",
                 deeds.flips,

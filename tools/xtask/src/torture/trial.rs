@@ -8,7 +8,7 @@
 //!   5. restart at once; clients go on with the first answer, while the proxy may still rebuild its index
 //!   6. when there is nothing left to rebuild, the reserved objects are asked for: they should be hits
 //!
-//! Then, at the end, every URL is asked for once more.
+//! Then, at the end, every URL is asked for once more, and if nothing was damaged on purpose, the whole store is verified.
 //!
 //! Limits: [`SAMPLE_MAX`] objects a round, [`RECOVERY_MAX`] for a rebuild.
 
@@ -24,6 +24,7 @@ use super::ledger::Ledger;
 use super::origin::Origin;
 use super::proxy::Proxy;
 use super::report::{Figures, Report};
+use super::steps::Deck;
 use super::test_bed::{Fault, On, TestBed};
 use crate::chance::{Chance, mix};
 use crate::failure::{Result, fail};
@@ -122,6 +123,7 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         recovering_since: None,
         stopped_in_order: false,
         upgrade_ms: 0.0,
+        deck: Deck::default(),
     };
     let outcome = trial.carry_out(progress);
     drop(trial);
@@ -175,6 +177,8 @@ pub(super) struct Trial<'a> {
     pub(super) stopped_in_order: bool,
     /// The longest upgrade so far.
     pub(super) upgrade_ms: f64,
+    /// Kills at steps of upgrades.
+    pub(super) deck: Deck,
 }
 
 impl Trial<'_> {
@@ -208,7 +212,12 @@ impl Trial<'_> {
         self.crowd.end();
         self.ask_for_everything();
         self.proxy.check_alive()?;
-        self.proxy.stop()
+        self.proxy.stop()?;
+        match self.plan.faults.is_empty() {
+            // Damage that was made would be found.
+            false => Ok(()),
+            true => self.proxy.verify(&self.test_bed.store),
+        }
     }
 
     fn round(&mut self, progress: &Progress) -> Result<()> {

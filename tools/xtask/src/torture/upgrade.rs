@@ -1,8 +1,9 @@
 //! Rounds of `--upgrade`: another process takes the proxy's place, and sometimes one of the two is killed meanwhile.
 //!
 //! Most upgrades are left alone. No request may fail then, nothing that was purged may be back, and what was durable must hit. Of the
-//! others, the new process or the old one gets SIGKILL after a random part of the time that an upgrade takes. Whoever is left must serve;
-//! if nobody is, the proxy is started as after any kill. Which step was met is not asked: over many rounds all of them are.
+//! others, the new process or the old one gets SIGKILL: in three of four while one of them is held at a step of the hand-over ([`steps`]), all
+//! steps in turn, else after a random part of the time that an upgrade takes. Whoever is left must serve, and at a step it is known who that
+//! must be; if nobody is, the proxy is started as after any kill.
 //!
 //! Limits: [`COMMAND_MAX`] for an upgrade, [`END_MAX`] for the old process to end its requests, [`LEFT_MAX`] until somebody serves.
 
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::proxy::Proxy;
+use super::steps::{AtSteps, Hold, Left, Step};
 use super::trial::Trial;
-use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::process::{Identity, Server, tail};
@@ -22,10 +23,14 @@ use crate::progress::Progress;
 
 const COMMAND_MAX: Duration = Duration::from_secs(120);
 const END_MAX: Duration = Duration::from_secs(90);
+/// Until a killed process has ended.
+const KILLED_MAX: Duration = Duration::from_secs(20);
 const LEFT_MAX: Duration = Duration::from_secs(90);
-const STEP: Duration = Duration::from_millis(1);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Upgrades during which nobody is killed.
 const UNDISTURBED_PERCENT: u64 = 50;
+/// Of the kills, those at a step.
+const AT_STEPS_PERCENT: u64 = 75;
 /// An upgrade is taken for as long as this at least, ms, so that kills also come late.
 const LENGTH_MS_MIN: f64 = 40.0;
 
@@ -42,6 +47,8 @@ pub struct Upgrades {
     pub old_went_on: u64,
     pub new_went_on: u64,
     pub started_anew: u64,
+    /// Kills while a process was held at a step.
+    pub steps: AtSteps,
     /// Of the undisturbed ones: nothing was stored for so long, nobody was accepted for so long, ms.
     pub frozen_ms: Vec<u64>,
     pub waited_ms: Vec<u64>,
@@ -83,16 +90,24 @@ fn spread(ms: &[u64]) -> String {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Victim {
-    Nobody,
     New,
     Old,
 }
 
-fn victim(chance: &mut Chance) -> Victim {
-    match chance.below(100) {
-        n if n < UNDISTURBED_PERCENT => Victim::Nobody,
-        n if n % 2 == 0 => Victim::New,
-        _ => Victim::Old,
+/// Whom to kill, and at which step; `None`: at any moment.
+type Kill = (Victim, Option<Step>);
+
+impl Trial<'_> {
+    fn draw_kill(&mut self) -> Option<Kill> {
+        if self.chance.percent(UNDISTURBED_PERCENT) {
+            return None;
+        }
+        let victim = |is_old| if is_old { Victim::Old } else { Victim::New };
+        if self.chance.percent(AT_STEPS_PERCENT) {
+            let (step, is_old) = self.deck.draw(&mut self.chance);
+            return Some((victim(is_old), Some(step)));
+        }
+        Some((victim(self.chance.percent(50)), None))
     }
 }
 
@@ -102,21 +117,26 @@ impl Trial<'_> {
         let life = self.chance.seconds(from, to);
         progress.say("under load");
         self.live(life)?;
-        let victim = victim(&mut self.chance);
+        let kill = self.draw_kill();
+        let words = match kill {
+            None => "nobody killed".to_owned(),
+            Some((victim, None)) => format!("{victim:?} killed"),
+            Some((victim, Some(step))) => format!("{victim:?} killed at {}", step.name),
+        };
         self.release();
         self.recovering_since = None;
         self.reserve();
-        progress.say(format!("upgraded; killed: {victim:?}"));
+        progress.say(format!("upgraded; {words}"));
         let shared = self.shared();
         self.report.lives.push(format!(
-            "upgrade at {:.3} s, killed: {victim:?}",
+            "upgrade at {:.3} s, {words}",
             shared.begun.elapsed().as_secs_f64()
         ));
-        match victim {
-            Victim::Nobody => self.upgrade_in_peace()?,
-            victim => self.upgrade_and_kill(victim)?,
+        match kill {
+            None => self.upgrade_in_peace()?,
+            Some(kill) => self.upgrade_and_kill(kill)?,
         }
-        self.stopped_in_order = victim == Victim::Nobody;
+        self.stopped_in_order = kill.is_none();
         self.recovering_since = Some(Instant::now());
         Ok(())
     }
@@ -126,7 +146,7 @@ impl Trial<'_> {
         let old = self.proxy.identity()?;
         let mut command = Asked::begin(&self.proxy)?;
         while !command.has_ended(begun)? {
-            interrupt::pause(STEP)?;
+            interrupt::pause(LOOK_EVERY)?;
         }
         let words = command.words()?;
         self.upgrade_ms = self.upgrade_ms.max(begun.elapsed().as_secs_f64() * 1000.0);
@@ -165,17 +185,31 @@ impl Trial<'_> {
         }
     }
 
-    fn upgrade_and_kill(&mut self, victim: Victim) -> Result<()> {
+    fn upgrade_and_kill(&mut self, (victim, step): Kill) -> Result<()> {
         let shared = self.shared();
         let old = self.proxy.identity()?;
         let length = self.upgrade_ms.max(LENGTH_MS_MIN) * 1.2;
         let when = Duration::from_secs_f64(self.chance.seconds(0.0, length).as_secs_f64() / 1000.0);
         // What fails from here on, a kill explains.
         shared.life.turn();
+        let hold = step.map(|step| Hold::new(&self.proxy.holds, step));
+        let hold = hold.transpose()?;
         let begun = Instant::now();
         let mut command = Asked::begin(&self.proxy)?;
-        while begun.elapsed() < when {
-            interrupt::pause(Duration::from_micros(200))?;
+        match &hold {
+            Some(hold) if !hold.await_it()? => {
+                let name = step.map_or("", |step| step.name);
+                fail!(
+                    "an upgrade does not come to {name}{}",
+                    tail(&self.proxy.log)
+                );
+            }
+            Some(_) => {}
+            None => {
+                while begun.elapsed() < when {
+                    interrupt::pause(Duration::from_micros(200))?;
+                }
+            }
         }
         let new = self.others(old).into_iter().next();
         let killed_at = Instant::now();
@@ -189,16 +223,28 @@ impl Trial<'_> {
             (Victim::Old, _) => upgrades.old_killed += 1,
             _ => upgrades.new_killed += 1,
         }
+        if let (Some(step), Some(_)) = (step, killed) {
+            let at = upgrades.steps.entry(step.name).or_default();
+            match victim {
+                Victim::Old => at.old_killed += 1,
+                Victim::New => at.new_killed += 1,
+            }
+        }
         if let Some(killed) = killed {
             killed.signal(Signal::KILL);
+            let ended = || !killed.is_alive();
+            if !interrupt::wait_until(KILLED_MAX, ended)? {
+                fail!("a process does not end {KILLED_MAX:?} after SIGKILL");
+            }
         }
+        drop(hold);
         while !command.has_ended(begun)? {
-            interrupt::pause(STEP)?;
+            interrupt::pause(LOOK_EVERY)?;
         }
         shared.ledger.killed(killed_at);
         let mut last = self.proxy.adopt(old);
         let deadline = Instant::now() + LEFT_MAX;
-        loop {
+        let is_left = loop {
             let _ = last.as_mut().map(Server::has_ended);
             let mut left = self.others(Identity {
                 pid: 0,
@@ -211,28 +257,39 @@ impl Trial<'_> {
             match left[..] {
                 [] => {
                     self.proxy.adopt_none();
-                    self.report.upgrades.started_anew += 1;
                     last = None;
                     self.proxy.start()?;
-                    break;
+                    break Left::Nobody;
                 }
                 [one] if self.proxy.answers() && one.is_alive() => {
-                    match one == old {
-                        true => self.report.upgrades.old_went_on += 1,
-                        false => self.report.upgrades.new_went_on += 1,
-                    }
                     match last.take().filter(|_| one == old) {
                         Some(server) => self.proxy.take_back(server),
                         None => drop(self.proxy.adopt(one)),
                     }
-                    break;
+                    break if one == old { Left::Old } else { Left::New };
                 }
                 _ if Instant::now() > deadline => fail!(
                     "nobody serves {LEFT_MAX:?} after a kill{}",
                     tail(&self.proxy.log)
                 ),
-                _ => interrupt::pause(STEP)?,
+                _ => interrupt::pause(LOOK_EVERY)?,
             }
+        };
+        let upgrades = &mut self.report.upgrades;
+        match is_left {
+            Left::Old => upgrades.old_went_on += 1,
+            Left::New => upgrades.new_went_on += 1,
+            Left::Nobody => upgrades.started_anew += 1,
+        }
+        let wanted = step.and_then(|step| match victim {
+            Victim::Old => Some(step.without_old),
+            Victim::New => step.without_new,
+        });
+        if wanted.is_some_and(|wanted| wanted != is_left) {
+            let name = step.map_or("", |step| step.name);
+            shared.wrong(&format!(
+                "{victim:?} was killed at {name}, and left is {is_left:?} instead of {wanted:?}"
+            ));
         }
         shared.life.turn();
         // The one before may still end its requests.

@@ -5,7 +5,7 @@ use std::{hint::black_box, time::Instant};
 use fields::Fields;
 
 use super::*;
-use crate::plan::{Edit, FieldFits, FieldIs, HostList, Hours, How, Rule, Text, Then};
+use crate::plan::{Edit, FieldFits, FieldIs, HostList, Hours, How, Rule, Text, Then, Verdict};
 
 /// A hundred rules of all kinds, of which the last fits.
 fn hundred() -> Vec<Rule> {
@@ -28,9 +28,20 @@ fn hundred() -> Vec<Rule> {
                 _ if n == 9 => when.host_lists = vec![list.clone()],
                 _ => when.hours = vec![Hours::parse("Sa 00:00-00:01 UTC").unwrap()],
             }
-            let then = Then {
-                bypass: Some(true),
-                ..Then::default()
+            // Half of them decide whether it is served.
+            let then = match n % 4 {
+                0 => Then {
+                    verdict: Some(Verdict::Allow),
+                    ..Then::default()
+                },
+                1 => Then {
+                    verdict: Some(Verdict::Deny { words: None }),
+                    ..Then::default()
+                },
+                _ => Then {
+                    bypass: Some(true),
+                    ..Then::default()
+                },
             };
             rule(when, then)
         })

@@ -3,7 +3,8 @@
 //! Conditions that do not look at the request (client, listener, time) are the `Standing` of a connection: they are looked at once, and
 //! again when the client, the configuration or the minute has changed. All others are asked of a [`Question`].
 //!
-//! `loligo explain` gets its reasons from the functions by which requests are served.
+//! Conditions about requests are asked here one by one, which tells the reason why a rule does not fit: for `loligo explain`. Requests that are
+//! served are asked about by [`super::index`], all rules at once; tests hold the two against each other.
 //!
 //! Not known here: what a rule does.
 
@@ -15,6 +16,7 @@ use message::Scheme;
 
 use crate::plan::{FieldFits, FieldIs, Minute, Rule, Verdict, When, address, host_fits};
 
+use super::index::split;
 use super::paths::{parameter, path_fits, readings, text_fits};
 
 /// What a request asks, as rules look at it.
@@ -156,15 +158,7 @@ pub struct Seen<'a> {
 impl<'a> Seen<'a> {
     /// Of a question; the method counts as this one.
     pub fn of(question: Question<'a>, method: &'a str) -> Seen<'a> {
-        let (path, query) = match question.path {
-            None => (None, ""),
-            Some(path) => {
-                let path = path.split('#').next().unwrap_or_default();
-                let (path, query) = path.split_once('?').unwrap_or((path, ""));
-                // An empty path (`http://host?query`) is "/".
-                (Some(if path.is_empty() { "/" } else { path }), query)
-            }
-        };
+        let (path, query) = split(question.path);
         Seen {
             question,
             method: if method == "HEAD" { "GET" } else { method },

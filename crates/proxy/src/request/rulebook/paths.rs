@@ -7,6 +7,8 @@
 //!
 //! Not known here: rules.
 
+use std::borrow::Cow;
+
 /// `/a` matches `/a` and `/a/b`; a pattern with `*` must match the whole path.
 pub fn path_fits(pattern: &[u8], path: &str) -> bool {
     let path = Plain(path.as_bytes());
@@ -43,6 +45,14 @@ fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
                 (at, text) = (*behind, *from);
             }
         }
+    }
+}
+
+/// A path with the escapes of unreserved characters undone.
+pub fn plain(path: &str) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'%', path.as_bytes()) {
+        None => path.as_bytes().into(),
+        Some(_) => Plain(path.as_bytes()).collect(),
     }
 }
 
@@ -166,12 +176,15 @@ pub fn text_fits(pattern: &str, text: &[u8]) -> bool {
 }
 
 /// With the escapes of a query's parameter undone, and `+` for a space.
-pub fn parameter(text: &[u8]) -> Vec<u8> {
+pub fn parameter(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'%', b'+', text).is_none() {
+        return text.into();
+    }
     let spaced = text
         .iter()
         .map(|&byte| if byte == b'+' { b' ' } else { byte });
     let spaced: Vec<u8> = spaced.collect();
-    undone(&spaced).unwrap_or(spaced)
+    undone(&spaced).unwrap_or(spaced).into()
 }
 
 #[cfg(test)]

@@ -114,6 +114,23 @@ fn more_than_half_of_twenty_bad_answers_open_it() {
 }
 
 #[test]
+fn twenty_bad_answers_in_a_row_open_it_however_well_it_was_before() {
+    let mut house = House::new();
+    for _ in 0..20 {
+        (0..1000).for_each(|_| assert_eq!(house.note(Outcome::Well), Change::None));
+        (0..19).for_each(|_| assert_eq!(house.note(Outcome::Bad), Change::None));
+    }
+    house.note(Outcome::Well);
+    (0..10).for_each(|_| assert_eq!(house.note(Outcome::Bad), Change::None));
+    // Kinds of failures count together, if none is often enough by itself.
+    (0..9).for_each(|n| {
+        let kind = [Outcome::Silent, Outcome::Bad][n % 2];
+        assert_eq!(house.note(kind), Change::None);
+    });
+    assert_eq!(house.note(Outcome::Bad), Change::Opened(Why::Errors));
+}
+
+#[test]
 fn a_judgement_may_be_forbidden_and_a_fact_may_not() {
     let now = Instant::now();
     let mut breaker = Breaker::new(now);
@@ -196,13 +213,17 @@ impl Model {
             self.answers.iter().filter(is_recent)
         };
         let bad = recent().filter(|(_, it)| *it != Outcome::Well).count();
+        let last_bad = self.answers.iter().rev();
+        let in_a_row = last_bad.take_while(|(_, it)| *it != Outcome::Well).count();
         if self.answers.last()?.1 == Outcome::Well {
             None
         } else if last_are(Outcome::Unreachable) {
             Some(Why::Unreachable)
         } else if last_are(Outcome::Silent) {
             Some(Why::Silent)
-        } else if recent().count() >= SAMPLE_MIN as usize && bad * 2 > recent().count() {
+        } else if recent().count() >= SAMPLE_MIN as usize && bad * 2 > recent().count()
+            || in_a_row.min(bad) >= SAMPLE_MIN as usize
+        {
             Some(Why::Errors)
         } else {
             None

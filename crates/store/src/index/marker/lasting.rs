@@ -283,6 +283,7 @@ impl Store {
             let (_, freed) = shard.kill(primary);
             self.queue_freed(freed);
         }
+        let age = age.filter(|_| !self.limits.mistakes.make(Mistake::HighestSalt));
         shard.index.found_marker(primary, carried, age)
     }
 }
