@@ -1,6 +1,6 @@
 //! `loligo upgrade` with the binary as people run it: two processes, a store, a service manager; and that one of them ends meanwhile.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -71,13 +71,26 @@ impl Serving {
         let manager = UnixDatagram::bind(&socket).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         let log = dir.path().join("log");
-        let child = Command::new(&program)
-            .args(["serve", "-c"])
-            .arg(&file)
-            .env("NOTIFY_SOCKET", &socket)
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let start = || {
+            Command::new(&program)
+                .args(["serve", "-c"])
+                .arg(&file)
+                .env("NOTIFY_SOCKET", &socket)
+                .stderr(std::fs::File::create(&log).unwrap())
+                .spawn()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        let child = loop {
+            match start() {
+                // Another test forks while the copy is open for writing: its child has it until it is another program.
+                Err(e)
+                    if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline =>
+                {
+                    thread::yield_now();
+                }
+                started => break started.unwrap(),
+            }
+        };
         let serving = Serving {
             child,
             listen: format!("127.0.0.1:{listen}"),
