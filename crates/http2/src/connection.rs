@@ -40,6 +40,7 @@ use crate::budget::Budget;
 use crate::frame::{self, flag, kind};
 use crate::head::HeadBuffer;
 use crate::hpack::Decoder;
+use crate::mistakes::{Mistake, makes};
 use crate::ready::Ready;
 use crate::streams::{Gone, Streams};
 use crate::{Counts, ErrorCode, Fault, Limits, Priority, RequestView, StreamId, Turn};
@@ -457,6 +458,9 @@ impl Connection {
             return;
         };
         found.is_reset = true;
+        if makes(Mistake::SendBehindReset) {
+            return;
+        }
         found.drop_queue();
         if std::mem::take(&mut found.is_ready) {
             self.ready.remove(stream, found.priority);
@@ -486,7 +490,8 @@ impl Connection {
             return;
         };
         let is_closed = found.is_reset || (found.send_ended && found.recv_ended);
-        if is_closed && found.is_released {
+        let is_done = found.is_released || found.is_reset_by_client && makes(Mistake::FreeAtReset);
+        if is_closed && is_done {
             let how = match found.recv_ended || found.is_reset_by_client {
                 true => Gone::Closed,
                 false => Gone::ResetByUs,
@@ -505,14 +510,20 @@ impl Connection {
         };
         let is_enough = found.recv_credit > 0 && found.recv_credit >= window / 2;
         if is_enough && !found.recv_ended && !found.is_reset {
-            let credit = std::mem::take(&mut found.recv_credit);
+            let mut credit = std::mem::take(&mut found.recv_credit);
             found.recv_window += i64::from(credit);
+            if makes(Mistake::CreditTwice) {
+                credit *= 2;
+            }
             frame::write_word(kind::WINDOW_UPDATE, stream.id, credit, &mut self.out);
         }
     }
 
     /// The client may send so much more on the connection (C2).
     fn credit(&mut self, bytes: u32) {
+        if makes(Mistake::NoCredit) {
+            return;
+        }
         self.recv_credit += bytes;
         if self.recv_credit >= self.limits.connection_window.max(WINDOW_DEFAULT) / 2 {
             let credit = std::mem::take(&mut self.recv_credit);

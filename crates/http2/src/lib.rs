@@ -51,6 +51,7 @@
 //! | `budget`, `limits` | how much of what is legal |
 //! | `error` | faults by name, with the code owed |
 //! | `frame` | frame headers |
+//! | `mistakes` | deliberate mistakes, for the simulation |
 //!
 //! Not known here: sockets, TLS, clocks, caching, HTTP/1.
 //!
@@ -66,6 +67,7 @@ mod head;
 pub mod hpack;
 mod huffman;
 mod limits;
+pub mod mistakes;
 mod priority;
 mod ready;
 mod streams;

@@ -13,6 +13,7 @@ mod cluster;
 mod dist;
 mod failure;
 mod fuzz;
+mod h2_load;
 mod hierarchy;
 mod http;
 mod idle_client;

@@ -49,6 +49,8 @@ pub enum Objects {
 #[derive(Debug, Clone)]
 pub struct Load {
     pub address: SocketAddr,
+    /// TLS; the certificate is not looked at.
+    pub is_encrypted: bool,
     pub connections: u32,
     pub time: Duration,
     pub bytes: u64,
@@ -159,7 +161,8 @@ pub fn run(load: &Load, dir: &Path) -> Result<Figures> {
         _ => "",
     };
     let url = format!(
-        "http://{}{}",
+        "{}://{}{}",
+        if load.is_encrypted { "https" } else { "http" },
         load.address,
         crate::origin::path(load.bytes, id)
     );
@@ -266,6 +269,7 @@ mod tests {
     fn load(bytes: u64) -> Load {
         Load {
             address: "127.0.0.1:1".parse().unwrap(),
+            is_encrypted: false,
             connections: 64,
             time: Duration::from_secs(1),
             bytes,

@@ -9,6 +9,7 @@ use super::input::{Happened, Stage, Stepped};
 use super::settings::{self, WINDOW_DEFAULT, WINDOW_MAX};
 use super::{Connection, DRAIN_PING, Drain, ResetBy};
 use crate::frame::{self, Header, flag, word};
+use crate::mistakes::{Mistake, makes};
 use crate::streams::Stream;
 use crate::{ErrorCode, Fault, Priority, StreamId};
 
@@ -95,7 +96,7 @@ impl Connection {
         self.settings.apply(payload)?;
         settings::write_ack(&mut self.out);
         let more = i64::from(self.settings.initial_window) - before;
-        if more != 0 {
+        if more != 0 && !makes(Mistake::KeepWindows) {
             self.shift_windows(more, now)?;
         }
         Ok(None)
@@ -119,7 +120,7 @@ impl Connection {
     fn heed_window(&mut self, stream: StreamId, now: Duration) {
         let found = self.streams.get_mut(stream).expect("its window changed");
         let is_ready = found.is_writable() && found.queued > 0 && found.send_window > 0;
-        if is_ready == found.is_ready {
+        if is_ready == found.is_ready || makes(Mistake::ForgetReady) {
             return;
         }
         found.is_ready = is_ready;
@@ -252,7 +253,7 @@ impl Connection {
             return Ok(());
         }
         let is_active =
-            |stream: &Stream| !stream.is_reset && !(stream.recv_ended && stream.send_ended);
+            |stream: &Stream| !(stream.is_reset || stream.recv_ended && stream.send_ended);
         let active = self
             .streams
             .iter()

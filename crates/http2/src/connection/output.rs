@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Connection;
 use crate::budget::SMALL_BYTES;
 use crate::frame::{self, flag, kind};
+use crate::mistakes::{Mistake, makes};
 use crate::{Fault, StreamId, Turn};
 
 impl Connection {
@@ -53,7 +54,7 @@ impl Connection {
             .min(window)
             .min(left.max(SMALL_BYTES as usize));
         let is_last = len == found.queued && found.ends;
-        let ends_here = is_last && found.trailers.is_none();
+        let ends_here = is_last && found.trailers.is_none() && !makes(Mistake::LoseEnd);
         let header = frame::Header {
             len,
             kind: kind::DATA,
@@ -79,7 +80,9 @@ impl Connection {
         found.queued -= len;
         found.send_window -= len as i64;
         found.moved_at = now;
-        self.send_window -= len as i64;
+        if !makes(Mistake::IgnoreConnectionWindow) {
+            self.send_window -= len as i64;
+        }
         self.budget.earn();
         let is_cut = len < SMALL_BYTES as usize && len == window && found.queued > 0;
         if found.queued > 0 && found.send_window > 0 {

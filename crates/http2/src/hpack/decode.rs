@@ -72,8 +72,8 @@ impl Decoder {
     ) -> Result<(), BadBlock> {
         let mut rest = block;
         let mut may_resize = true;
-        let owes_update = std::mem::take(&mut self.is_owed_update);
-        if owes_update && !rest.first().is_some_and(|first| first & 0xe0 == 0x20) {
+        let is_update = rest.first().is_some_and(|first| first & 0xe0 == 0x20);
+        if std::mem::take(&mut self.is_owed_update) && !is_update {
             return Err(BadBlock);
         }
         while let Some(&first) = rest.first() {

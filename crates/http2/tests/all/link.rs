@@ -4,7 +4,8 @@
 //! and settings, over a link that splits. Demanded: no panic and no fatal fault, each answer is byte for byte what was asked for, each
 //! request body reaches the server whole, windows are kept, and nothing is left at the end.
 //!
-//! A failure prints its seed: `HTTP2_SEED=n cargo test -p http2 --test all link`; `HTTP2_SEEDS=10000` plays as many.
+//! A failure prints its seed: `HTTP2_SEED=n cargo test -p http2 --test all link`; `HTTP2_SEEDS=10000` plays as many. With `--features mistakes`
+//! each deliberate mistake of the crate must be noticed, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,6 +56,8 @@ struct Asked {
     was_reset: bool,
     send_window: i64,
     recv_window: i64,
+    /// A field that came by HPACK's table.
+    note: Option<(String, String)>,
 }
 
 /// A request as the server sees it.
@@ -87,6 +90,11 @@ struct World {
     server_initial: i64,
     resets: usize,
     pieces: bool,
+    /// Streams that were reset, and whose work goes on for a while.
+    lingering: Vec<StreamId>,
+    /// The table of what the client has sent, newest first.
+    table: Vec<(String, String)>,
+    limits: Limits,
 }
 
 fn number(bytes: &[u8]) -> usize {
@@ -119,6 +127,9 @@ impl World {
             client_initial: 65_535,
             server_initial: 65_535,
             resets: 0,
+            lingering: Vec::new(),
+            table: Vec::new(),
+            limits,
             chance,
         }
     }
@@ -153,11 +164,19 @@ impl World {
                 && self.to_server.is_empty()
                 && self.to_client.is_empty()
                 && self.serving.is_empty()
+                && self.lingering.is_empty()
             {
                 break;
             }
         }
         assert_eq!(self.server.open_streams(), 0);
+        // What the client may send is half of all that it ever might, at least: nothing was lost.
+        let whole = i64::from(self.limits.connection_window);
+        assert!(
+            self.server_window > whole - whole / 2 - 1,
+            "of {whole} are left {}",
+            self.server_window
+        );
         assert!(!self.server.has_output());
         for (id, asked) in &self.asked {
             assert!(
@@ -203,6 +222,7 @@ impl World {
         if self.chance.one_in(2) {
             fields.extend(block(&[("content-length", &upload_len.to_string())]));
         }
+        let note = self.note(&mut fields);
         let ends = if upload_len == 0 { END_STREAM } else { 0 };
         if self.chance.one_in(4) {
             let cut = self.chance.below(fields.len() - 1) + 1;
@@ -221,9 +241,40 @@ impl World {
                 upload_len,
                 send_window: self.server_initial,
                 recv_window: self.client_initial,
+                note,
                 ..Asked::default()
             },
         );
+    }
+
+    /// Adds a field that goes into the table, or comes from it.
+    fn note(&mut self, fields: &mut Vec<u8>) -> Option<(String, String)> {
+        if !self.table.is_empty() && self.chance.one_in(3) {
+            // The oldest as often as all others.
+            let at = match self.chance.one_in(2) {
+                true => self.table.len() - 1,
+                false => self.chance.below(self.table.len()),
+            };
+            // The table has about thirty entries, and an index of one byte goes to 126.
+            fields.push(0x80 | (62 + at) as u8);
+            return Some(self.table[at].clone());
+        }
+        if self.chance.one_in(2) {
+            return None;
+        }
+        let name = format!("x-note-{}", self.chance.below(5));
+        let value = "v".repeat([1, 10, 60, 88, 120][self.chance.below(5)]);
+        fields.push(0x40);
+        for text in [&name, &value] {
+            fields.push(text.len() as u8);
+            fields.extend_from_slice(text.as_bytes());
+        }
+        self.table.insert(0, (name.clone(), value.clone()));
+        let size = |(name, value): &(String, String)| name.len() + value.len() + 32;
+        while self.table.iter().map(size).sum::<usize>() > 4096 {
+            self.table.pop();
+        }
+        Some((name, value))
     }
 
     /// The client does something that is allowed now and then.
@@ -310,6 +361,9 @@ impl World {
             let is_last = taken.event.is_none();
             match taken.event {
                 Some(Event::Request { stream, head }) => {
+                    if let Some((name, value)) = &self.asked[&stream.number()].note {
+                        assert_eq!(head.fields.first(name.as_bytes()), Some(value.as_bytes()));
+                    }
                     let serving = Serving {
                         answer_len: number(&head.path.as_bytes()[1..]),
                         given: 0,
@@ -342,12 +396,13 @@ impl World {
                 }
                 Some(Event::Reset { stream, .. }) => {
                     // An answer whose end was given is not served any more.
-                    if let Some((_, serving)) = self.serving.remove(&stream.number())
-                        && !serving.upload_ended
-                    {
-                        self.uploads_wanted -= 1;
+                    match self.serving.remove(&stream.number()) {
+                        Some((_, serving)) => {
+                            self.uploads_wanted -= usize::from(!serving.upload_ended);
+                            self.lingering.push(stream);
+                        }
+                        None => self.server.release(stream),
                     }
-                    self.server.release(stream);
                 }
                 Some(other) => panic!("{other:?}"),
                 None => {}
@@ -361,6 +416,14 @@ impl World {
 
     /// The server takes uploads and gives answers, a little at a time. An answer begins when its upload is there.
     fn serve(&mut self) {
+        // The slots of all whose work goes on are taken.
+        assert!(self.server.open_streams() >= self.serving.len() + self.lingering.len());
+        if self.chance.one_in(2) {
+            let server = &mut self.server;
+            self.lingering
+                .drain(..)
+                .for_each(|stream| server.release(stream));
+        }
         let mut done = Vec::new();
         for (&id, (stream, serving)) in &mut self.serving {
             let held = serving.held;
@@ -494,6 +557,30 @@ fn sim() {
             "HTTP2_SEED={seed} cargo test -p http2 --test all link"
         );
     }
+}
+
+/// Each mistake is noticed by one of the first seeds, which all pass without it.
+#[cfg(feature = "mistakes")]
+#[test]
+fn mistakes_are_noticed() {
+    use http2::mistakes::{Mistake, make_mistake};
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut unnoticed = Vec::new();
+    for &mistake in Mistake::ALL {
+        make_mistake(Some(mistake));
+        let noticed =
+            (0..200).find(|&seed| std::panic::catch_unwind(|| World::new(seed).play(600)).is_err());
+        make_mistake(None);
+        match noticed {
+            Some(seed) => {
+                println!("{}: noticed by seed {seed}", mistake.name());
+                assert!(std::panic::catch_unwind(|| World::new(seed).play(600)).is_ok());
+            }
+            None => unnoticed.push(mistake.name()),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(unnoticed.is_empty(), "nobody noticed {unnoticed:?}");
 }
 
 /// Frames that are sound on the wire but follow no rule: no panic, and an end in bounded memory.

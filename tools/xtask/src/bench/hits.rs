@@ -24,6 +24,7 @@ use super::table::Table;
 use super::targets::{self, Verdict};
 use crate::failure::{During, Result, fail};
 use crate::origin::Origin;
+use crate::rivals::front::Protocol;
 use crate::rivals::{Rival, build_loligo};
 use crate::size::{Bytes, human_us};
 
@@ -51,6 +52,12 @@ pub struct Options {
         default_value = "memory,disk,miss"
     )]
     kinds: Vec<Kind>,
+    /// What clients speak; h2 and h2c are asked by a client of our own
+    #[arg(long, value_enum, default_value_t = Protocol::H1)]
+    pub(super) protocol: Protocol,
+    /// With h2 and h2c: requests at a time on a connection
+    #[arg(long, value_delimiter = ',', default_value = "1,32")]
+    pub(super) streams: Vec<u32>,
     /// Access logs on all sides, and Loligo's profile
     #[arg(long, value_enum, default_value_t = Logs::Both)]
     logs: Logs,
@@ -103,6 +110,9 @@ pub struct Case {
     pub bytes: u64,
     pub connections: u32,
     pub logs: bool,
+    pub protocol: Protocol,
+    /// At a time on a connection.
+    pub streams: u32,
 }
 
 impl fmt::Display for Case {
@@ -114,7 +124,12 @@ impl fmt::Display for Case {
         };
         let logs = if self.logs { "on" } else { "off" };
         let (bytes, connections) = (Bytes(self.bytes), self.connections);
-        write!(f, "{kind} {bytes}, {connections} connections, logs {logs}")
+        write!(f, "{kind} {bytes}, {connections} connections, logs {logs}")?;
+        match (self.protocol, self.streams) {
+            (Protocol::H1, _) => Ok(()),
+            (protocol, 1) => write!(f, ", {}", protocol.name()),
+            (protocol, streams) => write!(f, ", {}, {streams} streams", protocol.name()),
+        }
     }
 }
 
@@ -159,6 +174,12 @@ impl Row {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
+    if options.protocol != Protocol::H1 && options.kinds != [Kind::Memory] {
+        fail!(
+            "--protocol {} goes with --kinds memory only",
+            options.protocol.name()
+        );
+    }
     let mut left_out = Vec::new();
     let mut rows = Vec::new();
     if ring::wants(options, Rival::Loligo, &[Rival::Loligo])
@@ -207,7 +228,7 @@ fn report(rows: &[Row], options: &Options) -> Result<()> {
         text.push_str(&format!("\n**targets**\n\n{}", verdict_table(&verdicts)));
     }
     text.push_str(&format!(
-        "\nMedians of {} rounds of {} s; CPU of all processes of the server; wrk with one thread, unpinned; reads of the \
+        "\nMedians of {} rounds of {} s; CPU of all processes of the server; wrk with one thread, unpinned (HTTP/2: a client of our own); reads of the \
          whole device.\n",
         options.rounds, options.seconds
     ));

@@ -123,6 +123,7 @@ fn measure(running: &Running, options: &Options, seconds: u64) -> Result<f64> {
     let figures = wrk::run(
         &Load {
             address: running.address,
+            is_encrypted: false,
             connections: options.busy,
             time: Duration::from_secs(seconds),
             bytes: OBJECT_BYTES,

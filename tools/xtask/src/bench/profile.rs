@@ -78,6 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
             let figures = wrk::run(
                 &Load {
                     address: running.address,
+                    is_encrypted: false,
                     connections: options.connections,
                     time: Duration::from_secs(options.seconds),
                     bytes: options.size.0,

@@ -8,11 +8,13 @@ use std::time::Duration;
 use super::hits::{Case, Kind, Options, Row};
 use crate::block::{self, DeviceStat};
 use crate::failure::{During, Failure, Result};
+use crate::h2_load;
 use crate::http;
 use crate::interrupt;
 use crate::memory_group::MemoryGroup;
 use crate::origin::{self, Origin};
 use crate::progress::Progress;
+use crate::rivals::front::{Front, Protocol};
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
 use crate::workspace;
@@ -26,6 +28,14 @@ const SMALL_CACHE: Bytes = Bytes(512 << 20);
 const SAMPLE: u64 = 200;
 /// Requests that make an object a memory hit everywhere: some admit only what was asked for before.
 const WARM_UP: u64 = 200;
+/// Those whose configurations for TLS and HTTP/2 we have.
+const SPEAK_MORE: [Rival; 5] = [
+    Rival::Loligo,
+    Rival::LoligoBeside,
+    Rival::Haproxy,
+    Rival::Nginx,
+    Rival::NginxSendfile,
+];
 const FILL_CONNECTIONS: usize = 16;
 /// Some drop what they are too busy to store (Squid's rock), so filling is repeated until next to nothing is missing.
 const FILL_PASSES_MAX: u32 = 4;
@@ -106,7 +116,8 @@ pub(super) fn measure_kind(
     let mut ring = Vec::new();
     for rival in Rival::ALL {
         let has_disk = kind == Kind::Memory || rival != Rival::Haproxy;
-        if !wants(options, rival, candidates(kind)) || !has_disk {
+        let can_speak = options.protocol == Protocol::H1 || SPEAK_MORE.contains(&rival);
+        if !wants(options, rival, candidates(kind)) || !has_disk || !can_speak {
             continue;
         }
         if rival == Rival::LoligoBeside && !rival.is_installed() {
@@ -132,12 +143,18 @@ pub(super) fn measure_kind(
     let mut cases = Vec::new();
     for size in sizes {
         for &connections in &options.connections {
-            cases.push(Case {
+            let streams = match options.protocol.has_streams() {
+                true => &options.streams[..],
+                false => &[1],
+            };
+            cases.extend(streams.iter().map(|&streams| Case {
                 kind,
                 bytes: size.0,
                 connections,
                 logs,
-            });
+                protocol: options.protocol,
+                streams,
+            }));
         }
     }
     let steps = cases.len() as u64 * u64::from(options.rounds) * ring.len() as u64;
@@ -185,6 +202,7 @@ fn enter(
             cache,
             memory,
             logs,
+            front: (options.protocol != Protocol::H1).then_some(options.protocol),
             place: match &options.dir {
                 Some(dir) => Place::Dir(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
                 None => Place::RunDir,
@@ -208,6 +226,18 @@ fn enter(
         Kind::Memory => {
             for size in &options.sizes {
                 fill(&running, WARM_UP, size.0, 1, |_| "hot".into())?;
+                if let Some(front) = &running.front {
+                    // By another port it is another host, and so another object.
+                    let load = Load {
+                        address: front.address,
+                        is_encrypted: options.protocol.is_encrypted(),
+                        connections: 1,
+                        time: Duration::from_secs(1),
+                        bytes: size.0,
+                        objects: Objects::One { id: "hot".into() },
+                    };
+                    ask(front, &load, 1)?;
+                }
             }
         }
         Kind::Disk => {
@@ -282,8 +312,10 @@ fn measure(
             eprintln!("the page cache cannot be dropped: disk hits come from memory");
         }
     }
+    let front = running.front.as_ref();
     let load = Load {
-        address: running.address,
+        address: front.map_or(running.address, |front| front.address),
+        is_encrypted: case.protocol.is_encrypted(),
         connections: case.connections,
         time: Duration::from_secs(options.seconds),
         bytes: case.bytes,
@@ -292,7 +324,10 @@ fn measure(
     let served = origin.served();
     let device = DeviceStat::of(&running.data).unwrap_or_default();
     let cpu = running.cpu();
-    let figures = wrk::run(&load, &workspace::run_dir().join("wrk"))?;
+    let figures = match front {
+        Some(front) => ask(front, &load, case.streams)?,
+        None => wrk::run(&load, &workspace::run_dir().join("wrk"))?,
+    };
     let cpu = running.cpu().saturating_sub(cpu);
     let device = DeviceStat::of(&running.data)
         .unwrap_or_default()
@@ -316,6 +351,14 @@ fn measure(
         hit_percent,
         reads: device.reads as f64 / requests,
     })
+}
+
+/// Runs a load against the listener for other clients.
+fn ask(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
+    match front.protocol.has_streams() {
+        true => h2_load::run(front, load, streams),
+        false => wrk::run(load, &workspace::run_dir().join("wrk")),
+    }
 }
 
 /// How many of a sample of the last objects the server still has.

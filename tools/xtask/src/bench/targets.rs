@@ -3,6 +3,7 @@
 //! The numbers are those of the first issue about `bench hits`; a case that was not measured is not judged.
 
 use super::hits::{Kind, Row};
+use crate::rivals::front::Protocol;
 
 /// One promise and how it stands.
 #[derive(Debug, PartialEq, serde::Serialize)]
@@ -42,9 +43,17 @@ fn memory_hit(ours: &Row, peers: &[&Row]) -> Option<Verdict> {
         .iter()
         .filter(|r| small || !sends_without_copying(&r.server))
         .min_by(|a, b| a.cpu_us.median.total_cmp(&b.cpu_us.median))?;
-    let most = match (small, ours.case.logs) {
-        (true, false) => 0.8,
-        _ => 1.0,
+    let most = match (ours.case.protocol, small, ours.case.logs) {
+        (Protocol::H1, true, false) => 0.8,
+        (Protocol::H1, _, _) => 1.0,
+        (Protocol::Tls, true, _) => 0.7,
+        (Protocol::H2 | Protocol::H2c, true, _) if ours.case.streams == 1 => 0.75,
+        (Protocol::H2 | Protocol::H2c, _, _)
+            if ours.case.bytes <= 1024 && ours.case.streams > 1 =>
+        {
+            0.4
+        }
+        (Protocol::Tls | Protocol::H2 | Protocol::H2c, _, _) => 0.5,
     };
     Some(at_most(
         format!("{}: CPU per request beside {}", ours.case, best.server),
@@ -115,6 +124,8 @@ mod tests {
             bytes,
             connections: 64,
             logs: false,
+            protocol: Protocol::H1,
+            streams: 1,
         };
         Row {
             cpu_us: Spread::of([cpu_us]),

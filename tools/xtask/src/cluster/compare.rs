@@ -243,6 +243,7 @@ fn capacity(bed: &Bed, route: Route, seconds: u64, round: u32) -> Result<Capacit
         }
     }
     let load = Load {
+        is_encrypted: false,
         address: bed.members[0].at(SITE),
         connections: CONNECTIONS,
         time: Duration::from_secs(seconds),

@@ -160,6 +160,7 @@ fn start(options: Start) -> Result<()> {
             workers: options.workers,
             place,
             extra: options.extra,
+            front: None,
         },
     )?;
     println!(

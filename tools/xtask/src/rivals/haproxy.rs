@@ -2,7 +2,7 @@
 //!
 //! One thread a core, connections to the origin shared between them, an object limit well above the bench's largest.
 
-use super::{Plan, Setup};
+use super::{Plan, Setup, front};
 use crate::process::CommandLine;
 
 /// HAProxy refuses a larger cache than this.
@@ -22,6 +22,11 @@ pub(super) fn plan(setup: &Setup) -> Plan {
     } else {
         ("", "")
     };
+    let front = setup
+        .front
+        .as_ref()
+        .map(front::of_haproxy)
+        .unwrap_or_default();
     let text = format!(
         "global
   nbthread {workers}
@@ -40,7 +45,7 @@ cache objects
   max-age 86400
 frontend clients
   bind {address} backlog 4096
-  default_backend origin
+{front}  default_backend origin
 backend origin
   http-request cache-use objects
   http-response cache-store objects

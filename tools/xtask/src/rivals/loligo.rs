@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{Plan, Setup};
+use super::{Plan, Setup, front};
 use crate::failure::{During, Result, fail};
 use crate::process::CommandLine;
 use crate::workspace;
@@ -74,15 +74,29 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
         Some(device) => device.clone(),
         None => setup.data.join("store.loligo"),
     };
-    let mut args: Vec<String> = vec![
-        "serve".into(),
-        "--listen".into(),
-        setup.address.to_string(),
-        "--reverse".into(),
-        format!("http://{}", setup.origin),
-        // The load reloads, as clients of a forward proxy do, and counts an answer from the cache as wrong.
-        "--client-directives".into(),
-        "obey".into(),
+    // The load reloads, as clients of a forward proxy do, and counts an answer from the cache as wrong: directives are obeyed.
+    let (listeners, files) = match &setup.front {
+        Some(front) => {
+            let path = setup.run.join("loligo.toml");
+            let text = front::of_loligo(front, setup.address, setup.origin);
+            let flags = vec!["--config".into(), path.display().to_string()];
+            (flags, vec![(path, text)])
+        }
+        None => {
+            let flags = [
+                "--listen",
+                &setup.address.to_string(),
+                "--reverse",
+                &format!("http://{}", setup.origin),
+                "--client-directives",
+                "obey",
+            ];
+            (flags.map(String::from).to_vec(), Vec::new())
+        }
+    };
+    let mut args: Vec<String> = vec!["serve".into()];
+    args.extend(listeners);
+    args.extend([
         "--store".into(),
         store.display().to_string(),
         "--store-size".into(),
@@ -93,7 +107,7 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
         setup.workers.to_string(),
         "--admin".into(),
         setup.admin.to_string(),
-    ];
+    ]);
     if setup.logs {
         args.extend(["--access-log".into(), format!("{run}/access.log")]);
     }
@@ -102,6 +116,7 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
     }
     args.extend(setup.extra.iter().cloned());
     Plan {
+        files,
         servers: vec![CommandLine::new(&program.display().to_string(), args)],
         ..Plan::default()
     }

@@ -10,6 +10,7 @@
 
 pub mod commands;
 pub mod compare;
+pub mod front;
 mod haproxy;
 mod loligo;
 mod nginx;
@@ -233,6 +234,8 @@ pub struct Setup {
     pub as_root: bool,
     /// further arguments, for Loligo only
     pub extra: Vec<String>,
+    /// another listener, for clients that speak something else
+    pub front: Option<front::Front>,
 }
 
 /// What it takes to run a server.

@@ -6,7 +6,7 @@
 //! reloads sends it). Asynchronous reads are off by default, since the answers are mostly in the page cache or on a
 //! fast disk, where the hand-over to a thread costs more than the wait; `nginx-aio` is the variant with them on.
 
-use super::{Plan, Setup};
+use super::{Plan, Setup, front};
 use crate::process::CommandLine;
 
 /// Handles kept by `open_file_cache` per worker. They count against the descriptor limit, beside the connections.
@@ -40,6 +40,11 @@ pub(super) fn plan(setup: &Setup, variant: Variant) -> Plan {
     } else {
         ("1:2", Vec::new())
     };
+    let front = setup
+        .front
+        .as_ref()
+        .map(front::of_nginx)
+        .unwrap_or_default();
     let text = format!(
         "{user}worker_processes {workers};
 worker_rlimit_nofile {DESCRIPTORS};
@@ -73,7 +78,7 @@ http {{
   }}
   server {{
     listen {address} reuseport backlog=4096;
-    location / {{
+{front}    location / {{
       proxy_pass http://origin;
       proxy_http_version 1.1;
       proxy_set_header Connection \"\";

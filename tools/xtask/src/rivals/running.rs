@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::front::{Certificate, Front, Protocol};
 use super::record::{self, Record};
 use super::{Plan, Rival, Setup};
 use crate::block::Mounted;
@@ -45,6 +46,8 @@ pub struct Request {
     pub workers: u32,
     pub place: Place,
     pub extra: Vec<String>,
+    /// What clients of [`Running::front`] speak; none: there is no such listener.
+    pub front: Option<Protocol>,
 }
 
 impl Request {
@@ -61,6 +64,7 @@ impl Request {
             workers: 2,
             place: Place::RunDir,
             extra: Vec::new(),
+            front: None,
         }
     }
 }
@@ -91,6 +95,8 @@ pub struct Running {
     pub rival: Rival,
     pub address: SocketAddr,
     pub admin: SocketAddr,
+    /// The listener for clients that speak something else than plain HTTP/1.1.
+    pub front: Option<Front>,
     pub run: PathBuf,
     pub data: PathBuf,
     record: Record,
@@ -131,6 +137,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
         rival,
         address,
         admin,
+        front: None,
         data: run.join("data"),
         record: Record::new(rival.name(), &request.label, address),
         run,
@@ -150,6 +157,15 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
             running.record.write(&running.run)?;
         }
     }
+    if let Some(protocol) = request.front {
+        let certificate = Certificate::of(&running.run);
+        certificate.make()?;
+        running.front = Some(Front {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?)),
+            protocol,
+            certificate,
+        });
+    }
     let setup = Setup {
         address,
         admin,
@@ -164,6 +180,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
         workers: request.workers,
         as_root: rustix::process::geteuid().is_root(),
         extra: request.extra.clone(),
+        front: running.front.clone(),
     };
     running.carry_out(rival.plan(&setup))?;
     Ok(running)

@@ -21,6 +21,7 @@ fn setup() -> Setup {
         workers: 2,
         as_root: false,
         extra: Vec::new(),
+        front: None,
     }
 }
 

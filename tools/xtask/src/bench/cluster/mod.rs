@@ -220,6 +220,7 @@ fn measure(
 ) -> Result<Measured> {
     let load = Load {
         address: at,
+        is_encrypted: false,
         connections: options.connections,
         time: Duration::from_secs(options.seconds),
         bytes,

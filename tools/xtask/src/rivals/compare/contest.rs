@@ -326,6 +326,7 @@ fn request(
         workers: conditions.workers,
         place,
         extra: if rival.is_ours() { extra } else { Vec::new() },
+        front: None,
     }
 }
 

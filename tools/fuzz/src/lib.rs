@@ -1,0 +1,3 @@
+//! What several targets need: the slow twin of HPACK.
+
+pub mod hpack;
