@@ -9,6 +9,7 @@
 //!
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
+mod acme;
 mod bounds;
 mod clients;
 mod cluster;
@@ -31,6 +32,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+pub use acme::Acme;
 pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
@@ -116,6 +118,8 @@ pub struct Plan {
     pub pool: PoolLimits,
     /// TLS to origins.
     pub tls: OriginTls,
+    /// The certificate that is ordered from an authority; `None`: none is.
+    pub acme: Option<Acme>,
 }
 
 /// A user of the system, without root's rights.
@@ -186,6 +190,7 @@ impl Plan {
             dns: Dns::default(),
             pool: PoolLimits::default(),
             tls: OriginTls::default(),
+            acme: None,
         }
     }
 }

@@ -69,7 +69,7 @@ use crate::{
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
     tls::{
-        renewing,
+        acme, renewing,
         served::{self as serving, ServedTls},
     },
     upgrade::{
@@ -417,6 +417,7 @@ fn run_from(
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
             tokio::task::spawn_local(renewing::run(Arc::clone(&shared)));
+            tokio::task::spawn_local(acme::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
             tokio::task::spawn_local(tell_that_we_are_well(

@@ -78,6 +78,7 @@ pub fn settle(
     match word {
         Some(TlsWord::Files(files)) => tls.certificates.insert(0, files),
         Some(TlsWord::SelfSigned) => tls.is_self_signed = true,
+        Some(TlsWord::Acme) => tls.is_acme = true,
         Some(TlsWord::Plain) | None => {}
     }
     if let Some(at) = block.certificates.get(ListenerTls::CERTIFICATES_MAX) {
@@ -124,7 +125,9 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         let (Some(tls), Some(block)) = (&listener.tls, blocks.get(number)) else {
             continue;
         };
-        for files in &tls.certificates {
+        // The one that is ordered is made where there is none.
+        let ordered = usize::from(tls.is_acme);
+        for files in tls.certificates.iter().skip(ordered) {
             // The block with this file, or else the listener's own.
             let at = (block.certificates.iter()).find(|at| {
                 let given = at.find("listener.certificate.file");

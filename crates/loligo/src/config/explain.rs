@@ -163,7 +163,10 @@ fn explain_tls(tls: &ListenerTls, out: &mut String) {
     };
     line(out, "speaks", versions);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    for files in &tls.certificates {
+    if tls.is_acme {
+        line(out, "certificate", "ordered (acme)");
+    }
+    for files in tls.certificates.iter().skip(usize::from(tls.is_acme)) {
         let words = match proxy::check_certificate(files, now) {
             Ok(shown) => shown.words(),
             Err(why) => why.to_string(),

@@ -23,7 +23,7 @@ use super::raw::Block;
 use super::rows::{Row, numbers, rows};
 use super::user;
 use super::values;
-use super::{Found, needs_allow};
+use super::{Found, acme, needs_allow};
 use crate::units::Time;
 
 /// Where the admin interface listens if the user does not say.
@@ -50,6 +50,7 @@ pub struct Draft {
     /// `None`: no admin interface.
     pub admin: Option<SocketAddr>,
     pub admin_allow: Vec<IpNet>,
+    pub acme: plan::Acme,
     pub access: Option<LogTarget>,
     pub access_format: AccessFormat,
     /// Of syslog.
@@ -69,6 +70,7 @@ impl Default for Draft {
             memory: None,
             admin: Some(ADMIN),
             admin_allow: Vec::new(),
+            acme: plan::Acme::default(),
             access: None,
             access_format: AccessFormat::default(),
             facility: plan::Syslog::FACILITY,
@@ -166,6 +168,16 @@ pub fn rows() -> Vec<Row<Draft>> {
         "digest.allow": "networks", "none: this machine only" => plan.digests.allow = values::networks;
         /// Name servers, `ADDRESS` or `ADDRESS:PORT`, instead of those of /etc/resolv.conf.
         "dns.servers": "addresses", "the system's" => plan.dns.servers = values::name_servers;
+        /// Order a certificate from this authority (ACME), and renew it when a third of its time is left. Listeners with `tls = "acme"` show
+        /// it, and one of them must be what the world reaches at port 443 of each name: the authority connects there (tls-alpn-01). To
+        /// write it means to agree to the authority's terms.
+        "acme.directory": "an https URL", "none" => acme.directory = acme::directory;
+        /// The names in the certificate, 100 at most, without wildcards.
+        "acme.names": "host names", "required with acme.directory" => acme.names = values::hosts;
+        /// Where the authority may write to.
+        "acme.contact": "an e-mail address", "none" => acme.contact = acme::contact;
+        /// A folder for the account's key and the certificate, which the user of the proxy may write to. It is made where there is none.
+        "acme.state": "a path", "required with acme.directory" => acme.state = values::path;
         /// PEM file of certificates to trust for https origins beside the system's.
         "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
     ];
@@ -220,9 +232,11 @@ pub fn settle(
         target: draft.with_facility(target),
         format: draft.access_format.clone(),
     });
+    let ordered = acme::settle(std::mem::take(&mut draft.acme), whole, &mut found.problems);
     let user = user::settle(&draft, whole, machine, found);
     let mut plan = draft.plan;
     plan.user = user;
+    plan.acme = ordered;
     plan.limits = plan.limits.derived();
     plan.workers = workers.clamp(Plan::WORKERS.min as usize, Plan::WORKERS.max as usize);
     plan.memory_bytes = draft

@@ -128,7 +128,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
         /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
         /// made at the start and that nobody trusts, for trying out.
-        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `self-signed`", "none" => tls = values::certificate;
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `acme`, `self-signed`", "none" => tls = values::certificate;
         /// The oldest version of TLS that is spoken.
         "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
         /// Ask clients for certificates that these authorities have signed. The access log has their subjects.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `acme` | the certificate that is ordered |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
@@ -20,6 +21,7 @@
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
+mod acme;
 pub mod cluster;
 mod conditions;
 #[cfg(test)]
@@ -105,7 +107,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut found.problems,
     );
     let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
-    let listeners = listeners::settle(
+    let mut listeners = listeners::settle(
         (&raw.listeners, &upstreams),
         &draft,
         &whole,
@@ -124,13 +126,20 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
-    encryption::look(&listeners, &raw.listeners, machine, &mut found);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let own_logs = listeners::logs(&raw.listeners, &draft);
     surroundings::look_at_logs(&own_logs, &raw.listeners, machine, &mut found);
     let mut general = general::settle(draft, &whole, &stores, machine, &mut found);
     general.logs.of_listeners = own_logs;
+    acme::give(
+        &general.acme,
+        &mut listeners,
+        &raw.listeners,
+        &whole,
+        &mut found.problems,
+    );
+    encryption::look(&listeners, &raw.listeners, machine, &mut found);
     if !found.problems.is_empty() {
         found.problems.sort_by_key(Problem::line);
         found.problems.dedup();

@@ -194,6 +194,11 @@ pub fn reference() -> String {
             "[tls]",
             "For https origins. Certificates are always checked.",
         ),
+        (
+            "acme",
+            "[acme]",
+            "A certificate that is ordered. See [operations.md](operations.md#tls-to-clients).",
+        ),
     ] {
         let in_section = |key: &str| key.split_once('.').map_or("", |(section, _)| section) == name;
         section(

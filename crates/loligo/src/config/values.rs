@@ -102,14 +102,17 @@ pub enum TlsWord {
     Files(CertificateFiles),
     /// One that is made at the start.
     SelfSigned,
+    /// The one that is ordered.
+    Acme,
 }
 
-/// `CERT.pem,KEY.pem`, one file with both, `self-signed`, or `none`.
+/// `CERT.pem,KEY.pem`, one file with both, `self-signed`, `acme`, or `none`.
 pub fn certificate(given: &Given) -> Read<TlsWord> {
     let text = text(given)?;
     match text {
         "none" => return Ok(TlsWord::Plain),
         "self-signed" => return Ok(TlsWord::SelfSigned),
+        "acme" => return Ok(TlsWord::Acme),
         _ => {}
     }
     let one = |text: &str| {

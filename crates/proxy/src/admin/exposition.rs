@@ -167,6 +167,12 @@ impl Exposition {
                 ConstGauge::new(*end).encode(family.encode_family(&labels)?)?;
             }
         }
+        if let Some((issued, failures)) = configuration.acme {
+            let words = "Certificates that were issued by acme.directory";
+            e.counter("acme_issued", words, issued)?;
+            let words = "Orders for a certificate that have failed";
+            e.counter("acme_failures", words, failures)?;
+        }
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",

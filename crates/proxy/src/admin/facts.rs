@@ -417,6 +417,8 @@ pub struct ConfigurationFacts {
     pub failures: u64,
     /// Listener, first name and end (seconds since 1970) of each certificate.
     pub certificates: Vec<(String, String, i64)>,
+    /// Certificates that were issued, and orders that have failed; `None`: none is ordered.
+    pub acme: Option<(u64, u64)>,
 }
 
 impl Facts {
@@ -474,12 +476,19 @@ impl Facts {
                 loaded: shared.edition().loaded.at,
                 failures: shared.reloads.failures(),
                 certificates: certificates(&shared.edition()),
+                acme: acme(&shared.edition()),
             },
             upstreams: standings(&shared.edition().upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }
     }
+}
+
+fn acme(edition: &Edition) -> Option<(u64, u64)> {
+    edition.plan.acme.as_ref()?;
+    let served = edition.served.iter().flatten().next()?;
+    Some(served.challenges().counted())
 }
 
 /// The certificates of all listeners. Two of one name, with different kinds of keys, are told as the one that ends first.

@@ -88,6 +88,8 @@ pub struct Timeouts {
     client_handshake: Duration = seconds(1, 10, 600),
     /// How often the files of listeners' certificates are looked at. Those that changed are read and shown from then on.
     certificate_files: Duration = seconds(1, 60, 86_400),
+    /// From an order for a certificate that has failed to the next one; twice as long with each failure in a row, up to 12h.
+    acme_retry: Duration = seconds(1, 300, 43_200),
     /// Between requests on a kept-alive connection; then it is closed. Longer than that of a proxy in front.
     client_idle: Duration = seconds(1, 65, 3600),
     /// Without a byte taken by the client; then the connection is cut.

@@ -9,6 +9,8 @@ pub struct ListenerTls {
     pub certificates: Vec<CertificateFiles>,
     /// A certificate that is made at the start, signed by itself, for trying out. Only without files.
     pub is_self_signed: bool,
+    /// The first of them is the one that is ordered from an authority ([`Acme::certificate`](super::Acme::certificate)).
+    pub is_acme: bool,
     /// TLS 1.2 is refused.
     pub only_tls13: bool,
     /// Who must have signed the certificates of clients; `None`: none is asked for.

@@ -179,6 +179,7 @@ mod tests {
             |plan| plan.dns.attempts = 1,
             |plan| plan.pool.per_origin_max = 1,
             |plan| plan.tls.ca_file = Some("/ca".into()),
+            |plan| plan.acme = Some(crate::plan::Acme::default()),
         ];
         for (number, change) in live_parts.iter().enumerate() {
             assert_eq!(wants(change), [""; 0], "change {number}");

@@ -22,6 +22,7 @@ use rustls::{Error, ServerConnection};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{
+    acme,
     seen::Seen,
     served::ServedTls,
     stream::{ClientStream, TlsStream},
@@ -98,6 +99,11 @@ pub async fn shake(
     let shaken = watch.limit(limit, pin!(shaking)).await;
     let counted: &AtomicU64 = match shaken {
         Ok(Ok(())) => {
+            if tls.session().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
+                // The authority has seen what it wanted.
+                metrics::add(&counters.tls_handshakes_full, 1);
+                return Shaken::Failed;
+            }
             let seen = Rc::new(Seen::of(tls.session()));
             metrics::add(
                 match seen.is_resumed {

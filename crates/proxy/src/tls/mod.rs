@@ -7,11 +7,13 @@
 //! | `x509` | names and times in a certificate |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
 //! | `stream` | a client's connection, plain or encrypted |
+//! | `acme` | a certificate that is ordered from an authority |
 //! | `seen` | what is known of a connection, for logs |
 //! | `renewing` | files that change while the proxy serves; certificates that end soon |
 //!
 //! TLS to origins is in `origin::tls`.
 
+pub mod acme;
 pub mod handshake;
 mod names;
 pub mod renewing;

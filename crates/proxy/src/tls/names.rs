@@ -3,6 +3,8 @@
 //! A name may have several certificates with keys of different kinds. A client is shown one that it can verify; ECDSA before RSA, which
 //! costs the proxy ten times as much.
 //!
+//! The authority of a certificate that is being ordered is shown that of its challenge, and nothing else (`acme`).
+//!
 //= rfc6125 §6.4.3   a wildcard stands for one whole label, the leftmost
 
 use std::{collections::HashMap, sync::Arc};
@@ -12,6 +14,8 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
+
+use super::acme::challenges::Challenges;
 
 /// Certificates of one name, the best first.
 type Pairs = Vec<Arc<CertifiedKey>>;
@@ -23,9 +27,18 @@ pub struct ByName {
     /// By what follows the `*.`.
     wildcard: HashMap<String, Pairs>,
     default: Pairs,
+    challenges: Arc<Challenges>,
 }
 
 impl ByName {
+    /// With these challenges.
+    pub fn with(challenges: &Arc<Challenges>) -> ByName {
+        ByName {
+            challenges: Arc::clone(challenges),
+            ..ByName::default()
+        }
+    }
+
     /// Adds a certificate for these names, lower case.
     pub fn add(&mut self, names: &[String], pair: &Arc<CertifiedKey>) {
         for name in names {
@@ -71,6 +84,9 @@ fn insert(pairs: &mut Pairs, pair: &Arc<CertifiedKey>) {
 
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if Challenges::is_for(&hello) {
+            return self.challenges.shown(hello.server_name());
+        }
         self.choose(hello.server_name(), hello.signature_schemes())
     }
 }

@@ -29,6 +29,7 @@ use rustls::{
 };
 
 use super::{
+    acme::{self, challenges::Challenges},
     names::ByName,
     x509::{self, Facts},
 };
@@ -47,6 +48,7 @@ pub struct ServedTls {
     /// What is shown, in the order of the settings.
     pub shown: Vec<Shown>,
     demands: Demands,
+    challenges: Arc<Challenges>,
     files: Vec<(PathBuf, Stamp)>,
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
@@ -162,6 +164,7 @@ pub fn load(
     before: &[Option<Arc<ServedTls>>],
     now: Duration,
 ) -> Result<Vec<Option<Arc<ServedTls>>>, Unusable> {
+    acme::prepare(plan, now)?;
     let mut known: Vec<Demands> = Vec::new();
     for served in before.iter().flatten() {
         known.push(served.demands.clone());
@@ -170,6 +173,9 @@ pub fn load(
     let self_signed = before.iter().flatten();
     let self_signed = self_signed.filter_map(|served| served.self_signed.clone());
     let mut self_signed = self_signed.collect::<Vec<_>>();
+    let challenges = before.iter().flatten().next();
+    let challenges = challenges.map_or_else(Arc::default, |served| served.challenges());
+    let orders = plan.acme.is_some();
     let mut all = Vec::new();
     for listener in &plan.listeners {
         let served = match &listener.tls {
@@ -179,6 +185,7 @@ pub fn load(
                     demands: &known,
                     self_signed: self_signed.pop(),
                     in_service: &in_service,
+                    challenges: (&challenges, orders),
                 };
                 let made = ServedTls::load(tls, listener, kept, now)?;
                 known.push(made.demands.clone());
@@ -196,6 +203,8 @@ struct Kept<'a> {
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
     /// One that has ended in service is no reason to refuse what else has changed.
     in_service: &'a [&'a Shown],
+    /// And whether a certificate is ordered.
+    challenges: (&'a Arc<Challenges>, bool),
 }
 
 impl ServedTls {
@@ -209,7 +218,8 @@ impl ServedTls {
         let stamp = |file: &PathBuf| Some((file.clone(), Stamp::of(file)?));
         let files = tls.files().filter_map(stamp).collect();
         let provider = Arc::new(ring::default_provider());
-        let mut by_name = ByName::default();
+        let (challenges, orders) = kept.challenges;
+        let mut by_name = ByName::with(challenges);
         let mut shown: Vec<Shown> = Vec::new();
         let mut own = None;
         for files in &tls.certificates {
@@ -276,11 +286,17 @@ impl ServedTls {
         if listener.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
         }
+        if orders {
+            config
+                .alpn_protocols
+                .push(acme::challenges::PROTOCOL.to_vec());
+        }
         config.ticketer = Arc::clone(&demands.tickets);
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(ServedTls {
             config: Arc::new(config),
             shown,
+            challenges: Arc::clone(challenges),
             demands,
             files,
             self_signed: own,
@@ -292,6 +308,11 @@ impl ServedTls {
         let differs =
             |(file, before): &(PathBuf, Stamp)| Stamp::of(file).is_some_and(|now| now != *before);
         self.files.iter().any(differs)
+    }
+
+    /// What the authority of an order is shown. All listeners have the same.
+    pub fn challenges(&self) -> Arc<Challenges> {
+        Arc::clone(&self.challenges)
     }
 
     /// Shows it a certificate that was made at the start?

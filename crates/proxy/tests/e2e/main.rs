@@ -49,6 +49,7 @@
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
+//! | `acme` | certificates that are ordered from an authority, and authorities that fail |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
@@ -59,6 +60,7 @@
 mod access;
 mod access_log;
 mod access_rules;
+mod acme;
 mod admin;
 mod bodies;
 mod budgets;

@@ -16,7 +16,7 @@ use proxy::plan::{ClientCertificates, Listener, ListenerTls, Plan, Role};
 use crate::harness::{
     FRESH, Framing, Origin, PATIENCE, Proxy, eventually, ok, pattern, plan_for,
     running::{Plans, forward_plan, with_admin},
-    tls::{Authority, Encrypted, Signed, listener_tls, replace},
+    tls::{Authority, Encrypted, Signed, listener_tls, look_at, replace},
 };
 
 /// A reverse proxy with these certificates.
@@ -485,4 +485,27 @@ fn a_self_signed_certificate_is_made_and_survives_a_reload() {
     assert!(client.shake().is_err());
     assert_eq!(proxy.admin("POST", "/reload").status, 200);
     assert!(status().contains(names));
+}
+
+#[test]
+fn an_ocsp_response_is_sent_along_and_read_again_when_it_changes() {
+    let authority = Authority::new();
+    let mut signed = authority.sign("a", &["a.example"]);
+    let file = authority.path("a.ocsp");
+    let plain = authority.sign("b", &["b.example"]);
+    // SEQUENCE of three bytes: what is in it is for clients to judge.
+    std::fs::write(&file, [0x30, 3, 1, 2, 3]).unwrap();
+    signed.files.ocsp = Some(file.clone());
+    let origin = origin_of(b"hello".to_vec());
+    let mut plan = tls_plan(&origin, &[&signed, &plain]);
+    plan.timeouts.certificate_files = Duration::from_millis(20);
+    let proxy = Proxy::start_reloadable(&Plans::of(&plan));
+    let stapled = |name| look_at(proxy.address(), name, &[]).unwrap().2;
+    assert_eq!(stapled("a.example"), [0x30, 3, 1, 2, 3]);
+    assert_eq!(stapled("b.example"), [0; 0]);
+    std::fs::write(authority.path("next"), [0x30, 1, 9]).unwrap();
+    std::fs::rename(authority.path("next"), &file).unwrap();
+    eventually("the new one is sent", || {
+        (stapled("a.example") == [0x30, 1, 9]).then_some(())
+    });
 }

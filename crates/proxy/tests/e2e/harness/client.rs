@@ -1,8 +1,11 @@
 //! A client that sends what it is told, byte for byte.
 
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
-use super::wire::{End, Response, Wire};
+use super::{
+    way::Duct,
+    wire::{End, Response, Wire},
+};
 
 /// One connection to a proxy.
 pub struct Client {
@@ -12,7 +15,7 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         Client {
-            wire: Wire::new(TcpStream::connect(address).unwrap()),
+            wire: Wire::over(Duct::connect(address).unwrap()),
         }
     }
 
@@ -81,7 +84,7 @@ impl Client {
 
     /// Says that it has finished sending.
     pub fn finish_sending(&mut self) {
-        self.wire.stream().shutdown(Shutdown::Write).unwrap();
+        self.wire.finish_sending();
     }
 
     /// Leaves without a word: the other side sees a reset.

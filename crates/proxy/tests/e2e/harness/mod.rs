@@ -15,6 +15,7 @@ pub mod profiled;
 pub mod relay;
 pub mod running;
 pub mod tls;
+pub mod way;
 pub mod wire;
 
 use std::time::{Duration, Instant};

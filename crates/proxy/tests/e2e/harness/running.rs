@@ -15,7 +15,7 @@ use proxy::{
 };
 use tempfile::TempDir;
 
-use super::{Client, Origin, PATIENCE, Response};
+use super::{Client, Origin, PATIENCE, Response, way};
 
 const LOCAL: &str = "127.0.0.1:0";
 
@@ -35,29 +35,38 @@ impl Proxy {
 
     /// By a clock of the test's.
     pub fn start_at(plan: Plan, clock: Clock) -> Proxy {
-        Proxy::run(move |on_ready| proxy::start_at(plan, clock, on_ready))
+        let dressed = way::dressed(&plan);
+        Proxy::run(&dressed, move |on_ready| {
+            proxy::start_at(plan, clock, on_ready)
+        })
     }
 
-    fn run(start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static) -> Proxy {
+    fn run(
+        dressed: &[bool],
+        start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static,
+    ) -> Proxy {
         let (sender, receiver) = mpsc::channel();
         let on_ready = move |ready: &Ready, stopper| {
             let _ = sender.send((ready.clone(), stopper));
         };
         let thread = thread::spawn(move || start(Box::new(on_ready)));
         match receiver.recv_timeout(PATIENCE) {
-            Ok((ready, stopper)) => Proxy {
-                ready,
-                stopper,
-                thread: Some(thread),
-            },
+            Ok((ready, stopper)) => {
+                way::note(&ready.listeners, dressed);
+                Proxy {
+                    ready,
+                    stopper,
+                    thread: Some(thread),
+                }
+            }
             Err(_) => panic!("no proxy: {:?}", thread.join()),
         }
     }
 
     /// One that reads its configuration from there, also later.
     pub fn start_reloadable(plans: &Plans) -> Proxy {
-        let plans = plans.clone();
-        Proxy::run(move |on_ready| {
+        let (plans, dressed) = (plans.clone(), plans.dressed());
+        Proxy::run(&dressed, move |on_ready| {
             let first = plans.read().expect("the first one is good");
             let reread = Box::new(move || plans.read());
             proxy::start_reloadable(first, reread, on_ready)
@@ -68,7 +77,8 @@ impl Proxy {
     pub fn start_with_heirs(plans: &Plans) -> (Proxy, Heirs) {
         let (heirs, born) = mpsc::channel();
         let (plans, launch) = (plans.clone(), launch(plans.clone(), heirs));
-        let proxy = Proxy::run(move |on_ready| {
+        let dressed = plans.dressed();
+        let proxy = Proxy::run(&dressed, move |on_ready| {
             let first = plans.read().expect("the first one is good");
             let reread = Box::new(move || plans.read());
             let succession = Succession {
@@ -89,7 +99,10 @@ impl Proxy {
     /// On this device instead of the plan's one store.
     pub fn start_on(mut plan: Plan, device: Arc<Device>) -> Proxy {
         plan.stores = vec![StorePlan::at("in-memory", None)];
-        Proxy::run(|on_ready| proxy::start_on(plan, vec![device], on_ready))
+        let dressed = way::dressed(&plan);
+        Proxy::run(&dressed, |on_ready| {
+            proxy::start_on(plan, vec![device], on_ready)
+        })
     }
 
     /// In front of this origin, with memory and no disk.
@@ -147,6 +160,7 @@ impl Proxy {
 
     /// A clean stop.
     pub fn stop(mut self) {
+        way::note(&self.ready.listeners, &[]);
         self.stopper.stop();
         let thread = self.thread.take().expect("stopped once");
         thread.join().unwrap().unwrap();
@@ -155,6 +169,8 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        // Whoever gets the port next may be plain.
+        way::note(&self.ready.listeners, &[]);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -235,6 +251,11 @@ impl Plans {
         *self.0.lock().unwrap() = plan;
     }
 
+    fn dressed(&self) -> Vec<bool> {
+        let plan = self.0.lock().unwrap();
+        plan.as_ref().map_or_else(|_| Vec::new(), way::dressed)
+    }
+
     fn read(&self) -> Result<Reading, String> {
         self.0.lock().unwrap().clone().map(Reading::of)
     }
@@ -277,7 +298,7 @@ pub fn with_admin(mut plan: Plan) -> Plan {
 /// other things to do is waited for: what is stored and cannot be read in time would be a miss, or cut.
 pub fn plan(mut listener: Listener) -> Plan {
     listener.heeds.client_directives = ClientDirectives::Obey;
-    let mut plan = Plan::with_listeners(vec![listener]);
+    let mut plan = Plan::with_listeners(vec![way::dress(listener)]);
     plan.timeouts.drain = Duration::from_secs(3);
     plan.storing.read_wait = 3 * PATIENCE;
     plan

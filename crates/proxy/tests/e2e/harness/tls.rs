@@ -5,14 +5,20 @@ use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use proxy::plan::{CertificateFiles, ListenerTls};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PublicKeyData, SignatureAlgorithm,
+};
 use rustls::{
-    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, RootCertStore,
+    SignatureScheme, StreamOwned,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 use tempfile::TempDir;
 
@@ -81,6 +87,23 @@ impl Authority {
             files,
             certificate: signed.der().clone(),
         }
+    }
+
+    /// Signs somebody else's key, which they have sent as a request: the certificate in PEM.
+    pub fn sign_request(
+        &self,
+        request: &[u8],
+        names: &[String],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> String {
+        // The one bit string of a request that is a point of P-256, uncompressed.
+        let point = request.windows(4).position(|it| it == [3, 0x42, 0, 4]);
+        let at = point.expect("a key of P-256") + 3;
+        let key = Point(request[at..at + 65].to_vec());
+        let mut params = CertificateParams::new(names.to_vec()).unwrap();
+        change(&mut params);
+        let signed = params.signed_by(&key, &self.issuer).unwrap();
+        pem("CERTIFICATE", signed.der())
     }
 
     /// A client that trusts it.
@@ -259,5 +282,101 @@ impl Encrypted {
 
     pub fn is_resumed(&self) -> bool {
         self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+}
+
+/// A key of P-256.
+struct Point(Vec<u8>);
+
+impl PublicKeyData for Point {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// A connection to whoever answers, for this name; it offers only these protocols. Its certificate, and the OCSP response with it.
+pub fn look_at(
+    address: SocketAddr,
+    name: &str,
+    protocols: &[&[u8]],
+) -> io::Result<(CertificateDer<'static>, Option<Vec<u8>>, Vec<u8>)> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(Whoever::of(Arc::clone(&provider)));
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(&verifier) as _)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    let mut tcp = TcpStream::connect(address)?;
+    tcp.set_read_timeout(Some(PATIENCE))?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    while session.is_handshaking() {
+        session.complete_io(&mut tcp)?;
+    }
+    let shown = session.peer_certificates().unwrap()[0].clone();
+    let protocol = session.alpn_protocol().map(<[u8]>::to_vec);
+    let stapled = verifier.stapled.lock().unwrap().clone();
+    Ok((shown.into_owned(), protocol, stapled))
+}
+
+/// Takes any certificate, also one with extensions that are foreign to the library.
+#[derive(Debug)]
+pub struct Whoever {
+    provider: Arc<CryptoProvider>,
+    /// The OCSP response that came with it.
+    pub stapled: Mutex<Vec<u8>>,
+}
+
+impl Whoever {
+    pub fn of(provider: Arc<CryptoProvider>) -> Whoever {
+        Whoever {
+            provider,
+            stapled: Mutex::default(),
+        }
+    }
+}
+
+impl ServerCertVerifier for Whoever {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        stapled: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        *self.stapled.lock().unwrap() = stapled.to_vec();
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

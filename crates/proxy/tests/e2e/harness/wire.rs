@@ -8,7 +8,7 @@ use std::{io::ErrorKind, io::Write, net::TcpStream};
 pub use ::wire::Fields;
 use ::wire::{Connection, Cut, Framing, Malformed, Request};
 
-use super::PATIENCE;
+use super::{PATIENCE, way::Duct};
 
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,23 +68,33 @@ impl Response {
 }
 
 /// One end of a connection.
-pub struct Wire(Connection<TcpStream>);
+pub struct Wire(Connection<Duct>);
 
 impl Wire {
     pub fn new(stream: TcpStream) -> Wire {
+        Wire::over(Duct::Plain(stream))
+    }
+
+    pub fn over(duct: Duct) -> Wire {
+        let stream = duct.tcp();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Wire(Connection::new(stream))
+        Wire(Connection::new(duct))
     }
 
     pub fn stream(&self) -> &TcpStream {
-        self.0.stream()
+        self.0.stream().tcp()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish_sending(&mut self) {
+        self.0.stream_mut().finish_sending().unwrap();
     }
 
     /// False if the other side takes no more.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        match self.stream().write_all(bytes.as_ref()) {
+        match self.0.stream_mut().write_all(bytes.as_ref()) {
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 panic!("nobody reads what is sent")
             }
