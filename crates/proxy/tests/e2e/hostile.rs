@@ -262,7 +262,7 @@ fn a_client_that_leaves_does_not_stop_what_is_stored() {
     });
     let disk = Disk::of_mib(16);
     let mut plan = disk.under(plan_for(&origin));
-    plan.limits.quick_abort_percent = 50;
+    plan.limits.quick_abort_percent = 0;
     let proxy = Proxy::start(plan);
     let mut client = proxy.client();
     client.ask("GET", "/a", &[]).read_head();
