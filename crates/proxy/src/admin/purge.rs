@@ -448,16 +448,19 @@ mod tests {
         let shared = testing::shared_with(vec![listener]);
         let listeners = listener_states(&shared.edition(), shared.hasher());
         for (url, found) in [
-            ("http://www.example/x", "http://www.example/x http://www/x"),
+            (
+                "http://www.example/x",
+                "http://www.example/x https://www.example/x http://www/x",
+            ),
             (
                 "HTTP://WWW.example:80/docs",
-                "http://www.example/docs http://docs/base/docs http://old/docs-old/ http://www/docs",
+                "http://www.example/docs https://www.example/docs http://docs/base/docs http://old/docs-old/ http://www/docs",
             ),
             (
                 "http://www.example/docs/a",
-                "http://www.example/docs/a http://docs/base/docs/a",
+                "http://www.example/docs/a https://www.example/docs/a http://docs/base/docs/a",
             ),
-            ("http://h", "http://h/ http://any/"),
+            ("http://h", "http://h/ https://h/ http://any/"),
         ] {
             let prefixes = target::prefixes_of_url(&listeners, url, Names::All).unwrap();
             let uris = prefixes

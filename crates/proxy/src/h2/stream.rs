@@ -42,22 +42,22 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         who,
         mut incoming,
         purpose,
-        pinned,
+        mut pinned,
     } = *work;
     // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
-    let mut turn = None;
-    match pinned {
-        Some(pinned) if pinned.guard.read().len > QUEUED_BYTES_MAX => {
+    let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
+    let turn = match &pinned {
+        Some(found) if is_large(found) => {
             // Not pinned for as long as the client likes: it is looked up again.
-            drop(pinned);
-            turn = owned.0.turn_of_large().await;
+            pinned = None;
+            owned.0.turn_of_large().await
         }
-        Some(pinned) => {
-            if from_disk(&worker, &stream, &who, &mut incoming, *pinned).await {
-                return;
-            }
-        }
-        None => {}
+        _ => None,
+    };
+    if let Some(pinned) = pinned
+        && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
+    {
+        return;
     }
     let is_served = !matches!(purpose, Purpose::OtherProtocol);
     let body = match purpose {

@@ -193,11 +193,14 @@ fn rapid_reset_begins_a_bounded_number_of_fetches() {
     });
 }
 
+/// What is sent the n-th time.
+type Flood = Box<dyn Fn(u32) -> Vec<u8>>;
+
 #[test]
 fn floods_end_the_connection() {
     let origin = Origin::sending(ok(&[FRESH], "hello"));
     let proxy = Proxy::start(plan_of(&origin));
-    let floods: Vec<(&str, Box<dyn Fn(u32) -> Vec<u8>>)> = vec![
+    let floods: Vec<(&str, Flood)> = vec![
         ("ping", Box::new(|_| frame(PING, 0, 0, &[0; 8]))),
         ("settings", Box::new(|_| frame(SETTINGS, 0, 0, &[]))),
         (

@@ -55,11 +55,11 @@ fn sending(
     (origin, taken)
 }
 
-/// A client asks for `/a`, takes a little, and leaves; then the rest comes.
-fn left(proxy: &Proxy, gate: &Gate) {
+/// A client asks for `/a`, takes so many bytes, and leaves; then the rest comes.
+fn left(proxy: &Proxy, gate: &Gate, bytes: usize) {
     let mut client = proxy.client();
     client.ask("GET", "/a", &[]).read_head();
-    client.bytes(1000);
+    client.bytes(bytes);
     gate.arrived(1);
     // It is noticed when more is sent to it.
     client.vanish();
@@ -80,7 +80,7 @@ fn a_long_rest_is_not_fetched_and_what_came_serves_ranges() {
         let (origin, taken) = sending(body.clone(), 10 * F, &gate, framing);
         let disk = Disk::of_mib(128);
         let proxy = Proxy::start(disk.under(limits_of(&origin, 1 << 20, 90)));
-        left(&proxy, &gate);
+        left(&proxy, &gate, 5 * F);
         let sent = taken.recv_timeout(PATIENCE).unwrap();
         assert!(sent < LONG, "{framing}: the origin was let go");
         assert_eq!(proxy.counter("fetches_stopped"), 1, "{framing}");
@@ -110,7 +110,7 @@ fn what_little_is_missing_is_fetched() {
         let (origin, taken) = sending(body.clone(), first, &gate, framing);
         let disk = Disk::of_mib(128);
         let proxy = Proxy::start(disk.under(limits_of(&origin, ON_THE_WAY, 100)));
-        left(&proxy, &gate);
+        left(&proxy, &gate, 1000);
         assert_eq!(taken.recv_timeout(PATIENCE).unwrap(), length);
         eventually("it is stored", || {
             let answer = proxy.get("/a");
@@ -130,7 +130,7 @@ fn most_of_it_is_not_given_up() {
         let (origin, taken) = sending(body.clone(), first, &gate, "length");
         let disk = Disk::of_mib(128);
         let proxy = Proxy::start(disk.under(limits_of(&origin, 0, percent)));
-        left(&proxy, &gate);
+        left(&proxy, &gate, 1000);
         assert_eq!(taken.recv_timeout(PATIENCE).unwrap(), LONG, "{percent}");
         assert_eq!(origin.count("/a"), 1);
     }
@@ -144,7 +144,7 @@ fn another_reader_gets_all_of_it_and_one_that_comes_too_late_asks_anew() {
     let proxy = Proxy::start(disk.under(limits_of(&origin, 1 << 20, 90)));
     let mut stays = proxy.client();
     stays.ask("GET", "/a", &[]).read_head();
-    left(&proxy, &gate);
+    left(&proxy, &gate, 1000);
     let (rest, end) = stays.wire.exactly(LONG);
     assert_eq!(end, None);
     assert_same(&rest, &body);

@@ -1,7 +1,7 @@
 //! Rounds of `--upgrade`: another process takes the proxy's place, and sometimes one of the two is killed meanwhile.
 //!
 //! Most upgrades are left alone. No request may fail then, nothing that was purged may be back, and what was durable must hit. Of the
-//! others, the new process or the old one gets SIGKILL: in three of four while one of them is held at a step of the hand-over ([`steps`]), all
+//! others, the new process or the old one gets SIGKILL: in three of four while one of them is held at a step of the hand-over (`steps`), all
 //! steps in turn, else after a random part of the time that an upgrade takes. Whoever is left must serve, and at a step it is known who that
 //! must be; if nobody is, the proxy is started as after any kill.
 //!

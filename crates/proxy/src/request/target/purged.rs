@@ -46,13 +46,25 @@ fn through<'a>(
 }
 
 /// Each way in which a route may have read this URL: for the operator also as before a change of `pass-host`.
-fn readings(place: Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
-    add(&place);
+fn readings(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
+    under_schemes(place, names, add);
     if names == Names::All {
-        add(&Place { host: "", ..place });
-        add(&Place {
+        under_schemes(&Place { host: "", ..*place }, names, add);
+        let as_it_is = Place {
             route: None,
-            ..place
+            ..*place
+        };
+        under_schemes(&as_it_is, names, add);
+    }
+}
+
+/// For the operator under both schemes: the listener that stored it may be gone, or may speak TLS since or no more.
+fn under_schemes(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
+    add(place);
+    if names == Names::All {
+        add(&Place {
+            tls: !place.tls,
+            ..*place
         });
     }
 }
@@ -103,7 +115,7 @@ pub fn names_of_url(
         uris.push(uri);
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&as_it_is(&named));
+        under_schemes(&as_it_is(&named), names, &mut add);
     }
     for listener in listeners {
         let mut routes = listener.routes.iter();
@@ -111,7 +123,7 @@ pub fn names_of_url(
             continue;
         };
         readings(
-            through(&named, listener, route, named.path),
+            &through(&named, listener, route, named.path),
             names,
             &mut add,
         );
@@ -143,7 +155,7 @@ pub fn prefixes_of_url(
         }
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&as_it_is(&named));
+        under_schemes(&as_it_is(&named), names, &mut add);
     }
     for listener in listeners {
         let routes = listener.routes.iter();
@@ -152,7 +164,7 @@ pub fn prefixes_of_url(
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
                 readings(
-                    through(&named, listener, route, named.path),
+                    &through(&named, listener, route, named.path),
                     names,
                     &mut add,
                 );
@@ -160,7 +172,8 @@ pub fn prefixes_of_url(
                     break; // no later route matches any of them
                 }
             } else if theirs.starts_with(named.path) {
-                add(&through(&named, listener, route, theirs));
+                let place = through(&named, listener, route, theirs);
+                under_schemes(&place, names, &mut add);
             }
         }
     }
