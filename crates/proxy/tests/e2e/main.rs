@@ -104,6 +104,7 @@ mod limits;
 mod mirrors;
 mod monitoring;
 mod negative;
+mod over_tls;
 mod parts;
 mod parts_short;
 mod peers_review;
