@@ -20,8 +20,7 @@
 //!
 //! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When half of that budget is used
 //! up by such fragments, a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its fragment; the rest is read
-//! again when that piece is through. So slow clients cost little memory, and fast ones are not touched. While a fragment is sent, the
-//! next one is read ([`Ahead`]).
+//! again when that piece is through. So slow clients cost little memory, and fast ones are not touched.
 //!
 //! What the origin sends is read no faster than the client reads: a client that leaves after a minute of film has not made us fetch
 //! the rest, except for the fragment that is on its way.
@@ -41,7 +40,6 @@ use crate::{
     cache::object::Object,
     cluster::forwarding,
     deadline::Watch,
-    deliver::ahead::Ahead,
     fetch::flight::{Broken, FlightReader, Next},
     fetch::whom::{self, To},
     origin::upstream::{Body, Upstream},
@@ -166,9 +164,8 @@ async fn send_span(
     } = span;
     let mut at = range.start;
     let mut may_ask = true;
-    let mut ahead = None;
     while at < range.end {
-        let sent = match from.next(ex, holding, at..range.end, &mut ahead).await {
+        let sent = match from.next(ex, holding, at..range.end).await {
             Got::End(trailers) => return Ended::All(trailers),
             Got::Piece(piece) => {
                 at += piece.len() as u64;
@@ -176,10 +173,7 @@ async fn send_span(
             }
             Got::Fragment(fragment, number, part) => {
                 let whole = part.len();
-                if let (Source::Disk(object), true) = (&from, at + (whole as u64) < range.end) {
-                    ahead = Ahead::begin(ex.worker, object, number + 1);
-                }
-                send_held(ex, fragment, part, &mut ahead).await.map(|sent| {
+                send_held(ex, fragment, part).await.map(|sent| {
                     at += sent as u64;
                     from.advance(sent as u64);
                     if sent == whole {
@@ -217,7 +211,6 @@ async fn send_held(
     ex: &mut Exchange<'_>,
     fragment: Bytes,
     part: Range<usize>,
-    ahead: &mut Option<Ahead>,
 ) -> Result<usize, Gone> {
     let shared = &ex.worker.shared;
     let mut held = shared.flights.hold_fragment();
@@ -237,7 +230,6 @@ async fn send_held(
             metrics::add(&ex.worker.counters.fragments_given_back, 1);
             body = Bytes::copy_from_slice(&body[..SMALL_PIECE_BYTES]);
             held.set(SMALL_PIECE_BYTES as u64);
-            *ahead = None;
         }
     }
     Ok(sent)
@@ -250,14 +242,13 @@ impl Source<'_> {
         ex: &mut Exchange<'_>,
         holding: &mut Holding,
         range: Range<u64>,
-        ahead: &mut Option<Ahead>,
     ) -> Got {
         match self {
             Source::Memory(body) => {
                 Got::Piece(body.slice(range.start as usize..range.end as usize))
             }
             Source::Disk(object) => {
-                (next_of_object(ex, object, holding, range, ahead).await).unwrap_or(Got::Missing)
+                (next_of_object(ex, object, holding, range).await).unwrap_or(Got::Missing)
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
@@ -294,7 +285,6 @@ async fn next_of_object(
     object: &Object,
     holding: &mut Holding,
     range: Range<u64>,
-    ahead: &mut Option<Ahead>,
 ) -> Option<Got> {
     let worker = ex.worker;
     let waits = Waits::for_answer(ex.reply.sent().bytes > 0);
@@ -303,15 +293,9 @@ async fn next_of_object(
     let size = u64::from(store.fragment_bytes());
     let number = (range.start / size) as u32;
     let (primary, key) = (object.primary, &object.key);
-    let piece = match ahead.take().filter(|ahead| ahead.is_of(number)) {
-        Some(ahead) => ahead.fragment().await,
-        None => {
-            let read = disk.load_fragment(primary, key, large.fetch_id, number, waits);
-            read.await
-        }
-    };
+    let piece = disk.load_fragment(primary, key, large.fetch_id, number, waits);
     let expected = size.min(object.body_bytes() - u64::from(number) * size);
-    let Some(loaded) = piece.filter(|it| it.body.len() as u64 == expected) else {
+    let Some(loaded) = piece.await.filter(|it| it.body.len() as u64 == expected) else {
         holding.read(Some(disk), number);
         // If it is there all the same, its device was too slow, and may give it another time.
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
