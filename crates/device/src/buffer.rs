@@ -10,8 +10,11 @@
 //! With 32 live buffers of 10 to 18 KB, making and freeing one took 27 ns instead of 234 with glibc's aligned
 //! allocation (two-core VM).
 //!
+//! The largest buffers hold a store's books for a moment at its start. They are mapped and unmapped: an allocator keeps such
+//! memory long after it was freed (mimalloc: 10 bytes for each object in the store, until something else was allocated).
+//!
 //! Invariants:
-//!   B1  `ptr` comes from `alloc` with `layout(capacity)`, and is owned by exactly one value or free list
+//!   B1  `ptr` comes from `take` with this capacity, and is owned by exactly one value or free list
 //!   B2  the first `len` bytes of an `AlignedBuf` are initialised
 //!
 //! Limits: the list keeps at most 4 MiB a thread; more goes back to the allocator.
@@ -20,9 +23,10 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use bytes::Bytes;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Every buffer begins at a multiple of this many bytes; no disk of today asks for more.
 pub const ALIGN_BYTES: usize = 4096;
@@ -32,6 +36,8 @@ const GRAIN_BYTES: usize = 512;
 const KEPT_PAGES_MAX: usize = 16;
 /// The most memory in the free list of a thread.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Buffers from here on are mapped.
+const MAPPED_BYTES_MIN: usize = 4 << 20;
 
 /// Aligned memory of unknown content.
 pub(crate) struct RawBuf {
@@ -52,13 +58,8 @@ impl RawBuf {
         if let Some(ptr) = take_kept(capacity) {
             return Self { ptr, capacity };
         }
-        let layout = layout(capacity);
-        // SAFETY: the layout's size is not zero: `capacity_for` gives at least one page.
-        let ptr = unsafe { alloc(layout) };
-        Self {
-            ptr: NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout)),
-            capacity,
-        }
+        let ptr = take(capacity, alloc);
+        Self { ptr, capacity }
     }
 
     fn zeroed(len: usize) -> Self {
@@ -68,13 +69,8 @@ impl RawBuf {
             raw.spare().fill(MaybeUninit::new(0));
             return raw;
         }
-        let layout = layout(capacity);
-        // SAFETY: the layout's size is not zero: `capacity_for` gives at least one page.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        Self {
-            ptr: NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout)),
-            capacity,
-        }
+        let ptr = take(capacity, alloc_zeroed);
+        Self { ptr, capacity }
     }
 
     /// The memory, for writing.
@@ -96,8 +92,8 @@ impl RawBuf {
 impl Drop for RawBuf {
     fn drop(&mut self) {
         if !keep(self.ptr, self.capacity) {
-            // SAFETY: B1: allocated with this layout, and the value that owned it ends here.
-            unsafe { dealloc(self.ptr.as_ptr(), layout(self.capacity)) };
+            // SAFETY: B1: taken with this capacity, and the value that owned it ends here.
+            unsafe { give_back(self.ptr, self.capacity) };
         }
     }
 }
@@ -180,6 +176,38 @@ fn layout(capacity: usize) -> Layout {
         .expect("a buffer is smaller than the address space")
 }
 
+/// Memory of whole pages: from the allocator by `allocate`, or if it is large mapped, and then zero.
+fn take(capacity: usize, allocate: unsafe fn(Layout) -> *mut u8) -> NonNull<u8> {
+    assert!(capacity > 0, "a buffer has a page at least");
+    let layout = layout(capacity);
+    let ptr = if capacity >= MAPPED_BYTES_MIN {
+        let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        let mapped = unsafe { mmap_anonymous(null_mut(), capacity, read_write, private) };
+        mapped.unwrap_or(null_mut()).cast()
+    } else {
+        // SAFETY: the layout's size is not zero, as asserted.
+        unsafe { allocate(layout) }
+    };
+    NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Frees what [`take`] gave.
+///
+/// # Safety
+/// `ptr` comes from [`take`] with this capacity, and nobody uses it any more.
+unsafe fn give_back(ptr: NonNull<u8>, capacity: usize) {
+    if capacity < MAPPED_BYTES_MIN {
+        // SAFETY: the caller's promise; `take` allocated it with this layout.
+        unsafe { dealloc(ptr.as_ptr(), layout(capacity)) };
+        return;
+    }
+    // SAFETY: the caller's promise; `take` mapped exactly these pages.
+    if let Err(error) = unsafe { munmap(ptr.as_ptr().cast(), capacity) } {
+        tracing::error!(%error, capacity, "memory could not be given back");
+    }
+}
+
 /// Freed buffers by size: `lists[n]` holds those of `n + 1` pages.
 struct Kept {
     lists: [Vec<NonNull<u8>>; KEPT_PAGES_MAX],
@@ -228,7 +256,7 @@ impl Drop for Kept {
         for (pages_less_one, list) in self.lists.iter_mut().enumerate() {
             for ptr in list.drain(..) {
                 // SAFETY: B1: `keep` put it into the list of its capacity, and the list was its only owner.
-                unsafe { dealloc(ptr.as_ptr(), layout((pages_less_one + 1) * ALIGN_BYTES)) };
+                unsafe { give_back(ptr, (pages_less_one + 1) * ALIGN_BYTES) };
             }
         }
     }
@@ -246,6 +274,7 @@ mod tests {
             (512, 512),
             (10_000, 10_240),
             (1 << 20, 1 << 20),
+            (MAPPED_BYTES_MIN + 1, MAPPED_BYTES_MIN + 512),
         ] {
             let buf = AlignedBuf::zeroed(asked);
             assert_eq!(buf.len(), given);

@@ -315,7 +315,7 @@ impl Run {
         ] {
             let Some((offset, len)) = place else { continue };
             match self.read(offset, len, disturbed)? {
-                Ok(bytes) => *into = bytes.map(|bytes| bytes.to_vec()),
+                Ok(bytes) => *into = bytes,
                 Err(CutShort) => return Ok(Err(CutShort)),
             }
         }

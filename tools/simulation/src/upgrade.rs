@@ -163,9 +163,9 @@ impl Run {
         };
         let g = self.geometry.clone();
         let found = Found {
-            log: Some(read(self, g.invalidation_log_at, g.invalidation_log_bytes)),
-            journal: Some(read(self, g.region_journal_at, g.region_journal_bytes)),
-            checkpoint: checkpoint.map(|at| read(self, at.offset, at.bytes)),
+            log: Some(read(self, g.invalidation_log_at, g.invalidation_log_bytes).into()),
+            journal: Some(read(self, g.region_journal_at, g.region_journal_bytes).into()),
+            checkpoint: checkpoint.map(|at| read(self, at.offset, at.bytes).into()),
         };
         let identity = Identity::new(self.upgrade_random.bytes());
         let (store, recovery) = SimulatedStore::recover(superblock, &found, &self.choice, identity);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use device::{Access, Device, OpenError, OpenOptions};
+use device::{Access, AlignedBuf, Device, OpenError, OpenOptions};
 use store::{
     DurabilityHandle, Found, Geometry, Identity, Inspection, OpenPlan, Settings, Settled, Store,
     Summary, Superblock, WorkOp,
@@ -229,9 +229,9 @@ fn superblock(device: &Device) -> Result<Superblock, Failure> {
 
 fn found(device: &Device, superblock: &Superblock) -> Found {
     let read = |offset: u64, len: usize| {
-        let mut bytes = vec![0; len];
+        let mut bytes = AlignedBuf::zeroed(len);
         let read = device.read_exact_sync(offset, &mut bytes);
-        read.ok().map(|()| bytes)
+        read.ok().map(|()| bytes.into_bytes())
     };
     let [log, journal] = superblock.geometry.logs();
     Found {

@@ -40,9 +40,9 @@ impl Filler {
         };
         let [log, journal] = geometry.logs();
         let found = Found {
-            log: Some(read(log.0, log.1)),
-            journal: Some(read(journal.0, journal.1)),
-            checkpoint: checkpoint.map(|place| read(place.offset, place.bytes as usize)),
+            log: Some(read(log.0, log.1).into()),
+            journal: Some(read(journal.0, journal.1).into()),
+            checkpoint: checkpoint.map(|place| read(place.offset, place.bytes as usize).into()),
         };
         let identity = Identity::new([7; Identity::RANDOM_BYTES]);
         let (store, recovered) = Store::recover(superblock, &found, settings, identity);

@@ -10,7 +10,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use device::{Device, OpenOptions};
+use device::{AlignedBuf, Device, OpenOptions};
 use store::{
     Found, Geometry, Identity, OpenPlan, Set, Settings, Store, Superblock,
     set::{Joining, SetNumbers, join, member_id, moves, placement},
@@ -393,9 +393,9 @@ fn start(
         (OpenPlan::Refused { message }, _) => return Ok(empty(identity, message)),
     };
     let read = |offset: u64, len: usize| {
-        let mut bytes = vec![0; len];
+        let mut bytes = AlignedBuf::zeroed(len);
         match candidate.device.read_exact_sync(offset, &mut bytes) {
-            Ok(()) => Some(bytes),
+            Ok(()) => Some(bytes.into_bytes()),
             Err(error) => {
                 tracing::warn!(%error, offset, "a part of the store's books cannot be read");
                 None

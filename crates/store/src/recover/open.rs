@@ -196,11 +196,11 @@ impl OpenPlan {
 #[derive(Debug, Default)]
 pub struct Found {
     /// The whole invalidation log: [`Geometry::invalidation_log_bytes`] at [`Geometry::invalidation_log_at`].
-    pub log: Option<Vec<u8>>,
+    pub log: Option<Bytes>,
     /// The whole region journal: [`Geometry::region_journal_bytes`] at [`Geometry::region_journal_at`].
-    pub journal: Option<Vec<u8>>,
+    pub journal: Option<Bytes>,
     /// The checkpoint that the plan named.
-    pub checkpoint: Option<Vec<u8>>,
+    pub checkpoint: Option<Bytes>,
 }
 
 impl Store {

@@ -14,7 +14,8 @@ fn inspect(shell: &Shell, settings: &Settings) -> (Inspection, Summary) {
     else {
         panic!("not a store");
     };
-    let area = |at: u64, len: usize| Some(shell.disk[at as usize..at as usize + len].to_vec());
+    let area =
+        |at: u64, len: usize| Some(Bytes::copy_from_slice(&shell.disk[at as usize..][..len]));
     let [log, journal] = superblock.geometry.logs();
     let found = Found {
         log: area(log.0, log.1),
@@ -24,7 +25,7 @@ fn inspect(shell: &Shell, settings: &Settings) -> (Inspection, Summary) {
     let summary = Summary::of(&superblock, &found);
     let inspection = Inspection::of(superblock, &found, settings);
     while let Some(read) = inspection.next_read() {
-        let bytes = area(read.offset, read.len).map(Bytes::from);
+        let bytes = area(read.offset, read.len);
         inspection.read_done(read, bytes);
     }
     assert_eq!(inspection.recovery(), None);

@@ -478,7 +478,7 @@ fn a_store_that_was_never_used_says_so() {
     };
     let [log, journal] = geometry
         .logs()
-        .map(|(at, len)| Some(disk[at as usize..][..len].to_vec()));
+        .map(|(at, len)| Some(disk[at as usize..][..len].to_vec().into()));
     let found = store::Found {
         log,
         journal,

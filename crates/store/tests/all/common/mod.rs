@@ -374,9 +374,9 @@ impl Shell {
             } => {
                 let [log, journal] = geometry.logs();
                 let found = Found {
-                    log: Some(self.area(log.0, log.1)),
-                    journal: Some(self.area(journal.0, journal.1)),
-                    checkpoint: checkpoint.map(|at| self.area(at.offset, at.bytes as usize)),
+                    log: Some(self.area(log.0, log.1).into()),
+                    journal: Some(self.area(journal.0, journal.1).into()),
+                    checkpoint: checkpoint.map(|at| self.area(at.offset, at.bytes as usize).into()),
                 };
                 Store::recover(superblock, &found, &self.settings, identity)
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use device::{Device, Engine, EngineKind, OpenOptions};
+use device::{AlignedBuf, Device, Engine, EngineKind, OpenOptions};
 use store::{
     Found, Geometry, Identity, KeyHash, Lookup, NewRecord, OpenPlan, Outcome, RecordParts,
     Settings, Store, Superblock, WorkOp, Writes,
@@ -468,8 +468,8 @@ fn open_engine(path: &Path, size_bytes: Option<u64>) -> Result<Rc<Engine>> {
     Ok(Rc::new(engine))
 }
 
-async fn read(engine: &Rc<Engine>, at: u64, len: u64) -> Result<Vec<u8>> {
-    let bytes = Rc::new(std::cell::RefCell::new(vec![0; len as usize]));
+async fn read(engine: &Rc<Engine>, at: u64, len: u64) -> Result<Bytes> {
+    let bytes = Rc::new(std::cell::RefCell::new(AlignedBuf::zeroed(len as usize)));
     in_parallel(len.div_ceil(TRANSFER_BYTES), |n| {
         let (engine, into) = (Rc::clone(engine), Rc::clone(&bytes));
         async move {
@@ -481,7 +481,8 @@ async fn read(engine: &Rc<Engine>, at: u64, len: u64) -> Result<Vec<u8>> {
         }
     })
     .await?;
-    Ok(bytes.take())
+    let bytes = Rc::into_inner(bytes).expect("all reads have ended");
+    Ok(bytes.into_inner().into_bytes())
 }
 
 /// Not secret here, and not the same for two stores.
