@@ -61,12 +61,30 @@ pub fn path(bytes: u64, id: &str) -> String {
 
 /// Is this the body of `/size/<its length>/<id>`?
 pub fn is_body_of(body: &[u8], id: &str) -> bool {
-    let mut at = start_of(id.as_bytes());
-    body.chunks(PERIOD).all(|piece| {
-        let same = piece == &NOISE[at..at + piece.len()];
-        at = (at + piece.len()) % PERIOD;
-        same
-    })
+    Checking::of(id).takes(body)
+}
+
+/// Compares a body as it comes.
+pub struct Checking {
+    at: usize,
+}
+
+impl Checking {
+    /// The body of this id, from its beginning.
+    pub fn of(id: &str) -> Self {
+        Self {
+            at: start_of(id.as_bytes()),
+        }
+    }
+
+    /// Are these the bytes that come next?
+    pub fn takes(&mut self, piece: &[u8]) -> bool {
+        piece.chunks(PERIOD).all(|piece| {
+            let same = piece == &NOISE[self.at..self.at + piece.len()];
+            self.at = (self.at + piece.len()) % PERIOD;
+            same
+        })
+    }
 }
 
 /// A running origin; dropping it stops it.

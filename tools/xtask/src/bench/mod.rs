@@ -6,6 +6,7 @@
 mod cluster;
 mod hits;
 mod idle;
+mod large;
 mod profile;
 mod ring;
 mod stats;
@@ -37,6 +38,8 @@ pub enum BenchCommand {
     StoreRivals(store::rivals::Options),
     /// What a cluster costs a node, and the CPU time of each event of one
     Cluster(cluster::Options),
+    /// Downloads, ranges and misses of large objects, beside the rivals
+    Large(large::Options),
     /// Hit throughput and memory with thousands of idle connections
     Idle(idle::Options),
     /// Hit throughput with the profile on and off
@@ -54,6 +57,7 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::StoreAge(options) => store::age::run(&options),
         BenchCommand::StoreRivals(options) => store::rivals::run(&options),
         BenchCommand::Cluster(options) => cluster::run(&options),
+        BenchCommand::Large(options) => large::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),
         BenchCommand::Profile(options) => profile::run(&options),
     }

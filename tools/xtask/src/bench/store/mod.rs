@@ -4,7 +4,7 @@ mod comeback;
 mod disk;
 mod load;
 mod pss;
-mod sheet;
+pub mod sheet;
 
 pub mod age;
 pub mod child;

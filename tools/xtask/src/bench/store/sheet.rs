@@ -77,6 +77,11 @@ impl Column {
         }
     }
 
+    /// Of what it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A figure shown with so many decimals.
     pub fn add(&mut self, title: impl Into<String>, decimals: usize, figure: impl Into<Figure>) {
         self.figures
