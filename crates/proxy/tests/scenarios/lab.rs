@@ -16,7 +16,7 @@ use proxy::{
 };
 
 use crate::{
-    harness::{Client, Disk, Exchange, Gate, Origin, Proxy, running},
+    harness::{Client, Disk, Exchange, Gate, Origin, Proxy, running, way},
     parser::{Answer, Expected, Scenario, duration},
 };
 
@@ -211,7 +211,7 @@ fn own(mode: Mode, origin: SocketAddr) -> String {
 fn public(mode: Mode, origin: SocketAddr) -> String {
     match mode.forward {
         true => format!("http://{origin}"),
-        false => "http://test.example".to_owned(),
+        false => format!("{}://test.example", way::scheme()),
     }
 }
 
