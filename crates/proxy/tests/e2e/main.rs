@@ -29,7 +29,7 @@
 //! | `bodies` | request bodies, early responses |
 //! | `budgets` | what many may take together, and the slow |
 //! | `negative` | failures that are remembered |
-//! | `smuggling`, `forged` | requests and responses that two readers could read differently |
+//! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
 //! | `interim` | interim responses |
 //! | `head` | HEAD, and what its answers mean for what is stored |
@@ -56,6 +56,7 @@
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
+//! | `ways` | a part of these once more, over TLS and over HTTP/2 |
 
 mod access;
 mod access_log;
@@ -75,6 +76,7 @@ mod cluster_routing;
 mod dashboard;
 mod details;
 mod disk;
+mod downgraded;
 mod downloads;
 mod events;
 mod explained;
@@ -104,7 +106,6 @@ mod limits;
 mod mirrors;
 mod monitoring;
 mod negative;
-mod over_tls;
 mod parts;
 mod parts_short;
 mod peers_review;
@@ -126,4 +127,5 @@ mod upgrade;
 mod upstreams;
 mod validation;
 mod waiters;
+mod ways;
 mod workers;

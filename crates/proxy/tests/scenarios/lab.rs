@@ -220,7 +220,7 @@ fn set(plan: &mut Plan, setting: &str) {
     match name {
         "rule" => return plan.rules.push(rule(value)),
         "name" => return plan.name = value.to_owned(),
-        "forward" | "reverse" | "default-directives" => return,
+        "forward" | "reverse" | "http1" | "default-directives" => return,
         "client-directives" => {
             return plan.listeners[0].heeds.client_directives = directives(value);
         }

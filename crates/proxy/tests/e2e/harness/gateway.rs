@@ -170,11 +170,19 @@ async fn serve(near: TcpStream, mut far: TcpStream, config: Arc<ClientConfig>) -
     if near.waiting.is_empty() {
         near.more().await?;
     }
-    let (sender, mut ended) = handshake(far, config).await?;
+    let mut first = Some(near.head().await?);
+    let name = match &first {
+        Some(Ok(head)) => name_of(head.fields.first("host").unwrap_or_default()),
+        _ => name_of(""),
+    };
+    let (sender, mut ended, mut pings) = handshake(far, config, name).await?;
     loop {
-        let head = tokio::select! {
-            head = near.head() => head?,
-            _ = ended.changed() => return Ok(()),
+        let head = match first.take() {
+            Some(head) => head,
+            None => tokio::select! {
+                head = near.head() => head?,
+                _ = ended.changed() => return Ok(()),
+            },
         };
         let translated = head.and_then(|head| translate(&head).map(|request| (head, request)));
         let (head, request) = match translated {
@@ -188,10 +196,15 @@ async fn serve(near: TcpStream, mut far: TcpStream, config: Arc<ClientConfig>) -
             }
         };
         let ready = sender.clone().ready().await;
-        let keeps = match head.method == "CONNECT" {
-            true => tunnel(&mut near, &mut to_test, ready?, request).await?,
-            false => exchange(&mut near, &mut to_test, ready?, &head, request).await?,
+        let exchanged = match head.method == "CONNECT" {
+            true => tunnel(&mut near, &mut to_test, ready?, request).await,
+            false => exchange(&mut near, &mut to_test, ready?, &head, request).await,
         };
+        if exchanged.is_err() {
+            // The client left. What it asked before has come to the proxy when this is answered.
+            let _ = pings.ping(h2::Ping::opaque()).await;
+        }
+        let keeps = exchanged?;
         if !keeps {
             break;
         }
@@ -205,21 +218,32 @@ async fn serve(near: TcpStream, mut far: TcpStream, config: Arc<ClientConfig>) -
     }
 }
 
-/// What is sent with, and what changes when the connection has ended.
-type Connected = (SendRequest<Bytes>, watch::Receiver<()>);
+/// The name that a client of this host asks for in its handshake.
+fn name_of(host: &str) -> ServerName<'static> {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let localhost = || ServerName::try_from("localhost").expect("it is a name");
+    ServerName::try_from(name.to_owned()).unwrap_or_else(|_| localhost())
+}
 
-async fn handshake(far: TcpStream, config: Arc<ClientConfig>) -> Result<Connected, Over> {
-    let name = ServerName::try_from("localhost").expect("it is a name");
+/// What is sent with, what changes when the connection has ended, and what asks whether the proxy has read all.
+type Connected = (SendRequest<Bytes>, watch::Receiver<()>, h2::PingPong);
+
+async fn handshake(
+    far: TcpStream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+) -> Result<Connected, Over> {
     let connector = tokio_rustls::TlsConnector::from(config);
     let stream = connector.connect(name, far).await?;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let (sender, connection) = h2::client::handshake(stream).await?;
+    let (sender, mut connection) = h2::client::handshake(stream).await?;
+    let pings = connection.ping_pong().expect("it is taken once");
     let (ends, ended) = watch::channel(());
     tokio::spawn(async move {
         let _ = connection.await;
         drop(ends);
     });
-    Ok((sender, ended))
+    Ok((sender, ended, pings))
 }
 
 /// Fields that are of a connection, beside those that Connection names.
@@ -238,6 +262,13 @@ fn translate(head: &Asked) -> Result<Request<()>, String> {
     let uri = if head.method == "CONNECT" || is_absolute {
         let mut uri = head.target.parse::<Uri>().map_err(|why| why.to_string())?;
         let rest = head.target.split_once("://").map_or("", |(_, rest)| rest);
+        //= rfc9113 §8.3.1   a path is never empty
+        if let Some((before, query)) = head.target.split_once('?')
+            && !rest.split('?').next().unwrap_or_default().contains('/')
+        {
+            let target = format!("{before}/?{query}");
+            uri = target.parse().map_err(|_| "no target")?;
+        }
         //= rfc9113 §8.3.1   OPTIONS without a path asks for `*`
         if head.method == "OPTIONS" && !rest.contains(['/', '?']) {
             let mut parts = uri.into_parts();
@@ -291,7 +322,14 @@ async fn exchange(
 ) -> Result<bool, Over> {
     let framing = head.framing().map_err(|_| Over)?;
     let is_empty = matches!(framing, Framing::Empty | Framing::Length(0));
-    let (answer, stream) = sender.send_request(request, is_empty)?;
+    let (answer, stream) = match sender.send_request(request, is_empty) {
+        Ok(sent) => sent,
+        Err(why) => {
+            let said = format!("HTTP/1.1 599 {why}\r\nContent-Length: 0\r\n\r\n");
+            to_test.write_all(said.as_bytes()).await?;
+            return Ok(false);
+        }
+    };
     let is_sent = Cell::new(is_empty);
     let sending = async {
         if !is_empty {

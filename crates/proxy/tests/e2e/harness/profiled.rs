@@ -53,7 +53,7 @@ impl Profile {
         if way::way() != Way::Plain {
             for record in &mut records {
                 assert!(record.flags.contains(Flags::TLS_CLIENT), "{record:#?}");
-                record.flags = record.flags.with(Flags::TLS_CLIENT, false);
+                record.flags = record.flags.without(Flags::TLS_CLIENT);
             }
         }
         for record in &records {

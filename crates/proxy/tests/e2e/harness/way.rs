@@ -23,23 +23,107 @@ use super::{gateway, tls::Whoever};
 
 pub const VARIABLE: &str = "LOLIGO_E2E_WAY";
 
-/// Tests that stay plain, by the beginning of their names, and why.
+/// Tests that stay plain on every way, by the beginning of their names, and why.
 const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
     ("acme::", "it is about TLS already"),
     ("http2", "it is about HTTP/2 already"),
     ("harness::child::", "another process serves"),
     ("cluster_purge::", "other processes serve"),
+    ("upgrade::", "other processes serve"),
+    (
+        "disk::what_was_written_before",
+        "finds what another process stored",
+    ),
+    ("purge::it_holds_after", "finds what another process stored"),
     ("cluster_push::", "members speak plain to each other"),
     ("hierarchy", "proxies speak plain to each other"),
     ("hints_of_siblings::", "proxies speak plain to each other"),
-    ("upgrade::", "other processes serve"),
+    (
+        "keys::an_unsafe_method_takes",
+        "an http URL at two listeners",
+    ),
+    ("purge_port::a_permit", "an http URL at two listeners"),
     ("proxy_protocol::", "what stands before TLS"),
-    ("over_", "it is a run of others"),
+];
+
+/// Tests that stay plain over TLS, since two threads share the socket of a client.
+const ONE_THREAD: &[(&str, &str)] = &[
+    ("bodies::an_echo", "reads while another thread writes"),
+    (
+        "bodies::an_early_answer_ends",
+        "reads while another thread writes",
+    ),
+    ("bodies::what_is_left", "reads while another thread writes"),
+    (
+        "budgets::a_head_that_dribbles",
+        "reads while another thread writes",
+    ),
 ];
 
 /// Tests that are about HTTP/1 and stay plain on the way `h2`, and why.
-const HTTP1: &[(&str, &str)] = &[];
+const HTTP1: &[(&str, &str)] = &[
+    ("framing::", "it is about the framing of HTTP/1"),
+    (
+        "smuggling::",
+        "requests that two readers of HTTP/1 could read differently",
+    ),
+    ("bodies::a_malformed_chunk", "chunks"),
+    ("access::a_request_without_a_host", "HTTP/1.0"),
+    ("bodies::an_interim_response", "HTTP/1.0"),
+    ("cluster_routing::between_members_every", "HTTP/1.0"),
+    ("head::via_tells", "HTTP/1.0"),
+    ("hostile::a_client_of_http_1_0", "HTTP/1.0"),
+    ("interim::http_1_0", "HTTP/1.0"),
+    ("keys::a_made_up_host", "HTTP/1.0"),
+    ("access_log::combined_lines", "HTTP/1.0, nonsense"),
+    (
+        "access_log::a_reverse_listener",
+        "the bytes of a head of HTTP/1",
+    ),
+    (
+        "access_log::no_password",
+        "a password in a URL; HTTP/2 refuses it",
+    ),
+    ("records::a_refused_first", "nonsense"),
+    ("records::who_broke", "a reset that is seen at once"),
+    ("access_rules::pipelined", "pipelining"),
+    (
+        "budgets::a_head_that_dribbles",
+        "buffers of heads of HTTP/1",
+    ),
+    (
+        "budgets::how_long_a_head",
+        "a head that the client itself refuses to send",
+    ),
+    (
+        "budgets::heads_without_an_end",
+        "buffers of heads of HTTP/1",
+    ),
+    ("budgets::what_comes_behind", "buffers of heads of HTTP/1"),
+    (
+        "budgets::who_takes_nothing",
+        "a stream ends instead of the connection",
+    ),
+    ("details::only_if_cached", "a body that ends the connection"),
+    (
+        "limits::a_body_of_a_refused",
+        "a body that ends the connection",
+    ),
+    (
+        "forward::a_tunnel_to_another",
+        "targets that only HTTP/1 has",
+    ),
+    ("forward::other_targets", "targets that only HTTP/1 has"),
+    ("hints::a_digest", "targets that only HTTP/1 has"),
+    (
+        "purge_port::a_forward_listener",
+        "targets that only HTTP/1 has",
+    ),
+    ("forward::an_upgrade", "Upgrade"),
+    ("herds::", "the order in which connections are read"),
+    ("sharing::", "the order in which connections are read"),
+];
 
 /// How clients reach a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +147,7 @@ pub fn way() -> Way {
     let is_in = |list: &[(&str, &str)]| list.iter().any(|(begin, _)| name.starts_with(begin));
     match asked {
         _ if is_in(PLAIN) => Way::Plain,
+        Way::Tls if is_in(ONE_THREAD) => Way::Plain,
         Way::H2 if is_in(HTTP1) => Way::Plain,
         asked => asked,
     }
