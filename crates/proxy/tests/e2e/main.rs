@@ -54,6 +54,7 @@
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
+//! | `real_clients` | curl, Go, Node, Python, git, package managers and a browser over TLS and HTTP/2 |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 //! | `ways` | a part of these once more, over TLS and over HTTP/2 |
@@ -115,6 +116,7 @@ mod purge_port;
 mod purges;
 mod quick_abort;
 mod ranges;
+mod real_clients;
 mod records;
 mod reload;
 mod rules;

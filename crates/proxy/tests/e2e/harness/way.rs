@@ -28,6 +28,8 @@ const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
     ("acme::", "it is about TLS already"),
     ("http2", "it is about HTTP/2 already"),
+    ("real_clients::", "it is about TLS and HTTP/2 already"),
+    ("downgraded::", "it is about HTTP/2 already"),
     ("harness::child::", "another process serves"),
     ("cluster_purge::", "other processes serve"),
     ("upgrade::", "other processes serve"),
