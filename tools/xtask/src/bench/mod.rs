@@ -4,6 +4,7 @@
 //! worth something beside the others of its own run.
 
 mod cluster;
+mod handshakes;
 mod hits;
 mod idle;
 mod large;
@@ -38,6 +39,8 @@ pub enum BenchCommand {
     StoreRivals(store::rivals::Options),
     /// What a cluster costs a node, and the CPU time of each event of one
     Cluster(cluster::Options),
+    /// CPU of full and resumed handshakes of TLS, beside the rivals
+    Handshakes(handshakes::Options),
     /// Downloads, ranges and misses of large objects, beside the rivals
     Large(large::Options),
     /// Hit throughput and memory with thousands of idle connections
@@ -57,6 +60,7 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::StoreAge(options) => store::age::run(&options),
         BenchCommand::StoreRivals(options) => store::rivals::run(&options),
         BenchCommand::Cluster(options) => cluster::run(&options),
+        BenchCommand::Handshakes(options) => handshakes::run(&options),
         BenchCommand::Large(options) => large::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),
         BenchCommand::Profile(options) => profile::run(&options),

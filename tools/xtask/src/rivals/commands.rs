@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::front::KeyKind;
 use super::{Place, Record, Request, Rival, all_records, build_loligo, compare, launch};
 use crate::block;
 use crate::failure::{Failure, Result, fail};
@@ -161,6 +162,7 @@ fn start(options: Start) -> Result<()> {
             place,
             extra: options.extra,
             front: None,
+            key: KeyKind::default(),
         },
     )?;
     println!(

@@ -1,7 +1,7 @@
 //! The listener that a bench measures where clients shall speak TLS or HTTP/2: a second one of the same server, which is filled through
 //! its plain one.
 //!
-//! All servers show the same certificate, made for the run: ECDSA with P-256, which clients are told to trust.
+//! All servers show the same kind of certificate, made for the run, which clients are told to trust.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -49,6 +49,27 @@ impl Protocol {
     }
 }
 
+/// The kind of key that a certificate has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    /// ECDSA with P-256
+    #[default]
+    P256,
+    /// RSA of 2048 bits
+    Rsa2048,
+}
+
+impl KeyKind {
+    /// How it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "p256",
+            Self::Rsa2048 => "rsa2048",
+        }
+    }
+}
+
 /// The listener that is measured.
 #[derive(Debug, Clone)]
 pub struct Front {
@@ -77,10 +98,14 @@ impl Certificate {
     }
 
     /// Makes it.
-    pub fn make(&self) -> Result<()> {
+    pub fn make(&self, kind: KeyKind) -> Result<()> {
+        let key: &[&str] = match kind {
+            KeyKind::P256 => &["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+            KeyKind::Rsa2048 => &["rsa:2048"],
+        };
         let output = Command::new("openssl")
-            .args(["req", "-x509", "-nodes", "-days", "30", "-newkey", "ec"])
-            .args(["-pkeyopt", "ec_paramgen_curve:prime256v1"])
+            .args(["req", "-x509", "-nodes", "-days", "30", "-newkey"])
+            .args(key)
             .args(["-subj", "/CN=localhost"])
             .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
             .args(["-addext", "basicConstraints=critical,CA:FALSE"])

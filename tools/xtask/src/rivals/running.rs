@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::front::{Certificate, Front, Protocol};
+use super::front::{Certificate, Front, KeyKind, Protocol};
 use super::record::{self, Record};
 use super::{Plan, Rival, Setup};
 use crate::block::Mounted;
@@ -48,6 +48,8 @@ pub struct Request {
     pub extra: Vec<String>,
     /// What clients of [`Running::front`] speak; none: there is no such listener.
     pub front: Option<Protocol>,
+    /// Of its certificate.
+    pub key: KeyKind,
 }
 
 impl Request {
@@ -65,6 +67,7 @@ impl Request {
             place: Place::RunDir,
             extra: Vec::new(),
             front: None,
+            key: KeyKind::default(),
         }
     }
 }
@@ -159,7 +162,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
     }
     if let Some(protocol) = request.front {
         let certificate = Certificate::of(&running.run);
-        certificate.make()?;
+        certificate.make(request.key)?;
         running.front = Some(Front {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?)),
             protocol,

@@ -25,6 +25,7 @@ use super::peak::{self, Seen, objection};
 use crate::block::{self, Loop, Mounted};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
+use crate::rivals::front::KeyKind;
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
 use crate::strace::Strace;
@@ -327,6 +328,7 @@ fn request(
         place,
         extra: if rival.is_ours() { extra } else { Vec::new() },
         front: None,
+        key: KeyKind::default(),
     }
 }
 
