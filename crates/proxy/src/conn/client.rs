@@ -30,6 +30,7 @@ use crate::{
     conn::socket::Conn,
     h2,
     listener::ListenerState,
+    plan::Role,
     record::metrics,
     record::seldom::Seldom,
     reply::h1::H1,
@@ -144,9 +145,16 @@ pub async fn serve(
         };
     }
     if conn.listener.listener.http2 && member.is_none() {
-        let speaks = match &mut conn.stream {
+        let is_forward = matches!(conn.listener.listener.role, Role::Forward(_));
+        let agreed = match &mut conn.stream {
             ClientStream::Tls(tls) => Some(tls.session().alpn_protocol() == Some(b"h2")),
-            ClientStream::Plain(_) => Box::pin(h2::serve::has_preface(&worker, &mut conn)).await,
+            ClientStream::Plain(_) => None,
+        };
+        let speaks = match agreed {
+            // Go's client agrees on HTTP/2 with its proxy, and then sends CONNECT in HTTP/1.1. Nothing may be sent before that shows.
+            Some(true) if !is_forward => Some(true),
+            Some(false) => Some(false),
+            _ => Box::pin(h2::serve::has_preface(&worker, &mut conn)).await,
         };
         match speaks {
             None => return,

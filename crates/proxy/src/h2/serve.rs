@@ -96,7 +96,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Does a plain connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
+/// Does a connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
 //= rfc9113 §3.3   prior knowledge: the preface comes at once
 pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
     let watch = Rc::clone(&conn.watch);

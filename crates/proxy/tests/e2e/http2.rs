@@ -4,7 +4,7 @@ use crate::{
     harness::{
         Disk, FRESH, Origin, Proxy, assert_same, await_hit_by_read, chunk, head, ok, pattern,
         plan_for,
-        running::with_admin,
+        running::{forward_plan, with_admin},
         tls::{Authority, listener_tls},
     },
     http2_client::{Client, HOST, play, speaking},
@@ -60,6 +60,31 @@ fn the_same_over_tls() {
     // HTTP/1.1 goes on beside it.
     let mut client = authority.client().connect(proxy.address(), HOST);
     assert_eq!(client.get("/a", HOST).status(), "200");
+}
+
+#[test]
+fn a_forward_proxy_serves_one_who_agreed_on_http2_and_speaks_http1() {
+    let authority = Authority::new();
+    let signed = authority.sign("a", &[HOST]);
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let mut plan = speaking(forward_plan(&[]));
+    plan.listeners[0].tls = Some(listener_tls(&[&signed]));
+    let proxy = Proxy::start(plan);
+    let client = authority.client().offering(&["h2", "http/1.1"]);
+    let mut client = client.connect(proxy.address(), HOST);
+    let host = origin.address.to_string();
+    for _ in 0..2 {
+        let answer = client.get(&format!("http://{host}/a"), &host);
+        assert_eq!((answer.status(), &answer.body[..]), ("200", &b"hello"[..]));
+    }
+    assert_eq!(client.0.conn.alpn_protocol(), Some(&b"h2"[..]));
+    // One who speaks what it agreed on.
+    play(async {
+        let client = Client::tls(proxy.address(), &authority).await;
+        let url = format!("http://{host}/a");
+        let request = http::Request::builder().uri(url).body(()).unwrap();
+        assert!(client.ask(request).await.is_hit());
+    });
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl House {
         let signed = authority.sign("localhost", &["localhost", "127.0.0.1"]);
         let mut forward = Listener::forward(local(), Vec::new());
         forward.role = Role::Forward(Forward {
-            connect_ports: vec![origin.address.port()],
+            connect_ports: (1024..=u16::MAX).collect(),
             ..Forward::for_address(forward.address.ip())
         });
         let mut plan = speaking(with_admin(plan_for(&origin)));
@@ -225,7 +225,7 @@ const GO: &str = r#"
 package main
 
 import (
-	"bytes"; "crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/url"; "os"; "sync"
+	"bytes"; "crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/http/httptest"; "net/url"; "os"; "sync"
 )
 
 func check(ok bool, said ...any) {
@@ -284,6 +284,15 @@ func main() {
 	proxied := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), Proxy: http.ProxyURL(by)}}
 	answer, body = get(proxied, origin+"/hello")
 	check(answer.StatusCode == 200 && string(body) == "hello", answer.Status, string(body))
+
+	// As the default transport does: it offers HTTP/2 to the proxy, and sends CONNECT in HTTP/1.1.
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "inside")
+	}))
+	roots.AddCert(other.Certificate())
+	eager := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true, Proxy: http.ProxyURL(by)}}
+	_, body = get(eager, other.URL)
+	check(string(body) == "inside", string(body))
 	fmt.Println("done")
 }
 "#;

@@ -115,6 +115,7 @@ impl Authority {
             versions: vec![&rustls::version::TLS13, &rustls::version::TLS12],
             identity: None,
             made: None,
+            protocols: Vec::new(),
         }
     }
 }
@@ -158,9 +159,17 @@ pub struct TlsClient {
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
     identity: Option<CertificateFiles>,
     made: Option<Arc<ClientConfig>>,
+    protocols: Vec<Vec<u8>>,
 }
 
 impl TlsClient {
+    /// It offers these (ALPN).
+    pub fn offering(mut self, protocols: &[&str]) -> TlsClient {
+        let protocols = protocols.iter().map(|it| it.as_bytes().to_vec());
+        self.protocols = protocols.collect();
+        self
+    }
+
     pub fn only_tls12(mut self) -> TlsClient {
         self.versions = vec![&rustls::version::TLS12];
         self
@@ -187,7 +196,7 @@ impl TlsClient {
             .with_protocol_versions(&self.versions)
             .unwrap()
             .with_root_certificates(Arc::clone(&self.roots));
-        let config = match &self.identity {
+        let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some(files) => {
                 let chain = CertificateDer::from_pem_file(&files.chain).unwrap();
@@ -195,6 +204,7 @@ impl TlsClient {
                 builder.with_client_auth_cert(vec![chain], key).unwrap()
             }
         };
+        config.alpn_protocols.clone_from(&self.protocols);
         Arc::new(config)
     }
 
