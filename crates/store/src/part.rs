@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Verifies blocks, which lie at `at` in the record, and takes a part of the body out of them.
+    /// Verifies blocks, which lie at `at` in the record. Where in them this part of the body lies.
     ///
     /// # Errors
     /// They are not whole blocks of that record, or the part is not in them.
@@ -92,9 +92,9 @@ impl Store {
         &self,
         front: &Front,
         at: u64,
-        bytes: &Bytes,
+        bytes: &[u8],
         part: Range<u64>,
-    ) -> Result<Bytes, Corrupt> {
+    ) -> Result<Range<usize>, Corrupt> {
         let decoded = front.decode(at, bytes, part, self.limits.mistakes);
         if decoded.is_err() {
             self.counters.corrupt.add(1);

@@ -552,14 +552,14 @@ impl Front {
         self.blocks.around(part)
     }
 
-    /// Verifies blocks of the record, which lie at `at` in it, and takes a part of the body out of them.
+    /// Verifies blocks of the record, which lie at `at` in it. Where in them this part of the body lies.
     pub(crate) fn decode(
         &self,
         at: u64,
-        bytes: &Bytes,
+        bytes: &[u8],
         part: Range<u64>,
         mistakes: Mistakes,
-    ) -> Result<Bytes, Corrupt> {
+    ) -> Result<Range<usize>, Corrupt> {
         let place = |place: u64| {
             let place = self.blocks.body_at.checked_add(place)?.checked_sub(at)?;
             usize::try_from(place).ok()
@@ -573,7 +573,7 @@ impl Front {
         if !mistakes.make(Mistake::NoBlockCheck) {
             self.blocks.verify(&self.table, at, bytes)?;
         }
-        Ok(bytes.slice(start..end))
+        Ok(start..end)
     }
 }
 

@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Front, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake,
-    Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings,
-    Store, Superblock, Told, WriteId, Writes,
+    Companion, Corrupt, Front, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker,
+    Mistake, Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence,
+    Settings, Store, Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{
@@ -224,9 +224,8 @@ impl SimulatedStore {
             let part = at..(at + piece).min(front.body_len);
             let blocks = front.around(part.clone());
             let wanted = bytes.get(blocks.start as usize..blocks.end as usize)?;
-            let wanted = bytes.slice_ref(wanted);
-            let part = self.store.decode_part(&front, blocks.start, &wanted, part);
-            body.extend_from_slice(&part.ok()?);
+            let part = self.store.decode_part(&front, blocks.start, wanted, part);
+            body.extend_from_slice(&wanted[part.ok()?]);
         }
         Some((front, body))
     }
