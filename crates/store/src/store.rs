@@ -42,6 +42,7 @@ use crate::write::locality::Buffers;
 use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Extent, Unified};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -66,6 +67,8 @@ pub struct Store {
     pub(crate) scan: Mutex<Option<Scan>>,
     pub(crate) scan_reads: Mutex<Option<Reads>>,
     pub(crate) writer: Mutex<Writer>,
+    /// A region was ready when the writer was last let go.
+    is_ready: AtomicBool,
     pub(crate) flights: Mutex<Vec<Flight>>,
     /// Bytes waiting in locality buffers.
     pub(crate) gathered_bytes: AtomicUsize,
@@ -175,6 +178,7 @@ impl Store {
             scan: Mutex::default(),
             scan_reads: Mutex::default(),
             writer: Mutex::new(Writer::new(space, room, buffers)),
+            is_ready: AtomicBool::new(false),
             flights: Mutex::default(),
             gathered_bytes: AtomicUsize::new(0),
             gathers: AtomicBool::new(false),
@@ -425,6 +429,10 @@ impl Store {
     /// Is there room for a record of this length, or will it be made at once? After a start, and in a small store
     /// with fast writes, it takes a moment.
     pub fn has_room_for(&self, bytes: u64) -> bool {
+        let no_move_is_due = self.due_chunks.load(Ordering::Relaxed) == 0;
+        if no_move_is_due && self.is_ready.load(Ordering::Relaxed) {
+            return self.takes_records();
+        }
         let writer = self.writer();
         let has_room = match &writer.room {
             Room::Hand(hand) => {
@@ -657,8 +665,42 @@ impl Store {
         crate::lock(&self.background)
     }
 
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        crate::lock(&self.writer)
+    pub(crate) fn writer(&self) -> HeldWriter<'_> {
+        HeldWriter {
+            writer: crate::lock(&self.writer),
+            is_ready: &self.is_ready,
+        }
+    }
+}
+
+/// The writer while somebody holds it. Whoever lets it go notes whether a region is ready, since every record asks that
+/// before it is stored: with many workers most waits for this lock were for that question.
+pub(crate) struct HeldWriter<'a> {
+    writer: MutexGuard<'a, Writer>,
+    is_ready: &'a AtomicBool,
+}
+
+impl Deref for HeldWriter<'_> {
+    type Target = Writer;
+
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for HeldWriter<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+impl Drop for HeldWriter<'_> {
+    fn drop(&mut self) {
+        let is_ready = match &self.writer.room {
+            Room::Hand(hand) => hand.is_ready(),
+            Room::Book(_) => true,
+        };
+        self.is_ready.store(is_ready, Ordering::Relaxed);
     }
 }
 

@@ -29,6 +29,8 @@ use crate::wrk::{Figures, Load, Objects};
 const WINDOW: u32 = 0x3fff_ffff;
 /// The connection's window is opened again after so much.
 const CREDIT_BYTES: u32 = 1 << 24;
+/// Room of a read. With less, answers that came together are taken one by one, and each asks for the next alone.
+const READ_BYTES: usize = 128 << 10;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -209,6 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             self.stream.write_all(&self.out).await?;
             self.stream.flush().await?;
             self.out.clear();
+            self.input.reserve(READ_BYTES);
             let read = self.stream.read_buf(&mut self.input);
             let left = self.shared.until + Duration::from_millis(1);
             match tokio::time::timeout_at(left.into(), read).await {

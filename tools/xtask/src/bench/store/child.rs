@@ -94,6 +94,7 @@ pub fn child(options: &ChildOptions) -> Result<()> {
 /// Does it; for tests, within their process.
 pub async fn carry_out(options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let size = (options.what == What::Fill).then_some(options.size);
+    let resident_before = own_resident();
     let began = Instant::now();
     let (disk, opening) = Disk::open(&options.file, size, &Settings::default()).await?;
     let opened_ms = ms_since(began);
@@ -119,6 +120,10 @@ pub async fn carry_out(options: &ChildOptions, say: Say<'_>) -> Result<()> {
     if matches!(options.what, What::Recover | What::Scan) {
         sample(&disk, options.next, say).await?;
     }
+    let grown = own_resident().saturating_sub(resident_before);
+    let records = disk.store.figures().records;
+    say("resident added, MiB", grown as f64 / MIB)?;
+    say("- a record, bytes", grown as f64 / records.max(1) as f64)?;
     if options.what != What::Crash {
         say("close, ms", disk.close().await?)?;
     }
@@ -184,6 +189,11 @@ async fn store_more(disk: &Disk, options: &ChildOptions, say: Say<'_>) -> Result
     let mib = options.bytes as f64 / MIB;
     say(FILL_MIB_S, mib / began.elapsed().as_secs_f64())?;
     say(NEXT, next as f64)
+}
+
+/// Resident bytes of this process.
+fn own_resident() -> u64 {
+    crate::procfs::resident_bytes(&[std::process::id()])
 }
 
 /// A scan beside plain reading.
