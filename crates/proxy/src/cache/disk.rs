@@ -290,7 +290,7 @@ impl DiskIo {
 
     /// Waits for one of the [`FRAGMENTS_AT_ONCE`] permits, no longer than for the read itself. An answer that has
     /// begun then goes on without a permit.
-    async fn turn(
+    pub(super) async fn turn(
         &self,
         primary: KeyHash,
         waits: Waits,

@@ -32,6 +32,8 @@ use crate::{
 
 /// If more of a fragment than this is wanted, it is read whole, which is one read and not two.
 const PART_PERCENT_MAX: u64 = 75;
+/// Longer parts wait for one of the permits of whole fragments, because of the memory they take meanwhile.
+const SHORT_PART_BYTES: u64 = 128 << 10;
 /// Front and blocks are one read if at most this share of the blocks lies between them.
 const GAP_SHARE: u64 = 8;
 /// Fragments that a worker remembers: so many clients may read ranges in turn.
@@ -113,7 +115,13 @@ impl DiskIo {
         let wanted = part.range.end - part.range.start;
         if wanted * 100 <= part.of * PART_PERCENT_MAX {
             let fragment = fragment_key(key, fetch_id, part.number);
-            match self.try_part(primary, &fragment, &part, waits).await {
+            let turn = match wanted > SHORT_PART_BYTES {
+                true => self.turn(primary, waits).await.ok()?,
+                false => None,
+            };
+            let found = self.try_part(primary, &fragment, &part, waits).await;
+            drop(turn);
+            match found {
                 Some(Ok(found)) => return Some(found),
                 Some(Err(_)) => return None,
                 None => {}
