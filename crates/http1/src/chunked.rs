@@ -321,7 +321,7 @@ fn parse_trailers(section: &[u8], fields_max: usize) -> Option<Fields> {
 /// Fields that say how a message is framed, routed, authenticated, cached or read. In trailers they mean nothing, and
 /// no later recipient may merge them into the head, so they are dropped.
 //= rfc9110 §6.5.1   framing, routing, authentication, request modifiers, response controls, content format
-fn is_forbidden_trailer(name: &[u8]) -> bool {
+pub fn is_forbidden_trailer(name: &[u8]) -> bool {
     // ETag alone is named as a useful trailer.
     if !Seen::of(name).is_empty() {
         return Seen::of(name) != Seen::ETAG;

@@ -32,7 +32,9 @@ mod response;
 mod target;
 mod write;
 
-pub use chunked::{Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+pub use chunked::{
+    Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX, is_forbidden_trailer,
+};
 pub use framing::CONNECTION_OPTIONS_MAX;
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};

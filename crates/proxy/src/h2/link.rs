@@ -140,11 +140,13 @@ impl Link {
         true
     }
 
-    /// A body ended, and these fields follow it.
+    /// A body ended, and these fields follow it; those that have no place there are dropped, as over HTTP/1.
     pub fn trailers(&self, id: StreamId, fields: &Fields) {
         if let Some(inward) = self.streams.borrow().get(&id) {
             let mut inward = inward.borrow_mut();
-            inward.trailers = Some(fields.clone());
+            let mut trailers = fields.clone();
+            trailers.retain(|name, _| !http1::is_forbidden_trailer(name));
+            inward.trailers = Some(trailers);
             inward.has_ended = true;
             inward.wake_reader();
         }

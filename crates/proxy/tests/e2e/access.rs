@@ -112,7 +112,7 @@ fn an_origin_behind_a_reverse_listener_learns_who_asks() {
         let all = |name: &str| got.all(name);
         assert_eq!(all("host"), ["Shop.example:8080"]);
         assert_eq!(all("x-forwarded-for"), ["127.0.0.1"]);
-        assert_eq!(all("x-forwarded-proto"), ["http"]);
+        assert_eq!(all("x-forwarded-proto"), [way::scheme()]);
         assert_eq!(all("x-forwarded-host"), ["Shop.example:8080"]);
         let forged = |(name, value): &(String, String)| {
             ["/evil", "evil.example", "6.6.6.6"].contains(&value.as_str())

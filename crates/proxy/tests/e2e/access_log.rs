@@ -92,7 +92,8 @@ fn a_reverse_listener_logs_the_clients_url_and_the_origin() {
         ]
     );
     for (at, line) in lines.iter().enumerate() {
-        assert_eq!(line["uri"], "http://test.example/a?b=c", "{line}");
+        let uri = format!("{}://test.example/a?b=c", way::scheme());
+        assert_eq!(line["uri"], uri, "{line}");
         assert_eq!(line["origin"], origin_url, "{line}");
         assert_eq!(
             line["listener"],

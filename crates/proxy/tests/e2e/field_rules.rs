@@ -86,7 +86,8 @@ fn no_client_gets_what_was_put_in_for_another() {
                 &["Range: bytes=0-1"],
             ] {
                 let answer = client.ask("GET", "/a?b", fields).read("GET");
-                let who = format!("192.0.2.{last} GET http://test.example:80/a?b");
+                let (scheme, port) = (way::scheme(), way::port());
+                let who = format!("192.0.2.{last} GET {scheme}://test.example:{port}/a?b");
                 assert_eq!(answer.field("x-who"), Some(who.as_str()), "{answer:?}");
                 assert_eq!(answer.fields.all("x-who").len(), 1);
                 assert_eq!(answer.field("server"), None);

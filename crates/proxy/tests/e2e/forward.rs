@@ -249,7 +249,7 @@ fn a_loop_through_others_ends() {
 #[test]
 fn two_proxies_of_one_name_are_no_loop() {
     let origin = Origin::sending(ok(&[FRESH], "hello"));
-    let inner = Proxy::before(&origin);
+    let inner = Proxy::start(way::undress(plan_for(&origin)));
     let outer = Proxy::start(plan(Listener::reverse(
         local(),
         Vec::new(),

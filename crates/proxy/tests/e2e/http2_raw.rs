@@ -29,13 +29,38 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field as it is, whatever it is: literal, without a table and without Huffman. Below 127 bytes each.
+/// A field as it is, whatever it is: literal, without a table and without Huffman.
 pub fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
-    assert!(name.len() < 127 && value.len() < 127);
-    let mut out = vec![0, name.len() as u8];
-    out.extend_from_slice(name);
-    out.push(value.len() as u8);
-    out.extend_from_slice(value);
+    let mut out = vec![0];
+    for text in [name, value] {
+        match text.len() {
+            len @ ..127 => out.push(len as u8),
+            len => {
+                //= rfc7541 §5.1   what a prefix of 7 bits does not hold follows, 7 bits a byte
+                out.push(127);
+                let mut rest = len - 127;
+                while rest >= 128 {
+                    out.push(rest as u8 | 128);
+                    rest >>= 7;
+                }
+                out.push(rest as u8);
+            }
+        }
+        out.extend_from_slice(text);
+    }
+    out
+}
+
+/// A block of any length: HEADERS with these flags, and CONTINUATION as it takes.
+pub fn headers(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
+    let mut pieces = block.chunks(16 << 10);
+    let count = pieces.len();
+    let first = pieces.next().unwrap_or_default();
+    let end = |nth: usize| if nth + 1 >= count { END_HEADERS } else { 0 };
+    let mut out = frame(HEADERS, flags | end(0), stream, first);
+    for (nth, piece) in pieces.enumerate() {
+        out.extend(frame(CONTINUATION, end(nth + 1), stream, piece));
+    }
     out
 }
 

@@ -29,7 +29,7 @@
 //! | `bodies` | request bodies, early responses |
 //! | `budgets` | what many may take together, and the slow |
 //! | `negative` | failures that are remembered |
-//! | `smuggling`, `forged` | requests and responses that two readers could read differently |
+//! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
 //! | `interim` | interim responses |
 //! | `head` | HEAD, and what its answers mean for what is stored |
@@ -55,8 +55,10 @@
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
+//! | `real_clients` | curl, Go, Node, Python, git, package managers and a browser over TLS and HTTP/2 |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
+//! | `ways` | a part of these once more, over TLS and over HTTP/2 |
 
 mod access;
 mod access_log;
@@ -77,6 +79,7 @@ mod cluster_routing;
 mod dashboard;
 mod details;
 mod disk;
+mod downgraded;
 mod downloads;
 mod events;
 mod explained;
@@ -106,7 +109,6 @@ mod limits;
 mod mirrors;
 mod monitoring;
 mod negative;
-mod over_tls;
 mod parts;
 mod parts_short;
 mod peers_review;
@@ -116,6 +118,7 @@ mod purge_port;
 mod purges;
 mod quick_abort;
 mod ranges;
+mod real_clients;
 mod records;
 mod reload;
 mod rules;
@@ -128,4 +131,5 @@ mod upgrade;
 mod upstreams;
 mod validation;
 mod waiters;
+mod ways;
 mod workers;

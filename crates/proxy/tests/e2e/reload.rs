@@ -50,6 +50,8 @@ impl House {
     fn change(&mut self, change: impl FnOnce(&mut Plan)) -> String {
         let answer = self.try_change("/reload", change);
         assert_eq!(answer.status, 200, "{}", answer.text());
+        let listeners = self.listeners();
+        self.proxy.listens(&listeners, &self.plan);
         answer.text().to_owned()
     }
 
@@ -249,7 +251,7 @@ fn listeners_come_and_go_and_no_connection_is_cut() {
         }
         exchange.send(ok(&[FRESH], "x"));
     });
-    let reverse = |address| Listener::reverse(address, Vec::new(), url(origin.address));
+    let reverse = |address| way::dress(Listener::reverse(address, Vec::new(), url(origin.address)));
     let mut plan = plan_for(&origin);
     plan.workers = 2;
     let mut house = House::of(plan);

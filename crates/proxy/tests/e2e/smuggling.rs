@@ -14,10 +14,13 @@ use std::{
     thread,
 };
 
-use super::harness::{
-    running::{plan, url},
-    wire::{Fields, Wire, framing},
-    *,
+use super::{
+    downgraded,
+    harness::{
+        running::{plan, url},
+        wire::{Fields, Wire, framing},
+        *,
+    },
 };
 use ::proxy::plan::Listener;
 
@@ -33,20 +36,20 @@ use Expect::{Passed, Refused};
 
 /// A request as the origin read it.
 #[derive(Clone, Debug)]
-struct Arrived {
-    head: ::wire::Request,
-    body: Vec<u8>,
-    trailers: Fields,
+pub struct Arrived {
+    pub head: ::wire::Request,
+    pub body: Vec<u8>,
+    pub trailers: Fields,
 }
 
 /// An origin that writes down what comes, and what it cannot read.
-struct Spy {
-    address: std::net::SocketAddr,
+pub struct Spy {
+    pub address: std::net::SocketAddr,
     log: Arc<Mutex<Vec<Result<Arrived, String>>>>,
 }
 
 impl Spy {
-    fn start() -> Spy {
+    pub fn start() -> Spy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -76,7 +79,7 @@ impl Spy {
         Spy { address, log }
     }
 
-    fn take(&self) -> Vec<Result<Arrived, String>> {
+    pub fn take(&self) -> Vec<Result<Arrived, String>> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 }
@@ -100,8 +103,9 @@ fn read_request(wire: &mut Wire) -> Option<Arrived> {
 
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n";
 
-/// Sends each attack with a canary behind it.
+/// Sends each attack with a canary behind it, also over HTTP/2.
 fn check(cases: &[(&[u8], Expect)]) {
+    downgraded::check(cases.iter().map(|(attack, _)| *attack));
     let spy = Spy::start();
     let proxy = Proxy::start(plan(Listener::reverse(
         running::local(),

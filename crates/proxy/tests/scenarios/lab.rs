@@ -16,7 +16,7 @@ use proxy::{
 };
 
 use crate::{
-    harness::{Client, Disk, Exchange, Gate, Origin, Proxy, running},
+    harness::{Client, Disk, Exchange, Gate, Origin, Proxy, running, way},
     parser::{Answer, Expected, Scenario, duration},
 };
 
@@ -211,7 +211,7 @@ fn own(mode: Mode, origin: SocketAddr) -> String {
 fn public(mode: Mode, origin: SocketAddr) -> String {
     match mode.forward {
         true => format!("http://{origin}"),
-        false => "http://test.example".to_owned(),
+        false => format!("{}://test.example", way::scheme()),
     }
 }
 
@@ -220,7 +220,7 @@ fn set(plan: &mut Plan, setting: &str) {
     match name {
         "rule" => return plan.rules.push(rule(value)),
         "name" => return plan.name = value.to_owned(),
-        "forward" | "reverse" | "default-directives" => return,
+        "forward" | "reverse" | "http1" | "default-directives" => return,
         "client-directives" => {
             return plan.listeners[0].heeds.client_directives = directives(value);
         }

@@ -15,6 +15,7 @@
 //! | `each A \| B …` | the scenario is there once for each, with that in place of every `{}` |
 //! | `with NAME [N]` | a setting that is not the default; first of all steps |
 //! | `with forward`, `with reverse` | played in that role only |
+//! | `with http1` | not played over HTTP/2 |
 //! | `with rule word …` | a cache rule: `path=`, `status=`, `type=`, `ttl=60`, `bypass`, `by-field=` and so on (`lab`) |
 //! | `origin STATUS [word …] \| field … [<- METHOD \| expectation …]` | the n-th line answers the n-th request that gets there, the last one all others; behind `<-` what that request must look like |
 //! | `METHOD [PATH] \| field … -> word … \| expectation …` | a client asks, on a connection of its own, and gets |

@@ -8,6 +8,7 @@ pub mod child;
 pub mod client;
 pub mod cluster;
 pub mod gate;
+pub mod gateway;
 pub mod listing;
 pub mod names;
 pub mod origin;

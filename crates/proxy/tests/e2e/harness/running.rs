@@ -15,7 +15,10 @@ use proxy::{
 };
 use tempfile::TempDir;
 
-use super::{Client, Origin, PATIENCE, Response, way};
+use super::{
+    Client, Origin, PATIENCE, Response,
+    way::{self, Noted, Way},
+};
 
 const LOCAL: &str = "127.0.0.1:0";
 
@@ -26,6 +29,7 @@ pub struct Proxy {
     pub ready: Ready,
     stopper: Stopper,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
+    noted: Vec<Noted>,
 }
 
 impl Proxy {
@@ -42,7 +46,7 @@ impl Proxy {
     }
 
     fn run(
-        dressed: &[bool],
+        dressed: &[Way],
         start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static,
     ) -> Proxy {
         let (sender, receiver) = mpsc::channel();
@@ -51,14 +55,12 @@ impl Proxy {
         };
         let thread = thread::spawn(move || start(Box::new(on_ready)));
         match receiver.recv_timeout(PATIENCE) {
-            Ok((ready, stopper)) => {
-                way::note(&ready.listeners, dressed);
-                Proxy {
-                    ready,
-                    stopper,
-                    thread: Some(thread),
-                }
-            }
+            Ok((ready, stopper)) => Proxy {
+                noted: vec![way::note(&ready.listeners, dressed)],
+                ready,
+                stopper,
+                thread: Some(thread),
+            },
             Err(_) => panic!("no proxy: {:?}", thread.join()),
         }
     }
@@ -88,6 +90,11 @@ impl Proxy {
             proxy::start_in_succession(first, reread, succession, on_ready)
         });
         (proxy, Heirs(born))
+    }
+
+    /// From now on it has the listeners of this plan, at these addresses.
+    pub fn listens(&mut self, addresses: &[SocketAddr], plan: &Plan) {
+        self.noted.push(way::note(addresses, &way::dressed(plan)));
     }
 
     /// Waits until it has ended by itself.
@@ -160,7 +167,7 @@ impl Proxy {
 
     /// A clean stop.
     pub fn stop(mut self) {
-        way::note(&self.ready.listeners, &[]);
+        way::forget(&self.noted);
         self.stopper.stop();
         let thread = self.thread.take().expect("stopped once");
         thread.join().unwrap().unwrap();
@@ -169,8 +176,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Whoever gets the port next may be plain.
-        way::note(&self.ready.listeners, &[]);
+        way::forget(&self.noted);
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -181,6 +187,7 @@ impl Drop for Proxy {
 struct Heir {
     ready: mpsc::Receiver<(Ready, Stopper)>,
     thread: JoinHandle<Result<(), ServeError>>,
+    dressed: Vec<Way>,
 }
 
 /// The proxies that take each other's place, each on threads of this process.
@@ -193,6 +200,7 @@ impl Heirs {
         let heir = self.0.recv_timeout(PATIENCE).expect("one was started");
         match heir.ready.recv_timeout(PATIENCE) {
             Ok((ready, stopper)) => Proxy {
+                noted: vec![way::note(&ready.listeners, &heir.dressed)],
                 ready,
                 stopper,
                 thread: Some(heir.thread),
@@ -215,6 +223,7 @@ fn launch(plans: Plans, heirs: mpsc::Sender<Heir>) -> Launch {
     Box::new(move |stream| {
         let (plans, more) = (plans.clone(), heirs.clone());
         let (serves, ready) = mpsc::channel();
+        let dressed = plans.dressed();
         let thread = thread::spawn(move || {
             let from = Predecessor::meet(stream).map_err(ServeError::TakeOver)?;
             let first = match plans.read() {
@@ -233,7 +242,11 @@ fn launch(plans: Plans, heirs: mpsc::Sender<Heir>) -> Launch {
                 let _ = serves.send((ready.clone(), stopper));
             })
         });
-        let _ = heirs.send(Heir { ready, thread });
+        let _ = heirs.send(Heir {
+            ready,
+            thread,
+            dressed,
+        });
         Ok(None)
     })
 }
@@ -251,7 +264,7 @@ impl Plans {
         *self.0.lock().unwrap() = plan;
     }
 
-    fn dressed(&self) -> Vec<bool> {
+    fn dressed(&self) -> Vec<Way> {
         let plan = self.0.lock().unwrap();
         plan.as_ref().map_or_else(|_| Vec::new(), way::dressed)
     }

@@ -1,95 +1,192 @@
-//! On which way the tests' clients reach the proxy: as they are written, or over TLS.
+//! On which way the tests' clients reach the proxy: as they are written, over TLS, or over HTTP/2.
 //!
 //! `LOLIGO_E2E_WAY=tls` makes every listener that a test gets from the harness speak TLS, and every [`Client`](super::Client) that connects
-//! to such a listener too. Nothing else of a test changes, so what it says of caching, fields, limits and bodies must hold over TLS as well.
-//! A test that is about bytes of a TCP connection, or about the scheme, stays plain: [`PLAIN`] names it, with its reason.
+//! to such a listener too. `LOLIGO_E2E_WAY=h2` makes them speak HTTP/2 over TLS: a [`gateway`] translates what the test writes and reads.
+//! Nothing else of a test changes, so what it says of caching, fields, limits and bodies must hold on each way.
+//! A test that is about bytes of a TCP connection, or has listeners of its own, stays plain: [`PLAIN`] names it, with its reason.
 //!
 //! The certificate is one that the proxy makes, and the client takes any.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     env,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
 };
 
 use ::proxy::plan::{Listener, ListenerTls, Plan};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, crypto::ring, pki_types::ServerName};
 
-use super::tls::Whoever;
+use super::{gateway, tls::Whoever};
 
 pub const VARIABLE: &str = "LOLIGO_E2E_WAY";
 
-/// Tests that stay plain, by the beginning of their names, and why.
+/// Tests that stay plain on every way, by the beginning of their names, and why.
 const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
     ("acme::", "it is about TLS already"),
+    ("http2", "it is about HTTP/2 already"),
+    ("real_clients::", "it is about TLS and HTTP/2 already"),
+    ("downgraded::", "it is about HTTP/2 already"),
     ("harness::child::", "another process serves"),
     ("cluster_purge::", "other processes serve"),
-    ("disk::what_an_unsafe_method_made", "another process serves"),
-    ("disk::what_was_written_before", "another process serves"),
-    ("purge::it_holds_after", "another process serves"),
+    ("upgrade::", "other processes serve"),
     (
-        "keys::a_purge_outlives",
-        "listeners of other schemes, other processes",
+        "disk::what_was_written_before",
+        "finds what another process stored",
     ),
-    (
-        "keys::an_unsafe_method_takes",
-        "the scheme is part of the key",
-    ),
-    ("framing::each_route_has", "the scheme's port"),
-    ("cluster_routing::what_is_said", "the scheme"),
-    ("purge_port::a_permit", "the scheme"),
-    ("access::an_origin_behind", "the scheme"),
-    ("access_log::a_reverse_listener", "the scheme"),
-    ("records::", "records tell TLS apart"),
-    ("access_rules::a_denied", "sockets of its own"),
-    ("field_rules::no_client", "sockets of its own"),
-    ("limits::each_of_sixty_four", "sockets of its own"),
-    ("rules_parts::a", "sockets of its own"),
-    ("proxy_protocol::", "what stands before TLS"),
-    ("limits::so_many_connections", "how TCP ends"),
-    ("bodies::an_echo", "two threads on one socket"),
-    ("bodies::an_early_answer_ends", "two threads on one socket"),
-    ("bodies::what_is_left", "two threads on one socket"),
-    ("budgets::a_head_that_dribbles", "two threads on one socket"),
+    ("purge::it_holds_after", "finds what another process stored"),
     ("cluster_push::", "members speak plain to each other"),
-    ("forward::two_proxies", "proxies speak plain to each other"),
     ("hierarchy", "proxies speak plain to each other"),
     ("hints_of_siblings::", "proxies speak plain to each other"),
     (
-        "reload::listeners_come",
-        "listeners that were written by hand",
+        "keys::an_unsafe_method_takes",
+        "an http URL at two listeners",
     ),
-    ("reload::who_is_not", "listeners that were written by hand"),
-    ("upgrade::", "other processes serve"),
+    ("purge_port::a_permit", "an http URL at two listeners"),
+    ("proxy_protocol::", "what stands before TLS"),
 ];
 
-/// Does the test that runs on this thread want it plain? The test runner names threads after tests.
-fn is_plain() -> bool {
-    let current = thread::current();
-    let name = current.name().unwrap_or("");
-    PLAIN.iter().any(|(begin, _)| name.starts_with(begin))
+/// Tests that stay plain over TLS, since two threads share the socket of a client.
+const ONE_THREAD: &[(&str, &str)] = &[
+    ("bodies::an_echo", "reads while another thread writes"),
+    (
+        "bodies::an_early_answer_ends",
+        "reads while another thread writes",
+    ),
+    ("bodies::what_is_left", "reads while another thread writes"),
+    (
+        "budgets::a_head_that_dribbles",
+        "reads while another thread writes",
+    ),
+];
+
+/// Tests that are about HTTP/1 and stay plain on the way `h2`, and why.
+const HTTP1: &[(&str, &str)] = &[
+    ("framing::", "it is about the framing of HTTP/1"),
+    (
+        "smuggling::",
+        "requests that two readers of HTTP/1 could read differently",
+    ),
+    ("bodies::a_malformed_chunk", "chunks"),
+    ("access::a_request_without_a_host", "HTTP/1.0"),
+    ("bodies::an_interim_response", "HTTP/1.0"),
+    ("cluster_routing::between_members_every", "HTTP/1.0"),
+    ("head::via_tells", "HTTP/1.0"),
+    ("hostile::a_client_of_http_1_0", "HTTP/1.0"),
+    ("interim::http_1_0", "HTTP/1.0"),
+    ("keys::a_made_up_host", "HTTP/1.0"),
+    ("access_log::combined_lines", "HTTP/1.0, nonsense"),
+    (
+        "access_log::a_reverse_listener",
+        "the bytes of a head of HTTP/1",
+    ),
+    (
+        "access_log::no_password",
+        "a password in a URL; HTTP/2 refuses it",
+    ),
+    ("records::a_refused_first", "nonsense"),
+    ("records::who_broke", "a reset that is seen at once"),
+    ("access_rules::pipelined", "pipelining"),
+    (
+        "budgets::a_head_that_dribbles",
+        "buffers of heads of HTTP/1",
+    ),
+    (
+        "budgets::how_long_a_head",
+        "a head that the client itself refuses to send",
+    ),
+    (
+        "budgets::heads_without_an_end",
+        "buffers of heads of HTTP/1",
+    ),
+    ("budgets::what_comes_behind", "buffers of heads of HTTP/1"),
+    (
+        "budgets::who_takes_nothing",
+        "a stream ends instead of the connection",
+    ),
+    ("details::only_if_cached", "a body that ends the connection"),
+    (
+        "limits::a_body_of_a_refused",
+        "a body that ends the connection",
+    ),
+    (
+        "forward::a_tunnel_to_another",
+        "targets that only HTTP/1 has",
+    ),
+    ("forward::other_targets", "targets that only HTTP/1 has"),
+    ("hints::a_digest", "targets that only HTTP/1 has"),
+    (
+        "purge_port::a_forward_listener",
+        "targets that only HTTP/1 has",
+    ),
+    ("forward::an_upgrade", "Upgrade"),
+    ("herds::", "the order in which connections are read"),
+    ("sharing::", "the order in which connections are read"),
+];
+
+/// How clients reach a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Plain,
+    Tls,
+    H2,
 }
 
-fn is_tls() -> bool {
-    static WAY: OnceLock<bool> = OnceLock::new();
-    let is_asked = *WAY.get_or_init(|| match env::var(VARIABLE) {
-        Ok(way) if way == "tls" => true,
-        Ok(way) if way != "plain" => panic!("{VARIABLE}={way}: no such way; tls, or plain"),
-        _ => false,
+/// The way of this run, for the test that runs on this thread: the test runner names threads after tests.
+pub fn way() -> Way {
+    static WAY: OnceLock<Way> = OnceLock::new();
+    let asked = *WAY.get_or_init(|| match env::var(VARIABLE).as_deref() {
+        Ok("tls") => Way::Tls,
+        Ok("h2") => Way::H2,
+        Ok("plain") | Err(_) => Way::Plain,
+        Ok(way) => panic!("{VARIABLE}={way}: no such way; tls, h2, or plain"),
     });
-    is_asked && !is_plain()
+    let current = thread::current();
+    let name = current.name().unwrap_or("");
+    let is_in = |list: &[(&str, &str)]| list.iter().any(|(begin, _)| name.starts_with(begin));
+    match asked {
+        _ if is_in(PLAIN) => Way::Plain,
+        Way::Tls if is_in(ONE_THREAD) => Way::Plain,
+        Way::H2 if is_in(HTTP1) => Way::Plain,
+        asked => asked,
+    }
+}
+
+/// The scheme that clients of a listener of this run use.
+pub fn scheme() -> &'static str {
+    match way() {
+        Way::Plain => "http",
+        Way::Tls | Way::H2 => "https",
+    }
+}
+
+/// The port that is left out of their URLs.
+pub fn port() -> u16 {
+    match way() {
+        Way::Plain => 80,
+        Way::Tls | Way::H2 => 443,
+    }
 }
 
 /// The listener as it is on the way of this run.
 pub fn dress(mut listener: Listener) -> Listener {
-    if is_tls() {
+    let way = way();
+    if way != Way::Plain {
         listener.tls = Some(made());
+        listener.http2 = way == Way::H2;
     }
     listener
+}
+
+/// Its listeners are plain on every way: other proxies are its clients.
+pub fn undress(mut plan: Plan) -> Plan {
+    for listener in &mut plan.listeners {
+        (listener.tls, listener.http2) = (None, false);
+    }
+    plan
 }
 
 fn made() -> ListenerTls {
@@ -99,31 +196,64 @@ fn made() -> ListenerTls {
     }
 }
 
-/// The listeners of a plan whose clients of the harness speak TLS.
-pub fn dressed(plan: &Plan) -> Vec<bool> {
-    let made = Some(made());
-    let listeners = plan.listeners.iter();
-    match is_tls() {
-        true => listeners.map(|listener| listener.tls == made).collect(),
-        false => Vec::new(),
+/// How clients of the harness reach each listener of a plan.
+pub fn dressed(plan: &Plan) -> Vec<Way> {
+    let (way, made) = (way(), Some(made()));
+    let of = |listener: &Listener| match listener.tls == made {
+        true => way,
+        false => Way::Plain,
+    };
+    plan.listeners.iter().map(of).collect()
+}
+
+/// How listeners are reached. Who noted it takes it away again, but not what another noted since: ports are used again.
+#[derive(Default)]
+struct Known {
+    ways: HashMap<SocketAddr, (Noted, Way)>,
+    next: u64,
+}
+
+/// One who noted something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Noted(u64);
+
+fn known() -> MutexGuard<'static, Known> {
+    static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
+    let known = KNOWN.get_or_init(Mutex::default);
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes how these addresses are reached from now on.
+pub fn note(addresses: &[SocketAddr], ways: &[Way]) -> Noted {
+    let mut known = known();
+    known.next += 1;
+    let noted = Noted(known.next);
+    for (address, way) in addresses.iter().zip(ways) {
+        known.ways.insert(*address, (noted, *way));
+    }
+    noted
+}
+
+/// As it was noted, also for all addresses of the machine.
+fn way_to(address: SocketAddr) -> Way {
+    let any = SocketAddr::from(([0; 4], address.port()));
+    let known = known();
+    let noted = known.ways.get(&address).or_else(|| known.ways.get(&any));
+    noted.map_or(Way::Plain, |(_, way)| *way)
+}
+
+/// The length of the balancer's header (PROXY, version 1) that bytes begin with; it stands before TLS.
+pub fn balancers_header(bytes: &[u8]) -> usize {
+    let end = bytes.windows(2).position(|it| it == b"\r\n");
+    match end {
+        Some(end) if bytes.starts_with(b"PROXY ") => end + 2,
+        _ => 0,
     }
 }
 
-/// The addresses at which clients speak TLS.
-fn encrypted() -> &'static Mutex<HashSet<SocketAddr>> {
-    static ENCRYPTED: OnceLock<Mutex<HashSet<SocketAddr>>> = OnceLock::new();
-    ENCRYPTED.get_or_init(Mutex::default)
-}
-
-/// Notes how these addresses are spoken to from now on.
-pub fn note(addresses: &[SocketAddr], dressed: &[bool]) {
-    let mut known = encrypted().lock().unwrap_or_else(PoisonError::into_inner);
-    for (n, address) in addresses.iter().enumerate() {
-        match dressed.get(n) {
-            Some(true) => known.insert(*address),
-            _ => known.remove(address),
-        };
-    }
+/// Whoever gets these ports next may be plain.
+pub fn forget(noted: &[Noted]) {
+    known().ways.retain(|_, (by, _)| !noted.contains(by));
 }
 
 /// A connection, plain or encrypted.
@@ -135,13 +265,13 @@ pub enum Duct {
 impl Duct {
     /// To an address, as it wants it. The handshake comes with the first bytes.
     pub fn connect(address: SocketAddr) -> io::Result<Duct> {
-        let tcp = TcpStream::connect(address)?;
-        let known = encrypted().lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(&address) {
-            return Ok(Duct::Plain(tcp));
-        }
+        let tcp = match way_to(address) {
+            Way::Plain => return Ok(Duct::Plain(TcpStream::connect(address)?)),
+            Way::H2 => return Ok(Duct::Plain(gateway::open(address, config(&[b"h2"]))?)),
+            Way::Tls => TcpStream::connect(address)?,
+        };
         let name = ServerName::try_from("localhost").expect("it is a name");
-        let session = ClientConnection::new(config(), name).map_err(io::Error::other)?;
+        let session = ClientConnection::new(config(&[]), name).map_err(io::Error::other)?;
         Ok(Duct::Tls(Box::new(StreamOwned::new(session, tcp))))
     }
 
@@ -177,6 +307,11 @@ impl Write for Duct {
         match self {
             Duct::Plain(tcp) => tcp.write(bytes),
             Duct::Tls(tls) => {
+                let header = balancers_header(bytes);
+                if header > 0 {
+                    tls.sock.write_all(&bytes[..header])?;
+                    return Ok(header);
+                }
                 let n = tls.write(bytes)?;
                 tls.flush()?;
                 Ok(n)
@@ -192,8 +327,8 @@ impl Write for Duct {
     }
 }
 
-fn config() -> Arc<ClientConfig> {
-    static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+fn config(protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -201,7 +336,10 @@ fn config() -> Arc<ClientConfig> {
             .expect("ring has them")
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Whoever::of(provider)));
-        Arc::new(builder.with_no_client_auth())
+        builder.with_no_client_auth()
     });
-    Arc::clone(config)
+    // A copy shares the sessions that can be resumed.
+    let mut config = config.clone();
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    Arc::new(config)
 }

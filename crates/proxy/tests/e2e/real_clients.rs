@@ -1,0 +1,728 @@
+//! The clients that people use, against listeners that speak TLS: HTTP/2 as each has it, and a forward proxy that is itself asked over TLS.
+//!
+//! A client that is not installed is said, and its test passes over. No client leaves this machine.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex},
+};
+
+use ::proxy::plan::{Forward, Listener, Role};
+
+use crate::{
+    harness::{
+        running::{local, with_admin},
+        tls::{Authority, listener_tls},
+        *,
+    },
+    http2_client::speaking,
+};
+
+/// No client may take longer, seconds; on a machine that is busy.
+const CLIENT_SECONDS_MAX: &str = "120";
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// An origin, and a proxy with a reverse listener in front of it and a forward listener, both over TLS.
+struct House {
+    authority: Authority,
+    origin: Origin,
+    files: Arc<Mutex<Files>>,
+    proxy: Proxy,
+}
+
+impl House {
+    fn start() -> House {
+        let files = Arc::new(Mutex::new(Files::new()));
+        let found = Arc::clone(&files);
+        let origin = Origin::start(move |exchange| answer_from(exchange, &found.lock().unwrap()));
+        let authority = Authority::new();
+        let signed = authority.sign("localhost", &["localhost", "127.0.0.1"]);
+        let mut forward = Listener::forward(local(), Vec::new());
+        forward.role = Role::Forward(Forward {
+            connect_ports: vec![origin.address.port()],
+            ..Forward::for_address(forward.address.ip())
+        });
+        let mut plan = speaking(with_admin(plan_for(&origin)));
+        plan.listeners.push(forward);
+        for listener in &mut plan.listeners {
+            listener.http2 = true;
+            listener.tls = Some(listener_tls(&[&signed]));
+        }
+        House {
+            proxy: Proxy::start(plan),
+            authority,
+            origin,
+            files,
+        }
+    }
+
+    /// Of the reverse listener.
+    fn url(&self, path: &str) -> String {
+        format!(
+            "https://localhost:{}{path}",
+            self.proxy.ready.listeners[0].port()
+        )
+    }
+
+    fn forward(&self) -> String {
+        format!("https://localhost:{}", self.proxy.ready.listeners[1].port())
+    }
+
+    fn at_origin(&self, path: &str) -> String {
+        format!("http://{}{path}", self.origin.address)
+    }
+
+    fn authority(&self) -> String {
+        self.authority.path("ca.pem").display().to_string()
+    }
+
+    fn put(&self, path: &str, body: impl Into<Vec<u8>>) {
+        self.files
+            .lock()
+            .unwrap()
+            .insert(path.to_owned(), body.into());
+    }
+}
+
+/// A file, or what a client sent with what it sent behind it.
+fn answer_from(exchange: &mut Exchange, files: &Files) {
+    let (path, method) = (exchange.path().to_owned(), exchange.request.method.clone());
+    let path = path.split('?').next().unwrap_or_default();
+    if method == "POST" {
+        let (body, trailers) = exchange.body();
+        let sum = trailers.first("x-sum").unwrap_or("none").to_owned();
+        let fields = [
+            "Content-Type: application/grpc",
+            "Trailer: grpc-status",
+            "Transfer-Encoding: chunked",
+        ];
+        exchange.send(head("200 OK", &fields));
+        exchange.send(chunk(body));
+        return exchange.send(format!("0\r\nGrpc-Status: 0\r\nX-Sum: {sum}\r\n\r\n"));
+    }
+    let kind = match path.ends_with('/') || path.ends_with(".html") {
+        true => "Content-Type: text/html",
+        false => "Content-Type: application/octet-stream",
+    };
+    let (status, body) = match files.get(path) {
+        Some(body) => ("200 OK", &body[..]),
+        None => ("404 Not Found", &b""[..]),
+    };
+    let mut whole = answer(status, &[FRESH, kind], body);
+    if method == "HEAD" {
+        whole.truncate(whole.len() - body.len());
+    }
+    exchange.send(whole);
+}
+
+/// What a machine may say of authorities, which would win over what a test says.
+const AUTHORITIES: [&str; 8] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "CARGO_HTTP_CAINFO",
+];
+
+/// A client, with none of this machine's proxies and authorities; `None`: it is not here, which is said.
+fn client(name: &str) -> Option<Command> {
+    let ask = if name == "go" { "version" } else { "--version" };
+    let asked = Command::new(name).arg(ask).output();
+    if !asked.is_ok_and(|asked| asked.status.success()) {
+        eprintln!("SKIPPED: {name} is not installed");
+        return None;
+    }
+    let mut command = Command::new("timeout");
+    command.args([CLIENT_SECONDS_MAX, name]);
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    for name in AUTHORITIES {
+        command.env_remove(name);
+    }
+    Some(command)
+}
+
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let (said, told) = [&output.stdout, &output.stderr]
+        .map(|it| String::from_utf8_lossy(it))
+        .into();
+    assert!(output.status.success(), "{command:?}:\n{said}\n{told}");
+    said.trim().to_owned()
+}
+
+#[test]
+fn curl_asks_over_both_protocols_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    house.put("/large", pattern(1 << 20));
+    let curl = |words: &[&str]| {
+        let mut curl = client("curl")?;
+        curl.args(["-sS", "--cacert", &house.authority()])
+            .args(words);
+        Some(run(&mut curl))
+    };
+    let told = "%{http_code} %{http_version} %{size_download}";
+    for (protocol, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+        for (path, size) in [("/hello", 5), ("/large", 1 << 20), ("/large", 1 << 20)] {
+            let url = house.url(path);
+            let Some(said) = curl(&[protocol, "-o", "/dev/null", "-w", told, &url]) else {
+                return;
+            };
+            assert_eq!(said, format!("200 {version} {size}"));
+        }
+        let part = curl(&[protocol, "-r", "1-3", &house.url("/hello")]);
+        assert_eq!(part.as_deref(), Some("ell"));
+        let echo = curl(&[protocol, "-d", "what is sent", &house.url("/echo")]);
+        assert_eq!(echo.as_deref(), Some("what is sent"));
+        let head = curl(&[protocol, "-I", &house.url("/hello")]).unwrap();
+        assert!(head.to_lowercase().contains("content-length: 5"), "{head}");
+    }
+    let (proxy, authority) = (house.forward(), house.authority());
+    let by = ["--proxy", &proxy, "--proxy-cacert", &authority];
+    let plain = curl(&[&by[..], &[&house.at_origin("/hello")]].concat());
+    assert_eq!(plain.as_deref(), Some("hello"));
+    let tunnel = curl(&[&by[..], &["--proxytunnel", &house.at_origin("/hello")]].concat());
+    assert_eq!(tunnel.as_deref(), Some("hello"));
+    assert!(house.proxy.counter("h2_streams") >= 6);
+}
+
+#[test]
+fn go_asks_over_http2_with_trailers_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    house.put("/large", pattern(1 << 20));
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("main.go");
+    fs::write(&source, GO).unwrap();
+    let Some(mut go) = client("go") else { return };
+    go.arg("run").arg(&source).current_dir(dir.path());
+    go.args([
+        &house.url(""),
+        &house.forward(),
+        &house.at_origin(""),
+        &house.authority(),
+    ]);
+    go.envs([
+        ("GOPROXY", "off"),
+        ("GOTOOLCHAIN", "local"),
+        ("GOFLAGS", ""),
+    ]);
+    assert_eq!(run(&mut go), "done");
+}
+
+/// Fifty at once on one connection, a call with trailers both ways, and a forward proxy over TLS.
+const GO: &str = r#"
+package main
+
+import (
+	"bytes"; "crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/url"; "os"; "sync"
+)
+
+func check(ok bool, said ...any) {
+	if !ok {
+		fmt.Fprintln(os.Stderr, said...)
+		os.Exit(1)
+	}
+}
+
+func main() {
+	base, forward, origin := os.Args[1], os.Args[2], os.Args[3]
+	pem, err := os.ReadFile(os.Args[4])
+	check(err == nil, err)
+	roots := x509.NewCertPool()
+	check(roots.AppendCertsFromPEM(pem), "no roots")
+	trust := &tls.Config{RootCAs: roots}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
+	get := func(client *http.Client, url string) (*http.Response, []byte) {
+		answer, err := client.Get(url)
+		check(err == nil, err)
+		body, err := io.ReadAll(answer.Body)
+		check(err == nil, err)
+		return answer, body
+	}
+	get(client, base+"/hello")
+	var all sync.WaitGroup
+	for n := 0; n < 50; n++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			answer, body := get(client, base+"/large")
+			check(answer.Proto == "HTTP/2.0" && len(body) == 1<<20, answer.Proto, len(body))
+		}()
+	}
+	all.Wait()
+
+	message := []byte{0, 0, 0, 0, 4, 'p', 'i', 'n', 'g'}
+	reader, writer := io.Pipe()
+	call, err := http.NewRequest("POST", base+"/demo.Service/Call", reader)
+	check(err == nil, err)
+	call.Header.Set("Content-Type", "application/grpc")
+	call.Header.Set("TE", "trailers")
+	call.Trailer = http.Header{"X-Sum": nil}
+	go func() {
+		writer.Write(message)
+		call.Trailer.Set("X-Sum", "7")
+		writer.Close()
+	}()
+	answer, err := client.Do(call)
+	check(err == nil, err)
+	body, err := io.ReadAll(answer.Body)
+	check(err == nil && bytes.Equal(body, message), err, body)
+	check(answer.Trailer.Get("Grpc-Status") == "0" && answer.Trailer.Get("X-Sum") == "7", answer.Trailer)
+
+	by, _ := url.Parse(forward)
+	proxied := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), Proxy: http.ProxyURL(by)}}
+	answer, body = get(proxied, origin+"/hello")
+	check(answer.StatusCode == 200 && string(body) == "hello", answer.Status, string(body))
+	fmt.Println("done")
+}
+"#;
+
+#[test]
+fn node_asks_over_http2() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    let Some(mut node) = client("node") else {
+        return;
+    };
+    let script = r#"
+const http2 = require('http2'), fs = require('fs');
+const [base, ca] = process.argv.slice(1);
+const session = http2.connect(base, { ca: fs.readFileSync(ca) });
+session.on('error', why => { console.error(why); process.exit(1); });
+const ask = (head, body) => new Promise((done, fail) => {
+  const stream = session.request(head, { endStream: body === undefined });
+  let status, text = '', trailers = {};
+  stream.on('response', head => status = head[':status']);
+  stream.on('trailers', fields => trailers = fields);
+  stream.on('data', piece => text += piece);
+  stream.on('end', () => done([status, text, trailers['grpc-status']].join(' ')));
+  stream.on('error', fail);
+  if (body !== undefined) stream.end(body);
+});
+(async () => {
+  const all = await Promise.all(Array.from({ length: 20 }, () => ask({ ':path': '/hello' })));
+  all.push(await ask({ ':path': '/echo', ':method': 'POST', te: 'trailers' }, 'ping'));
+  console.log([...new Set(all)].join('|'), session.alpnProtocol);
+  session.close();
+})();
+"#;
+    node.args(["-e", script, &house.url(""), &house.authority()]);
+    assert_eq!(run(&mut node), "200 hello |200 ping 0 h2");
+}
+
+#[test]
+fn python_asks_over_tls_and_over_http2_if_it_can() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    let Some(mut python) = client("python3") else {
+        return;
+    };
+    let script = r#"
+import http.client, ssl, sys, urllib.parse
+base, forward, origin, ca = sys.argv[1:]
+trust = ssl.create_default_context(cafile=ca)
+def port(url): return urllib.parse.urlsplit(url).port
+one = http.client.HTTPSConnection('localhost', port(base), context=trust)
+for _ in range(3):
+    one.request('GET', '/hello')
+    answer = one.getresponse()
+    assert (answer.status, answer.read()) == (200, b'hello')
+by = http.client.HTTPSConnection('localhost', port(forward), context=trust)
+by.request('GET', origin + '/hello')
+assert by.getresponse().read() == b'hello'
+try:
+    import h2, httpx
+except ImportError:
+    print('SKIPPED: httpx with HTTP/2 is not installed', file=sys.stderr)
+else:
+    with httpx.Client(http2=True, verify=trust, trust_env=False) as client:
+        for _ in range(3):
+            answer = client.get(base + '/hello')
+            assert (answer.http_version, answer.text) == ('HTTP/2', 'hello'), answer
+        assert client.post(base + '/echo', content=b'ping').content == b'ping'
+    with httpx.Client(proxy=httpx.Proxy(forward, ssl_context=trust), trust_env=False) as client:
+        assert client.get(origin + '/hello').text == 'hello'
+print('done')
+"#;
+    let words = [
+        &house.url(""),
+        &house.forward(),
+        &house.at_origin(""),
+        &house.authority(),
+    ];
+    python.args(["-c", script]).args(words);
+    assert_eq!(run(&mut python), "done");
+}
+
+#[test]
+fn git_clones_over_http2_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    let dir = tempfile::tempdir().unwrap();
+    let git = |words: &[&str]| {
+        let mut git = client("git")?;
+        let who = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@a.example",
+            "-c",
+            "init.defaultBranch=main",
+        ];
+        git.args(who).args(words).current_dir(dir.path());
+        git.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", dir.path());
+        Some(run(&mut git))
+    };
+    if git(&["init", "-q", "work"]).is_none() {
+        return;
+    }
+    fs::write(dir.path().join("work/file"), pattern(300_000)).unwrap();
+    git(&["-C", "work", "add", "file"]);
+    git(&["-C", "work", "commit", "-qm", "one"]);
+    git(&["clone", "-q", "--bare", "work", "bare.git"]);
+    git(&["-C", "bare.git", "update-server-info"]);
+    publish(&house, &dir.path().join("bare.git"), "/bare.git");
+    let authority = house.authority();
+    let trust = [
+        "-c",
+        &format!("http.sslCAInfo={authority}")[..],
+        "-c",
+        "http.version=HTTP/2",
+    ];
+    let by = [
+        format!("http.proxy={}", house.forward()),
+        format!("http.proxySSLCAInfo={authority}"),
+    ];
+    let proxied = ["-c", &by[0][..], "-c", &by[1][..]];
+    let streams = house.proxy.counter("h2_streams");
+    git(&[
+        &trust[..],
+        &["clone", "-q", &house.url("/bare.git"), "direct"],
+    ]
+    .concat());
+    assert!(
+        house.proxy.counter("h2_streams") > streams,
+        "it spoke HTTP/2"
+    );
+    let url = house.at_origin("/bare.git");
+    git(&[&proxied[..], &["clone", "-q", &url, "proxied"]].concat());
+    for cloned in ["direct", "proxied"] {
+        let file = fs::read(dir.path().join(cloned).join("file")).unwrap();
+        assert_same(&file, &pattern(300_000));
+    }
+}
+
+/// The files of a folder, under this path.
+fn publish(house: &House, dir: &Path, path: &str) {
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = format!("{path}/{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => publish(house, &entry.path(), &path),
+            false => house.put(&path, fs::read(entry.path()).unwrap()),
+        }
+    }
+}
+
+/// Made by Python: an archive with one small package for each client, and the digest of it.
+fn package(kind: &str, files: &[(&str, &str)]) -> Option<(Vec<u8>, String)> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("archive");
+    let script = "
+import hashlib, io, sys, tarfile, zipfile
+kind, path, *rest = sys.argv[1:]
+files = list(zip(rest[::2], rest[1::2]))
+if kind == 'zip':
+    with zipfile.ZipFile(path, 'w') as out:
+        for name, text in files: out.writestr(name, text)
+else:
+    with tarfile.open(path, 'w:gz') as out:
+        for name, text in files:
+            info = tarfile.TarInfo(name); info.size = len(text)
+            out.addfile(info, io.BytesIO(text.encode()))
+print(hashlib.sha256(open(path, 'rb').read()).hexdigest())
+";
+    let mut python = client("python3")?;
+    python.args(["-c", script, kind]).arg(&path);
+    for (name, text) in files {
+        python.args([name, text]);
+    }
+    let digest = run(&mut python);
+    Some((fs::read(path).unwrap(), digest))
+}
+
+#[test]
+fn pip_gets_a_wheel_over_tls_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    let wheel = package(
+        "zip",
+        &[
+            ("demo/__init__.py", "x = 1\n"),
+            (
+                "demo-1.0.dist-info/METADATA",
+                "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+            ),
+            (
+                "demo-1.0.dist-info/WHEEL",
+                "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            ),
+            ("demo-1.0.dist-info/RECORD", ""),
+        ],
+    );
+    let (Some((wheel, digest)), Some(_)) = (wheel, client("pip")) else {
+        return;
+    };
+    let name = "demo-1.0-py3-none-any.whl";
+    let page = format!("<!DOCTYPE html><a href=\"/files/{name}#sha256={digest}\">{name}</a>");
+    house.put("/simple/demo/", page);
+    house.put(&format!("/files/{name}"), wheel);
+    let (authority, forward) = (house.authority(), house.forward());
+    for (index, more) in [
+        (house.url("/simple/"), &[][..]),
+        (house.at_origin("/simple/"), &["--proxy", &forward]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut pip = client("pip").unwrap();
+        pip.args(["--isolated", "download", "--no-deps", "--no-cache-dir"]);
+        pip.args(["--disable-pip-version-check", "--cert", &authority]);
+        pip.args(["--index-url", &index]).args(more);
+        run(pip.arg("-d").arg(dir.path()).arg("demo"));
+        assert!(dir.path().join(name).exists());
+    }
+    // The proxy had asked for it on behalf of the other listener, under another URL.
+    assert!(house.origin.count(&format!("/files/{name}")) <= 2);
+}
+
+#[test]
+fn npm_gets_a_package_over_tls_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    let manifest = "{\"name\":\"demo\",\"version\":\"1.0.0\"}";
+    let tarball = package("tar.gz", &[("package/package.json", manifest)]);
+    let (Some((tarball, _)), Some(_)) = (tarball, client("npm")) else {
+        return;
+    };
+    house.put("/demo/-/demo-1.0.0.tgz", tarball);
+    for (base, forward) in [
+        (house.url(""), None),
+        (house.at_origin("/by"), Some(house.forward())),
+    ] {
+        let tarball = match &forward {
+            None => house.url("/demo/-/demo-1.0.0.tgz"),
+            Some(_) => house.at_origin("/demo/-/demo-1.0.0.tgz"),
+        };
+        let metadata = format!(
+            "{{\"name\":\"demo\",\"dist-tags\":{{\"latest\":\"1.0.0\"}},\"versions\":{{\"1.0.0\":{{\"name\":\"demo\",\"version\":\"1.0.0\",\"dist\":{{\"tarball\":\"{tarball}\"}}}}}}}}"
+        );
+        let path = if forward.is_some() {
+            "/by/demo"
+        } else {
+            "/demo"
+        };
+        house.put(path, metadata);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("package.json"),
+            "{\"name\":\"user\",\"version\":\"1.0.0\"}",
+        )
+        .unwrap();
+        let mut npm = client("npm").unwrap();
+        npm.args([
+            "install",
+            "demo@1.0.0",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+        ]);
+        npm.args([
+            "--registry",
+            &format!("{base}/"),
+            "--cafile",
+            &house.authority(),
+            "--cache",
+        ]);
+        npm.arg(dir.path().join("cache")).current_dir(dir.path());
+        if let Some(forward) = &forward {
+            npm.args(["--proxy", forward, "--noproxy", ""]);
+            npm.env("NODE_EXTRA_CA_CERTS", house.authority());
+        }
+        run(&mut npm);
+        assert!(dir.path().join("node_modules/demo/package.json").exists());
+    }
+}
+
+#[test]
+fn cargo_gets_a_crate_over_tls_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    let manifest = "[package]\nname = \"demo\"\nversion = \"1.0.0\"\nedition = \"2021\"\n";
+    let files = [
+        ("demo-1.0.0/Cargo.toml", manifest),
+        ("demo-1.0.0/src/lib.rs", ""),
+    ];
+    let (Some((body, digest)), Some(_)) = (package("tar.gz", &files), client("cargo")) else {
+        return;
+    };
+    let line = format!(
+        "{{\"name\":\"demo\",\"vers\":\"1.0.0\",\"deps\":[],\"cksum\":\"{digest}\",\"features\":{{}},\"yanked\":false}}\n"
+    );
+    house.put("/crates/demo/1.0.0/download", body);
+    for (base, proxy) in [
+        (house.url("/index"), String::new()),
+        (
+            house.at_origin("/by"),
+            format!("proxy = \"{}\"\n", house.forward()),
+        ),
+    ] {
+        let (path, dl) = match proxy.is_empty() {
+            true => ("/index", house.url("/crates")),
+            false => ("/by", house.at_origin("/crates")),
+        };
+        house.put(
+            &format!("{path}/config.json"),
+            format!("{{\"dl\": \"{dl}\"}}"),
+        );
+        house.put(&format!("{path}/de/mo/demo"), line.clone());
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("src/lib.rs", "");
+        write(
+            "Cargo.toml",
+            "[package]\nname = \"user\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ndemo = \"1\"\n[workspace]\n",
+        );
+        let authority = house.authority();
+        write(
+            "home/config.toml",
+            &format!(
+                "[source.crates-io]\nreplace-with = \"mirror\"\n[source.mirror]\nregistry = \"sparse+{base}/\"\n[http]\ncainfo = \"{authority}\"\nproxy-cainfo = \"{authority}\"\n{proxy}"
+            ),
+        );
+        let mut cargo = client("cargo").unwrap();
+        cargo.arg("fetch").current_dir(dir.path());
+        cargo
+            .env("CARGO_HOME", dir.path().join("home"))
+            .env_remove("CARGO_TARGET_DIR");
+        run(cargo.env_remove("RUSTUP_TOOLCHAIN"));
+    }
+    assert!(
+        house.proxy.counter("h2_streams") >= 3,
+        "cargo speaks HTTP/2"
+    );
+}
+
+#[test]
+fn apt_gets_a_package_over_tls_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    let text = b"not really a package".to_vec();
+    let hash = |text: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("text"), text).unwrap();
+        let mut sum = client("sha256sum")?;
+        let said = run(sum.arg(dir.path().join("text")));
+        Some(said.split(' ').next().unwrap_or_default().to_owned())
+    };
+    let (Some(digest), Some(_)) = (hash(&text), client("apt-get")) else {
+        return;
+    };
+    let packages = format!(
+        "Package: demo\nVersion: 1.0\nArchitecture: amd64\nMaintainer: x <x@example.org>\nFilename: pool/demo_1.0_amd64.deb\nSize: {}\nSHA256: {digest}\nDescription: x\n\n",
+        text.len(),
+    );
+    let release = format!(
+        "Origin: x\nSuite: stable\nCodename: stable\nDate: Wed, 01 Jan 2020 00:00:00 UTC\nArchitectures: amd64\nComponents: main\nSHA256:\n {} {} main/binary-amd64/Packages\n",
+        hash(packages.as_bytes()).unwrap(),
+        packages.len()
+    );
+    house.put("/debian/dists/stable/Release", release);
+    house.put("/debian/dists/stable/main/binary-amd64/Packages", packages);
+    house.put("/debian/pool/demo_1.0_amd64.deb", text);
+    let forward = house.forward();
+    for (base, proxy) in [(house.url(""), "DIRECT"), (house.at_origin(""), &forward)] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for part in [
+            "etc/apt.conf.d",
+            "etc/preferences.d",
+            "etc/sources.list.d",
+            "state/lists/partial",
+            "cache/archives/partial",
+        ] {
+            fs::create_dir_all(at(part)).unwrap();
+        }
+        fs::write(at("status"), "").unwrap();
+        let source = format!("deb [trusted=yes arch=amd64] {base}/debian stable main\n");
+        fs::write(at("etc/sources.list"), source).unwrap();
+        let options = [
+            format!("Dir::Etc={}", at("etc").display()),
+            format!("Dir::State={}", at("state").display()),
+            format!("Dir::State::status={}", at("status").display()),
+            format!("Dir::Cache={}", at("cache").display()),
+            "APT::Architecture=amd64".to_owned(),
+            "APT::Sandbox::User=".to_owned(),
+            "Acquire::Languages=none".to_owned(),
+            format!("Acquire::http::Proxy={proxy}"),
+            "Acquire::https::Proxy=DIRECT".to_owned(),
+            format!("Acquire::https::CAInfo={}", house.authority()),
+        ];
+        for words in [&["update"][..], &["download", "demo"]] {
+            let mut apt = client("apt-get").unwrap();
+            for option in &options {
+                apt.args(["-o", option]);
+            }
+            run(apt.args(words).current_dir(dir.path()));
+        }
+        assert!(at("demo_1.0_amd64.deb").exists());
+    }
+}
+
+#[test]
+fn chromium_draws_a_page_over_http2_also_by_a_proxy_over_tls() {
+    let house = House::start();
+    let page = "<!DOCTYPE html><body><script>
+fetch('/hello').then(answer => answer.text()).then(text => {
+  const all = performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'));
+  document.body.textContent = 'got ' + text + ' by ' + all.map(one => one.nextHopProtocol).join(' ');
+});
+</script>";
+    house.put("/page.html", page);
+    house.put("/hello", "hello");
+    let proxy = format!("--proxy-server={}", house.forward());
+    for (url, more, by) in [
+        (house.url("/page.html"), &[][..], "got hello by h2 h2"),
+        (
+            house.at_origin("/page.html"),
+            &[&proxy[..], "--proxy-bypass-list=<-loopback>"],
+            "got hello by h2 h2",
+        ),
+    ] {
+        let Some(mut chromium) = client("chromium") else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        chromium.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ]);
+        chromium.args([
+            "--ignore-certificate-errors",
+            "--virtual-time-budget=20000",
+            "--dump-dom",
+        ]);
+        chromium.arg(format!("--user-data-dir={}", dir.path().display()));
+        let drawn = run(chromium.args(more).arg(&url));
+        assert!(drawn.contains(by), "{drawn}");
+    }
+}
