@@ -9,6 +9,7 @@
 //! | open | [`OpenPlan::of`], [`Store::recover`] or [`Store::create`] | write [`Store::opening`], each flushed, before anything else |
 //! | keep it going | [`Store::next_work`], until there is none | carry out the [`Work`], [`Store::work_done`] |
 //! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode_read`], [`Store::read_done`], compare the key |
+//! | read a part of a fragment | [`Store::part_of`] | carry out one read or two, [`Store::decode_front`], [`Store::decode_part`], [`Store::read_done`] |
 //! | read more than asked for | [`Store::reach`] | [`Store::companions`], before the read is done |
 //! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
 //! | keep what is read soon | [`Store::need`], [`Needs`]; [`Store::next_move`], until there is none | carry out the read, [`Store::move_done`], then the [`Write`]s |
@@ -41,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod blocks;
 mod book;
 mod evict;
 mod figures;
@@ -52,6 +54,7 @@ mod invalidating;
 pub mod layout;
 mod log;
 mod mistakes;
+mod part;
 mod pause;
 mod record;
 mod recover;
@@ -80,8 +83,9 @@ pub use inspect::{
 };
 pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
 pub use mistakes::{Mistake, Mistakes};
+pub use part::PartPlace;
 pub use record::{
-    Corrupt, Fragment, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
+    Corrupt, Fragment, Front, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
 };
 pub use recover::open::{Found, Identity, OpenPlan};

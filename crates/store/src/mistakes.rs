@@ -19,6 +19,8 @@ pub enum Mistake {
     EarlyReuse,
     /// Checksums of records are not compared.
     NoChecksum,
+    /// The blocks of a fragment are not compared with its table when a part of its body is read.
+    NoBlockCheck,
     /// A record is accepted wherever it lies.
     NoPlaceCheck,
     /// An invalidation counts as durable before its commit was flushed.
@@ -67,12 +69,13 @@ pub enum Mistake {
 
 impl Mistake {
     /// Those that some thousand seeds must notice.
-    pub const ALL: [Mistake; 26] = [
+    pub const ALL: [Mistake; 27] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
         Mistake::EarlyReuse,
         Mistake::NoChecksum,
+        Mistake::NoBlockCheck,
         Mistake::NoPlaceCheck,
         Mistake::AcknowledgeBeforeFlush,
         Mistake::NoRegionScan,
@@ -107,6 +110,7 @@ impl Mistake {
             Mistake::NoMac => "no-mac",
             Mistake::EarlyReuse => "early-reuse",
             Mistake::NoChecksum => "no-checksum",
+            Mistake::NoBlockCheck => "no-block-check",
             Mistake::NoPlaceCheck => "no-place-check",
             Mistake::AcknowledgeBeforeFlush => "acknowledge-before-flush",
             Mistake::NoRegionScan => "no-region-scan",

@@ -1,14 +1,15 @@
-//! One record: header, key, metadata, body, zeros up to the next chunk.
+//! One record: header, key, metadata, of a fragment a table of its `blocks`, body, zeros up to the next chunk.
 //!
 //! The header says what follows and where the record belongs (store, epoch, chunks, key hash). Its last field is a
 //! SipHash-2-4-128 over the rest, keyed by the store's secret, and the checksum of key, metadata and body
-//! is under that MAC. The record of a variant carries its primary's marker between key and metadata. So bytes that some origin put into a body can't pass for a record, whatever chunk
+//! is under that MAC; of a fragment that of key, metadata and table, which covers the body. The record of a variant carries its primary's marker between key and metadata. So bytes that some origin put into a body can't pass for a record, whatever chunk
 //! they come to lie on, and a record can't pass for one of another place, epoch or store.
 //!
 //! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
 //! Not known here: which records are alive.
 
 use crate::Sequence;
+use crate::blocks::Blocks;
 use crate::index;
 use crate::index::key::KeyHash;
 use crate::index::marker::Carried;
@@ -19,11 +20,12 @@ use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
+use std::ops::Range;
 use twox_hash::XxHash3_64;
 use twox_hash::xxhash3_64::{RawHasher, SecretBuffer};
 
 const MAGIC: [u8; 4] = *b"LgRc";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 const HAS_FRAGMENT: u16 = 1;
 const HAS_TOTAL: u16 = 2;
@@ -95,26 +97,45 @@ impl NewRecord<'_> {
 
     /// Bytes without the padding; `marker` are those of the marker that it carries.
     pub(crate) fn record_bytes(&self, marker: &[u8]) -> u64 {
-        (HEADER_BYTES + self.key.len() + marker.len() + self.meta.len()) as u64 + self.body_len()
+        match self.blocks(marker) {
+            Some(blocks) => blocks.body_end,
+            None => self.before(marker) + self.body_len(),
+        }
     }
 
-    pub(crate) fn checksum(&self, marker: &[u8]) -> u64 {
+    /// Header, key, marker and metadata.
+    fn before(&self, marker: &[u8]) -> u64 {
+        (HEADER_BYTES + self.key.len() + marker.len() + self.meta.len()) as u64
+    }
+
+    /// Of a fragment.
+    fn blocks(&self, marker: &[u8]) -> Option<Blocks> {
+        let blocks = || Blocks::of(self.before(marker), self.body_len());
+        (self.fragment).map(|_| blocks().expect("a body in memory is shorter than that"))
+    }
+
+    pub(crate) fn sums(&self, marker: &[u8]) -> Sums {
+        let blocks = self.blocks(marker);
+        let table = blocks.map_or_else(Vec::new, |blocks| blocks.table(self.body));
+        let body = match blocks {
+            Some(_) => &[],
+            None => self.body,
+        };
         // The hasher's usual constructor allocates; this one lives on the stack.
         let mut hasher = RawHasher::new(SecretBuffer::default());
-        self.parts(marker).for_each(|part| hasher.write(part));
-        hasher.finish()
+        let front = [self.key, marker, self.meta, &table[..]];
+        front.iter().chain(body).for_each(|part| hasher.write(part));
+        Sums {
+            checksum: hasher.finish(),
+            table,
+        }
     }
 
-    fn parts<'a>(&'a self, marker: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        [self.key, marker, self.meta]
-            .into_iter()
-            .chain(self.body.iter().copied())
-    }
-
-    /// Copies key, marker, metadata and body behind the header's place and fills the rest with zeros.
-    pub(crate) fn write_parts(&self, marker: &[u8], place: &mut [u8]) {
+    /// Copies key, marker, metadata, table and body behind the header's place and fills the rest with zeros.
+    pub(crate) fn write_parts(&self, marker: &[u8], table: &[u8], place: &mut [u8]) {
         let mut at = HEADER_BYTES;
-        for part in self.parts(marker) {
+        let front = [self.key, marker, self.meta, table];
+        for part in front.iter().chain(self.body) {
             place[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
@@ -146,6 +167,15 @@ impl NewRecord<'_> {
             checksum: placed.checksum,
         }
     }
+}
+
+/// What proves that a record's bytes are whole.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    /// For the header.
+    pub checksum: u64,
+    /// Of a fragment: one checksum for each block. Else empty.
+    pub table: Vec<u8>,
 }
 
 /// What the store adds to a record.
@@ -263,6 +293,28 @@ impl Header {
         })
     }
 
+    /// Where key, marker and metadata end.
+    pub(crate) fn meta_end(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.key_len) + u64::from(self.meta_len)
+    }
+
+    /// Where the body lies. `None`: so long is no record.
+    fn body(&self) -> Option<Range<u64>> {
+        let start = match self.blocks()? {
+            Some(blocks) => blocks.body_at,
+            None => self.meta_end(),
+        };
+        Some(start..start.checked_add(self.body_len)?)
+    }
+
+    /// Of a fragment: where table and body lie. `None`: so long is no record.
+    fn blocks(&self) -> Option<Option<Blocks>> {
+        match self.fragment {
+            Some(_) => Blocks::of(self.meta_end(), self.body_len).map(Some),
+            None => Some(None),
+        }
+    }
+
     /// Key, marker and metadata of a record with this header, whose first bytes these are.
     pub(crate) fn head<'a>(&self, bytes: &'a [u8]) -> Result<Head<'a>, Corrupt> {
         let key_end = HEADER_BYTES + self.key_len as usize;
@@ -325,7 +377,7 @@ pub enum Corrupt {
     /// A record that belongs elsewhere: a misdirected read or write.
     #[error("a record of another place")]
     Place,
-    /// Key, metadata or body changed.
+    /// Key, metadata, table or body changed.
     #[error("the checksum does not match")]
     Checksum,
     /// Something other than zeros behind the body.
@@ -380,11 +432,11 @@ pub(crate) fn begins(bytes: &[u8]) -> bool {
 pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordParts, Corrupt> {
     let header = Header::decode(bytes, expected.secret, expected.mistakes)?;
     let Head { key, meta, .. } = verify(&header, bytes, expected)?;
-    let meta_end = HEADER_BYTES + header.key_len as usize + header.meta_len as usize;
+    let body = header.body().ok_or(Corrupt::Length)?;
     Ok(RecordParts {
         key: bytes.slice_ref(key),
         meta: bytes.slice_ref(meta),
-        body: bytes.slice(meta_end..meta_end + header.body_len as usize),
+        body: bytes.slice(body.start as usize..body.end as usize),
         primary: header.primary,
         fragment: header.fragment,
         total: header.total,
@@ -401,6 +453,31 @@ pub(crate) fn verify<'a>(
     bytes: &'a [u8],
     expected: Expected<'_>,
 ) -> Result<Head<'a>, Corrupt> {
+    let body = verify_place(header, expected)?;
+    let record_bytes = u64::from(header.extent.len.0) * u64::from(expected.chunk_bytes);
+    if record_bytes != bytes.len() as u64 {
+        return Err(Corrupt::Length);
+    }
+    // At most bytes.len(), so it fits a usize.
+    let body_end = body.end as usize;
+    if !expected.mistakes.make(Mistake::NoChecksum) {
+        match header.blocks().ok_or(Corrupt::Length)? {
+            Some(blocks) => {
+                let table = verify_front(header, &blocks, bytes)?;
+                blocks.verify(table, 0, bytes)?;
+            }
+            None => verify_checksum(header, &bytes[HEADER_BYTES..body_end])?,
+        }
+        // All of them, as many at a time as the processor can: most are zeros.
+        if bytes[body_end..].iter().fold(0, |all, &byte| all | byte) != 0 {
+            return Err(Corrupt::Padding);
+        }
+    }
+    header.head(bytes)
+}
+
+/// Is it the header of a record of this epoch, place and key, whose lengths are true? Where its body lies.
+fn verify_place(header: &Header, expected: Expected<'_>) -> Result<Range<u64>, Corrupt> {
     if header.epoch != expected.epoch {
         return Err(Corrupt::Epoch);
     }
@@ -412,30 +489,112 @@ pub(crate) fn verify<'a>(
     if expected.hash.is_some_and(|hash| header.hash != hash) {
         return Err(Corrupt::Hash);
     }
-    let record_bytes = u64::from(header.extent.len.0) * u64::from(expected.chunk_bytes);
-    if record_bytes != bytes.len() as u64 {
-        return Err(Corrupt::Length);
+    let body = header.body().ok_or(Corrupt::Length)?;
+    match chunks_for(body.end, expected.chunk_bytes) == Some(header.extent.len.0) {
+        true => Ok(body),
+        false => Err(Corrupt::Length),
     }
-    let meta_end = HEADER_BYTES as u64 + u64::from(header.key_len) + u64::from(header.meta_len);
-    let body_end = meta_end
-        .checked_add(header.body_len)
-        .ok_or(Corrupt::Length)?;
-    if chunks_for(body_end, expected.chunk_bytes) != Some(header.extent.len.0) {
-        return Err(Corrupt::Length);
+}
+
+/// The table of a fragment, if it and all before it are as they were written.
+fn verify_front<'a>(
+    header: &Header,
+    blocks: &Blocks,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Corrupt> {
+    let front = bytes.get(HEADER_BYTES..blocks.body_at as usize);
+    let front = front.ok_or(Corrupt::Length)?;
+    verify_checksum(header, front)?;
+    Ok(&front[blocks.table_at as usize - HEADER_BYTES..])
+}
+
+fn verify_checksum(header: &Header, covered: &[u8]) -> Result<(), Corrupt> {
+    match XxHash3_64::oneshot(covered) == header.checksum {
+        true => Ok(()),
+        false => Err(Corrupt::Checksum),
     }
-    // At most bytes.len(), so it fits a usize.
-    let body_end = body_end as usize;
-    let checksum = XxHash3_64::oneshot(&bytes[HEADER_BYTES..body_end]);
-    if !expected.mistakes.make(Mistake::NoChecksum) {
-        if checksum != header.checksum {
-            return Err(Corrupt::Checksum);
+}
+
+/// The front of a fragment's record, verified: all that is needed to verify parts of its body.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// The full key. A hash is no proof: compare it with the key that was asked for.
+    pub key: Bytes,
+    /// As given to [`crate::Store::insert`].
+    pub meta: Bytes,
+    /// The length of the whole body.
+    pub body_len: u64,
+    /// Its place in the order of all records and invalidations.
+    pub(crate) sequence: Sequence,
+    pub(crate) blocks: Blocks,
+    table: Bytes,
+}
+
+impl Front {
+    /// The same in memory of its own, and how many bytes that takes.
+    #[must_use]
+    pub fn compact(&self) -> (Front, usize) {
+        let mut all = Bytes::from([&self.key[..], &self.meta, &self.table].concat());
+        let bytes = all.len();
+        let key = all.split_to(self.key.len());
+        let meta = all.split_to(self.meta.len());
+        let front = Front {
+            key,
+            meta,
+            table: all,
+            ..self.clone()
+        };
+        (front, bytes)
+    }
+
+    /// The blocks that have these bytes of the body; as bytes of the record, and not beyond the body.
+    pub fn around(&self, part: Range<u64>) -> Range<u64> {
+        self.blocks.around(part)
+    }
+
+    /// Verifies blocks of the record, which lie at `at` in it. Where in them this part of the body lies.
+    pub(crate) fn decode(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        part: Range<u64>,
+        mistakes: Mistakes,
+    ) -> Result<Range<usize>, Corrupt> {
+        let place = |place: u64| {
+            let place = self.blocks.body_at.checked_add(place)?.checked_sub(at)?;
+            usize::try_from(place).ok()
+        };
+        let (Some(start), Some(end)) = (place(part.start), place(part.end)) else {
+            return Err(Corrupt::Length);
+        };
+        if start > end || end > bytes.len() || part.end > self.body_len {
+            return Err(Corrupt::Length);
         }
-        // All of them, as many at a time as the processor can: most are zeros.
-        if bytes[body_end..].iter().fold(0, |all, &byte| all | byte) != 0 {
-            return Err(Corrupt::Padding);
+        if !mistakes.make(Mistake::NoBlockCheck) {
+            self.blocks.verify(&self.table, at, bytes)?;
         }
+        Ok(start..end)
     }
-    header.head(bytes)
+}
+
+/// Verifies the first bytes of a fragment's record, as far as its body and perhaps beyond.
+pub(crate) fn decode_front(bytes: &Bytes, expected: Expected<'_>) -> Result<Front, Corrupt> {
+    let header = Header::decode(bytes, expected.secret, expected.mistakes)?;
+    verify_place(&header, expected)?;
+    // Another key's of the same hash, perhaps.
+    let Some(blocks) = header.blocks().ok_or(Corrupt::Length)? else {
+        return Err(Corrupt::Hash);
+    };
+    let table = verify_front(&header, &blocks, bytes)?;
+    let Head { key, meta, .. } = header.head(bytes)?;
+    Ok(Front {
+        key: bytes.slice_ref(key),
+        meta: bytes.slice_ref(meta),
+        body_len: header.body_len,
+        sequence: header.sequence,
+        blocks,
+        table: bytes.slice_ref(table),
+    })
 }
 
 /// Chunks that a record of so many bytes takes: a length that the index can express.
@@ -445,152 +604,4 @@ pub(crate) fn chunks_for(record_bytes: u64, chunk_bytes: u32) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use extent::{Chunk, Chunks};
-
-    const SECRET: Secret = Secret([5; 16]);
-
-    fn example() -> (Bytes, Extent) {
-        example_with(b"")
-    }
-
-    fn example_with(marker: &[u8]) -> (Bytes, Extent) {
-        let record = NewRecord {
-            hash: KeyHash(10),
-            primary: KeyHash(11),
-            key: b"GET http://example.org/",
-            meta: b"200",
-            body: &[b"hello, ", b"", b"world"],
-            fragment: None,
-            total: Some(ObjectTotal {
-                fetch_id: 9,
-                fragments: 2,
-                bytes: 3000,
-            }),
-            began: 4,
-            server: 0,
-        };
-        let extent = Extent {
-            first: Chunk(7),
-            len: Chunks(1),
-        };
-        let placed = Placed {
-            epoch: 2,
-            extent,
-            sequence: 5,
-            stored_unix_ms: 6,
-            checksum: record.checksum(marker),
-        };
-        let mut bytes = vec![0xaa; 512];
-        record.write_parts(marker, &mut bytes);
-        bytes[..HEADER_BYTES].copy_from_slice(&record.header(marker, placed).encode(&SECRET));
-        (Bytes::from(bytes), extent)
-    }
-
-    fn read(bytes: &Bytes, change: impl Fn(&mut Expected<'_>)) -> Result<RecordParts, Corrupt> {
-        let mut expected = Expected {
-            secret: &SECRET,
-            epoch: 2,
-            hash: Some(KeyHash(10)),
-            extent: Some(example().1),
-            chunk_bytes: 512,
-            mistakes: Mistakes::default(),
-        };
-        change(&mut expected);
-        decode(bytes, expected)
-    }
-
-    #[test]
-    fn what_was_written_is_read() {
-        let parts = read(&example().0, |_| ()).unwrap();
-        assert_eq!(parts.key, "GET http://example.org/");
-        assert_eq!(
-            (&parts.meta[..], &parts.body[..]),
-            (&b"200"[..], &b"hello, world"[..])
-        );
-        assert_eq!(parts.total.unwrap().fragments, 2);
-        assert_eq!(
-            (parts.primary, parts.sequence, parts.began),
-            (KeyHash(11), 5, 4)
-        );
-    }
-
-    #[test]
-    fn a_marker_is_carried_beside_the_metadata() {
-        let carried = Carried {
-            salt: 7,
-            root: 8,
-            list: b"accept",
-        };
-        let bytes = example_with(&carried.encode()).0;
-        let header = Header::decode(&bytes, &SECRET, Mistakes::default()).unwrap();
-        assert_eq!(header.head(&bytes).unwrap().marker, Some(carried));
-        let parts = read(&bytes, |_| ()).unwrap();
-        assert_eq!(
-            (&parts.meta[..], &parts.body[..]),
-            (&b"200"[..], &b"hello, world"[..])
-        );
-        assert_eq!(parts.key, "GET http://example.org/");
-    }
-
-    #[test]
-    fn a_record_of_anything_else_is_refused() {
-        let bytes = example().0;
-        let elsewhere = Extent {
-            first: Chunk(8),
-            len: Chunks(1),
-        };
-        assert_eq!(read(&bytes, |e| e.epoch = 3), Err(Corrupt::Epoch));
-        assert_eq!(
-            read(&bytes, |e| e.hash = Some(KeyHash(1))),
-            Err(Corrupt::Hash)
-        );
-        assert_eq!(
-            read(&bytes, |e| e.extent = Some(elsewhere)),
-            Err(Corrupt::Place)
-        );
-        assert_eq!(
-            read(&bytes, |e| e.secret = &Secret([6; 16])),
-            Err(Corrupt::Mac)
-        );
-        assert_eq!(read(&bytes, |e| e.chunk_bytes = 1024), Err(Corrupt::Length));
-        assert_eq!(read(&bytes.slice(..511), |_| ()), Err(Corrupt::Length));
-        assert_eq!(read(&Bytes::new(), |_| ()), Err(Corrupt::Length));
-        assert_eq!(
-            read(&Bytes::from(vec![0; 512]), |_| ()),
-            Err(Corrupt::Magic)
-        );
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        let whole = example().0;
-        for bit in 0..whole.len() * 8 {
-            let mut bytes = whole.to_vec();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(read(&Bytes::from(bytes), |_| ()).is_err(), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn the_stack_hasher_and_the_one_shot_agree_across_pieces() {
-        for len in [0, 1, 16, 100, 239, 241, 1024, 5000] {
-            let body: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            let (front, rear) = body.split_at(len / 3);
-            let record = NewRecord {
-                hash: KeyHash(0),
-                primary: KeyHash(0),
-                key: b"k",
-                meta: b"",
-                body: &[front, rear],
-                fragment: None,
-                total: None,
-                began: 0,
-                server: 0,
-            };
-            let joined = [b"k", &body[..]].concat();
-            assert_eq!(record.checksum(b""), XxHash3_64::oneshot(&joined));
-        }
-    }
-}
+mod tests;

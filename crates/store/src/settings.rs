@@ -1,5 +1,6 @@
 //! The settings, and their values in a store of a given size.
 
+use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
 use crate::evict::needed::NEEDED_SHARE;
 use crate::geometry::Geometry;
 use crate::index;
@@ -273,7 +274,7 @@ fn in_flight_bytes(data_bytes: u64) -> u64 {
         .min(IN_FLIGHT_BYTES_MAX)
 }
 
-/// The body length of a fragment: with header and a usual key it exactly fills a length that the index can express.
+/// The body length of a fragment: with header, table and a usual key it exactly fills a length that the index can express.
 fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
     let most = u64::from(wanted).min(region_bytes / 4).max(PAGE_BYTES * 4);
     let chunks = (most / chunk_bytes) as u32;
@@ -283,12 +284,17 @@ fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
         .find(|&n| index::encodable_chunks(n) == Some(n))
         .unwrap_or(1);
     let bytes = u64::from(fits) * chunk_bytes;
-    let room = (HEADER_BYTES as u64 + FRAGMENT_KEY_BYTES).min(bytes / 2);
+    let key = FRAGMENT_KEY_BYTES.max(bytes / FRAGMENT_KEY_SHARE);
+    let table = bytes.div_ceil(BLOCK_BYTES) * ENTRY_BYTES;
+    let room = (HEADER_BYTES as u64 + key + table).min(bytes / 2);
     (bytes - room) as u32
 }
 
-/// What a fragment's key takes, usually.
-const FRAGMENT_KEY_BYTES: u64 = 384;
+/// What a fragment's key takes, usually: so much,
+const FRAGMENT_KEY_BYTES: u64 = 256;
+
+/// or this share of a large one. One with a longer key takes the next length that the index can express.
+const FRAGMENT_KEY_SHARE: u64 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -305,15 +305,18 @@ impl Store {
         hash: KeyHash,
         extent: Option<Extent>,
     ) -> Result<RecordParts, Corrupt> {
-        let expected = Expected {
+        crate::record::decode(bytes, self.expected(hash, extent))
+    }
+
+    pub(crate) fn expected(&self, hash: KeyHash, extent: Option<Extent>) -> Expected<'_> {
+        Expected {
             secret: &self.secret,
             epoch: self.epoch,
             hash: Some(hash),
             extent,
             chunk_bytes: self.geometry.chunk_bytes,
             mistakes: self.limits.mistakes,
-        };
-        crate::record::decode(bytes, expected)
+        }
     }
 
     pub(crate) fn verify(

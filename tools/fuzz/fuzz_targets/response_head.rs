@@ -3,8 +3,8 @@
 #![no_main]
 
 use http1::{Framing, Limits, parse_response, scan_end, write_status_line};
-use message::remove_hop_by_hop;
 use libfuzzer_sys::fuzz_target;
+use message::remove_hop_by_hop;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&choice, bytes)) = bytes.split_first() else {

@@ -140,6 +140,8 @@ impl Run {
         let (offset, renewal) = (read.offset, read.renewal());
         let own = bytes.slice(..read.len.min(bytes.len()));
         let decoded = self.store()?.decode_read(&own, &read);
+        let is_whole_fragment = matches!(&decoded, Ok(parts) if parts.fragment.is_some());
+        self.check_parts(full_key, &own, &read, is_whole_fragment)?;
         let companions = self.store()?.companions(&bytes, &read);
         let may_serve = self.store()?.read_done(read);
         let primary = self.primary_of(full_key)?;
@@ -180,6 +182,36 @@ impl Run {
                 self.renew(renewal, &parts)?;
                 Ok(answer)
             }
+        }
+    }
+
+    /// A fragment may as well be read by its front and parts of its body. What verifies so must be what was stored, whatever
+    /// else of the record is damaged.
+    fn check_parts(
+        &mut self,
+        full_key: FullKey,
+        bytes: &Bytes,
+        read: &Read,
+        is_whole_fragment: bool,
+    ) -> Result<(), String> {
+        let Some((front, body)) = self.store()?.body_by_parts(bytes, read) else {
+            return match is_whole_fragment {
+                true => Err("R4: the parts of a whole fragment do not verify".into()),
+                false => Ok(()),
+            };
+        };
+        self.report.by_parts += 1;
+        let served = Served {
+            key: &front.key,
+            meta: &front.meta,
+            body: &body,
+            doubted: true,
+        };
+        let checked = check::served(&self.world, self.disk.damages(), full_key, served, false);
+        match checked {
+            // Whether it may be served is asked of the whole.
+            Err(message) if message.starts_with("R1") => self.waive(message),
+            _ => Ok(()),
         }
     }
 

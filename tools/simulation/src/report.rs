@@ -55,6 +55,8 @@ pub struct Report {
     pub compared: u64,
     /// Of those, what came along with the read of another record.
     pub came_along: u64,
+    /// Fragments that were also read by their parts.
+    pub by_parts: u64,
     /// Records read by those who needed them.
     pub read_needed: u64,
     /// Of these: those that nobody else would have been given.
@@ -107,6 +109,7 @@ impl Report {
             no_space,
             compared,
             came_along,
+            by_parts,
             read_needed,
             read_after_kill,
             misses,
@@ -142,6 +145,7 @@ impl Report {
         self.no_space += no_space;
         self.compared += compared;
         self.came_along += came_along;
+        self.by_parts += by_parts;
         self.read_needed += read_needed;
         self.read_after_kill += read_after_kill;
         self.misses += misses;
@@ -179,7 +183,7 @@ impl Report {
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 33] {
+    pub fn numbers(&self) -> [(&'static str, u64); 34] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -203,6 +207,7 @@ impl Report {
             ("refused for want of room", self.no_space),
             ("answers compared", self.compared),
             ("of them came along", self.came_along),
+            ("fragments read by parts as well", self.by_parts),
             ("read by who needed them", self.read_needed),
             ("of them killed before", self.read_after_kill),
             ("misses", self.misses),

@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker, Mistake,
-    Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence, Settings,
-    Store, Superblock, Told, WriteId, Writes,
+    Companion, Corrupt, Front, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker,
+    Mistake, Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence,
+    Settings, Store, Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{
@@ -212,6 +212,22 @@ impl SimulatedStore {
     /// Why it is not to be served.
     pub fn decode(&self, bytes: &Bytes, hash: KeyHash) -> Result<RecordParts, NotServed> {
         self.store.decode(bytes, hash).map_err(NotServed::of)
+    }
+
+    /// The front and the body of a fragment that was read, verified part by part. None: something does not verify, or it is no fragment.
+    pub fn body_by_parts(&self, bytes: &Bytes, read: &Read) -> Option<(Front, Vec<u8>)> {
+        let front = self.store.decode_front(bytes, read).ok()?;
+        let mut body = Vec::new();
+        let piece = front.body_len / 3 + 1;
+        while (body.len() as u64) < front.body_len {
+            let at = body.len() as u64;
+            let part = at..(at + piece).min(front.body_len);
+            let blocks = front.around(part.clone());
+            let wanted = bytes.get(blocks.start as usize..blocks.end as usize)?;
+            let part = self.store.decode_part(&front, blocks.start, wanted, part);
+            body.extend_from_slice(&wanted[part.ok()?]);
+        }
+        Some((front, body))
     }
 
     /// Verifies a record that was read.

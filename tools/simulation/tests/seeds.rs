@@ -33,6 +33,7 @@ fn no_seed_fails() {
     );
     assert!(sum.handed_over > 20 && sum.thawed > 20, "{sum:?}");
     assert!(sum.compared > 500 && sum.acknowledged > 100);
+    assert!(sum.by_parts > 100, "{}", sum.by_parts);
 }
 
 /// The others are for `cargo xtask sim --mistakes`; only every other seed has upgrades.
@@ -52,6 +53,16 @@ fn what_may_go_wrong_with_an_upgrade_is_noticed() {
         assert!(noticed.is_some(), "{mistake:?}");
         println!("{mistake:?}: {}", noticed.unwrap().message);
     }
+}
+
+#[test]
+fn a_block_that_is_not_compared_is_noticed() {
+    let mut seeds = (1..=SEEDS).map(|seed| Options {
+        mistake: Some(Mistake::NoBlockCheck),
+        ..options(seed)
+    });
+    let noticed = seeds.find_map(|options| run(options).1);
+    println!("{}", noticed.expect("a damaged block").message);
 }
 
 /// Found a fault once. It passes now, and fails if what mended it is left out.

@@ -4,7 +4,7 @@
 //!
 //! A disk hit: a look-up under a short lock pins the extent; one read (`lazy`); the pin is released; header, key and
 //! checksum are verified; the read's own buffer becomes the object's head and body. A record near the hand is written
-//! again. Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)).
+//! again. Of a fragment only the part is read that is wanted (`parts`). Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)).
 //! The companions of the same server, such as a page's images, go to memory before they are asked for. What is given
 //! to the stores, and how long that waits for room: `keeping`.
 //!
@@ -27,6 +27,7 @@ use crate::{
     cache::background::WakeUp,
     cache::lazy::{Brought, Gathered, LazyReads},
     cache::object::{Large, Object},
+    cache::parts::RecentParts,
     cache::written,
     clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
@@ -53,6 +54,8 @@ pub struct DiskIo {
     group_bytes: usize,
     /// How long an answer waits for the disk.
     read_wait: Duration,
+    /// The parts of fragments that were read last.
+    pub(super) recent: Rc<RecentParts>,
     clock: Clock,
     events: Arc<Events>,
     /// Who is told of what is stored, and read again.
@@ -188,6 +191,7 @@ impl DiskIo {
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
             read_wait: storing.read_wait,
+            recent: Rc::default(),
             clock,
             events,
             digests: None,
@@ -286,7 +290,7 @@ impl DiskIo {
 
     /// Waits for one of the [`FRAGMENTS_AT_ONCE`] permits, no longer than for the read itself. An answer that has
     /// begun then goes on without a permit.
-    async fn turn(
+    pub(super) async fn turn(
         &self,
         primary: KeyHash,
         waits: Waits,
@@ -401,19 +405,14 @@ impl DiskIo {
             return Err(Unread::GivenUp);
         }
         metrics::add(&self.counters.disk_reads, 1);
-        let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
-        let answer = self.read_in_time(member, &guard, waits).await;
+        let (len, hash) = (guard.read().len, guard.read().hash());
+        let read = self.read_with_group(member, guard.read());
+        let answer = self.in_time(member, waits, read).await;
         let Brought { bytes, is_part } = match answer.ok_or(Unread::GivenUp)? {
             Ok(brought) => brought,
-            Err(error) => {
-                metrics::add(&self.counters.disk_read_errors, 1);
-                tracing::warn!(%error, offset, "a read failed; the object counts as absent");
-                if matches!(error, IoFault::Device { .. } | IoFault::Short { .. }) {
-                    guard.failed();
-                }
-                return Err(Unread::Absent);
-            }
+            Err(error) => return Err(self.read_failed(guard, &error)),
         };
+        metrics::add(&self.counters.disk_read_bytes, bytes.len() as u64);
         let companions = member.store.companions(&bytes, guard.read());
         let own = match is_part {
             // Copy: the object may live long, and the buffer holds the whole group.
@@ -447,14 +446,25 @@ impl DiskIo {
         })
     }
 
+    /// A read has failed, so the record counts as absent.
+    pub(super) fn read_failed(&self, guard: ReadGuard, error: &IoFault) -> Unread {
+        metrics::add(&self.counters.disk_read_errors, 1);
+        let offset = guard.read().offset;
+        tracing::warn!(%error, offset, "a read failed; the object counts as absent");
+        if matches!(error, IoFault::Device { .. } | IoFault::Short { .. }) {
+            guard.failed();
+        }
+        Unread::Absent
+    }
+
     /// A read with a limit on its wait.
-    async fn read_in_time(
+    pub(super) async fn in_time<T>(
         &self,
         member: &Member,
-        guard: &ReadGuard,
         waits: Waits,
-    ) -> Option<Result<Brought, IoFault>> {
-        let mut read = pin!(self.read_with_group(member, guard.read()));
+        read: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut read = pin!(read);
         let watch = member.deadlines.watch();
         let patience = match waits {
             Waits::ForAWhile => 1,
@@ -549,12 +559,12 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    fn verified(
+    pub(super) fn verified<T>(
         &self,
         store: &Store,
-        decoded: Result<RecordParts, Corrupt>,
+        decoded: Result<T, Corrupt>,
         hash: KeyHash,
-    ) -> Option<RecordParts> {
+    ) -> Option<T> {
         match decoded {
             Ok(parts) => Some(parts),
             // The index took another key's record for this one. That record is fine.

@@ -10,6 +10,7 @@ pub mod lazy;
 pub mod memory;
 pub mod object;
 pub mod opening;
+pub mod parts;
 pub mod predicate;
 pub mod preloaded;
 pub mod written;

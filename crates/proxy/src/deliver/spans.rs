@@ -38,6 +38,7 @@ use crate::{
     cache::disk::Waits,
     cache::holding::Holding,
     cache::object::Object,
+    cache::parts::Part,
     cluster::forwarding,
     deadline::Watch,
     fetch::flight::{Broken, FlightReader, Next},
@@ -92,7 +93,7 @@ pub struct FromOrigin {
 /// What came next from a source.
 enum Got {
     Piece(Bytes),
-    /// A fragment, and the part of it that is wanted.
+    /// Bytes of a fragment, and the part of them that is wanted.
     Fragment(Bytes, u32, Range<usize>),
     End(Option<Arc<Fields>>),
     /// The bytes are not there.
@@ -205,7 +206,7 @@ async fn send_span(
     Ended::All(None)
 }
 
-/// Sends this part of a fragment, which is counted as long as it is held. Returns how much of the part was sent: less than all if the
+/// Sends this part of the bytes of a fragment, which are counted as long as they are held. Returns how much of the part was sent: less than all if the
 /// rest had to be given back.
 async fn send_held(
     ex: &mut Exchange<'_>,
@@ -293,9 +294,15 @@ async fn next_of_object(
     let size = u64::from(store.fragment_bytes());
     let number = (range.start / size) as u32;
     let (primary, key) = (object.primary, &object.key);
-    let piece = disk.load_fragment(primary, key, large.fetch_id, number, waits);
-    let expected = size.min(object.body_bytes() - u64::from(number) * size);
-    let Some(loaded) = piece.await.filter(|it| it.body.len() as u64 == expected) else {
+    let begin = u64::from(number) * size;
+    let end = object.body_bytes().min(begin + size);
+    let part = Part {
+        number,
+        of: end - begin,
+        range: range.start - begin..range.end.min(end) - begin,
+    };
+    let piece = disk.load_part(primary, key, large.fetch_id, part, waits);
+    let Some((loaded, part)) = piece.await else {
         holding.read(Some(disk), number);
         // If it is there all the same, its device was too slow, and may give it another time.
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
@@ -308,10 +315,7 @@ async fn next_of_object(
     if let Some(swap_in) = loaded.swap_in {
         ex.record.swapped_in(swap_in);
     }
-    let piece = loaded.body;
-    let skip = (range.start % size) as usize;
-    let len = (piece.len() - skip).min((range.end - range.start) as usize);
-    Some(Got::Fragment(piece, number, skip..skip + len))
+    Some(Got::Fragment(loaded.body, number, part))
 }
 
 /// The next piece of a response that is arriving; what the fetch no longer keeps is read back from the store.

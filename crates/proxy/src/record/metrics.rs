@@ -110,6 +110,7 @@ counters! {
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";
     disk_reads, "Records read from the device";
+    disk_read_bytes, "Bytes that were read for them; of a fragment only the blocks that are wanted";
     disk_read_errors, "Reads from the device that failed";
     disk_reads_given_up, "Reads that waited too long for the disk, so that the origin was asked";
     disk_reads_untried, "Records that were not read because their device does not answer";

@@ -47,6 +47,7 @@
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
+//! | `blocks` | what ranges of large objects read from the disk, and what damaged blocks spoil |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `acme` | certificates that are ordered from an authority, and authorities that fail |
@@ -64,6 +65,7 @@ mod access_log;
 mod access_rules;
 mod acme;
 mod admin;
+mod blocks;
 mod bodies;
 mod budgets;
 mod cache;

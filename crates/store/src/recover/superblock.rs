@@ -24,7 +24,7 @@ use twox_hash::XxHash3_64;
 const MAGIC: [u8; 8] = *b"\x89LOLIGO\n";
 
 /// Raised with every change of the format that older programs would misread.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// How the store was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

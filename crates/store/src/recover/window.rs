@@ -47,7 +47,7 @@ impl Store {
         len == 0 || self.is_near(first, Chunks(len))
     }
 
-    fn is_near(&self, first: Chunk, len: Chunks) -> bool {
+    pub(crate) fn is_near(&self, first: Chunk, len: Chunks) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         let way = Hand::distance(hand, first, self.geometry.data_chunks);
         u64::from(way) < self.window(len)

@@ -137,11 +137,11 @@ impl Store {
             extent,
             sequence: self.next_sequence(),
             stored_unix_ms: incoming.now_ms,
-            checksum: incoming.checksum,
+            checksum: incoming.sums.checksum,
         };
         let header = record.header(incoming.marker, placed);
         let mut bytes = BytesMut::zeroed(incoming.len.0 as usize * self.chunk_bytes());
-        record.write_parts(incoming.marker, &mut bytes);
+        record.write_parts(incoming.marker, &incoming.sums.table, &mut bytes);
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode(&self.secret));
         (bytes.freeze(), header)
     }

@@ -20,7 +20,7 @@ use crate::index::key::KeyHash;
 use crate::index::reading::Renewal;
 use crate::mistakes::Mistake;
 use crate::record::{
-    self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts,
+    self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts, Sums,
 };
 use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
 use crate::shard::Shard;
@@ -104,7 +104,7 @@ pub(crate) struct Incoming<'a> {
     /// Of a variant: its primary's marker, as the record carries it.
     pub marker: &'a [u8],
     pub len: Chunks,
-    pub checksum: u64,
+    pub sums: &'a Sums,
     pub now_ms: u64,
     /// For a renewal: the place of the original.
     pub copy_of: Option<Chunk>,
@@ -235,12 +235,12 @@ impl Store {
         {
             return Err(Outcome::Invalidated);
         }
-        let checksum = record.checksum(&marker);
+        let sums = record.sums(&marker);
         let incoming = Incoming {
             record,
             marker: &marker,
             len,
-            checksum,
+            sums: &sums,
             now_ms,
             copy_of,
             at_once,
@@ -293,7 +293,7 @@ impl Store {
             return Err(Outcome::Invalidated);
         }
         let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
-        incoming.record.write_parts(incoming.marker, place);
+        (incoming.record).write_parts(incoming.marker, &incoming.sums.table, place);
         place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         let id = open.id();
         self.close_if_full(writer, writes);
@@ -340,7 +340,7 @@ impl Store {
     fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
         let mut buffer =
             crate::write::buffer::aligned(incoming.len.0 as usize * self.chunk_bytes());
-        incoming.record.write_parts(incoming.marker, &mut buffer);
+        (incoming.record).write_parts(incoming.marker, &incoming.sums.table, &mut buffer);
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
@@ -474,7 +474,7 @@ impl Store {
             extent,
             sequence: self.next_sequence(),
             stored_unix_ms: incoming.now_ms,
-            checksum: incoming.checksum,
+            checksum: incoming.sums.checksum,
         };
         let header = incoming.record.header(incoming.marker, placed);
         header.encode(&self.secret)

@@ -13,6 +13,7 @@ mod many_variants;
 mod model;
 mod needed;
 mod opening;
+mod parts;
 mod predicates;
 mod recovery;
 mod room;
