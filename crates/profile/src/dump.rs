@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::text;
-use crate::{Event, Flags, Record, StageName};
+use crate::{Encryption, Event, Flags, Record, StageName};
 
 /// The width of a stage's column.
 const STAGE_WIDTH: usize = 20;
@@ -120,6 +120,23 @@ fn json_since_2(record: &Record, out: &mut Vec<u8>) {
             names.key, names.client, names.server
         );
         out.extend_from_slice(text.as_bytes());
+    }
+    for (name, protocol) in [
+        (&b",\"http_client\":\""[..], record.http_client),
+        (b",\"http_server\":\"", record.http_server),
+    ] {
+        out.extend_from_slice(name);
+        out.extend_from_slice(protocol.as_str().as_bytes());
+        out.push(b'"');
+    }
+    let encryption = record.encryption;
+    if encryption != Encryption::None {
+        out.extend_from_slice(b",\"tls_version\":\"");
+        out.extend_from_slice(encryption.version().as_bytes());
+        out.extend_from_slice(match encryption.is_resumed() {
+            true => b"\",\"tls_session\":\"resumed\"",
+            false => b"\",\"tls_session\":\"full\"",
+        });
     }
     out.extend_from_slice(b",\"forwarded\":\"");
     out.extend_from_slice(record.hierarchy.as_str().as_bytes());
@@ -256,7 +273,7 @@ mod tests {
         let mut out = Vec::new();
         dump_json(&memory_hit(), &mut out);
         expect![[r#"
-            {"began":"2023-11-14T22:13:20.123456Z","class":"memory-hit","status":200,"bytes_out":10480,"total_us":84,"method":"GET","object_bytes":10460,"server_bytes":0,"worker":0,"store":0,"cluster":0,"device_reads":0,"key":"0123456789abcdef","client_id":"00000007","server_id":"00000000","forwarded":"none","flags":["reused_client"],"stages":{"client-connect":{"start_us":0,"first_us":0,"total_us":31},"proxy-reply":{"start_us":40,"first_us":2,"total_us":44}}}
+            {"began":"2023-11-14T22:13:20.123456Z","class":"memory-hit","status":200,"bytes_out":10480,"total_us":84,"method":"GET","object_bytes":10460,"server_bytes":0,"worker":0,"store":0,"cluster":0,"device_reads":0,"key":"0123456789abcdef","client_id":"00000007","server_id":"00000000","http_client":"HTTP/1.1","http_server":"","forwarded":"none","flags":["reused_client"],"stages":{"client-connect":{"start_us":0,"first_us":0,"total_us":31},"proxy-reply":{"start_us":40,"first_us":2,"total_us":44}}}
         "#]]
         .assert_eq(&String::from_utf8(out).unwrap());
     }

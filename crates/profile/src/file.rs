@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! header   8 bytes   "\x00LoliPro"   the 0 can not begin a record: none is empty
-//!          2 bytes   version of what follows, little-endian: 1 or 2
+//!          2 bytes   version of what follows, little-endian: 1 to 3
 //!          4 bytes   which secret the keys are hashed with (`keys_id`), little-endian; 0 in version 1
 //!          2 bytes   zero
 //! ```
@@ -63,7 +63,10 @@ impl Item {
         let mut body = buf.get(1..1 + len)?;
         let kind = u16::from_le_bytes(*body.first_chunk()?);
         let item = if kind & EVENT_BIT == 0 {
-            Item::Request(Record::decode_body(&mut body)?)
+            let record = Record::decode_body(&mut body)?;
+            // An older process that still runs appends to the file of a newer one, so a record is taken for what its header says.
+            let version = version as u8;
+            Item::Request(Record { version, ..record })
         } else {
             body = &body[2..];
             Item::Event(Event::decode_body(kind, &mut body)?)
@@ -267,6 +270,7 @@ impl<R: BufRead> Iterator for Reader<R> {
 mod tests {
     use super::*;
     use crate::record::tests::{any_record, memory_hit};
+    use crate::{Encryption, Flags};
     use proptest::prelude::*;
 
     fn file(records: &[Record]) -> Vec<u8> {
@@ -331,6 +335,36 @@ mod tests {
             Reader::new(&later[..]),
             Err(ProfileError::Version { found: 9 })
         ));
+    }
+
+    /// A memory hit over TLS as version 2 wrote it.
+    const OF_VERSION_2: [u8; 41] = [
+        0x28, 0x41, 0x00, 0x00, 0x85, 0x81, 0x01, 0xc0, 0xc4, 0x80, 0xc1, 0xc1, 0xc4, 0x82, 0x03,
+        0x54, 0xc8, 0x01, 0xf0, 0x51, 0xdc, 0x51, 0x00, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23,
+        0x01, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x1f, 0x28, 0x02, 0x2c,
+    ];
+
+    #[test]
+    fn version_2_is_read_and_says_of_tls_only_that_it_was() {
+        let mut bytes = file(&[]);
+        bytes[8] = 2;
+        bytes.extend(OF_VERSION_2);
+        let hit = Record {
+            flags: Flags::REUSED_CLIENT | Flags::TLS_CLIENT,
+            ..memory_hit()
+        };
+        let resumed = Record {
+            encryption: Encryption::Tls13Resumed,
+            ..hit
+        };
+        // The same process, upgraded, goes on in the file.
+        bytes.extend(file(&[resumed]));
+        let items: Vec<_> = Reader::new(&bytes[..])
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let old = Record { version: 2, ..hit };
+        assert_eq!(items, [Item::Request(old), Item::Request(resumed)]);
     }
 
     proptest! {

@@ -28,7 +28,7 @@ pub use event::{
 };
 pub use file::{Item, ProfileError, Reader, write_file_header};
 pub use flags::Flags;
-pub use names::{Class, Hierarchy, Method, Protocol, StageName};
+pub use names::{Class, Encryption, Hierarchy, Method, Protocol, StageName};
 pub use record::{
     DEVICE_READS_MAX, Names, RECORD_BYTES_MAX, RECORD_VERSION, Record, STAGES, Stage, clamp_us,
 };

@@ -281,6 +281,52 @@ impl Protocol {
     }
 }
 
+/// How a client's connection is encrypted.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Encryption {
+    /// It is plain, or the version is not recorded: [`crate::Flags::TLS_CLIENT`] tells these apart.
+    #[default]
+    None = 0,
+    /// TLS 1.2, a new session.
+    Tls12 = 1,
+    /// TLS 1.2, an earlier session resumed.
+    Tls12Resumed = 2,
+    /// TLS 1.3, a new session.
+    Tls13 = 3,
+    /// TLS 1.3, an earlier session resumed.
+    Tls13Resumed = 4,
+}
+
+impl Encryption {
+    /// All values, in order of their discriminants.
+    pub const ALL: [Encryption; 5] = [
+        Encryption::None,
+        Encryption::Tls12,
+        Encryption::Tls12Resumed,
+        Encryption::Tls13,
+        Encryption::Tls13Resumed,
+    ];
+
+    /// The version of TLS; empty: there is none, or it is not recorded.
+    pub fn version(self) -> &'static str {
+        match self {
+            Encryption::None => "",
+            Encryption::Tls12 | Encryption::Tls12Resumed => "TLSv1.2",
+            Encryption::Tls13 | Encryption::Tls13Resumed => "TLSv1.3",
+        }
+    }
+
+    /// Was an earlier session resumed?
+    pub fn is_resumed(self) -> bool {
+        matches!(self, Encryption::Tls12Resumed | Encryption::Tls13Resumed)
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
 /// A stage of a request; the discriminant is its place in [`crate::Record::stages`].
 //= paper 001   the stages of a request: client connect, DNS, proxy connect, server reply, swap-in, swap-out, proxy reply
 #[repr(u8)]
@@ -348,6 +394,9 @@ mod tests {
         for (i, m) in Method::ALL.into_iter().enumerate() {
             assert_eq!(m as usize, i);
             assert!(m == Method::Other || Method::of(m.as_str().as_bytes()) == m);
+        }
+        for (i, e) in Encryption::ALL.into_iter().enumerate() {
+            assert_eq!(e as usize, i);
         }
         for (i, s) in StageName::ALL.into_iter().enumerate() {
             assert_eq!(s as usize, i);

@@ -5,7 +5,7 @@
 //! stages        2 bytes   little-endian; bit i: stage i is present; bit 15 is 0 (1: an `event`)
 //! kind          1 byte    class in the high four bits, method in the low four
 //! facts         varint    bit 0: names are present; 3 bits the client's protocol; 3 bits hierarchy; 12 bits flags;
-//!                         3 bits the server's protocol; 4 bits device reads
+//!                         3 bits the server's protocol; 4 bits device reads; since version 3: 3 bits encryption
 //! began         varint    microseconds since 1970
 //! total         varint    microseconds
 //! status        varint    0: no answer was sent
@@ -19,11 +19,12 @@
 //! ```
 //!
 //! Varints are those of `varint`. A memory hit takes about 43 bytes. A record does not depend on the one before, because the
-//! batches of several workers mix in one file. Version 1 is read by [`Record::decode_version_1`].
+//! batches of several workers mix in one file. Version 1 is read by [`Record::decode_version_1`]; version 2 is the same without the
+//! encryption.
 
 use crate::event::EVENT_BIT;
 use crate::varint;
-use crate::{Class, Flags, Hierarchy, Method, Protocol, StageName};
+use crate::{Class, Encryption, Flags, Hierarchy, Method, Protocol, StageName};
 
 /// One stage of a request, in microseconds; a value that does not fit (over 71 minutes) is kept as `u32::MAX`.
 //= paper 001   every stage has a start, a first delay and a total
@@ -74,6 +75,8 @@ pub struct Record {
     pub flags: Flags,
     /// Since 2: the protocol of the request.
     pub http_client: Protocol,
+    /// Since 3: how the client's connection is encrypted.
+    pub encryption: Encryption,
     /// Since 2: the protocol of the server's answer.
     pub http_server: Protocol,
     /// Since 2: whom it was forwarded to.
@@ -99,7 +102,7 @@ pub const STAGES: usize = StageName::ALL.len();
 /// The most device reads that a record counts: so many, or more.
 pub const DEVICE_READS_MAX: u8 = 15;
 /// The version that is written.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
 
 /// The most bytes a record takes, its length byte included.
 pub const RECORD_BYTES_MAX: usize = 4
@@ -109,7 +112,7 @@ pub const RECORD_BYTES_MAX: usize = 4
     + 3 * 2 // worker, peer, store
     + 8 + 4 + 4
     + STAGES * 3 * U32_BYTES_MAX;
-const FACTS_BYTES_MAX: usize = 4;
+const FACTS_BYTES_MAX: usize = 5;
 const U32_BYTES_MAX: usize = 5;
 const _: () = assert!(
     RECORD_BYTES_MAX - 1 <= u8::MAX as usize,
@@ -136,6 +139,7 @@ impl Record {
             object_bytes: 0,
             flags: Flags::default(),
             http_client: Protocol::Unknown,
+            encryption: Encryption::None,
             http_server: Protocol::Unknown,
             hierarchy: Hierarchy::None,
             device_reads: 0,
@@ -195,7 +199,7 @@ impl Record {
         self.hierarchy != Hierarchy::None
     }
 
-    /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. What was read as version 1 is written as version 2.
+    /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. What was read as an earlier version is written as the latest.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = Bytes {
             at: 4,
@@ -252,6 +256,7 @@ impl Record {
             | u64::from(self.flags.bits()) << 7
             | (self.http_server as u64) << 19
             | u64::from(self.device_reads.min(DEVICE_READS_MAX)) << 22
+            | (self.encryption as u64) << 26
     }
 
     /// The record at the front of `buf` and the bytes it takes; `None` when they are not a whole record, or an event.
@@ -278,9 +283,8 @@ impl Record {
             hierarchy: Hierarchy::from_byte((facts >> 4 & 7) as u8)?,
             flags: Flags::from_bits(facts >> 7 & 0xfff)?,
             http_server: Protocol::from_byte((facts >> 19 & 7) as u8)?,
-            device_reads: u8::try_from(facts >> 22)
-                .ok()
-                .filter(|&reads| reads <= DEVICE_READS_MAX)?,
+            device_reads: (facts >> 22 & 15) as u8,
+            encryption: Encryption::from_byte(u8::try_from(facts >> 26).ok()?)?,
             ..Record::begun(varint::take(body)?)
         };
         record.total_us = narrow(body)?;
@@ -450,13 +454,15 @@ pub(crate) mod tests {
             0..5u8,
             0..5u8,
             0..16u8,
+            0..5u8,
         );
         let names = proptest::option::of(any::<(u64, u32, u32)>());
         let stages = proptest::array::uniform9(stage);
         (numbers, sets, names, any::<[u8; 3]>(), stages).prop_map(
             |(numbers, sets, names, [worker, peer, store], stages)| {
                 let ([began, out, object, input, cluster], total_us, status) = numbers;
-                let (class, method, flags, client, server, hierarchy, device_reads) = sets;
+                let (class, method, flags, client, server, hierarchy, device_reads, encryption) =
+                    sets;
                 let mut record = Record {
                     total_us,
                     status,
@@ -466,6 +472,7 @@ pub(crate) mod tests {
                     object_bytes: object,
                     flags: Flags::from_bits(flags).unwrap(),
                     http_client: Protocol::from_byte(client).unwrap(),
+                    encryption: Encryption::from_byte(encryption).unwrap(),
                     http_server: Protocol::from_byte(server).unwrap(),
                     hierarchy: Hierarchy::from_byte(hierarchy).unwrap(),
                     device_reads,
@@ -512,6 +519,7 @@ pub(crate) mod tests {
             object_bytes: u64::MAX,
             flags: Flags::from_bits(1023).unwrap(),
             http_server: Protocol::Http3,
+            encryption: Encryption::Tls13Resumed,
             hierarchy: Hierarchy::Node,
             device_reads: DEVICE_READS_MAX,
             worker: u8::MAX,

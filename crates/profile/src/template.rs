@@ -88,6 +88,17 @@ const FIELDS: &[(&str, Value, &str)] = &[
         "the version of TLS; nothing where the connection is plain",
     ),
     (
+        "tls-session",
+        Plain(|e, out| {
+            out.extend_from_slice(match (e.tls.version, e.tls.is_resumed) {
+                (b"", _) => b"-",
+                (_, true) => b"resumed",
+                (_, false) => b"full",
+            });
+        }),
+        "whether its handshake was full or resumed an earlier session",
+    ),
+    (
         "tls-cipher",
         Foreign(|e| e.tls.cipher.into()),
         "its cipher suite",
@@ -319,6 +330,19 @@ mod tests {
             text,
             "192.0.2.7 [14/Nov/2023:22:13:20 +0000] \"GET /a b\" 200 $5 - memory-hit:0 \"-\" text/html\n"
         );
+    }
+
+    #[test]
+    fn a_session_is_full_or_resumed_or_none() {
+        for (version, is_resumed, told) in [
+            ("", false, "-"),
+            ("TLSv1.3", false, "full"),
+            ("TLSv1.2", true, "resumed"),
+        ] {
+            let mut entry = entry(b"/a", b"");
+            (entry.tls.version, entry.tls.is_resumed) = (version.as_bytes(), is_resumed);
+            assert_eq!(line("${tls-session}", &entry), format!("{told}\n"));
+        }
     }
 
     #[test]

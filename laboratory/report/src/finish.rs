@@ -15,6 +15,7 @@ use crate::known::Known;
 use crate::measures;
 use crate::model::{Axis, AxisKind, Curve, Figure, Form, Point, Slot, SourceReport};
 use crate::points::{self, Manner};
+use crate::protocols::Protocols;
 use crate::sizes::{FILES, Sizes};
 use crate::slots::SLOTS_MAX;
 use crate::spill::{Spill, SpillError};
@@ -65,6 +66,7 @@ fn finish(mut builder: Builder) -> Result<SourceReport, SpillError> {
     day.documents = documents.finish(|curve, bytes| sizes.push(FILES[curve], bytes))?;
     let mut pass = Pass {
         open: OpenSlot::new(slot_us, with_aborted, known),
+        protocols: Protocols::default(),
         drawn: curves().map(|_| Vec::new()).collect(),
         is_exact: true,
         manner,
@@ -101,6 +103,7 @@ fn finish(mut builder: Builder) -> Result<SourceReport, SpillError> {
         notes,
         counts: (Count::ALL.iter())
             .map(|&count| (count.name(), day.all.count(count)))
+            .chain(pass.protocols.counts())
             .collect(),
         marks: std::mem::take(&mut builder.marks),
         troubles: std::mem::take(&mut builder.troubles),
@@ -123,6 +126,7 @@ fn curves() -> impl Iterator<Item = (&'static FigureSpec, &'static CurveSpec)> {
 
 struct Pass {
     open: OpenSlot,
+    protocols: Protocols,
     drawn: Drawn,
     is_exact: bool,
     manner: Manner,
@@ -160,6 +164,7 @@ impl Pass {
                 record.version = 1;
             }
             self.open.request(&record, &writes);
+            self.protocols.see(&record);
             if let Some(group) = Group::of(&record, asked_a_server(&record)) {
                 sizes.request(&record, group);
             }

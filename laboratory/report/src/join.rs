@@ -10,6 +10,7 @@ use crate::measures;
 use crate::model::{
     Combine, Curve, Figure, Form, Point, Slot, SourceKind, SourceReport, Spread, Table, Troubles,
 };
+use crate::protocols;
 use crate::slots::{SLOTS_MAX, is_idle};
 use crate::tables;
 use crate::uniques::Uniques;
@@ -201,6 +202,13 @@ fn known(reports: &[SourceReport]) -> Known {
         })
     };
     let mut known = Known::PROFILE;
+    let has_protocols = |report: &SourceReport| {
+        let table = report.tables.iter().find(|table| table.id == protocols::ID);
+        table.is_some_and(|table| table.not_recorded.is_none())
+    };
+    if !reports.iter().all(has_protocols) {
+        known = known.without(Known::PROTOCOLS);
+    }
     for (curve, what) in [
         ("uncachable", Known::UNCACHABLE),
         ("aborted", Known::ABORTS),
@@ -224,6 +232,7 @@ fn tables(joined: &SourceReport, known: Known) -> Vec<Table> {
         apart("2", "Configuration"),
         tables::traffic(joined, Uniques::default()),
         tables::classes(joined, known),
+        protocols::table(joined, known),
         apart("22", "One I/O and its overhead"),
     ]
 }

@@ -42,9 +42,11 @@ impl Known {
     pub const SECONDS: Known = Known(1 << 20);
     /// Connecting to the server and its reply as one time: the stage `server-reply` holds both if their own are not known.
     pub const SERVER_RESPONSE: Known = Known(1 << 21);
+    /// The client's protocol, and whether its connection is encrypted.
+    pub const PROTOCOLS: Known = Known(1 << 22);
 
     /// A profile. What its files turn out not to have, such as those of version 1, is taken away while they are read.
-    pub const PROFILE: Known = Known((1 << 22) - 1);
+    pub const PROFILE: Known = Known((1 << 23) - 1);
     /// Squid's native access.log.
     pub const SQUID: Known =
         Known(Self::KEYS.0 | Self::CLIENTS.0 | Self::SERVERS.0 | Self::ABORTS.0 | Self::OUTGOING.0);
@@ -105,7 +107,7 @@ impl Known {
 
     /// In words.
     pub(crate) fn words(self) -> Vec<&'static str> {
-        const WORDS: [&str; 22] = [
+        const WORDS: [&str; 23] = [
             "time to connect to the client",
             "time to resolve names",
             "time to connect to the server",
@@ -128,6 +130,7 @@ impl Known {
             "each read of the disk",
             "the state of the machine each second",
             "time of the server",
+            "protocols of clients",
         ];
         (0..WORDS.len())
             .filter(|i| self.0 & 1 << i != 0)
@@ -190,7 +193,7 @@ mod tests {
         );
         let more = Known::SQUID.with_stages(&[StageName::SwapIn]);
         assert_eq!(more.missing(needs), None);
-        assert_eq!(Known::PROFILE.words().len(), 22);
+        assert_eq!(Known::PROFILE.words().len(), 23);
         assert!(!Known::VERSION_1.has(Known::stage(StageName::Wait)));
     }
 }

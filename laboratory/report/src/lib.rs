@@ -39,6 +39,7 @@ mod known;
 mod measures;
 pub mod model;
 mod points;
+mod protocols;
 mod sizes;
 mod slots;
 mod spill;

@@ -7,6 +7,7 @@ use crate::cells::Day;
 use crate::kinds::{ALL, Count, Timed};
 use crate::known::Known;
 use crate::model::{Fact, SourceReport, Table};
+use crate::protocols;
 use crate::uniques::Uniques;
 
 /// Facts from the text of a mark; more are left out.
@@ -25,6 +26,7 @@ pub(crate) fn tables(
         from_mark(report, "2", "Configuration", MarkKind::Configuration),
         traffic(report, uniques),
         classes(report, known),
+        protocols::table(report, known),
         one_io(day, known),
     ]
 }

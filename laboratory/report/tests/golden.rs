@@ -18,8 +18,8 @@
 //! "The 9th of 17" means the 9th smallest of 17 values.
 
 use profile::{
-    Class, Event, Flags, Gauge, Hierarchy, Names, Read, Record, Second, Stage, StageName, Subject,
-    Write,
+    Class, Encryption, Event, Flags, Gauge, Hierarchy, Names, Protocol, Read, Record, Second,
+    Stage, StageName, Subject, Write,
 };
 use report::model::{SourceKind, SourceReport};
 use report::{Builder, Known, Options, Source, measures};
@@ -523,6 +523,48 @@ fn table_22_is_the_model_of_the_paper() {
     // Hits take 153 ms together, misses 3060: 34 take 94.5 on average, 17 misses 180. Medians: the 17th is 17, the 9th 180.
     let saving = "The cache saves 47.5 % of the mean response time, 90.6 % of the median.";
     assert!(ours("5").ends_with(saving), "{}", ours("5"));
+}
+
+#[test]
+fn requests_are_told_by_protocol_and_encryption() {
+    let mut all = requests();
+    for (record, encryption) in all
+        .iter_mut()
+        .zip([Encryption::Tls13, Encryption::Tls13Resumed])
+    {
+        (record.http_client, record.encryption) = (Protocol::Http2, encryption);
+        record.flags |= Flags::TLS_CLIENT;
+    }
+    let report = report_of(&all, Options::default());
+    let told = |report: &SourceReport| -> Vec<String> {
+        let table = report.tables.iter().find(|table| table.id == "protocols");
+        let table = table.unwrap();
+        assert_eq!(table.not_recorded, None);
+        let facts = table.facts.iter();
+        facts
+            .map(|fact| format!("{}: {}", fact.name, fact.value))
+            .collect()
+    };
+    let [full, resumed, rest] = &told(&report)[..] else {
+        panic!("{:?}", told(&report));
+    };
+    assert_eq!(
+        full,
+        "HTTP/2, TLSv1.3, full: 1 requests (2.5 %), 1000 bytes (0.2 %), hits 100.0 %"
+    );
+    assert!(
+        resumed.starts_with("HTTP/2, TLSv1.3, resumed: 1 requests"),
+        "{resumed}"
+    );
+    assert!(
+        rest.starts_with("no request understood, plain: 38 requests"),
+        "{rest}"
+    );
+    let twice = report::join("both", &[report.clone(), report]).unwrap();
+    assert_eq!(
+        told(&twice)[0],
+        "HTTP/2, TLSv1.3, full: 2 requests (2.5 %), 2000 bytes (0.2 %), hits 100.0 %"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!
 //! Not known here: CSV, Parquet, files.
 
-use profile::{Event, Flags, Hierarchy, Record, StageName};
+use profile::{Encryption, Event, Flags, Hierarchy, Record, StageName};
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,6 +121,8 @@ pub fn of_requests() -> Vec<Column> {
         column("client", Kind::U32),
         column("http_client", Kind::Text),
         column("http_server", Kind::Text),
+        column("tls_version", Kind::Text),
+        column("tls_resumed", Kind::Flag),
         column("worker", Kind::U8),
         column("peer", Kind::U8),
         column("store", Kind::U8),
@@ -166,6 +168,11 @@ pub fn request<'a>(record: &Record, source: Source<'a>, row: &mut Vec<Cell<'a>>)
         Cell::if_some(client),
         protocol(record.http_client.as_str()),
         protocol(record.http_server.as_str()),
+        protocol(record.encryption.version()),
+        some(
+            record.encryption != Encryption::None,
+            Cell::Flag(record.encryption.is_resumed()),
+        ),
         some(is_2, record.worker.into()),
         some(asked_a_peer, record.peer.into()),
         some(is_2 && swaps, record.store.into()),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h     the proxy
-//! req/s 1,234     hits 63.2 % ...                       three lines of figures
+//! req/s 1,234     hits 63.2 % ...                       four lines of figures
 //! ▁▂▃▅▂                                                    requests of the last two minutes
 //!  hosts  keys  origins  classes  stages                   tabs
 //! host                      requests v   misses   bytes    the table
@@ -31,6 +31,7 @@ const HEIGHT_MIN: u16 = 10;
 /// Lines above which there is a trend.
 const HEIGHT_OF_TREND: u16 = 18;
 const TREND_LINES: u16 = 3;
+const FIGURE_LINES: u16 = 4;
 /// Columns of a figure; a longer one takes twice as many.
 const FIGURE_WIDTH: usize = 16;
 /// The narrowest column of names.
@@ -53,7 +54,7 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
     let has_trend = area.height >= HEIGHT_OF_TREND;
     let [title, figures, trend, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(3),
+        Constraint::Length(FIGURE_LINES),
         Constraint::Length(if has_trend { TREND_LINES + 1 } else { 0 }),
         Constraint::Length(1),
         Constraint::Min(0),
@@ -264,6 +265,8 @@ p, space                   pause: nothing changes
 q, ctrl-c                  quit
 
 hits, of bytes, p50, p99   of the last minute
+HTTP/2, TLS                share of the requests, the last minute
+resumed                    share of the handshakes
 disk reads n + m waiting   under way, and due for a slow disk
 misses                     requests that the cache did not answer
 <=                         a share may be so much or less";

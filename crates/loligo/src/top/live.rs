@@ -179,6 +179,20 @@ pub struct Now {
     pub disk_writes_per_s: f64,
     /// Of these.
     pub disk_write_bytes_per_s: f64,
+    /// Of TLS clients.
+    pub handshakes: Handshakes,
+}
+
+/// Handshakes of TLS clients.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Handshakes {
+    /// Of new sessions.
+    pub full_per_s: f64,
+    /// Of sessions that were resumed.
+    pub resumed_per_s: f64,
+    /// Those that failed.
+    pub failed_per_s: f64,
 }
 
 /// The last minute.
@@ -195,6 +209,24 @@ pub struct Minute {
     pub classes: Vec<Class>,
     /// Those that occurred; memory hits left out.
     pub stages: Vec<Stage>,
+    /// Those that occurred.
+    pub protocols: Vec<Protocol>,
+}
+
+/// A protocol with an encryption.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Protocol {
+    /// As in a request line.
+    pub protocol: String,
+    /// The version of TLS, or `none`.
+    pub tls: String,
+    /// How many.
+    pub requests_per_s: f64,
+    /// Of all requests, 0 to 1.
+    pub share: f64,
+    /// Client connections that speak it now.
+    pub connections_open: u64,
 }
 
 /// Parts of 1; `None` of nothing.

@@ -4,7 +4,9 @@
 
 use std::cmp::Ordering;
 
-use crate::top::live::{Cluster, Live, Member, Origin, Ranked, Rankings, Server};
+use crate::top::live::{
+    Cluster, Live, Member, Minute, Now, Origin, Protocol, Ranked, Rankings, Server,
+};
 use crate::top::words::{NONE, about, bytes, count, harmless, percent, rate, short, time};
 
 /// Servers of which it is told why they are not up.
@@ -351,7 +353,7 @@ fn cluster(cluster: &Cluster, by: usize) -> Table {
 }
 
 /// The lines above the tables: what the whole proxy does.
-pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 3] {
+pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 4] {
     let now = live.now.clone().unwrap_or_default();
     let minute = live.minute.clone().unwrap_or_default();
     let latency =
@@ -401,6 +403,33 @@ pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 3] {
             ("CPUs", cores),
             ("RSS", resident),
         ],
+        of_protocols(&minute, &now),
         of_disk,
+    ]
+}
+
+/// What clients speak.
+fn of_protocols(minute: &Minute, now: &Now) -> Vec<(&'static str, String)> {
+    let share = |is_meant: fn(&Protocol) -> bool| {
+        let rows = minute.protocols.iter().filter(|row| is_meant(row));
+        let share = rows.map(|row| row.share).sum();
+        (!minute.protocols.is_empty()).then_some(share)
+    };
+    let rows = minute.protocols.iter();
+    let open_h2 = rows.filter(|row| row.protocol == "HTTP/2");
+    let handshakes = &now.handshakes;
+    let completed = handshakes.full_per_s + handshakes.resumed_per_s;
+    vec![
+        ("HTTP/2", percent(share(|row| row.protocol == "HTTP/2"))),
+        ("TLS", percent(share(|row| row.tls.starts_with("TLS")))),
+        (
+            "h2 clients",
+            count(open_h2.map(|row| row.connections_open).sum()),
+        ),
+        ("handshakes/s", rate(completed + handshakes.failed_per_s)),
+        (
+            "resumed",
+            percent((completed > 0.0).then(|| handshakes.resumed_per_s / completed)),
+        ),
     ]
 }

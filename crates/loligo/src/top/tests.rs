@@ -22,10 +22,17 @@ fn live() -> Live {
         "version": "0.1.0", "phase": "running", "uptime_s": 7260.5, "workers": 2,
         "connections_open": 1200, "connections_max": 10000,
         "now": { "requests_per_s": 12345.6, "response_bytes_per_s": 1.2e8, "errors_per_s": 0.4,
-                 "disk_reads_per_s": 400.0, "disk_writes_per_s": 12.0, "disk_write_bytes_per_s": 3.3e6 },
+                 "disk_reads_per_s": 400.0, "disk_writes_per_s": 12.0, "disk_write_bytes_per_s": 3.3e6,
+                 "handshakes": { "full_per_s": 5.0, "resumed_per_s": 15.0, "failed_per_s": 0.5 } },
         "minute": {
             "seconds": 60.0, "hit_ratio": { "documents": 0.632, "bytes": 0.41 },
             "latency_us": { "mean": 900.0, "p50": 84.0, "p90": 500.0, "p99": 12000.0 },
+            "protocols": [
+                { "protocol": "HTTP/1.1", "tls": "none", "session": "none", "requests_per_s": 3000.0, "share": 0.25, "connections_open": 700 },
+                { "protocol": "HTTP/1.1", "tls": "TLSv1.3", "session": "full", "requests_per_s": 3000.0, "share": 0.25, "connections_open": 300 },
+                { "protocol": "HTTP/2", "tls": "TLSv1.2", "session": "full", "requests_per_s": 3000.0, "share": 0.25, "connections_open": 100 },
+                { "protocol": "HTTP/2", "tls": "TLSv1.3", "session": "resumed", "requests_per_s": 3000.0, "share": 0.25, "connections_open": 100 },
+            ],
             "classes": [
                 { "name": "memory-hit", "requests_per_s": 9000.0, "share": 0.73, "response_bytes_per_s": 9e7,
                   "latency_us": { "p50": 20.0, "p99": 300.0 } },

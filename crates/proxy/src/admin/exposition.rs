@@ -34,6 +34,7 @@ use crate::{
     cluster::MemberStatus,
     record::labels::Label,
     record::metrics::{DIAGNOSTICS_LOST, STATUS_CLASSES},
+    record::protocols::ProtocolFigures,
     upstreams::UpstreamStanding,
 };
 
@@ -111,6 +112,7 @@ impl Collector for Exposition {
         let mut e = Encoder(encoder);
         self.process(&mut e)?;
         self.requests(&mut e)?;
+        self.protocols(&mut e)?;
         self.answers(&mut e)?;
         self.upstreams(&mut e)?;
         self.rules(&mut e)?;
@@ -127,6 +129,35 @@ impl Collector for Exposition {
         self.members(&mut e)
     }
 }
+
+/// Name, meaning, kind and value.
+type ProtocolFamily = (
+    &'static str,
+    &'static str,
+    MetricType,
+    fn(&ProtocolFigures) -> u64,
+);
+
+const PROTOCOL_FAMILIES: [ProtocolFamily; 3] = [
+    (
+        "protocol_requests",
+        "Requests finished, by the client's protocol and the encryption of its connection",
+        MetricType::Counter,
+        |row| row.requests,
+    ),
+    (
+        "protocol_connections",
+        "Client connections, by what is spoken on them: counted once that is known",
+        MetricType::Counter,
+        |row| row.connections,
+    ),
+    (
+        "protocol_connections_open",
+        "Client connections open now, by what is spoken on them",
+        MetricType::Gauge,
+        |row| row.open,
+    ),
+];
 
 impl Exposition {
     fn process(&self, e: &mut Encoder<'_>) -> fmt::Result {
@@ -178,6 +209,21 @@ impl Exposition {
             "The bound on open client connections",
             facts.connections_max,
         )
+    }
+
+    fn protocols(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        for (name, words, kind, of) in PROTOCOL_FAMILIES {
+            let mut family = e.0.encode_descriptor(name, words, None, kind)?;
+            for row in self.0.counted.protocols() {
+                let labels = row.labels();
+                let metric = family.encode_family(&labels)?;
+                match kind {
+                    MetricType::Counter => ConstCounter::new(of(row)).encode(metric)?,
+                    _ => ConstGauge::new(of(row)).encode(metric)?,
+                }
+            }
+        }
+        Ok(())
     }
 
     fn requests(&self, e: &mut Encoder<'_>) -> fmt::Result {

@@ -32,6 +32,7 @@ use crate::{
     edition::Edition,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
+    record::protocols::ProtocolFigures,
     record::rule_counts::RuleCount,
     state::{Phase, Shared},
     upstreams::{UpstreamStanding, standings},
@@ -98,6 +99,7 @@ pub struct Snapshot {
     statuses: Vec<u64>,
     causes: [u64; CAUSES.len()],
     h2_faults: [u64; http2::Fault::ALL.len()],
+    protocols: Vec<ProtocolFigures>,
 }
 
 /// Answers of one listener with one origin.
@@ -120,7 +122,9 @@ impl Snapshot {
         let mut statuses = vec![0; STATUSES_MAX];
         let mut causes = [0; CAUSES.len()];
         let mut h2_faults = [0; http2::Fault::ALL.len()];
+        let mut protocols = ProtocolFigures::none();
         for set in counters {
+            ProtocolFigures::add(&mut protocols, &set.protocols);
             for (sum, row) in rows.iter_mut().zip(&set.rows) {
                 add_all(&mut sum.answers, &row.answers);
                 sum.bytes += row.bytes.load(Ordering::Relaxed);
@@ -159,6 +163,7 @@ impl Snapshot {
             statuses,
             causes,
             h2_faults,
+            protocols,
         }
     }
 
@@ -200,6 +205,11 @@ impl Snapshot {
     /// What clients of HTTP/2 did wrong, all faults.
     pub fn h2_faults(&self) -> impl Iterator<Item = (http2::Fault, u64)> {
         http2::Fault::ALL.iter().copied().zip(self.h2_faults)
+    }
+
+    /// Requests and connections by protocol and encryption, those that occurred.
+    pub fn protocols(&self) -> impl Iterator<Item = &ProtocolFigures> {
+        self.protocols.iter().filter(|row| row.occurs())
     }
 
     /// The counters and gauges without labels, in the order of their table.
@@ -299,6 +309,9 @@ impl Snapshot {
             statuses: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
             causes: array::from_fn(|i| self.causes[i].wrapping_sub(earlier.causes[i])),
             h2_faults: array::from_fn(|i| self.h2_faults[i].wrapping_sub(earlier.h2_faults[i])),
+            protocols: (self.protocols.iter().zip(&earlier.protocols))
+                .map(|(now, then)| now.since(then))
+                .collect(),
         };
         (passed, self.at.duration_since(earlier.at).as_secs_f64())
     }

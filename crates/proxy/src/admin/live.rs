@@ -20,7 +20,9 @@ use crate::{
         status::{HitRatio, Latency, word_of},
     },
     cluster::ClusterStatus,
+    record::metrics,
     record::origins::{OriginBook, OriginTable, OriginTimes},
+    record::protocols::ProtocolFigures,
     record::top::Rankings,
     state::Shared,
     upstreams::UpstreamStanding,
@@ -68,6 +70,16 @@ struct Now {
     disk_reads_per_s: f64,
     disk_writes_per_s: f64,
     disk_write_bytes_per_s: f64,
+    handshakes: Handshakes,
+}
+
+/// Handshakes of TLS clients.
+#[derive(Serialize)]
+struct Handshakes {
+    full_per_s: f64,
+    resumed_per_s: f64,
+    /// For whatever reason; `tls_handshakes_...` in `/metrics` tell them apart.
+    failed_per_s: f64,
 }
 
 /// The last minute.
@@ -82,6 +94,39 @@ struct Minute {
     classes: Vec<ClassRow>,
     /// Those that occurred; memory hits are left out.
     stages: Vec<StageRow>,
+    /// Those that occurred.
+    protocols: Vec<ProtocolRow>,
+}
+
+/// A protocol of clients with an encryption.
+#[derive(Serialize)]
+struct ProtocolRow {
+    /// `HTTP/1.1`; `none`: no request was understood.
+    protocol: &'static str,
+    /// `none`, `TLSv1.3`.
+    tls: &'static str,
+    /// `none`, `full`, `resumed`.
+    session: &'static str,
+    requests_per_s: f64,
+    /// Of all requests, 0 to 1.
+    share: f64,
+    connections_per_s: f64,
+    connections_open: u64,
+}
+
+impl ProtocolRow {
+    fn of(row: &ProtocolFigures, all: f64, seconds: f64) -> ProtocolRow {
+        let [(_, protocol), (_, tls), (_, session)] = row.labels();
+        ProtocolRow {
+            protocol,
+            tls,
+            session,
+            requests_per_s: rounded(row.requests as f64 / seconds),
+            share: rounded(row.requests as f64 / all),
+            connections_per_s: rounded(row.connections as f64 / seconds),
+            connections_open: row.open,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -216,6 +261,16 @@ impl Now {
             disk_reads_per_s: per_s(passed.value("disk_reads")),
             disk_writes_per_s: per_s(passed.value("disk_writes")),
             disk_write_bytes_per_s: per_s(passed.value("disk_write_bytes")),
+            handshakes: Handshakes {
+                full_per_s: per_s(passed.value("tls_handshakes_full")),
+                resumed_per_s: per_s(passed.value("tls_handshakes_resumed")),
+                failed_per_s: per_s(
+                    metrics::HANDSHAKE_FAILURES
+                        .map(|name| passed.value(name))
+                        .iter()
+                        .sum(),
+                ),
+            },
         }
     }
 }
@@ -244,6 +299,9 @@ impl Minute {
                     response_bytes_per_s: per_s(figures.bytes),
                     latency_us: Latency::of(&figures.latency),
                 })
+                .collect(),
+            protocols: (passed.protocols())
+                .map(|row| ProtocolRow::of(row, all, seconds))
                 .collect(),
             stages: stages
                 .map(|(stage, times)| StageRow {
@@ -317,7 +375,7 @@ impl Disk {
 mod tests {
     use super::*;
     use crate::admin::testing;
-    use profile::StageName;
+    use profile::{Encryption, Protocol, StageName};
 
     fn json(live: &Live) -> serde_json::Value {
         serde_json::from_str(&serde_json::to_string(live).unwrap()).unwrap()
@@ -360,6 +418,11 @@ mod tests {
             worker.staged(Class::Miss, &stages);
         }
         worker.finish(Class::MemoryHit, 3000, 20);
+        for _ in 0..3 {
+            worker.protocols.request(Protocol::Http2, Encryption::Tls13);
+        }
+        worker.protocols.opened(Protocol::Http11, Encryption::None);
+        worker.protocols.request(Protocol::Http11, Encryption::None);
         worker.origins.note(Some("http://slow:80"), Some(9000));
         worker.origins.note(Some("http://fast:80"), Some(90));
         worker.origins.note(Some("http://fast:80"), None);
@@ -378,6 +441,18 @@ mod tests {
             (&classes[1]["name"], &classes[1]["share"]),
             (&"miss".into(), &0.75.into())
         );
+        let protocols = minute["protocols"].as_array().unwrap();
+        assert_eq!(protocols.len(), 2);
+        assert_eq!(
+            (&protocols[0]["tls"], &protocols[0]["connections_open"]),
+            (&"none".into(), &1.into())
+        );
+        assert_eq!(
+            (&protocols[1]["protocol"], &protocols[1]["session"]),
+            (&"HTTP/2".into(), &"full".into())
+        );
+        assert_eq!(protocols[1]["share"], 0.75);
+        assert_eq!(live["now"]["handshakes"]["failed_per_s"], 0.0);
         let stages = minute["stages"].as_array().unwrap();
         assert_eq!(stages.len(), 1);
         assert_eq!(stages[0]["name"], "server-reply");

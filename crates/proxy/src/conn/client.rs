@@ -22,6 +22,7 @@ use std::{
 use bytes::{Buf, BytesMut};
 use http1::{Framing, Reject, Scratch, parse_request};
 use message::Version;
+use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
     listener::ListenerState,
     plan::Role,
     record::metrics,
+    record::protocols::Spoken,
     record::seldom::Seldom,
     reply::h1::H1,
     reply::{After, Reply},
@@ -162,6 +164,7 @@ pub async fn serve(
             Some(false) => {}
         }
     }
+    let _spoken = Spoken::count(&worker, Protocol::Http11, conn.encryption());
     answer_requests(&worker, &mut conn).await;
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use profile::Encryption;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
@@ -78,6 +79,11 @@ impl Conn {
             accepted: Some(Instant::now()),
             standing: Standing::default(),
         }
+    }
+
+    /// How it is encrypted.
+    pub fn encryption(&self) -> Encryption {
+        (self.tls.as_ref()).map_or(Encryption::None, |tls| tls.encryption)
     }
 
     /// Takes over the edition of the worker: to be called between two requests. False: this client is not served any more.

@@ -25,6 +25,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use http2::{ErrorCode, Event, Limits, PREFACE, Turn};
+use profile::Protocol;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     task::JoinSet,
@@ -33,7 +34,7 @@ use tokio::{
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
     clock::Instant, conn::client::More, conn::pace::ASK_EVERY, conn::socket::Conn, record::metrics,
-    socket, state::Worker,
+    record::protocols::Spoken, socket, state::Worker,
 };
 
 /// Bytes of bodies in one turn.
@@ -124,6 +125,7 @@ pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
     metrics::add(&worker.counters.h2_connections, 1);
     metrics::add(&worker.counters.h2_connections_open, 1);
     let _open = Open(worker);
+    let _spoken = Spoken::count(worker, Protocol::Http2, conn.encryption());
     let mut server = Server::new(worker, conn);
     let end = server.run().await;
     server.finish(end).await;

@@ -8,7 +8,8 @@ use crate::clock::Instant;
 use std::net::{IpAddr, SocketAddr};
 
 use profile::{
-    Class, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking, access::Entry,
+    Class, Encryption, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking,
+    access::Entry,
 };
 
 use crate::{
@@ -75,6 +76,10 @@ impl Worker {
     pub fn finish(&self, done: &Finished<'_>) {
         let us = us_between(done.seen, done.ended);
         self.counters.finish(done.class, done.bytes_out, us);
+        let encryption = done.tls.map_or(Encryption::None, |tls| tls.encryption);
+        self.counters
+            .protocols
+            .request(done.http_client, encryption);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
         if let Some(tag) = done.tag {
@@ -93,6 +98,7 @@ impl Worker {
         let record = Record {
             flags: facts.flags.with(Flags::TLS_CLIENT, done.tls.is_some()),
             http_client: done.http_client,
+            encryption,
             http_server: facts.http_server,
             hierarchy: facts.hierarchy,
             total_us: us_between(done.began, done.ended),

@@ -10,6 +10,7 @@ use profile::{Class, STAGES, Stage};
 use crate::record::origins::Origins;
 
 use crate::record::lag::Lag;
+use crate::record::protocols::Protocols;
 
 /// Latency buckets: four to a power of two, from 1 us to about 67 s.
 pub const BUCKETS: usize = 27 * 4;
@@ -34,6 +35,8 @@ macro_rules! counters {
             pub latency_us: [AtomicU64; 11],
             /// Times of the stages of all requests but memory hits: see [`Counters::staged`].
             pub stages: Box<StageTimes>,
+            /// Requests and connections by protocol and encryption.
+            pub protocols: Box<Protocols>,
             /// What the origins took.
             pub origins: Origins,
             /// Answers by listener, origin and class of status; see `labels`.
@@ -131,6 +134,17 @@ counters! {
     fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
+
+/// The counters of handshakes that failed, by why.
+pub const HANDSHAKE_FAILURES: [&str; 7] = [
+    "tls_handshakes_failed",
+    "tls_handshakes_declined",
+    "tls_handshakes_uncertified",
+    "tls_handshakes_left",
+    "tls_handshakes_timed_out",
+    "tls_handshakes_plain",
+    "tls_handshakes_crowded",
+];
 
 /// Answers of one row, by class of status, and their bytes: a cache line.
 #[derive(Default)]

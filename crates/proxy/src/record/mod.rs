@@ -12,6 +12,7 @@ pub mod live;
 pub mod marks;
 pub mod metrics;
 pub mod origins;
+pub mod protocols;
 pub mod rule_counts;
 pub mod seconds;
 pub mod seldom;

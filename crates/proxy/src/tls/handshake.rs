@@ -106,7 +106,7 @@ pub async fn shake(
             }
             let seen = Rc::new(Seen::of(tls.session()));
             metrics::add(
-                match seen.is_resumed {
+                match seen.encryption.is_resumed() {
                     true => &counters.tls_handshakes_resumed,
                     false => &counters.tls_handshakes_full,
                 },

@@ -1,6 +1,6 @@
 //! What is known of an encrypted connection, for logs.
 
-use profile::access::Tls;
+use profile::{Encryption, access::Tls};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 
 use super::x509::Facts;
@@ -8,14 +8,12 @@ use super::x509::Facts;
 /// Of one connection.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// `TLSv1.3`
-    pub version: &'static str,
+    /// The version of TLS, and whether an earlier session was resumed.
+    pub encryption: Encryption,
     /// `TLS13_AES_256_GCM_SHA384`
     pub cipher: &'static str,
     /// The name that the client has asked for.
     pub name: Box<str>,
-    /// Was an earlier session resumed?
-    pub is_resumed: bool,
     /// The subject of the client's certificate, which was verified.
     pub client: Box<str>,
 }
@@ -27,16 +25,11 @@ impl Seen {
         let certificates = session.peer_certificates();
         let client = certificates.and_then(|chain| chain.first());
         Seen {
-            version: match session.protocol_version() {
-                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-                _ => "TLS",
-            },
+            encryption: encryption_of(session),
             cipher: (session.negotiated_cipher_suite())
                 .and_then(|suite| suite.suite().as_str())
                 .unwrap_or(""),
             name: session.server_name().unwrap_or("").into(),
-            is_resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
             client: client.map_or_else(String::new, |der| subject(der)).into(),
         }
     }
@@ -44,11 +37,22 @@ impl Seen {
     /// As it is logged.
     pub fn logged(&self) -> Tls<'_> {
         Tls {
-            version: self.version.as_bytes(),
+            version: self.encryption.version().as_bytes(),
             cipher: self.cipher.as_bytes(),
             name: self.name.as_bytes(),
             client: self.client.as_bytes(),
-            is_resumed: self.is_resumed,
+            is_resumed: self.encryption.is_resumed(),
         }
+    }
+}
+
+/// There are no other versions: `rustls` speaks 1.2 and 1.3.
+fn encryption_of(session: &ServerConnection) -> Encryption {
+    let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+    match (session.protocol_version(), is_resumed) {
+        (Some(ProtocolVersion::TLSv1_2), false) => Encryption::Tls12,
+        (Some(ProtocolVersion::TLSv1_2), true) => Encryption::Tls12Resumed,
+        (_, false) => Encryption::Tls13,
+        (_, true) => Encryption::Tls13Resumed,
     }
 }

@@ -98,6 +98,7 @@ mod hints_of_siblings;
 mod hostile;
 mod http2;
 mod http2_client;
+mod http2_counted;
 mod http2_hostile;
 mod http2_life;
 mod http2_raw;

@@ -3,7 +3,7 @@
 use std::{fs::File, io::BufReader, path::PathBuf};
 
 use ::proxy::plan::Plan;
-use profile::{Flags, Item, Reader, Record, Stage, StageName};
+use profile::{Encryption, Flags, Item, Reader, Record, Stage, StageName};
 use tempfile::TempDir;
 
 use super::{
@@ -54,6 +54,7 @@ impl Profile {
             for record in &mut records {
                 assert!(record.flags.contains(Flags::TLS_CLIENT), "{record:#?}");
                 record.flags = record.flags.without(Flags::TLS_CLIENT);
+                record.encryption = Encryption::None;
             }
         }
         for record in &records {
