@@ -44,6 +44,8 @@ pub struct Test {
     pub sizing: Sizing,
     /// The proxy.
     pub proxy: SocketAddr,
+    /// Robots speak TLS to it.
+    pub https: bool,
     /// First address of the servers.
     pub origin: SocketAddrV4,
     /// Each server has an address of its own.
@@ -174,6 +176,7 @@ impl Test {
         robots::Settings {
             mix: self.sizing.mix,
             proxy: self.proxy,
+            https: self.https,
             servers,
             robots: self.share.count(all).max(1),
             speed: f64::from(robots_for(self.sizing.rate)) / f64::from(all),
@@ -211,6 +214,7 @@ impl Test {
             named: self.named,
             one_address: !self.spread,
             http: self.http().to_owned(),
+            https: self.https,
             only: self.only.clone(),
             range_share: self.range_share,
             robots: self.robot_count(),
@@ -285,7 +289,13 @@ impl Test {
                 "ranges",
                 format!("{} of plain requests (PolyMix: 0)", self.range_share),
             ),
-            ("HTTP", self.http().to_owned()),
+            (
+                "HTTP",
+                match self.https {
+                    true => format!("{}, over TLS to the proxy", self.http()),
+                    false => self.http().to_owned(),
+                },
+            ),
             (
                 "network",
                 format!(

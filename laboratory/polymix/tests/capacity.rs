@@ -34,6 +34,7 @@ fn robots_keep_the_rate_they_intend() {
             },
         },
         proxy: (Ipv4Addr::LOCALHOST, 0).into(),
+        https: false,
         origin: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
         spread: false,
         robots: robots_wanted,

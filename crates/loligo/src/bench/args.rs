@@ -82,6 +82,10 @@ pub struct RobotFlags {
     #[arg(long, value_name = "URL", value_parser = proxy_address)]
     pub proxy: SocketAddr,
 
+    /// Robots speak TLS to the proxy, and take any certificate; URLs stay as they are
+    #[arg(long)]
+    pub https: bool,
+
     #[command(flatten)]
     pub workload: WorkloadFlags,
 
@@ -213,6 +217,7 @@ impl WorkloadFlags {
                 time_scale: self.time_scale.unwrap_or(time_scale),
             },
             proxy: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            https: false,
             origin: self.origin,
             spread: !self.one_address,
             robots: None,
@@ -242,6 +247,7 @@ impl RobotFlags {
     pub fn test(&self, rate: f64, time_scale: f64) -> Test {
         Test {
             proxy: self.proxy,
+            https: self.https,
             robots: self.robots,
             robot_addresses: self.robot_addresses,
             patience: Duration::from_secs_f64(self.patience),
@@ -366,6 +372,7 @@ fn share(text: &str) -> Result<Share, String> {
 fn proxy_address(text: &str) -> Result<SocketAddr, String> {
     let authority = text
         .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))
         .unwrap_or(text)
         .trim_end_matches('/');
     let mut found = authority.to_socket_addrs().map_err(|e| e.to_string())?;
@@ -429,6 +436,7 @@ mod tests {
         for text in [
             "http://127.0.0.1:3128",
             "http://127.0.0.1:3128/",
+            "https://127.0.0.1:3128",
             "127.0.0.1:3128",
         ] {
             assert_eq!(proxy_address(text), Ok(address));

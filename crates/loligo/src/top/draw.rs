@@ -266,7 +266,7 @@ q, ctrl-c                  quit
 
 hits, of bytes, p50, p99   of the last minute
 HTTP/2, TLS                share of the requests, the last minute
-resumed                    share of the handshakes
+full/s, resumed/s          TLS handshakes
 disk reads n + m waiting   under way, and due for a slow disk
 misses                     requests that the cache did not answer
 <=                         a share may be so much or less";

@@ -191,8 +191,6 @@ pub struct Handshakes {
     pub full_per_s: f64,
     /// Of sessions that were resumed.
     pub resumed_per_s: f64,
-    /// Those that failed.
-    pub failed_per_s: f64,
 }
 
 /// The last minute.

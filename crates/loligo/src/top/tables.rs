@@ -418,7 +418,6 @@ fn of_protocols(minute: &Minute, now: &Now) -> Vec<(&'static str, String)> {
     let rows = minute.protocols.iter();
     let open_h2 = rows.filter(|row| row.protocol == "HTTP/2");
     let handshakes = &now.handshakes;
-    let completed = handshakes.full_per_s + handshakes.resumed_per_s;
     vec![
         ("HTTP/2", percent(share(|row| row.protocol == "HTTP/2"))),
         ("TLS", percent(share(|row| row.tls.starts_with("TLS")))),
@@ -426,10 +425,7 @@ fn of_protocols(minute: &Minute, now: &Now) -> Vec<(&'static str, String)> {
             "h2 clients",
             count(open_h2.map(|row| row.connections_open).sum()),
         ),
-        ("handshakes/s", rate(completed + handshakes.failed_per_s)),
-        (
-            "resumed",
-            percent((completed > 0.0).then(|| handshakes.resumed_per_s / completed)),
-        ),
+        ("full/s", rate(handshakes.full_per_s)),
+        ("resumed/s", rate(handshakes.resumed_per_s)),
     ]
 }

@@ -94,13 +94,13 @@ fn servers_behind_names_have_a_tab_where_there_are_some() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5               resumed 75
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
          hosts   keys   origins   classes   stages   upstreams
         server v                                           state  now  requests  failures  put out
         app http://10.0.0.1:8080                              up    3       90k        12        1
         app http://10.0.0.2:8080                     unreachable    3       90k        12        1
         app http://10.0.1.9                          up (backup)    3       90k        12        1
-
 
 
 
@@ -167,6 +167,7 @@ fn a_screen_of_eighty_by_twenty_four_has_all_of_it() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
         requests a second, the last 5 s, at most 800
                                                                                        █
@@ -176,7 +177,6 @@ fn a_screen_of_eighty_by_twenty_four_has_all_of_it() {
         host                                   requests v    misses     bytes      share
         www.example:80                              4,000       120  8.58 MiB     25.0 %
         img.example                                    90         3  4.00 GiB  <= 25.0 %
-
 
 
 
@@ -250,6 +250,7 @@ fn a_front_has_a_table_of_the_other_members() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5               resumed 75
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
         requests a second, the last 5 s, at most 800
                                                                                                  █
@@ -260,7 +261,6 @@ fn a_front_has_a_table_of_the_other_members() {
         n1                        up 2 h  640 ms  123k     12      7     812        7     1    431
         n2                      away 2 h  61.0 s     9      0      0     812        7     1      -
         n�3              catching-up 2 h       -     0     99      0     812        7     1    431
-
 
 
 

@@ -121,6 +121,9 @@ pub struct Plan {
     pub one_address: bool,
     /// HTTP version: `1.0` or `1.1`.
     pub http: String,
+    /// Robots speak TLS to the proxy.
+    #[serde(default)]
+    pub https: bool,
     /// Phases, if not all.
     pub only: Vec<String>,
     /// Share of plain requests that ask for a part; PolyMix has none.

@@ -4,6 +4,8 @@
 //! A kept connection may be closed by the proxy at any time. If that happens before the first byte of an answer, the request
 //! is sent once more, on a new connection, as any client does; that is counted, and is no fault.
 //!
+//! `stream` is what it goes over, TCP or TLS.
+//!
 //! Reads go to memory that all connections share: a connection has a buffer only while a head is incomplete.
 //!
 //! Limits: an exchange takes `Settings::patience` at most.   Source: spec section 2.
@@ -13,9 +15,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::time::Instant;
 
+use super::stream::Stream;
 use super::{IDLE, Job, Shared};
 use crate::answer::{Answer, Finished};
 use crate::check::{Expected, Fault};
@@ -68,7 +71,7 @@ pub(super) async fn run(shared: Rc<Shared>, robot: u32, first: Job) {
     shared.gone(robot);
 }
 
-async fn connect(shared: &Shared, robot: u32) -> io::Result<TcpStream> {
+async fn connect(shared: &Shared, robot: u32) -> io::Result<Stream> {
     let proxy = shared.settings.proxy;
     let socket = if proxy.is_ipv4() {
         TcpSocket::new_v4()?
@@ -82,7 +85,12 @@ async fn connect(shared: &Shared, robot: u32) -> io::Result<TcpStream> {
     let connecting = tokio::time::timeout(shared.settings.patience, socket.connect(proxy));
     let stream = connecting.await.map_err(|_| io::ErrorKind::TimedOut)??;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    let Some(config) = &shared.encryption else {
+        return Ok(Stream::plain(stream));
+    };
+    let shaking = Stream::encrypted(stream, config, proxy.ip());
+    let shaken = tokio::time::timeout(shared.settings.patience, shaking).await;
+    shaken.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 /// Whose fault it is that there is no connection.
@@ -94,7 +102,7 @@ fn refused(error: &io::Error) -> Fault {
 }
 
 /// Requests on one connection. What is left to do comes back and needs another.
-async fn use_up(shared: &Rc<Shared>, robot: u32, stream: &TcpStream, first: Job) -> Option<Job> {
+async fn use_up(shared: &Rc<Shared>, robot: u32, stream: &Stream, first: Job) -> Option<Job> {
     let mut job = first;
     let requests = zipf(REQUESTS, shared.state.borrow_mut().chance.unit());
     for left in (0..requests).rev() {
@@ -132,7 +140,7 @@ async fn use_up(shared: &Rc<Shared>, robot: u32, stream: &TcpStream, first: Job)
 }
 
 /// Waits for a job on a kept connection; none if it was closed first, or nobody needs it.
-async fn idle(shared: &Shared, robot: u32, stream: &TcpStream) -> Option<Job> {
+async fn idle(shared: &Shared, robot: u32, stream: &Stream) -> Option<Job> {
     let mut job = shared.keep(robot);
     // In this order, so that a job sent down is never lost: nothing else runs between the looks.
     tokio::select! {
@@ -144,21 +152,21 @@ async fn idle(shared: &Shared, robot: u32, stream: &TcpStream) -> Option<Job> {
 }
 
 /// Until the proxy closes, or says something unasked.
-async fn closed(stream: &TcpStream) {
+async fn closed(stream: &Stream) {
     loop {
-        if stream.readable().await.is_err() {
-            return;
-        }
         match stream.try_read(&mut [0]) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             _ => return,
+        }
+        if stream.readable().await.is_err() {
+            return;
         }
     }
 }
 
 async fn exchange(
     shared: &Shared,
-    stream: &TcpStream,
+    stream: &Stream,
     job: &Job,
     keep_alive: bool,
 ) -> Result<Ended, Fault> {
@@ -187,7 +195,7 @@ async fn exchange(
         message.resize(end, b'.');
     }
     let mut answer = Answer::new(expected);
-    let received = match send(stream, &message).await {
+    let received = match stream.write_all(&message).await {
         Ok(()) => receive(stream, &mut answer, request.abort).await,
         Err(_) => Err(Fault::Closed),
     };
@@ -204,35 +212,25 @@ async fn exchange(
     }
 }
 
-async fn send(stream: &TcpStream, message: &[u8]) -> io::Result<()> {
-    let mut left = message;
-    while !left.is_empty() {
-        match stream.try_write(left) {
-            Ok(n) => left = &left[n..],
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
 /// The answer, and when its first byte came; nothing if it was left in the middle.
 async fn receive(
-    stream: &TcpStream,
+    stream: &Stream,
     answer: &mut Answer,
     abort: bool,
 ) -> Result<Option<(Finished, Instant)>, Fault> {
     let mut first_byte = None;
     loop {
-        // A failure shows in the read.
-        let _ = stream.readable().await;
+        let mut has_more = true;
         let read = PIECE.with_borrow_mut(|piece| match stream.try_read(piece) {
             Ok(0) => answer.end().map(Some),
             Ok(n) => {
                 first_byte.get_or_insert_with(Instant::now);
                 answer.take(&piece[..n], now_s())
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                has_more = false;
+                Ok(None)
+            }
             Err(_) if answer.begun() => Err(Fault::Truncated),
             Err(_) => Err(Fault::Closed),
         });
@@ -242,6 +240,10 @@ async fn receive(
         }
         if abort && answer.body_bytes() > 0 {
             return Ok(None);
+        }
+        if !has_more {
+            // A failure shows in the read.
+            let _ = stream.readable().await;
         }
     }
 }

@@ -17,13 +17,16 @@ mod connection;
 mod outcome;
 mod reloads;
 mod schedule;
+mod stream;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -74,6 +77,8 @@ pub struct Settings {
     pub mix: Mix,
     /// The proxy under test.
     pub proxy: SocketAddr,
+    /// They speak TLS to it.
+    pub https: bool,
     /// Whom to ask for.
     pub servers: Servers,
     /// How many robots.
@@ -148,6 +153,8 @@ impl Robot {
 
 struct Shared {
     settings: Settings,
+    /// Of connections to the proxy, if there is any.
+    encryption: Option<Arc<ClientConfig>>,
     began: Instant,
     state: RefCell<State>,
 }
@@ -216,6 +223,7 @@ pub async fn run(
             noted: Cores::of_this_thread(),
             noted_origin: origin.map_or(Duration::ZERO, |o| o.seen().cpu),
         }),
+        encryption: settings.https.then(stream::encryption),
         settings,
     });
     let mut runs = Vec::new();

@@ -4,10 +4,13 @@
 //! `Cache-Control: public` for the length of a test, in which nothing expires.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 /// What a proxy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +73,54 @@ pub fn proxy(manner: Manner) -> (SocketAddr, Arc<Cache>) {
     (address, cache)
 }
 
+/// TLS before another proxy; how many sessions were resumed. It lives as long as the test process.
+pub fn encrypted(behind: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let resumed = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&resumed);
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                let _ = relay(StreamOwned::new(session, tcp), behind, &counted);
+            });
+        }
+    });
+    (address, resumed)
+}
+
+fn relay(
+    mut client: StreamOwned<ServerConnection, TcpStream>,
+    behind: SocketAddr,
+    resumed: &AtomicU64,
+) -> std::io::Result<()> {
+    let Some((_, request)) = receive(&mut client)? else {
+        return Ok(());
+    };
+    if client.conn.handshake_kind() == Some(HandshakeKind::Resumed) {
+        resumed.fetch_add(1, Relaxed);
+    }
+    let mut proxy = TcpStream::connect(behind)?;
+    proxy.write_all(&request)?;
+    std::io::copy(&mut proxy, &mut client)?;
+    client.conn.send_close_notify();
+    client.flush()
+}
+
 /// The head of a request, and the whole of it.
-fn receive(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
+fn receive(client: &mut impl Read) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
     let head_end = loop {

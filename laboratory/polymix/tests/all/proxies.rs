@@ -18,7 +18,7 @@ use polymix::run::{self, Origin, Share, Test, polymix};
 use polymix::search::{Bounds, Conditions, Found, search};
 use polymix::wire::Minor;
 
-use crate::manners::{Manner, proxy};
+use crate::manners::{Manner, encrypted, proxy};
 
 /// A test of a few seconds, with all phases.
 fn test(mix: Mix, proxy: SocketAddr) -> Test {
@@ -31,6 +31,7 @@ fn test(mix: Mix, proxy: SocketAddr) -> Test {
             time_scale: 1.0 / 28_800.0,
         },
         proxy,
+        https: false,
         origin: SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
         spread: false,
         robots: None,
@@ -221,6 +222,7 @@ fn robots(test: &Test, origin_port: u16) -> robots::Settings {
     robots::Settings {
         mix: test.sizing.mix,
         proxy: test.proxy,
+        https: test.https,
         servers,
         robots: 1_000,
         speed: 1.0,
@@ -426,4 +428,30 @@ fn a_range_of_other_bytes_is_caught() {
 #[test]
 fn a_short_range_is_caught() {
     caught_by_ranges(Manner::CutsRange, &["truncated"]);
+}
+
+#[test]
+fn over_tls_every_byte_is_checked_too() {
+    let (cache, counted) = proxy(Manner::Cache);
+    let (address, resumed) = encrypted(cache);
+    let report = run(&Test {
+        https: true,
+        ..test(Mix::Four, address)
+    });
+    assert_eq!(report.total.errors, 0, "{:?}", report.faults);
+    assert!(report.total.replies > 300 && counted.hits.load(Relaxed) > 0);
+    assert!(resumed.load(Relaxed) > 0, "sessions are resumed");
+    let (spoiling, _) = encrypted(proxy(Manner::Spoils).0);
+    let report = run(&Test {
+        https: true,
+        proxy: spoiling,
+        ..brief(Manner::Spoils)
+    });
+    has(&report, &["wrong bytes"]);
+    // Whoever speaks plain HTTP there is told nothing that he understands.
+    let report = run(&Test {
+        proxy: address,
+        ..brief(Manner::Plain)
+    });
+    assert_eq!(report.total.replies, 0);
 }
