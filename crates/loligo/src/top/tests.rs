@@ -94,7 +94,7 @@ fn servers_behind_names_have_a_tab_where_there_are_some() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
-        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5               resumed 75
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  full/s 5.0      resumed/s 15.0
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
          hosts   keys   origins   classes   stages   upstreams
         server v                                           state  now  requests  failures  put out
@@ -167,7 +167,7 @@ fn a_screen_of_eighty_by_twenty_four_has_all_of_it() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
-        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  full/s 5.0      resumed/s 15.0
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
         requests a second, the last 5 s, at most 800
                                                                                        █
@@ -250,7 +250,7 @@ fn a_front_has_a_table_of_the_other_members() {
         Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
         req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
-        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  handshakes/s 20.5               resumed 75
+        HTTP/2 50.0 %   TLS 75.0 %      h2 clients 200  full/s 5.0      resumed/s 15.0
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
         requests a second, the last 5 s, at most 800
                                                                                                  █

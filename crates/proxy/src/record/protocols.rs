@@ -21,22 +21,15 @@ pub struct Protocols([Row; ROWS]);
 
 impl Default for Protocols {
     fn default() -> Self {
-        Protocols([const { Row::NONE }; ROWS])
+        Protocols(std::array::from_fn(|_| Row::default()))
     }
 }
 
+#[derive(Default)]
 struct Row {
     requests: AtomicU64,
     connections: AtomicU64,
     open: AtomicU64,
-}
-
-impl Row {
-    const NONE: Row = Row {
-        requests: AtomicU64::new(0),
-        connections: AtomicU64::new(0),
-        open: AtomicU64::new(0),
-    };
 }
 
 impl Protocols {
