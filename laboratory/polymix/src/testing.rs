@@ -74,6 +74,7 @@ pub fn report(label: &str, rate: f64) -> Report {
         connections_max: 40,
     };
     let plan = Plan {
+        https: false,
         mix: Mix::Three,
         rate,
         fill_rate: rate,
