@@ -21,7 +21,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -566,6 +566,7 @@ pub(crate) fn shared(
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         streams: AtomicUsize::new(0),
+        stream_head_bytes: AtomicU64::new(0),
         phase: state_watch::channel(Phase::Running).0,
         began: Instant::now(),
         clock,

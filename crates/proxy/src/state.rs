@@ -143,6 +143,8 @@ pub struct Shared {
     pub connections: AtomicUsize,
     /// Streams of HTTP/2 that have a task.
     pub streams: AtomicUsize,
+    /// Bytes of their heads.
+    pub stream_head_bytes: AtomicU64,
     /// Running, draining, stopping.
     pub phase: watch::Sender<Phase>,
     /// When the process came up.
@@ -704,25 +706,36 @@ impl Drop for ConnectionCount {
 }
 
 /// Counts a stream that has a task against the limit of the process; given back when dropped.
-pub struct StreamCount(Rc<Worker>);
+pub struct StreamCount {
+    worker: Rc<Worker>,
+    head_bytes: u64,
+}
 
 impl StreamCount {
-    /// `None` when the limit is reached.
-    pub fn take(worker: &Rc<Worker>) -> Option<StreamCount> {
+    /// Of a request with a head of so many bytes. `None` when there are too many, or too many bytes of heads: as many as
+    /// `limits.head-buffer` has for heads that are not complete.
+    pub fn take(worker: &Rc<Worker>, head_bytes: usize) -> Option<StreamCount> {
         let shared = &worker.shared;
-        let before = shared.streams.fetch_add(1, Ordering::Relaxed);
-        if before >= shared.bounds.streams_max.load(Ordering::Relaxed) {
-            shared.streams.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        let head_bytes = head_bytes as u64;
+        let streams = shared.streams.fetch_add(1, Ordering::Relaxed);
+        let bytes = (shared.stream_head_bytes).fetch_add(head_bytes, Ordering::Relaxed);
         metrics::add(&worker.counters.h2_streams_open, 1);
-        Some(StreamCount(Rc::clone(worker)))
+        // Dropped, it is not counted any more.
+        let count = StreamCount {
+            worker: Rc::clone(worker),
+            head_bytes,
+        };
+        let has_room = streams < shared.bounds.streams_max.load(Ordering::Relaxed)
+            && bytes + head_bytes <= shared.heads.bytes_max();
+        has_room.then_some(count)
     }
 }
 
 impl Drop for StreamCount {
     fn drop(&mut self) {
-        self.0.shared.streams.fetch_sub(1, Ordering::Relaxed);
-        metrics::sub(&self.0.counters.h2_streams_open, 1);
+        let (shared, counters) = (&self.worker.shared, &self.worker.counters);
+        shared.streams.fetch_sub(1, Ordering::Relaxed);
+        (shared.stream_head_bytes).fetch_sub(self.head_bytes, Ordering::Relaxed);
+        metrics::sub(&counters.h2_streams_open, 1);
     }
 }

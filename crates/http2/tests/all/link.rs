@@ -106,6 +106,7 @@ impl World {
         let mut chance = Chance(seed);
         let limits = Limits {
             stream_window: 1000 + chance.below(100_000) as u32,
+            stream_window_max: 1000 + chance.below(200_000) as u32,
             connection_window: 65_535 + chance.below(200_000) as u32,
             ..Limits::default()
         };
@@ -435,6 +436,9 @@ impl World {
                 };
                 serving.held -= taken;
                 self.server.consumed(*stream, taken);
+                if self.chance.one_in(2) {
+                    self.server.grow(*stream);
+                }
             }
             if !serving.upload_ended || (serving.given > 0 && self.chance.one_in(3)) {
                 continue;

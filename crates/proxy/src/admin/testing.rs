@@ -4,7 +4,7 @@ use crate::clock::Instant;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     time::Duration,
 };
@@ -49,6 +49,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
         streams: AtomicUsize::new(0),
+        stream_head_bytes: AtomicU64::new(0),
         followed: Vec::new(),
         reloads: Reloads::default(),
         listening: Listening::default(),
