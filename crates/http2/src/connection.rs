@@ -238,6 +238,17 @@ impl Connection {
         self.streams.get(stream).map_or(0, |found| found.queued)
     }
 
+    /// What the connection takes of the heap, without the bytes of queued pieces.
+    pub fn memory_bytes(&self) -> usize {
+        self.out.capacity()
+            + self.block.capacity()
+            + self.head.memory_bytes()
+            + self.decoder.memory_bytes()
+            + self.streams.memory_bytes()
+            + self.ready.memory_bytes()
+            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+    }
+
     /// Can something still be sent on this stream?
     pub fn is_writable(&self, stream: StreamId) -> bool {
         let found = self.streams.get(stream);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::pace::Pace;
-use crate::{Priority, StreamId};
+use crate::{Limits, Priority, StreamId};
 
 /// How many streams that have gone are remembered.
 const GONE_MAX: usize = 256;
@@ -96,6 +96,16 @@ impl Stream {
     pub(crate) fn note_pace(&mut self, now: Duration) {
         let is_closed = self.queued > 0 && self.send_window <= 0;
         self.pace.note(is_closed, now);
+    }
+
+    /// Does its client let too little through? What a tunnel carries comes when it comes, so no rate holds for it.
+    pub(crate) fn is_too_slow(&self, now: Duration, limits: &Limits) -> bool {
+        let rate_min = if self.is_tunnel { 0 } else { limits.rate_min };
+        let limits = Limits {
+            rate_min,
+            ..*limits
+        };
+        self.pace.is_too_slow(now, &limits)
     }
 
     /// May frames be sent on it?
@@ -194,6 +204,17 @@ impl Streams {
             self.open = Vec::new();
             self.gone.shrink_to_fit();
         }
+    }
+
+    /// What they take of the heap, without what is queued.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let trailers = |slot: &Stream| slot.trailers.as_ref().map_or(0, Vec::capacity);
+        let of = |slot: &Stream| slot.pieces.capacity() * size_of::<Bytes>() + trailers(slot);
+        self.slots.iter().map(of).sum::<usize>()
+            + self.slots.capacity() * size_of::<Stream>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.open.capacity() * size_of::<(u32, u32)>()
+            + self.gone.capacity() * size_of::<(u32, Gone)>()
     }
 
     /// How a stream without a slot went, if that is still known.

@@ -68,7 +68,7 @@ impl Connection {
         let stalled = self
             .streams
             .iter()
-            .find(|(_, stream)| stream.queued > 0 && stream.pace.is_too_slow(now, &limits))
+            .find(|(_, stream)| stream.queued > 0 && stream.is_too_slow(now, &limits))
             .map(|(stream, _)| stream);
         let Some(stream) = stalled else {
             // A quarter late at most.
