@@ -132,6 +132,7 @@ async fn from_disk(
             object,
             swap_in,
             began: sequence,
+            removals: pinned.removals,
         }));
         return false;
     }

@@ -96,6 +96,7 @@ mod hierarchy_siblings;
 mod hints;
 mod hints_of_siblings;
 mod hostile;
+mod hot;
 mod http2;
 mod http2_client;
 mod http2_hostile;
