@@ -18,12 +18,15 @@
 //! purged or replaced is not served, and leaves in time.
 //!
 //! Not known here: heads, ranges, the disk.
-//! Limits: nothing is kept if an eighth of the memory is shorter than a fragment. As many fragments are remembered as twice the memory
-//! would hold.
+//! Limits: nothing is kept if an eighth of the memory is shorter than a fragment. As many fragments are remembered as the memory would
+//! hold.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -40,8 +43,6 @@ pub const ARENA_BYTES_MIN: usize = 16 << 10;
 const OVERHEAD_BYTES: u64 = 256;
 /// A fragment is kept if this many would fit into the memory.
 const KEPT_PART: u64 = 8;
-/// Fragments remembered at least.
-const REMEMBERED_MIN: u64 = 64;
 /// Slots of the arena beyond the bound of the memory, for fragments that have left and are still being sent.
 const SLOTS_BEYOND: u64 = 64;
 
@@ -81,26 +82,37 @@ fn cost(key: &[u8], body: &[u8]) -> u64 {
     OVERHEAD_BYTES + key.len() as u64 + body.len() as u64
 }
 
-/// Fragments that were read once: a hash a place, the newest one wins.
-struct Seen(Box<[u64]>);
+/// Fragments that were read once, the last so many.
+struct Seen {
+    order: VecDeque<u64>,
+    hashes: HashSet<u64>,
+    max: usize,
+}
 
 impl Seen {
     fn new(fragments: u64) -> Seen {
-        let places = fragments.max(REMEMBERED_MIN).next_power_of_two();
-        Seen(vec![0; places as usize].into())
-    }
-
-    /// Was it seen before? From now on it was.
-    fn again(&mut self, hash: KeyHash) -> bool {
-        let at = (hash.0 >> 20) as usize & (self.0.len() - 1);
-        std::mem::replace(&mut self.0[at], hash.0) == hash.0
-    }
-
-    fn forget(&mut self, hash: KeyHash) {
-        let at = (hash.0 >> 20) as usize & (self.0.len() - 1);
-        if self.0[at] == hash.0 {
-            self.0[at] = 0;
+        Seen {
+            order: VecDeque::new(),
+            hashes: HashSet::new(),
+            max: fragments as usize,
         }
+    }
+
+    /// Was it seen before? If so it is forgotten, else it is seen from now on.
+    fn again(&mut self, hash: KeyHash) -> bool {
+        if self.hashes.remove(&hash.0) {
+            return true;
+        }
+        if self.order.len() >= self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.hashes.remove(&oldest);
+        }
+        if self.max > 0 {
+            self.order.push_back(hash.0);
+            self.hashes.insert(hash.0);
+        }
+        false
     }
 }
 
@@ -124,7 +136,7 @@ impl FragmentMemory {
                 free: Vec::new(),
                 lru: Lru::new(),
                 bytes: 0,
-                seen: Seen::new((2 * memory_bytes).checked_div(each).unwrap_or(0)),
+                seen: Seen::new(memory_bytes.checked_div(each).unwrap_or(0)),
             }),
             arena: arena.flatten(),
             served_bytes: AtomicU64::new(0),
@@ -157,7 +169,6 @@ impl FragmentMemory {
             if kept.find(hash, key).is_some() || !kept.seen.again(hash) {
                 return body;
             }
-            kept.seen.forget(hash);
             self.make_room(&mut kept, memory, cost);
         }
         // Copied without the lock.

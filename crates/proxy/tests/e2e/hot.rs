@@ -1,8 +1,11 @@
 //! Large objects that are asked for again: their fragments come from memory, and are those of what is stored now.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use proxy::plan::Plan;
 
 use super::{
+    budgets::gauge,
     harness::{running::with_admin, *},
     ranges::{TAG, ask_range, asked, expect_part, ranged},
 };
@@ -16,6 +19,15 @@ fn told(disk: &Disk, origin: &Origin) -> Plan {
     let mut plan = with_admin(disk.under(plan_for(origin)));
     plan.memory_bytes = 64 * MIB;
     plan
+}
+
+/// Another body each time.
+fn changing() -> Origin {
+    let times = AtomicU8::new(0);
+    Origin::start(move |exchange| {
+        let body = salted_pattern(LEN, times.fetch_add(1, Ordering::SeqCst));
+        exchange.send(ok(&[FRESH], body));
+    })
 }
 
 /// Read so often that all of it is in memory.
@@ -51,15 +63,17 @@ fn what_is_hot_is_not_read_from_the_disk() {
 
 #[test]
 fn a_purged_object_is_not_served_from_its_fragments() {
-    let origin = Origin::start(|exchange| {
-        let body = salted_pattern(LEN, exchange.nth() as u8);
-        exchange.send(ok(&[FRESH, TAG], body));
-    });
+    let origin = changing();
     let disk = Disk::of_mib(256);
     let proxy = Proxy::start(told(&disk, &origin));
     for fetched in 0..3 {
         heat(&proxy, "/a", &salted_pattern(LEN, fetched));
-        assert_eq!(proxy.admin("DELETE", "/cache?prefix=http://test.example/").status, 200);
+        assert_eq!(
+            proxy
+                .admin("DELETE", "/cache?prefix=http://test.example/")
+                .status,
+            200
+        );
     }
     assert_eq!(origin.count("/a"), 3);
     proxy.stop();
@@ -67,10 +81,7 @@ fn a_purged_object_is_not_served_from_its_fragments() {
 
 #[test]
 fn an_object_that_was_replaced_is_not_served_from_its_fragments() {
-    let origin = Origin::start(|exchange| {
-        let body = salted_pattern(LEN, exchange.nth() as u8);
-        exchange.send(ok(&[FRESH], body));
-    });
+    let origin = changing();
     let disk = Disk::of_mib(256);
     let proxy = Proxy::start(told(&disk, &origin));
     heat(&proxy, "/a", &salted_pattern(LEN, 0));
@@ -115,7 +126,7 @@ fn slow_clients_get_their_bytes_after_others_have_taken_the_room() {
         }
     }
     assert!(proxy.counter("memory_fragments_evicted") > 0);
-    let bytes = proxy.counter("memory_bytes");
+    let bytes = gauge(&proxy, "memory_bytes");
     assert!(bytes <= 16 * MIB, "{bytes}");
     for client in &mut slow {
         assert_same(&client.read("GET").body, &salted_pattern(LEN, 0));
