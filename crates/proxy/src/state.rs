@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use crate::{
     cache::background::WakeUp,
     cache::disk::DiskIo,
+    cache::fragments::FragmentMemory,
     cache::lazy::ReadQueue,
     cache::memory::{Front, MemoryTier},
     cache::object::Object,
@@ -101,6 +102,8 @@ pub struct Shared {
     pub heads: Arc<HeadBudget>,
     /// Objects in memory.
     pub memory: MemoryTier,
+    /// Fragments of large ones.
+    pub fragments: FragmentMemory,
     /// Index and invalidations and, with devices, the objects on disk.
     pub store: Arc<Set>,
     /// Wakes the background thread of the stores.
@@ -429,6 +432,12 @@ impl Shared {
         is_hidden
     }
 
+    /// Nothing can be answered with it any more.
+    pub fn forget_stored(&self, object: &Object) {
+        self.store.of(object.primary).forget(object.hash);
+        self.memory.remove(object.hash);
+    }
+
     /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
     pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
         for object in beside {
@@ -669,6 +678,7 @@ impl Worker {
             store(&self.counters.disk_lazy_along, gathered.along);
         }
         self.front.borrow_mut().sweep(now);
+        self.shared.fragments.leave(&self.shared.memory);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {
             metrics::add(&self.counters.log_records_lost, lost);

@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
+    cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
     cache::opening,
     edition::{Edition, Loaded, Parts},
@@ -61,6 +62,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
+        fragments: FragmentMemory::new(plan.memory_bytes, 0),
         wake_up: Arc::default(),
         admission: None,
         devices: Vec::new(),

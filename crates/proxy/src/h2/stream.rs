@@ -150,6 +150,7 @@ async fn from_disk(
             object,
             swap_in,
             began: sequence,
+            removals: pinned.removals,
         }));
         return false;
     }

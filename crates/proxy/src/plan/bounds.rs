@@ -45,7 +45,7 @@ pub struct Limits {
     handshakes_max: u32 = count(1, 2048, MIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
-    /// Longer objects are kept out of the memory tier.
+    /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together, with the fragments of large objects read from disk for
     /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then

@@ -98,6 +98,7 @@ mod hierarchy_siblings;
 mod hints;
 mod hints_of_siblings;
 mod hostile;
+mod hot;
 mod http2;
 mod http2_bounds;
 mod http2_client;
