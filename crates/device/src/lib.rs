@@ -15,6 +15,7 @@
 //!     threads   a pread/pwrite pool for each device, where io_uring is refused
 //!     inline    at once, on the caller's thread: memory devices in tests
 //!   latency   how long reads take
+//!   arena     memory that sockets are sent from without a copy: no device, but a mapping
 //!   socket    unacknowledged bytes of a socket: no device, but a system call without a safe wrapper
 //!   health    whether reads finish at all
 //!     filesystem  which file systems accept a submission without blocking
@@ -32,6 +33,7 @@
 //!
 //! Source: the only crate with `unsafe`, see `docs/decisions`.
 
+mod arena;
 mod buffer;
 mod device;
 mod engine;
@@ -57,6 +59,7 @@ mod threads;
 mod transfer;
 mod uring;
 
+pub use arena::Arena;
 pub use buffer::{ALIGN_BYTES, AlignedBuf};
 pub use device::Device;
 pub use engine::{Engine, EngineError, EngineKind};

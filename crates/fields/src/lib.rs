@@ -159,6 +159,11 @@ impl Fields {
         });
     }
 
+    /// What it takes of the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
     /// Removes all lines and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

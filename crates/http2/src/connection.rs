@@ -41,6 +41,7 @@ use crate::frame::{self, flag, kind};
 use crate::head::HeadBuffer;
 use crate::hpack::Decoder;
 use crate::mistakes::{Mistake, makes};
+use crate::pace::Pace;
 use crate::ready::Ready;
 use crate::streams::{Gone, Streams};
 use crate::{Counts, ErrorCode, Fault, Limits, Priority, RequestView, StreamId, Turn};
@@ -156,6 +157,8 @@ pub struct Connection {
     out: Vec<u8>,
     ready: Ready,
     send_window: i64,
+    /// How fast that window lets bytes through.
+    pace: Pace,
 }
 
 impl Connection {
@@ -185,6 +188,7 @@ impl Connection {
             out: Vec::new(),
             ready: Ready::default(),
             send_window: i64::from(WINDOW_DEFAULT),
+            pace: Pace::default(),
             limits,
         };
         settings::write_ours(&limits, &mut connection.out);
@@ -234,6 +238,17 @@ impl Connection {
         self.streams.get(stream).map_or(0, |found| found.queued)
     }
 
+    /// What the connection takes of the heap, without the bytes of queued pieces.
+    pub fn memory_bytes(&self) -> usize {
+        self.out.capacity()
+            + self.block.capacity()
+            + self.head.memory_bytes()
+            + self.decoder.memory_bytes()
+            + self.streams.memory_bytes()
+            + self.ready.memory_bytes()
+            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+    }
+
     /// Can something still be sent on this stream?
     pub fn is_writable(&self, stream: StreamId) -> bool {
         let found = self.streams.get(stream);
@@ -281,11 +296,9 @@ impl Connection {
             found.has_begun && !found.ends,
             "pieces lie between the head and the end"
         );
-        if found.queued == 0 {
-            found.moved_at = now;
-        }
         found.queued += piece.len();
         found.pieces.push_back(piece);
+        found.note_pace(now);
         if !found.is_ready && found.send_window > 0 {
             found.is_ready = true;
             self.ready.insert(stream, found.priority);
@@ -343,8 +356,26 @@ impl Connection {
             .min(found.recv_held);
         found.recv_held -= bytes;
         found.recv_credit += bytes;
+        found.recv_taken = found.recv_taken.saturating_add(bytes);
         self.credit_stream(stream);
         self.credit(bytes);
+    }
+
+    /// Lets the client send more on this stream before the caller has taken it, if a whole window was taken since the last time. So a
+    /// long upload is as fast over a long line as over a short one. What is not taken stays bounded by the connection's window.
+    pub fn grow(&mut self, stream: StreamId) {
+        let window_max = self.limits.stream_window_max;
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        let window = found.recv_window_max;
+        if found.recv_taken >= window && window < window_max && !found.is_released {
+            let more = window.min(window_max - window);
+            found.recv_window_max += more;
+            found.recv_credit += more;
+            found.recv_taken = 0;
+            self.credit_stream(stream);
+        }
     }
 
     /// Ends a stream before its time; the caller is done with it.
@@ -494,7 +525,9 @@ impl Connection {
         if is_closed && is_done {
             let how = match found.recv_ended || found.is_reset_by_client {
                 true => Gone::Closed,
-                false => Gone::ResetByUs,
+                false => Gone::ResetByUs {
+                    window: found.recv_window.max(0),
+                },
             };
             let held = found.recv_held;
             self.streams.remove(stream, how);
@@ -504,10 +537,10 @@ impl Connection {
 
     /// The client may send what was taken of the stream, once it is half a window.
     fn credit_stream(&mut self, stream: StreamId) {
-        let window = self.limits.stream_window;
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
+        let window = found.recv_window_max;
         let is_enough = found.recv_credit > 0 && found.recv_credit >= window / 2;
         if is_enough && !found.recv_ended && !found.is_reset {
             let mut credit = std::mem::take(&mut found.recv_credit);

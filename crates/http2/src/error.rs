@@ -97,11 +97,13 @@ faults! {
     connection ResetFlood ENHANCE_YOUR_CALM "too many streams reset"
     connection UselessFrames ENHANCE_YOUR_CALM "too many frames that carry nothing"
     connection SmallFrames ENHANCE_YOUR_CALM "too many small DATA frames"
+    connection DataBehindReset FLOW_CONTROL_ERROR "more DATA than the window of a stream that is gone"
     connection TinyWindows ENHANCE_YOUR_CALM "windows that allow only tiny frames"
     // Too slow.
     connection PrefaceTimeout NO_ERROR "preface or SETTINGS did not come in time"
     connection BlockTimeout NO_ERROR "field block not complete in time"
     connection SettingsTimeout SETTINGS_TIMEOUT "SETTINGS not acknowledged in time"
+    connection WindowStalled ENHANCE_YOUR_CALM "the connection's window lets too little of the answers through"
     // A stream only.
     stream Refused REFUSED_STREAM "more streams than allowed"
     stream DataOnClosed STREAM_CLOSED "DATA on a closed stream"
@@ -111,7 +113,7 @@ faults! {
     stream WindowExceeded FLOW_CONTROL_ERROR "more DATA than the stream's window"
     stream PriorityLength FRAME_SIZE_ERROR "PRIORITY that is not 5 bytes long"
     stream SelfDependency PROTOCOL_ERROR "stream that depends on itself"
-    stream Stalled CANCEL "no byte of the answer taken in time"
+    stream Stalled CANCEL "too little of the answer taken in time"
     // Malformed requests (RFC 9113 §8.1.1).
     stream FieldName PROTOCOL_ERROR "malformed field name"
     stream FieldValue PROTOCOL_ERROR "malformed field value"

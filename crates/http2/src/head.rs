@@ -331,6 +331,11 @@ impl HeadBuffer {
         *self = HeadBuffer::default();
     }
 
+    /// What it takes of the heap.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.fields.memory_bytes() + self.text.capacity() + self.cookie.capacity()
+    }
+
     fn text_of(&self, range: &Option<Range<usize>>) -> Option<&str> {
         // Bytes that are no UTF-8 are in no token, target, scheme or authority: refused by those checks as "".
         let bytes = &self.text[range.clone()?];

@@ -51,6 +51,7 @@
 //! | `budget`, `limits` | how much of what is legal |
 //! | `error` | faults by name, with the code owed |
 //! | `frame` | frame headers |
+//! | `pace` | clients whose windows let too little through |
 //! | `mistakes` | deliberate mistakes, for the simulation |
 //!
 //! Not known here: sockets, TLS, clocks, caching, HTTP/1.
@@ -68,6 +69,7 @@ pub mod hpack;
 mod huffman;
 mod limits;
 pub mod mistakes;
+mod pace;
 mod priority;
 mod ready;
 mod streams;

@@ -76,6 +76,12 @@ impl Ready {
         }
     }
 
+    /// What it takes of the heap.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of = |level: &Level| level.whole.capacity() + level.shared.capacity();
+        self.levels.iter().map(of).sum::<usize>() * size_of::<StreamId>()
+    }
+
     fn level(&mut self, priority: Priority) -> &mut Level {
         &mut self.levels[usize::from(priority.urgency)]
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Priority, StreamId};
+use crate::pace::Pace;
+use crate::{Limits, Priority, StreamId};
 
 /// How many streams that have gone are remembered.
 const GONE_MAX: usize = 256;
@@ -41,6 +42,10 @@ pub(crate) struct Stream {
     pub(crate) recv_ended: bool,
     /// What the client may still send.
     pub(crate) recv_window: i64,
+    /// The whole of it, if nothing is on its way.
+    pub(crate) recv_window_max: u32,
+    /// Taken since the window was made larger.
+    pub(crate) recv_taken: u32,
     /// Given to the caller, not yet taken.
     pub(crate) recv_held: u32,
     /// Taken, not yet announced to the client.
@@ -63,8 +68,8 @@ pub(crate) struct Stream {
     pub(crate) trailers: Option<Vec<u8>>,
     /// It is in the queue of those that may send.
     pub(crate) is_ready: bool,
-    /// When bytes were queued on an empty queue, or sent.
-    pub(crate) moved_at: Duration,
+    /// How fast its window lets bytes through.
+    pub(crate) pace: Pace,
 }
 
 impl Stream {
@@ -86,6 +91,23 @@ impl Stream {
         self.trailers = None;
     }
 
+    /// Keeps its pace up to date: bytes wait behind a closed window, or they do not.
+    #[inline]
+    pub(crate) fn note_pace(&mut self, now: Duration) {
+        let is_closed = self.queued > 0 && self.send_window <= 0;
+        self.pace.note(is_closed, now);
+    }
+
+    /// Does its client let too little through? What a tunnel carries comes when it comes, so no rate holds for it.
+    pub(crate) fn is_too_slow(&self, now: Duration, limits: &Limits) -> bool {
+        let rate_min = if self.is_tunnel { 0 } else { limits.rate_min };
+        let limits = Limits {
+            rate_min,
+            ..*limits
+        };
+        self.pace.is_too_slow(now, &limits)
+    }
+
     /// May frames be sent on it?
     pub(crate) fn is_writable(&self) -> bool {
         !self.is_reset && !self.send_ended
@@ -97,8 +119,8 @@ impl Stream {
 pub(crate) enum Gone {
     /// Both sides ended it, or the client reset it.
     Closed,
-    /// We reset it: what the client had sent before it knew is ignored.
-    ResetByUs,
+    /// We reset it: what the client had sent before it knew is ignored, as far as its window went.
+    ResetByUs { window: i64 },
 }
 
 #[derive(Default)]
@@ -184,10 +206,31 @@ impl Streams {
         }
     }
 
+    /// What they take of the heap, without what is queued.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let trailers = |slot: &Stream| slot.trailers.as_ref().map_or(0, Vec::capacity);
+        let of = |slot: &Stream| slot.pieces.capacity() * size_of::<Bytes>() + trailers(slot);
+        self.slots.iter().map(of).sum::<usize>()
+            + self.slots.capacity() * size_of::<Stream>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.open.capacity() * size_of::<(u32, u32)>()
+            + self.gone.capacity() * size_of::<(u32, Gone)>()
+    }
+
     /// How a stream without a slot went, if that is still known.
     pub(crate) fn how_gone(&self, id: u32) -> Option<Gone> {
         let found = self.gone.iter().rev().find(|(gone, _)| *gone == id)?;
         Some(found.1)
+    }
+
+    /// So many bytes came on a stream that we reset. `None`: it is not such a stream, as far as is known.
+    pub(crate) fn charge_gone(&mut self, id: u32, bytes: i64) -> Option<bool> {
+        let found = self.gone.iter_mut().rev().find(|(gone, _)| *gone == id)?;
+        let Gone::ResetByUs { window } = &mut found.1 else {
+            return None;
+        };
+        *window -= bytes;
+        Some(*window >= 0)
     }
 
     pub(crate) fn note_gone(&mut self, id: u32, how: Gone) {

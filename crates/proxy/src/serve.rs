@@ -21,7 +21,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -39,6 +39,7 @@ use tokio::{
 use crate::{
     admin,
     cache::background::BackgroundThread,
+    cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
     clock::Clock,
@@ -485,6 +486,12 @@ pub(crate) struct Found<'a> {
     pub seed: Option<u64>,
 }
 
+/// The longest fragment of any of the stores.
+fn fragment_bytes(opened: &Opened) -> u32 {
+    let each = opened.set.stores().map(|store| store.fragment_bytes());
+    each.max().unwrap_or(0)
+}
+
 /// What all threads of a proxy share.
 ///
 /// # Errors
@@ -539,6 +546,7 @@ pub(crate) fn shared(
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
             .with_burst(burst_max(plan)),
+        fragments: FragmentMemory::new(plan.memory_bytes, opened.map_or(0, fragment_bytes)),
         store,
         wake_up: Arc::default(),
         admission: admission(plan, opened),
@@ -566,6 +574,7 @@ pub(crate) fn shared(
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         streams: AtomicUsize::new(0),
+        stream_head_bytes: AtomicU64::new(0),
         phase: state_watch::channel(Phase::Running).0,
         began: Instant::now(),
         clock,

@@ -4,9 +4,15 @@
 //!
 //! Not known here: who is at the other end.
 
-use std::time::Duration;
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
 
-use tokio::net::TcpStream;
+use device::Arena;
+use rustix::net::SendFlags;
+use tokio::{io::Interest, net::TcpStream};
 
 #[cfg(feature = "simulation")]
 pub mod memory;
@@ -86,6 +92,53 @@ pub fn give_up_after(socket: &Socket, longest: Duration) {
     if let Socket::Tcp(tcp) = socket {
         let _ = socket2::SockRef::from(tcp).set_tcp_user_timeout(Some(longest));
     }
+}
+
+/// Can it be sent what a file has?
+pub fn is_tcp(socket: &Socket) -> bool {
+    #[cfg(not(feature = "simulation"))]
+    let _ = socket;
+    #[cfg(feature = "simulation")]
+    if let Socket::Memory(_) = socket {
+        return false;
+    }
+    true
+}
+
+/// Writes what the socket takes of `bytes`, behind which more comes at once.
+///
+/// # Errors
+/// As of a write.
+pub async fn write_ahead(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    let send = |tcp: BorrowedFd<'_>| Ok(rustix::net::send(tcp, bytes, SendFlags::MORE)?);
+    when_writable(socket, send).await
+}
+
+/// Sends what the socket takes of a body that is kept there, without a copy.
+///
+/// # Errors
+/// As of a write.
+pub async fn send_kept(
+    socket: &Socket,
+    arena: &Arena,
+    place: u64,
+    len: usize,
+) -> io::Result<usize> {
+    when_writable(socket, |tcp| arena.send(tcp, place, len)).await
+}
+
+async fn when_writable(
+    socket: &Socket,
+    send: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
+) -> io::Result<usize> {
+    #[cfg(not(feature = "simulation"))]
+    let tcp = socket;
+    #[cfg(feature = "simulation")]
+    let Socket::Tcp(tcp) = socket else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let send = || send(tcp.as_fd());
+    tcp.async_io(Interest::WRITABLE, send).await
 }
 
 /// Bytes that were written and that the other side has not taken yet.

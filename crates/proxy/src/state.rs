@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use crate::{
     cache::background::WakeUp,
     cache::disk::DiskIo,
+    cache::fragments::FragmentMemory,
     cache::lazy::ReadQueue,
     cache::memory::{Front, MemoryTier},
     cache::object::Object,
@@ -101,6 +102,8 @@ pub struct Shared {
     pub heads: Arc<HeadBudget>,
     /// Objects in memory.
     pub memory: MemoryTier,
+    /// Fragments of large ones.
+    pub fragments: FragmentMemory,
     /// Index and invalidations and, with devices, the objects on disk.
     pub store: Arc<Set>,
     /// Wakes the background thread of the stores.
@@ -143,6 +146,8 @@ pub struct Shared {
     pub connections: AtomicUsize,
     /// Streams of HTTP/2 that have a task.
     pub streams: AtomicUsize,
+    /// Bytes of their heads.
+    pub stream_head_bytes: AtomicU64,
     /// Running, draining, stopping.
     pub phase: watch::Sender<Phase>,
     /// When the process came up.
@@ -427,6 +432,12 @@ impl Shared {
         is_hidden
     }
 
+    /// Nothing can be answered with it any more.
+    pub fn forget_stored(&self, object: &Object) {
+        self.store.of(object.primary).forget(object.hash);
+        self.memory.remove(object.hash);
+    }
+
     /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
     pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
         for object in beside {
@@ -667,6 +678,7 @@ impl Worker {
             store(&self.counters.disk_lazy_along, gathered.along);
         }
         self.front.borrow_mut().sweep(now);
+        self.shared.fragments.leave(&self.shared.memory);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {
             metrics::add(&self.counters.log_records_lost, lost);
@@ -704,25 +716,36 @@ impl Drop for ConnectionCount {
 }
 
 /// Counts a stream that has a task against the limit of the process; given back when dropped.
-pub struct StreamCount(Rc<Worker>);
+pub struct StreamCount {
+    worker: Rc<Worker>,
+    head_bytes: u64,
+}
 
 impl StreamCount {
-    /// `None` when the limit is reached.
-    pub fn take(worker: &Rc<Worker>) -> Option<StreamCount> {
+    /// Of a request with a head of so many bytes. `None` when there are too many, or too many bytes of heads: as many as
+    /// `limits.head-buffer` has for heads that are not complete.
+    pub fn take(worker: &Rc<Worker>, head_bytes: usize) -> Option<StreamCount> {
         let shared = &worker.shared;
-        let before = shared.streams.fetch_add(1, Ordering::Relaxed);
-        if before >= shared.bounds.streams_max.load(Ordering::Relaxed) {
-            shared.streams.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        let head_bytes = head_bytes as u64;
+        let streams = shared.streams.fetch_add(1, Ordering::Relaxed);
+        let bytes = (shared.stream_head_bytes).fetch_add(head_bytes, Ordering::Relaxed);
         metrics::add(&worker.counters.h2_streams_open, 1);
-        Some(StreamCount(Rc::clone(worker)))
+        // Dropped, it is not counted any more.
+        let count = StreamCount {
+            worker: Rc::clone(worker),
+            head_bytes,
+        };
+        let has_room = streams < shared.bounds.streams_max.load(Ordering::Relaxed)
+            && bytes + head_bytes <= shared.heads.bytes_max();
+        has_room.then_some(count)
     }
 }
 
 impl Drop for StreamCount {
     fn drop(&mut self) {
-        self.0.shared.streams.fetch_sub(1, Ordering::Relaxed);
-        metrics::sub(&self.0.counters.h2_streams_open, 1);
+        let (shared, counters) = (&self.worker.shared, &self.worker.counters);
+        shared.streams.fetch_sub(1, Ordering::Relaxed);
+        (shared.stream_head_bytes).fetch_sub(self.head_bytes, Ordering::Relaxed);
+        metrics::sub(&counters.h2_streams_open, 1);
     }
 }

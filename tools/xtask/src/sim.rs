@@ -1,6 +1,6 @@
 //! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors. `--proxy`: that of the whole proxy, which is a
 //! program of its own (`proxy-simulation`), so that this one need not be built with a proxy in it. `--hints`: that of the cluster's hints, in
-//! the same way (`hints-simulation`).
+//! the same way (`hints-simulation`). `--http2`: that of a connection of HTTP/2, which is among the tests of its crate.
 //!
 //! Seeds are independent, so each worker takes the next one; the numbers are added up in the end. The first failure ends
 //! it all and is printed with its story and the command that shows it again. `--mistakes` turns it round: for
@@ -28,6 +28,9 @@ pub struct Options {
     /// The hints of a cluster: fronts, nodes, and the wire between them
     #[arg(long, conflicts_with_all = ["proxy", "waive", "watch", "json"])]
     hints: bool,
+    /// A connection of HTTP/2: a client, a server, and a link that splits
+    #[arg(long, conflicts_with_all = ["proxy", "hints", "waive", "watch", "json", "mistake"])]
+    http2: bool,
     /// How many seeds
     #[arg(long, default_value_t = 300)]
     seeds: u64,
@@ -63,15 +66,16 @@ pub struct Options {
 impl Options {
     /// Does this program do the work itself?
     pub fn measures(&self) -> bool {
-        !self.proxy && !self.hints
+        !self.proxy && !self.hints && !self.http2
     }
 
     /// What every change must pass: a few hundred seeds of the store, a few dozen of the proxy, whose runs are
     /// longer, some thousand of the hints, whose runs are brief, and then each mistake noticed by one.
-    pub fn for_every_change() -> [Options; 6] {
+    pub fn for_every_change() -> [Options; 7] {
         let seeds = Options {
             proxy: false,
             hints: false,
+            http2: false,
             seeds: 300,
             from: 1,
             seed: None,
@@ -108,6 +112,12 @@ impl Options {
             mistakes: true,
             ..of_hints.clone()
         };
+        // Its seeds are among the tests of its crate.
+        let mistakes_of_http2 = Options {
+            http2: true,
+            mistakes: true,
+            ..seeds.clone()
+        };
         [
             seeds,
             mistakes,
@@ -115,6 +125,7 @@ impl Options {
             mistakes_of_proxy,
             of_hints,
             mistakes_of_hints,
+            mistakes_of_http2,
         ]
     }
 }
@@ -134,6 +145,9 @@ pub fn run(options: &Options) -> Result<()> {
     if options.hints {
         return run_other("hints-simulation", options);
     }
+    if options.http2 {
+        return run_http2(options);
+    }
     if options.mistakes {
         return all_mistakes(options);
     }
@@ -149,6 +163,32 @@ pub fn run(options: &Options) -> Result<()> {
     match outcome.failure {
         Some(failure) => fail!("{failure}"),
         None => Ok(()),
+    }
+}
+
+/// Has the tests of the crate `http2` do it, which are told the seeds by the environment.
+fn run_http2(options: &Options) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["test", "--quiet", "--package", "http2", "--test", "all"]);
+    match (options.mistakes, options.seed) {
+        (true, _) => {
+            let which = ["--features", "mistakes", "link::mistakes_are_noticed"];
+            command.args(which);
+        }
+        (false, Some(seed)) => {
+            command.arg("link::sim").env("HTTP2_SEED", seed.to_string());
+        }
+        (false, None) => {
+            let range = [("HTTP2_FROM", options.from), ("HTTP2_SEEDS", options.seeds)];
+            let range = range.map(|(name, number)| (name, number.to_string()));
+            command.arg("link::sim").envs(range);
+        }
+    }
+    let status = command.current_dir(workspace::root()).status();
+    match status.during(|| "running cargo".into())?.success() {
+        true => Ok(()),
+        false => fail!("the simulation of HTTP/2 has found something; see above"),
     }
 }
 

@@ -152,7 +152,8 @@ impl Connection {
             self.streams.note_id(id);
             //= rfc9113 §6.8   streams above the last one of a GOAWAY are ignored
             if self.drain == Drain::Final {
-                self.streams.note_gone(id, Gone::ResetByUs);
+                let window = self.window_of_gone();
+                self.streams.note_gone(id, Gone::ResetByUs { window });
                 return Ok(For::Nobody(None));
             }
             let is_full = self.streams.len() >= self.limits.streams_max as usize;
@@ -163,7 +164,7 @@ impl Connection {
         }
         let Some(stream) = self.streams.find(id) else {
             return match self.streams.how_gone(id) {
-                Some(Gone::ResetByUs) => Ok(For::Nobody(None)),
+                Some(Gone::ResetByUs { .. }) => Ok(For::Nobody(None)),
                 //= rfc9113 §5.1   closed: HEADERS are an error of the connection
                 Some(Gone::Closed) => Err(Fault::HeadersOnClosed),
                 None => Err(Fault::StreamIdReused),
@@ -202,11 +203,8 @@ impl Connection {
         let is_tunnel = self.head.is_connect();
         let expected = self.head.content_length();
         let send_window = i64::from(self.settings.initial_window);
-        let mut recv_window = i64::from(self.limits.stream_window);
-        if !self.settings_acked {
-            //= rfc9113 §6.9.2   until a client has our SETTINGS, it may use the window that all begin with
-            recv_window = recv_window.max(i64::from(WINDOW_DEFAULT));
-        }
+        let recv_window = self.window_of_new();
+        let recv_window_max = self.limits.stream_window;
         let stream = self.streams.insert(of.stream);
         let found = self.streams.get_mut(stream).expect("it is new");
         found.priority = priority;
@@ -214,12 +212,28 @@ impl Connection {
         found.recv_ended = of.ends;
         found.recv_expected = expected;
         found.recv_window = recv_window;
+        found.recv_window_max = recv_window_max;
         found.send_window = send_window;
-        found.moved_at = now;
         Ok(Some(Happened::Request {
             stream,
             ends: of.ends,
         }))
+    }
+
+    /// What a client may send on a stream that it opens.
+    fn window_of_new(&self) -> i64 {
+        let window = i64::from(self.limits.stream_window);
+        match self.settings_acked {
+            true => window,
+            //= rfc9113 §6.9.2   until a client has our SETTINGS, it may use the window that all begin with
+            false => window.max(i64::from(WINDOW_DEFAULT)),
+        }
+    }
+
+    /// What a client may have sent on a stream of which nothing is known any more.
+    pub(super) fn window_of_gone(&self) -> i64 {
+        self.window_of_new()
+            .max(i64::from(self.limits.stream_window_max))
     }
 
     fn take_trailers(
@@ -260,7 +274,8 @@ impl Connection {
     ) -> Result<Option<Happened>, Fault> {
         self.counts.add(fault);
         self.charge_reset(now)?;
-        self.streams.note_gone(id, Gone::ResetByUs);
+        let window = self.window_of_new();
+        self.streams.note_gone(id, Gone::ResetByUs { window });
         if let Some(status) = fault.status() {
             let mut block = Vec::with_capacity(8);
             write_status(status, &mut block);

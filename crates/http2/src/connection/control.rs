@@ -119,15 +119,13 @@ impl Connection {
     /// Keeps C3 after the window of a stream has changed.
     fn heed_window(&mut self, stream: StreamId, now: Duration) {
         let found = self.streams.get_mut(stream).expect("its window changed");
+        found.note_pace(now);
         let is_ready = found.is_writable() && found.queued > 0 && found.send_window > 0;
         if is_ready == found.is_ready || makes(Mistake::ForgetReady) {
             return;
         }
         found.is_ready = is_ready;
         if is_ready {
-            found.moved_at = found
-                .moved_at
-                .max(now.saturating_sub(self.limits.stall_time / 2));
             self.ready.insert(stream, found.priority);
         } else {
             self.ready.remove(stream, found.priority);
@@ -187,6 +185,7 @@ impl Connection {
                 return Err(Fault::WindowZeroConnection);
             }
             self.send_window += more;
+            self.note_pace(now);
             return match self.send_window > WINDOW_MAX {
                 true => Err(Fault::WindowOverflowConnection),
                 false => Ok(None),

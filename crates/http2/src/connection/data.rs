@@ -75,19 +75,30 @@ impl Connection {
     fn charge_data(&mut self, header: Header, left: usize, now: Duration) -> Stepped {
         let len = header.len as i64;
         let Some(stream) = self.streams.find(header.stream) else {
-            if self.streams.how_gone(header.stream) == Some(Gone::ResetByUs) {
-                return Ok(None);
-            }
-            self.streams.note_gone(header.stream, Gone::ResetByUs);
-            self.reset_number(header.stream, Fault::DataOnClosed, now)?;
-            return Ok(None);
+            //= rfc9113 §5.4.2   what was sent before the reset was known is ignored; no window is opened for more
+            return match self.streams.charge_gone(header.stream, len) {
+                Some(true) => Ok(None),
+                Some(false) => Err(Fault::DataBehindReset),
+                None => {
+                    let window = self.window_of_gone();
+                    let how = Gone::ResetByUs { window };
+                    self.streams.note_gone(header.stream, how);
+                    self.reset_number(header.stream, Fault::DataOnClosed, now)?;
+                    Ok(None)
+                }
+            };
         };
         let found = self.streams.get_mut(stream).expect("it was found");
         if found.is_reset {
             if found.is_reset_by_client {
                 self.reset_number(header.stream, Fault::DataOnClosed, now)?;
+                return Ok(None);
             }
-            return Ok(None);
+            found.recv_window -= len;
+            return match found.recv_window >= 0 {
+                true => Ok(None),
+                false => Err(Fault::DataBehindReset),
+            };
         }
         let padding = len - left as i64;
         if found.recv_ended {

@@ -25,7 +25,14 @@ impl Connection {
             left = left.saturating_sub(sent);
         }
         turn.finish();
+        self.note_pace(now);
         !turn.is_empty()
+    }
+
+    /// Keeps the pace of the connection's window up to date.
+    pub(super) fn note_pace(&mut self, now: Duration) {
+        let is_closed = self.send_window <= 0 && !self.ready.is_empty();
+        self.pace.note(is_closed, now);
     }
 
     /// Sends one frame of a stream that is ready, and puts it back if it still is.
@@ -79,7 +86,9 @@ impl Connection {
         }
         found.queued -= len;
         found.send_window -= len as i64;
-        found.moved_at = now;
+        found.pace.sent(len, &self.limits);
+        found.note_pace(now);
+        self.pace.sent(len, &self.limits);
         if !makes(Mistake::IgnoreConnectionWindow) {
             self.send_window -= len as i64;
         }

@@ -60,16 +60,19 @@ impl Connection {
         if now < self.stall_look_at {
             return Ok(None);
         }
-        let stall_time = self.limits.stall_time;
-        let is_stalled = |moved_at: Duration| now >= moved_at + stall_time;
+        self.note_pace(now);
+        let limits = self.limits;
+        if self.pace.is_too_slow(now, &limits) {
+            return Err(self.fail(Fault::WindowStalled));
+        }
         let stalled = self
             .streams
             .iter()
-            .find(|(_, stream)| stream.queued > 0 && is_stalled(stream.moved_at))
+            .find(|(_, stream)| stream.queued > 0 && stream.is_too_slow(now, &limits))
             .map(|(stream, _)| stream);
         let Some(stream) = stalled else {
             // A quarter late at most.
-            self.stall_look_at = now + stall_time / 4;
+            self.stall_look_at = now + limits.stall_time / 4;
             return Ok(None);
         };
         self.counts.add(Fault::Stalled);

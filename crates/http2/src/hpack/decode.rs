@@ -104,6 +104,11 @@ impl Decoder {
         self.value = Vec::new();
     }
 
+    /// What it takes of the heap.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes() + self.name.capacity() + self.value.capacity()
+    }
+
     #[inline]
     fn indexed(&self, index: usize) -> Result<Field<'_>, BadBlock> {
         let (name, value, note) = match index {

@@ -75,6 +75,10 @@ impl Table {
         self.bytes += entry_bytes;
     }
 
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }

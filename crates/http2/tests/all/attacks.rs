@@ -328,7 +328,99 @@ fn more_data_than_a_window() {
         ..Limits::default()
     };
     let mut pair = Pair::new(limits);
-    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
-    let (_, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
+    let (_, met) = flood(&mut pair, 1000, |round| {
+        let id = 2 * round + 1;
+        let first = frame(HEADERS, END_HEADERS, id, &head("POST", "/"));
+        [first, frame(DATA, 0, id, &[0; 16_384])].concat()
+    });
     assert_eq!(met, None, "DATA of a stream that has gone is credited");
+}
+
+#[test]
+fn data_behind_a_reset() {
+    // What fits in the window may have been on its way when we reset the stream; more cannot.
+    for keeps_slot in [false, true] {
+        let mut pair = Pair::new(Limits::default());
+        pair.holds = true;
+        pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+        match keeps_slot {
+            false => pair
+                .connection
+                .reset(pair.held[0], http2::ErrorCode::CANCEL),
+            true => pair.send(&window(1, 0)),
+        }
+        let (took, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
+        assert_eq!((took, met), (4, Some(Fault::DataBehindReset)));
+    }
+    // The same of a request that was refused.
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "no slash")));
+    let (took, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
+    assert_eq!((took, met), (4, Some(Fault::DataBehindReset)));
+}
+
+#[test]
+fn a_window_opened_by_a_byte_now_and_then() {
+    // Of the stream.
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]));
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    pair.send(&get(3, "/"));
+    for stream in pair.held.clone() {
+        pair.answer(stream, vec![b'x'; 100_000].into());
+    }
+    let mut ended_s = None;
+    for now_s in 1..300 {
+        pair.now = Duration::from_secs(now_s);
+        // The first takes too little, the second enough.
+        pair.send(&[window(1, 50), window(3, 150)].concat());
+        while let Ok(Some(_)) = pair.connection.handle_timeout(pair.now) {}
+        let frames = pair.frames();
+        assert!(!frames.iter().any(|frame| frame.starts_with("reset 3")));
+        if frames.contains(&"reset 1 8".to_owned()) {
+            ended_s.get_or_insert(now_s);
+        }
+    }
+    assert!(matches!(ended_s, Some(60..=75)), "{ended_s:?}");
+    assert_eq!(pair.connection.counts().of(Fault::Stalled), 1);
+
+    // Of the connection: the streams' are wide open.
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 16, 0, 0]));
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    pair.answer(pair.held[0], vec![b'x'; 200_000].into());
+    let mut ended = None;
+    for now_s in 1..300 {
+        pair.now = Duration::from_secs(now_s);
+        pair.send(&window(0, 50));
+        if let Err(fault) = pair.connection.handle_timeout(pair.now) {
+            ended.get_or_insert((now_s, fault));
+        }
+    }
+    // The first 65,535 bytes pay for a longer pause.
+    let (ended_s, fault) = ended.unwrap();
+    assert!((120..=135).contains(&ended_s), "{ended_s}");
+    assert_eq!(fault, Fault::WindowStalled);
+}
+
+#[test]
+fn a_stream_that_waits_for_others_is_not_slow() {
+    let mut pair = Pair::new(Limits::default());
+    pair.holds = true;
+    pair.send(&get(1, "/"));
+    pair.send(&get(3, "/"));
+    for stream in pair.held.clone() {
+        pair.answer(stream, vec![b'x'; 10_000_000].into());
+    }
+    // The first one is sent first, and is large.
+    pair.send(&[window(1, 1 << 30), window(3, 1 << 30)].concat());
+    for now_s in 1..200 {
+        pair.now = Duration::from_secs(now_s);
+        pair.send(&window(0, 20_000));
+        assert!(matches!(pair.connection.handle_timeout(pair.now), Ok(None)));
+        let frames = pair.frames();
+        assert!(!frames.iter().any(|frame| frame.starts_with("reset")));
+    }
 }

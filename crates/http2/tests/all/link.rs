@@ -4,8 +4,8 @@
 //! and settings, over a link that splits. Demanded: no panic and no fatal fault, each answer is byte for byte what was asked for, each
 //! request body reaches the server whole, windows are kept, and nothing is left at the end.
 //!
-//! A failure prints its seed: `HTTP2_SEED=n cargo test -p http2 --test all link`; `HTTP2_SEEDS=10000` plays as many. With `--features mistakes`
-//! each deliberate mistake of the crate must be noticed, too.
+//! A failure prints its seed: `cargo xtask sim --http2 --seed n`; `--seeds 10000` plays as many. With `--mistakes` each deliberate mistake of the
+//! crate must be noticed, too. The numbers may come from a fuzzer instead (`tools/fuzz`, `http2_pair`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,13 +15,30 @@ use http2::{Connection, ErrorCode, Event, Limits, PREFACE, StreamId, Turn, write
 
 use crate::raw::*;
 
-/// A generator of numbers (splitmix64).
-pub struct Chance(pub u64);
+/// A generator of numbers: those of a script, then those of a seed (splitmix64).
+pub struct Chance {
+    script: Vec<u8>,
+    seed: u64,
+}
 
 impl Chance {
+    pub fn of_seed(seed: u64) -> Chance {
+        let script = Vec::new();
+        Chance { script, seed }
+    }
+
+    /// Two bytes a number; a fuzzer writes them.
+    pub fn of_script(bytes: &[u8]) -> Chance {
+        let script = bytes.iter().rev().copied().collect();
+        Chance { script, seed: 0 }
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        if let (Some(low), high) = (self.script.pop(), self.script.pop()) {
+            return u64::from(u16::from_le_bytes([low, high.unwrap_or(0)]));
+        }
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -70,7 +87,7 @@ struct Serving {
     number: u32,
 }
 
-struct World {
+pub struct World {
     chance: Chance,
     now: Duration,
     server: Connection,
@@ -102,10 +119,10 @@ fn number(bytes: &[u8]) -> usize {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        let mut chance = Chance(seed);
+    pub fn new(mut chance: Chance) -> World {
         let limits = Limits {
             stream_window: 1000 + chance.below(100_000) as u32,
+            stream_window_max: 1000 + chance.below(200_000) as u32,
             connection_window: 65_535 + chance.below(200_000) as u32,
             ..Limits::default()
         };
@@ -134,7 +151,7 @@ impl World {
         }
     }
 
-    fn play(&mut self, steps: usize) {
+    pub fn play(&mut self, steps: usize) {
         for _ in 0..steps {
             self.now += Duration::from_millis(self.chance.below(40) as u64);
             match self.chance.below(10) {
@@ -146,6 +163,7 @@ impl World {
                 8 => self.server_writes(),
                 _ => self.deliver_to_client(),
             }
+            assert!(self.server.memory_bytes() < 512 << 10);
         }
         // Everything runs out.
         for round in 0.. {
@@ -435,6 +453,9 @@ impl World {
                 };
                 serving.held -= taken;
                 self.server.consumed(*stream, taken);
+                if self.chance.one_in(2) {
+                    self.server.grow(*stream);
+                }
             }
             if !serving.upload_ended || (serving.given > 0 && self.chance.one_in(3)) {
                 continue;
@@ -539,6 +560,13 @@ impl World {
     }
 }
 
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 200;
+
+fn plays(seed: u64) -> std::thread::Result<()> {
+    std::panic::catch_unwind(|| World::new(Chance::of_seed(seed)).play(600))
+}
+
 #[test]
 fn sim() {
     let of = |name: &str| {
@@ -548,14 +576,25 @@ fn sim() {
     };
     let seeds = match of("HTTP2_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..of("HTTP2_SEEDS").unwrap_or(60),
+        None => {
+            let from = of("HTTP2_FROM").unwrap_or(0);
+            from..from + of("HTTP2_SEEDS").unwrap_or(SEEDS)
+        }
     };
     for seed in seeds {
-        let played = std::panic::catch_unwind(|| World::new(seed).play(600));
-        assert!(
-            played.is_ok(),
-            "HTTP2_SEED={seed} cargo test -p http2 --test all link"
-        );
+        assert!(plays(seed).is_ok(), "cargo xtask sim --http2 --seed {seed}");
+    }
+}
+
+/// The fuzzer's first inputs.
+#[test]
+fn scripts_are_played() {
+    for script in [
+        &include_bytes!("../../../../tools/fuzz/seeds/http2_pair/400")[..],
+        include_bytes!("../../../../tools/fuzz/seeds/http2_pair/2000"),
+        include_bytes!("../../../../tools/fuzz/seeds/http2_pair/6000"),
+    ] {
+        World::new(Chance::of_script(script)).play(20 + script.len() / 8);
     }
 }
 
@@ -568,13 +607,12 @@ fn mistakes_are_noticed() {
     let mut unnoticed = Vec::new();
     for &mistake in Mistake::ALL {
         make_mistake(Some(mistake));
-        let noticed =
-            (0..200).find(|&seed| std::panic::catch_unwind(|| World::new(seed).play(600)).is_err());
+        let noticed = (0..200).find(|&seed| plays(seed).is_err());
         make_mistake(None);
         match noticed {
             Some(seed) => {
                 println!("{}: noticed by seed {seed}", mistake.name());
-                assert!(std::panic::catch_unwind(|| World::new(seed).play(600)).is_ok());
+                assert!(plays(seed).is_ok());
             }
             None => unnoticed.push(mistake.name()),
         }
@@ -587,7 +625,7 @@ fn mistakes_are_noticed() {
 #[test]
 fn any_frames() {
     for seed in 0..3000 {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::of_seed(seed);
         let mut pair = Pair::new(Limits::default());
         pair.holds = chance.one_in(2);
         for _ in 0..100 {

@@ -6,3 +6,4 @@ mod link;
 mod oracle;
 mod raw;
 mod rules;
+mod suite;

@@ -11,7 +11,7 @@ use crate::link::Chance;
 
 /// Answers each request with its own fields behind `x-`, its body, and trailers if it had some.
 async fn echo(link: DuplexStream, seed: u64) {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::of_seed(seed);
     let mut connection = Connection::new(Limits::default(), Duration::ZERO);
     let (mut input, mut turn) = (Vec::new(), Turn::new());
     let now = Duration::ZERO;
@@ -214,7 +214,7 @@ fn the_h2_crate_as_client() {
         .build()
         .unwrap();
     for seed in 0..6 {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::of_seed(seed);
         let (near, far) = tokio::io::duplex(1 + chance.below(70_000));
         runtime.block_on(async {
             let local = tokio::task::LocalSet::new();
@@ -228,7 +228,10 @@ fn the_h2_crate_as_client() {
                     tokio::task::spawn_local(connection);
                     let tasks: Vec<_> = (0..30)
                         .map(|at| {
-                            tokio::task::spawn_local(one(client.clone(), Chance(seed * 1000 + at)))
+                            tokio::task::spawn_local(one(
+                                client.clone(),
+                                Chance::of_seed(seed * 1000 + at),
+                            ))
                         })
                         .collect();
                     for task in tasks {

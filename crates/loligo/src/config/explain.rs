@@ -107,8 +107,13 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         &format!("{kind} proxy on {}", address(listener.address)),
     );
     line(out, "for", &clients(&listener.allow));
-    if let Some(tls) = &listener.tls {
-        explain_tls(tls, out);
+    match &listener.tls {
+        Some(tls) => explain_tls(tls, listener.http2, out),
+        None if listener.http2 => {
+            let text = "HTTP/1.1, and HTTP/2 with clients that begin in it";
+            line(out, "speaks", text);
+        }
+        None => {}
     }
     let naming = &listener.naming;
     match &naming.proxy_protocol {
@@ -156,12 +161,16 @@ fn explain_listener(listener: &Listener, out: &mut String) {
     line(out, "tells origins", &forwarded(listener));
 }
 
-fn explain_tls(tls: &ListenerTls, out: &mut String) {
+fn explain_tls(tls: &ListenerTls, http2: bool, out: &mut String) {
     let versions = match tls.only_tls13 {
         true => "TLS 1.3",
         false => "TLS 1.2 and 1.3",
     };
-    line(out, "speaks", versions);
+    let http = match http2 {
+        true => "HTTP/2 and HTTP/1.1",
+        false => "HTTP/1.1",
+    };
+    line(out, "speaks", &format!("{http} over {versions}"));
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     if tls.is_acme {
         line(out, "certificate", "ordered (acme)");

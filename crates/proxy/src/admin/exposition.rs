@@ -386,7 +386,7 @@ impl Exposition {
 
     fn memory(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Facts { memory, .. } = &self.0;
-        let words = "Bytes of the objects in the memory tier";
+        let words = "Bytes of the objects in the memory tier, fragments of large ones among them";
         e.gauge("memory_bytes", words, memory.bytes)?;
         e.gauge(
             "memory_bytes_max",
@@ -407,6 +407,23 @@ impl Exposition {
             "memory_burst_refused",
             "Objects not kept in memory because they would have driven out too many (cluster.replacement-burst)",
             memory.burst_refused,
+        )?;
+        e.gauge(
+            "memory_fragments",
+            "Fragments of large objects in memory",
+            memory.fragments,
+        )?;
+        let words = "Bytes of these fragments";
+        e.gauge("memory_fragment_bytes", words, memory.fragment_bytes)?;
+        e.counter(
+            "memory_fragments_evicted",
+            "Fragments pushed out of memory for want of room",
+            memory.fragments_evicted,
+        )?;
+        e.counter(
+            "memory_fragment_served_bytes",
+            "Bytes of fragments that were sent from memory",
+            memory.fragment_served_bytes,
         )?;
         e.gauge(
             "head_bytes",

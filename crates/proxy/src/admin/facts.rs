@@ -355,6 +355,14 @@ pub struct MemoryFacts {
     pub evicted: u64,
     /// Objects not kept because they would have driven out too many.
     pub burst_refused: u64,
+    /// Fragments of large objects held.
+    pub fragments: u64,
+    /// Their bytes, which count in `bytes`.
+    pub fragment_bytes: u64,
+    /// Fragments pushed out since the start.
+    pub fragments_evicted: u64,
+    /// Bytes of fragments sent since the start.
+    pub fragment_served_bytes: u64,
 }
 
 /// One store.
@@ -469,11 +477,15 @@ impl Facts {
             io_engine: shared.io_engine,
             connections_max: shared.edition().plan.limits.connections_max as u64,
             memory: MemoryFacts {
-                bytes: shared.memory.bytes(),
+                bytes: shared.memory.bytes() + shared.fragments.bytes(),
                 bytes_max: shared.memory.bytes_max(),
                 objects: shared.memory.objects(),
                 evicted: shared.memory.evicted(),
                 burst_refused: shared.memory.burst_refused(),
+                fragments: shared.fragments.fragments(),
+                fragment_bytes: shared.fragments.bytes(),
+                fragments_evicted: shared.fragments.evicted(),
+                fragment_served_bytes: shared.fragments.served_bytes(),
             },
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),

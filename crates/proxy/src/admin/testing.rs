@@ -4,7 +4,7 @@ use crate::clock::Instant;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     time::Duration,
 };
@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
+    cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
     cache::opening,
     edition::{Edition, Loaded, Parts},
@@ -49,6 +50,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let store = opening::without_device(None).unwrap();
     Arc::new(Shared {
         streams: AtomicUsize::new(0),
+        stream_head_bytes: AtomicU64::new(0),
         followed: Vec::new(),
         reloads: Reloads::default(),
         listening: Listening::default(),
@@ -60,6 +62,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
+        fragments: FragmentMemory::new(plan.memory_bytes, 0),
         wake_up: Arc::default(),
         admission: None,
         devices: Vec::new(),

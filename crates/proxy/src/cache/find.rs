@@ -76,11 +76,24 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         return None;
     }
     let began = shared.store.sequence(wanted.primary);
-    let in_memory = |resident| Found {
-        stored: Stored::Memory(resident),
-        swap_in: None,
-        began,
-        is_sparse: false,
+    let reads = served == Served::All && !wanted.skips_disk;
+    let disk = worker.disk.as_ref().filter(|_| reads);
+    let in_memory = |resident: Arc<Resident>| {
+        // Its fragments may not be read.
+        if resident.object.large.is_some() && disk.is_none() {
+            return None;
+        }
+        let holes = holes(disk, wanted, &resident.object);
+        if holes == Holes::Hopeless {
+            shared.forget_stored(&resident.object);
+            return None;
+        }
+        Some(Found {
+            stored: Stored::Memory(resident),
+            swap_in: None,
+            began,
+            is_sparse: holes == Holes::Fillable,
+        })
     };
     // A response stored by other cache fields than count here is invisible.
     let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
@@ -93,7 +106,9 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if may_be_direct {
         match shared.memory.look_up(wanted.primary, &wanted.key) {
             Ok(resident) => {
-                return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+                return Some(resident)
+                    .filter(|it| !is_foreign(&it.object))
+                    .and_then(in_memory);
             }
             Err(in_memory) => other = in_memory.or(other),
         }
@@ -114,16 +129,18 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             variant = variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
-                return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+                return Some(resident)
+                    .filter(|it| !is_foreign(&it.object))
+                    .and_then(in_memory);
             }
             (hash, &variant)
         }
     };
-    let reads = served == Served::All && !wanted.skips_disk;
-    let disk = worker.disk.as_ref().filter(|_| reads)?;
+    let disk = disk?;
+    let removals = shared.memory.removals(hash);
     let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
-    let (object, swap_in, began) = match preloaded {
-        Some(it) => (it.object, it.swap_in, it.began),
+    let (object, swap_in, began, removals) = match preloaded {
+        Some(it) => (it.object, it.swap_in, it.began, it.removals),
         None => {
             let loaded = disk.load(wanted.primary, hash, key).await;
             if let Err(Unread::Other(other)) = &loaded {
@@ -131,37 +148,34 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             }
             let loaded = loaded.ok()?;
             shared.take_along(loaded.beside, began);
-            (loaded.object, loaded.swap_in, began)
+            (loaded.object, loaded.swap_in, began, removals)
         }
     };
     // The second: it was purged while it was read.
     if is_foreign(&object) || !shared.still_valid(&object, began) {
         return None;
     }
-    let is_sparse = match &object.large {
-        Some(_) => match holes(disk, wanted, &object) {
-            Holes::None => false,
-            Holes::Fillable => true,
-            Holes::Hopeless => {
-                shared.store.of(wanted.primary).forget(hash);
-                return None;
-            }
-        },
-        None => {
-            let memory = &shared.memory;
-            memory.promote(&object, |object| shared.may_publish(object, began));
-            false
-        }
-    };
+    let holes = holes(Some(disk), wanted, &object);
+    if holes == Holes::Hopeless {
+        shared.forget_stored(&object);
+        return None;
+    }
+    let memory = &shared.memory;
+    // A large object that takes the place of this one is not in memory. That it came is seen by this.
+    let is_last = || memory.removals(hash) == removals;
+    memory.promote(&object, |object| {
+        shared.may_publish(object, began) && is_last()
+    });
     Some(Found {
         stored: Stored::Disk(Box::new(object)),
         swap_in,
         began,
-        is_sparse,
+        is_sparse: holes == Holes::Fillable,
     })
 }
 
 /// What a large object lacks.
+#[derive(PartialEq, Eq)]
 enum Holes {
     /// Nothing.
     None,
@@ -171,8 +185,8 @@ enum Holes {
     Hopeless,
 }
 
-fn holes(disk: &DiskIo, wanted: &Wanted, object: &Object) -> Holes {
-    let Some(large) = &object.large else {
+fn holes(disk: Option<&DiskIo>, wanted: &Wanted, object: &Object) -> Holes {
+    let (Some(large), Some(disk)) = (&object.large, disk) else {
         return Holes::None;
     };
     if !disk.fits(wanted.primary, large) {

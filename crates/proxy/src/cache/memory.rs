@@ -1,4 +1,4 @@
-//! The memory tier: whole objects, ready to be written to a socket.
+//! The memory tier: whole objects, ready to be written to a socket, and the heads of large ones.
 //!
 //! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion, never
 //! across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never holds more than it
@@ -8,6 +8,8 @@
 //! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
 //! front never serves a marked one; the mark is set before a purge is acknowledged.
+//!
+//! Part of the room is lent to the fragments of large objects (`fragments`), and comes back when they need less.
 //!
 //! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
 //! large ones would push out everything. With a *replacement burst* ([`MemoryTier::with_burst`]), neither is a newcomer that
@@ -96,7 +98,13 @@ enum As {
 /// The shared tier.
 pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
-    shard_bytes_max: AtomicU64,
+    /// Of each shard, how often something was taken out of it for good.
+    removals: Box<[AtomicU64]>,
+    bytes_max: AtomicU64,
+    /// Of these, what fragments have.
+    lent_bytes: AtomicU64,
+    /// Bytes of objects that were pushed out by newcomers.
+    replaced_bytes: AtomicU64,
     object_bytes_max: AtomicU64,
     /// The most objects that a newcomer may drive out; `None` without bound.
     burst_max: Option<usize>,
@@ -123,7 +131,10 @@ impl MemoryTier {
         };
         MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
-            shard_bytes_max: AtomicU64::new(bytes_max / SHARDS as u64),
+            removals: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
+            bytes_max: AtomicU64::new(bytes_max),
+            lent_bytes: AtomicU64::new(0),
+            replaced_bytes: AtomicU64::new(0),
             object_bytes_max: AtomicU64::new(admitted_max(bytes_max, object_bytes_max)),
             burst_max: None,
             bytes: AtomicU64::new(0),
@@ -141,9 +152,37 @@ impl MemoryTier {
 
     /// Gives it other bounds. More room is there at once; less comes about by [`MemoryTier::shrink`].
     pub fn resize(&self, bytes_max: u64, object_bytes_max: u64) {
-        let of_shard = bytes_max / SHARDS as u64;
-        self.shard_bytes_max.store(of_shard, Ordering::Relaxed);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
         (self.object_bytes_max).store(admitted_max(bytes_max, object_bytes_max), Ordering::Relaxed);
+        self.widen();
+    }
+
+    /// Fragments have so many bytes of the room now. If that is more than before, [`MemoryTier::shrink`] makes it so.
+    pub fn lend(&self, bytes: u64) {
+        let before = self.lent_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes < before {
+            self.widen();
+        }
+    }
+
+    /// Bytes of objects that were pushed out by newcomers since the start: how far the tier has turned over.
+    pub fn replaced_bytes(&self) -> u64 {
+        self.replaced_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes whenever an object with this hash may have been taken out for good. Whoever has looked up an object on disk asks before and
+    /// after: if it is the same, nobody has put another one there meanwhile.
+    pub fn removals(&self, hash: KeyHash) -> u64 {
+        self.removals[number_of_shard(hash)].load(Ordering::Acquire)
+    }
+
+    fn shard_bytes_max(&self) -> u64 {
+        let lent = self.lent_bytes.load(Ordering::Relaxed);
+        self.bytes_max().saturating_sub(lent) / SHARDS as u64
+    }
+
+    fn widen(&self) {
+        let of_shard = self.shard_bytes_max();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.bytes_max = shard.bytes_max.max(of_shard);
@@ -152,7 +191,7 @@ impl MemoryTier {
 
     /// Evicts what is too much in one shard, [`SWEPT_AT_ONCE`] objects at most. True: there is more to evict.
     pub fn shrink(&self) -> bool {
-        let of_shard = self.shard_bytes_max.load(Ordering::Relaxed);
+        let of_shard = self.shard_bytes_max();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             if shard.bytes_max <= of_shard {
@@ -175,8 +214,7 @@ impl MemoryTier {
     }
 
     fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
-        let at = (hash.0 >> 40) as usize & (SHARDS - 1);
-        self.shards[at]
+        self.shards[number_of_shard(hash)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -228,7 +266,7 @@ impl MemoryTier {
         wanted: impl FnOnce(&Shard, &Object) -> bool,
     ) -> bool {
         let cost = object.memory_bytes();
-        if !self.admits(cost) || object.large.is_some() {
+        if !self.admits(cost) {
             return false;
         }
         let mut shard = self.shard(object.hash);
@@ -261,7 +299,9 @@ impl MemoryTier {
                 continue;
             }
             self.evicted.fetch_add(1, Ordering::Relaxed);
+            let before = shard.bytes;
             self.drop_slot(&mut shard, slot);
+            (self.replaced_bytes).fetch_add(before - shard.bytes, Ordering::Relaxed);
         }
         let resident = Resident::new(object);
         let slot = match shard.free.pop() {
@@ -293,7 +333,7 @@ impl MemoryTier {
 
     /// Puts in an object that was read from disk, unless a newer one has come in the meantime.
     pub fn promote(&self, object: &Object, still_valid: impl FnOnce(&Object) -> bool) {
-        if !self.admits(object.memory_bytes()) || object.large.is_some() {
+        if !self.admits(object.memory_bytes()) {
             return;
         }
         // A read fills whole pages; a small object gets memory of its own size instead.
@@ -323,6 +363,7 @@ impl MemoryTier {
     /// Takes the object with this hash out; true if there was one.
     pub fn remove(&self, hash: KeyHash) -> bool {
         let mut shard = self.shard(hash);
+        self.removals[number_of_shard(hash)].fetch_add(1, Ordering::Release);
         match shard.find(hash) {
             Some(slot) => {
                 self.drop_slot(&mut shard, slot);
@@ -454,10 +495,14 @@ impl MemoryTier {
         self.burst_refused.load(Ordering::Relaxed)
     }
 
-    /// The bound on `bytes`.
+    /// The bound on `bytes` and on what is lent.
     pub fn bytes_max(&self) -> u64 {
-        self.shard_bytes_max.load(Ordering::Relaxed) * SHARDS as u64
+        self.bytes_max.load(Ordering::Relaxed)
     }
+}
+
+fn number_of_shard(hash: KeyHash) -> usize {
+    (hash.0 >> 40) as usize & (SHARDS - 1)
 }
 
 /// The longest object that is admitted to a tier of this size.

@@ -4,6 +4,7 @@ pub mod background;
 pub mod disk;
 pub mod elevator;
 pub mod find;
+pub mod fragments;
 pub mod holding;
 mod keeping;
 pub mod lazy;

@@ -12,4 +12,6 @@ pub struct Preloaded {
     pub swap_in: Option<SwapIn>,
     /// The invalidation sequence before it was looked up.
     pub began: Sequence,
+    /// [`MemoryTier::removals`](crate::cache::memory::MemoryTier::removals) before it was looked up.
+    pub removals: u64,
 }

@@ -335,6 +335,7 @@ pub async fn from_disk(
         hash,
         route,
         sequence,
+        removals,
         rules,
         passed,
     } = pinned;
@@ -367,6 +368,7 @@ pub async fn from_disk(
             object,
             swap_in,
             began: sequence,
+            removals,
         }));
         return Err(Box::new(incoming));
     }

@@ -52,7 +52,8 @@ impl HeadBudget {
         (self.share).store(bytes_max / self.workers, Ordering::Relaxed);
     }
 
-    fn bytes_max(&self) -> u64 {
+    /// What may be kept.
+    pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 

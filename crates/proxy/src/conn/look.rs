@@ -101,6 +101,8 @@ pub struct Pinned {
     pub route: Option<usize>,
     /// What was invalidated later is not served.
     pub sequence: Sequence,
+    /// As in [`Preloaded`](crate::cache::preloaded::Preloaded).
+    pub removals: u64,
     /// What the rules say.
     pub rules: RulesOfHit,
     /// It is within its quotas, and counted.
@@ -180,6 +182,7 @@ pub fn look<'a, 'f>(
         // Noted before the look-up: what is invalidated after it is not served.
         let store = worker.shared.store.of(hash);
         let sequence = store.sequence();
+        let removals = worker.shared.memory.removals(hash);
         let Lookup::OnDisk(read) = store.look_up(hash) else {
             return Looked::Long;
         };
@@ -192,12 +195,14 @@ pub fn look<'a, 'f>(
             hash,
             route: place.route_number(),
             sequence,
+            removals,
             rules,
             passed,
         }));
     };
     let now = worker.unix_ms(began);
-    if !resident.object.standing.is_fresh_for(listener.foreign, now) {
+    let object = &resident.object;
+    if object.large.is_some() || !object.standing.is_fresh_for(listener.foreign, now) {
         return Looked::Long;
     }
     let Ok(passed) = passed_at(&place) else {

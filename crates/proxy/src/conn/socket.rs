@@ -141,7 +141,7 @@ impl Conn {
         }
     }
 
-    /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
+    /// Writes of `head` and `body` what the socket takes. A body in the memory of fragments is sent from there without a copy. `at_most`: the longest that it is waited for; without it, until the client is
     /// too slow.
     ///
     /// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
@@ -161,9 +161,21 @@ impl Conn {
             let patience = self.pace.patience(stall_max, rate_min);
             let left = at_most.map_or(patience, |most| most.saturating_sub(began.elapsed()));
             let slice = patience.min(left).min(ASK_EVERY);
+            let in_arena = match &self.stream {
+                ClientStream::Plain(socket) if socket::is_tcp(socket) => {
+                    worker.shared.fragments.place_of(body)
+                }
+                _ => None,
+            };
             let stream = &mut self.stream;
             let write = async {
-                if body.is_empty() {
+                if let Some((arena, place)) = in_arena {
+                    let socket = stream.socket();
+                    match head.is_empty() {
+                        true => socket::send_kept(socket, arena, place, body.len()).await,
+                        false => socket::write_ahead(socket, head).await,
+                    }
+                } else if body.is_empty() {
                     stream.write(head).await
                 } else if head.is_empty() {
                     stream.write(body).await

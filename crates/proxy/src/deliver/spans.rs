@@ -48,6 +48,7 @@ use crate::{
     record::metrics,
     reply::{Gone, HEAD_WAIT},
     request::exchange::Exchange,
+    request::key::fragment_key,
     request::onward,
     request::wanted::Wanted,
     state::Worker,
@@ -301,6 +302,17 @@ async fn next_of_object(
         of: end - begin,
         range: range.start - begin..range.end.min(end) - begin,
     };
+    let shared = &worker.shared;
+    let (of, range) = (part.of, part.range.clone());
+    let name = fragment_key(key, large.fetch_id, number);
+    let hash = store.hasher().hash(&name);
+    if let Some(kept) = shared.fragments.get(&shared.memory, hash, &name)
+        && kept.len() as u64 == of
+    {
+        shared.fragments.serves(range.end - range.start);
+        let part = range.start as usize..range.end as usize;
+        return Some(Got::Fragment(kept, number, part));
+    }
     let piece = disk.load_part(primary, key, large.fetch_id, part, waits);
     let Some((loaded, part)) = piece.await else {
         holding.read(Some(disk), number);
@@ -308,14 +320,18 @@ async fn next_of_object(
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
         if !is_late && !httpcache::has_strong_validator(&object.fields()) {
             // Nobody can fill the hole, so the rest is of no use either.
-            store.forget(object.hash);
+            worker.shared.forget_stored(object);
         }
         return None;
     };
     if let Some(swap_in) = loaded.swap_in {
         ex.record.swapped_in(swap_in);
     }
-    Some(Got::Fragment(loaded.body, number, part))
+    let body = match loaded.body.len() as u64 == of {
+        true => (shared.fragments).was_read(&shared.memory, hash, &name, loaded.body),
+        false => loaded.body,
+    };
+    Some(Got::Fragment(body, number, part))
 }
 
 /// The next piece of a response that is arriving; what the fetch no longer keeps is read back from the store.

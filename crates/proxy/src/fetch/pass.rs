@@ -177,6 +177,10 @@ fn request_bytes(edition: &Edition, wanted: &Wanted) -> Vec<u8> {
     if let Some(protocol) = &wanted.upgrade {
         fields.push(b"Connection", b"Upgrade");
         fields.push(b"Upgrade", protocol);
+    } else if wanted.takes_trailers {
+        //= rfc9110 §10.1.4   TE is for this hop alone, so Connection names it; trailers are passed on
+        fields.push(b"Connection", b"TE");
+        fields.push(b"TE", b"trailers");
     }
     if let Some(left) = fields
         .first(b"max-forwards")

@@ -68,6 +68,11 @@ pub fn of_view(
         seen = seen.union(Seen::CONNECTION).union(Seen::UPGRADE);
     }
     let framing = match (view.content_length, &purpose) {
+        (Some(length), Purpose::Ask) if length > 0 && seen.intersects(Seen::TRAILER) => {
+            //= rfc9112 §7.1.2   in HTTP/1.1 only a chunked body has trailers
+            fields.remove(b"content-length");
+            Framing::Chunked
+        }
         (Some(length), Purpose::Ask) if length > 0 => Framing::Length(length),
         (None, Purpose::Ask) if !view.ends => Framing::Chunked,
         _ => Framing::None,

@@ -296,6 +296,20 @@ impl Stream {
 
     // What comes in.
 
+    /// Waits for a request that has not ended to show whether it has a body.
+    pub async fn has_body(&self) -> bool {
+        poll_fn(|cx| {
+            let mut inward = self.inward.borrow_mut();
+            let has_trailers = inward.trailers.as_ref().is_some_and(|t| !t.is_empty());
+            if inward.is_gone || inward.has_ended || !inward.held.is_empty() {
+                return Poll::Ready(!inward.held.is_empty() || has_trailers || inward.is_gone);
+            }
+            wait_in(&mut inward.reader, cx);
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Waits for more of the body, and takes all that is there.
     ///
     /// # Errors
@@ -325,9 +339,14 @@ impl Stream {
         Poll::Pending
     }
 
-    /// So many bytes of the body were taken: the client may send as many more.
-    pub fn taken(&self, bytes: usize) {
-        self.link.http().consumed(self.id, bytes);
+    /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.
+    pub fn taken(&self, bytes: usize, grows: bool) {
+        let mut http = self.link.http();
+        http.consumed(self.id, bytes);
+        if grows {
+            http.grow(self.id);
+        }
+        drop(http);
         self.link.wake();
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use http2::{ErrorCode, Event, Fault, RequestView, ResetBy};
-use profile::{Class, StageName, access::Asking};
+use profile::{Class, Protocol, StageName, access::Asking};
 
 use super::{
     head,
@@ -20,7 +20,9 @@ use crate::{
     clock::Instant,
     conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
     record::facts::{Facts, Stages},
+    record::finish::Finished,
     record::metrics,
+    request::asking::Kept,
     request::exchange::Incoming,
     state::{StreamCount, Worker},
 };
@@ -73,7 +75,8 @@ impl Server<'_> {
                 }
                 Some(Event::Request { stream, head }) => {
                     metrics::add(&worker.counters.h2_streams, 1);
-                    let ends = head.ends;
+                    self.requests += 1;
+                    let (ends, head_bytes) = (head.ends, head.head_bytes);
                     match self.request(&head, began) {
                         Do::Hit(body) => {
                             let out = worker.output.borrow();
@@ -84,7 +87,7 @@ impl Server<'_> {
                             }
                         }
                         Do::Task(work) => {
-                            let Some(count) = StreamCount::take(worker) else {
+                            let Some(count) = StreamCount::take(worker, head_bytes) else {
                                 metrics::add(&worker.counters.h2_streams_refused, 1);
                                 http.reset(stream, ErrorCode::REFUSED_STREAM);
                                 continue;
@@ -122,13 +125,48 @@ impl Server<'_> {
                     }
                 }
                 Some(Event::Refused(fault)) => {
+                    self.requests += 1;
                     if fault != Fault::Refused {
-                        metrics::add(&worker.counters.requests_malformed, 1);
+                        self.note_malformed(fault, began);
                     }
                 }
                 Some(Event::GoAway(_)) => {}
             }
         }
+    }
+
+    /// Counts and logs a request whose head was refused, as over HTTP/1. Most of them are reset instead of answered; the log says 400.
+    fn note_malformed(&mut self, fault: Fault, began: Instant) {
+        let (worker, conn) = (self.worker, &mut self.conn);
+        metrics::add(&worker.counters.requests_malformed, 1);
+        tracing::debug!(client = %conn.peer, "a request is refused: {fault}");
+        let accepted = conn.accepted.take();
+        let (kept, ended) = (Kept::nonsense(), Instant::now());
+        let mut stages = Stages::default();
+        if let Some(accepted) = accepted {
+            stages.set(StageName::ClientConnect, accepted, accepted, began, began);
+        }
+        worker.finish(&Finished {
+            began: accepted.unwrap_or(began),
+            seen: began,
+            ended,
+            class: Class::Error,
+            status: fault.status().unwrap_or(400),
+            bytes_out: 0,
+            stages,
+            client: conn.peer,
+            tls: conn.tls.as_deref(),
+            listener: &conn.listener,
+            route: None,
+            asking: kept.with_body(0),
+            has_body: false,
+            http_client: Protocol::Http2,
+            content_type: b"",
+            facts: Facts::of_request(accepted.is_some()),
+            peer: b"",
+            cache_status: b"",
+            tag: None,
+        });
     }
 
     fn request(&mut self, view: &RequestView<'_>, began: Instant) -> Do {

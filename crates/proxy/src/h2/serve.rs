@@ -66,6 +66,9 @@ pub struct Server<'w> {
     is_drained: bool,
     /// Nothing is read any more: the connection ends by our will.
     is_deaf: bool,
+    /// Requests that came.
+    pub(super) requests: u64,
+    began: Instant,
 }
 
 /// What a turn came to.
@@ -141,6 +144,7 @@ fn limits_of(conn: &Conn) -> Limits {
         block_time: timeouts.client_head,
         settings_time: timeouts.client_head,
         stall_time: timeouts.client_write,
+        rate_min: limits.client_rate_min,
         ..Limits::default()
     }
 }
@@ -166,6 +170,8 @@ impl<'w> Server<'w> {
             is_shrunk: false,
             is_drained: false,
             is_deaf: false,
+            requests: 0,
+            began: Instant::now(),
         }
     }
 
@@ -234,10 +240,26 @@ impl<'w> Server<'w> {
             return;
         }
         let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
-        if is_handed_over || self.conn.is_over(self.worker) {
+        if is_handed_over || self.is_old(now) || self.conn.is_over(self.worker) {
             self.is_drained = true;
             self.link.http().drain(self.link.at(now));
         }
+    }
+
+    /// Has it had as many requests as one may have, or is it as old? A new connection may be balanced to another server, and begins
+    /// with nothing in memory.
+    fn is_old(&self, now: Instant) -> bool {
+        let plan = &self.conn.listener.edition.plan;
+        let (requests_max, age_max) = (
+            plan.limits.connection_requests_max,
+            plan.timeouts.client_age,
+        );
+        let is_due = |limit: bool, is_reached: bool| limit && is_reached;
+        is_due(requests_max > 0, self.requests >= requests_max)
+            || is_due(
+                !age_max.is_zero(),
+                now.duration_since(self.began) >= age_max,
+            )
     }
 
     /// Nothing has moved for as long as was to be waited.
@@ -321,7 +343,9 @@ impl<'w> Server<'w> {
             Poll::Ready(Ok(written)) => written,
             Poll::Pending => false,
         };
-        if !self.is_deaf && self.link.http().fatal().is_some() {
+        let fatal = self.link.http().fatal();
+        if let Some(fault) = fatal.filter(|_| !self.is_deaf) {
+            tracing::debug!(client = %self.conn.peer, "an HTTP/2 connection ends: {fault}");
             self.is_deaf = true;
             self.link.leave();
         }

@@ -28,7 +28,7 @@ impl AsyncRead for StreamEnd {
         Poll::Ready(match came {
             Came::Data(data, _) => {
                 buf.put_slice(&data);
-                self.0.taken(data.len());
+                self.0.taken(data.len(), false);
                 Ok(())
             }
             Came::End(_) => Ok(()),

@@ -24,10 +24,12 @@ pub struct Limits {
     response_head_bytes_max: usize = bytes(4 * KIB, 64 * KIB, MIB),
     /// Incomplete heads and bytes that follow a request, all together. Beyond it the largest and slowest are given up: 431 or
     /// 408 for clients, 502 for origins' answers. Heads that arrive whole take none of it. The default is a head of full
-    /// length for each of 4,096 clients at once.
+    /// length for each of 4,096 clients at once. Heads of HTTP/2 requests that are being answered may take as much besides; further
+    /// requests are refused (REFUSED_STREAM).
     head_buffer_bytes: u64 = bytes(MIB, 64 * MIB, 64 * GIB),
     /// Bytes a second that a client must take, averaged over a minute in which bytes wait for it and it takes none; a slower
-    /// client is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. `0`: no such rule.
+    /// client is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. Over HTTP/2 the same holds for
+    /// each stream whose window the client keeps closed: the stream is reset. `0`: no such rule.
     client_rate_min: u64 = count(0, 100, MIB),
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
@@ -35,12 +37,15 @@ pub struct Limits {
     /// Requests of HTTP/2 that are being answered, of all connections together; those that memory answers at once do not count. Further
     /// ones are refused (REFUSED_STREAM), which a client may try again, and counted.
     streams_max: usize = count(1, 64 * KIB, 16 * MIB),
+    /// Requests on one connection of HTTP/2. Then the client is told to open another one (GOAWAY), and what is under way is
+    /// finished. `0`: as many as it likes.
+    connection_requests_max: u64 = count(0, 100_000, 1_000_000_000),
     /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
     /// counted.
     handshakes_max: u32 = count(1, 2048, MIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
-    /// Longer objects are kept out of the memory tier.
+    /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together, with the fragments of large objects read from disk for
     /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then
@@ -92,7 +97,10 @@ pub struct Timeouts {
     acme_retry: Duration = seconds(1, 300, 43_200),
     /// Between requests on a kept-alive connection; then it is closed. Longer than that of a proxy in front.
     client_idle: Duration = seconds(1, 65, 3600),
-    /// Without a byte taken by the client; then the connection is cut.
+    /// How long a connection of HTTP/2 takes requests; then the client is told to open another one (GOAWAY), and what is under
+    /// way is finished. `0`: for ever.
+    client_age: Duration = seconds(0, 3600, 604_800),
+    /// Without a byte taken by the client; then the connection is cut. Over HTTP/2 the same holds for each stream: it is reset.
     client_write: Duration = seconds(1, 60, 3600),
     /// Without a byte of a request body; then 408.
     client_body: Duration = seconds(1, 60, 3600),

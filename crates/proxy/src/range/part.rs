@@ -306,7 +306,7 @@ impl Parts<'_, '_> {
         match head.status {
             // Parts of another representation, or other bytes than were asked for: none of them may be combined with ours.
             206 | 416 => {
-                worker.shared.store.of(wanted.primary).forget(object.hash);
+                worker.shared.forget_stored(&object);
                 self.passed_from_now_on()
             }
             101 | 304 => Outcome::Pass,

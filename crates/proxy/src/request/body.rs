@@ -7,7 +7,7 @@
 //! Limits: one part is outstanding; each wait for the client has a limit.
 //! Not known here: where it goes, and how it is framed there.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
@@ -15,9 +15,10 @@ use http1::{Chunk, ChunkedDecoder, Framing, Limits};
 
 use crate::{
     conn::socket::Conn,
-    deadline::{Deadlines, Watch},
+    deadline::Watch,
     h2::{Came, Stream},
     reply::Reply,
+    state::Worker,
 };
 
 /// What is read at once.
@@ -60,6 +61,7 @@ enum State {
 /// A body that comes on a stream.
 struct OfStream {
     stream: Stream,
+    worker: Rc<Worker>,
     watch: Watch,
     /// Was its length announced? Then the origin is told no trailers.
     is_counted: bool,
@@ -94,12 +96,13 @@ impl RequestBody {
     }
 
     /// The body that comes on a stream, whose head announces this.
-    pub fn of_stream(framing: Framing, stream: &Stream, deadlines: &Deadlines) -> RequestBody {
+    pub fn of_stream(framing: Framing, stream: &Stream, worker: &Rc<Worker>) -> RequestBody {
         let state = match framing {
             Framing::None => State::Done,
             framing => State::Stream(Box::new(OfStream {
                 stream: stream.clone(),
-                watch: deadlines.watch(),
+                worker: Rc::clone(worker),
+                watch: worker.deadlines.watch(),
                 is_counted: matches!(framing, Framing::Length(_)),
                 outstanding_bytes: 0,
                 has_ended: false,
@@ -133,7 +136,8 @@ impl RequestBody {
         self.is_outstanding = false;
         if let State::Stream(from) = &mut self.state {
             let bytes = std::mem::take(&mut from.outstanding_bytes);
-            from.stream.taken(bytes);
+            let has_room = !from.worker.shared.is_crowded();
+            from.stream.taken(bytes, has_room);
             if from.has_ended {
                 self.state = State::Done;
             }

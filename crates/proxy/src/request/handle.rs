@@ -149,6 +149,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let changing = (is_own && listener.book.changes_requests(ruled.met))
         .then(|| ruling::changing_request(ex, &question, ruled.met));
     let upgrade = methods::asked_upgrade(&head);
+    let takes_trailers = methods::takes_trailers(&head);
     // First of all: what the origin does not get to see selects nothing.
     message::remove_hop_by_hop(&mut head.fields);
     // A member of our cluster that forwards it has described the client already.
@@ -222,6 +223,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         extras: extras.unwrap_or_default(),
         is_contested: Cell::new(false),
         upgrade,
+        takes_trailers,
         skips_disk: incoming.skips_disk,
         other: Cell::new(incoming.other),
         loaded: Cell::new(incoming.loaded),

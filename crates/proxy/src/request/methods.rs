@@ -35,6 +35,16 @@ pub fn allow(listener: &ListenerState) -> (&'static [u8], &'static [u8]) {
     (b"Allow", allowed)
 }
 
+/// Does the client take trailers?
+//= rfc9110 §10.1.4   `trailers` says so on behalf of all further recipients, too
+pub fn takes_trailers(head: &RequestHead) -> bool {
+    let mut members = match head.seen.intersects(Seen::TE) {
+        true => head.fields.members(b"te"),
+        false => return false,
+    };
+    members.any(|member| member.eq_ignore_ascii_case(b"trailers"))
+}
+
 /// The protocols that a client asks to switch to, if it may.
 pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     if !head.seen.intersects(Seen::UPGRADE) || head.framing != Framing::None {

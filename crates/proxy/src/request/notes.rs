@@ -115,6 +115,10 @@ impl Notes {
 
     /// Notes reads of the device.
     pub fn swapped_in(&mut self, read: SwapIn) {
+        // Of a large object the head may be in memory and its fragments not.
+        if self.class == Class::MemoryHit {
+            self.class = Class::DiskHit;
+        }
         self.facts.swapped_in(&mut self.stages, self.began, read);
     }
 

@@ -45,6 +45,8 @@ pub struct Wanted {
     pub is_contested: Cell<bool>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
+    /// Its client takes trailers.
+    pub takes_trailers: bool,
     /// Its disk was waited for in vain: nobody is to wait once more.
     pub skips_disk: bool,
     /// The key of what another tag has stored under the name, as the short way has read; the first look into the cache takes it.

@@ -8,7 +8,7 @@ use std::{
 use crate::harness::{running::with_admin, *};
 
 /// A gauge by its name in `/metrics`.
-fn gauge(proxy: &Proxy, name: &str) -> u64 {
+pub fn gauge(proxy: &Proxy, name: &str) -> u64 {
     let answer = proxy.admin("GET", "/metrics");
     let name = format!("loligo_{name} ");
     let value = answer.text().lines().find_map(|l| l.strip_prefix(&name));

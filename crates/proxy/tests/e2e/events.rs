@@ -116,8 +116,8 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
     let answer = proxy.get("/large");
     assert!(answer.is_hit());
     assert_same(&answer.body, &body);
-    let part = proxy.ask("GET", "/large", &["Range: bytes=3000000-3010000"]);
-    assert_same(&part.body, &body[3_000_000..=3_010_000]);
+    let part = proxy.ask("GET", "/large", &["Range: bytes=3000000-3400000"]);
+    assert_same(&part.body, &body[3_000_000..=3_400_000]);
     let items = profile.items(proxy);
     let requests = requests(&items);
     let [whole, part] = requests[..] else {
@@ -136,8 +136,8 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
         "{whole:#?}"
     );
 
-    // The head, and one fragment or two.
-    assert!((2..=3).contains(&part.device_reads), "{part:#?}");
+    // Parts of some fragments; the head is in memory.
+    assert!((2..=10).contains(&part.device_reads), "{part:#?}");
     let swap_in = part.stage(StageName::SwapIn).unwrap();
     assert!(swap_in.first_us < swap_in.total_us && end(swap_in) <= part.total_us);
 

@@ -77,6 +77,16 @@ impl Client {
     }
 
     pub async fn tls(address: SocketAddr, authority: &Authority) -> Client {
+        let socket = TcpStream::connect(address).await.unwrap();
+        Client::over_socket(socket, Some(authority)).await
+    }
+
+    /// On a connection that stands, over TLS if an authority is named.
+    pub async fn over_socket(socket: TcpStream, authority: Option<&Authority>) -> Client {
+        let mut builder = h2::client::Builder::new();
+        let Some(authority) = authority else {
+            return Client::on(socket, &mut builder, "http").await;
+        };
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -87,11 +97,10 @@ impl Client {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let socket = TcpStream::connect(address).await.unwrap();
         let name = ServerName::try_from(HOST).unwrap();
         let stream = connector.connect(name, socket).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-        Client::on(stream, &mut h2::client::Builder::new(), "https").await
+        Client::on(stream, &mut builder, "https").await
     }
 
     async fn on(

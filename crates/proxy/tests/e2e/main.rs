@@ -53,6 +53,8 @@
 //! | `acme` | certificates that are ordered from an authority, and authorities that fail |
 //! | `tls` | TLS to clients: certificates, handshakes, what goes over it |
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
+//! | `http2_bounds` | what a connection of HTTP/2 may have, and heads that are unlike HTTP/1's |
+//! | `http2_policy` | rules, limits and who is let in, over HTTP/2 |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
 //! | `real_clients` | curl, Go, Node, Python, git, package managers and a browser over TLS and HTTP/2 |
@@ -96,11 +98,14 @@ mod hierarchy_siblings;
 mod hints;
 mod hints_of_siblings;
 mod hostile;
+mod hot;
 mod http2;
+mod http2_bounds;
 mod http2_client;
 mod http2_counted;
 mod http2_hostile;
 mod http2_life;
+mod http2_policy;
 mod http2_raw;
 mod http2_tunnels;
 mod interim;

@@ -83,6 +83,7 @@ http {{
       proxy_http_version 1.1;
       proxy_set_header Connection \"\";
       proxy_cache objects;
+      proxy_force_ranges on;
       proxy_cache_bypass $http_pragma;
       if_modified_since before;
     }}

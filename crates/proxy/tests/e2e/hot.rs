@@ -1,0 +1,163 @@
+//! Large objects that are asked for again: their fragments come from memory, and are those of what is stored now.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use proxy::plan::Plan;
+
+use super::{
+    budgets::gauge,
+    harness::{running::with_admin, *},
+    ranges::{TAG, ask_range, asked, expect_part, ranged},
+};
+
+const MIB: u64 = 1 << 20;
+/// Some fragments, and a part of one.
+const LEN: usize = (3 << 20) + 12_345;
+
+/// Fragments of almost a quarter of a mebibyte, and memory for many of them.
+fn told(disk: &Disk, origin: &Origin) -> Plan {
+    let mut plan = with_admin(disk.under(plan_for(origin)));
+    plan.memory_bytes = 64 * MIB;
+    plan
+}
+
+/// Another body each time.
+fn changing() -> Origin {
+    let times = AtomicU8::new(0);
+    Origin::start(move |exchange| {
+        let body = salted_pattern(LEN, times.fetch_add(1, Ordering::SeqCst));
+        exchange.send(ok(&[FRESH], body));
+    })
+}
+
+/// Read so often that all of it is in memory.
+fn heat(proxy: &Proxy, path: &str, body: &[u8]) {
+    for _ in 0..4 {
+        assert_same(&proxy.get(path).body, body);
+    }
+    let before = proxy.counter("disk_reads");
+    let answer = proxy.get(path);
+    assert!(answer.is_hit());
+    assert_same(&answer.body, body);
+    assert_eq!(proxy.counter("disk_reads"), before, "all from memory");
+}
+
+#[test]
+fn what_is_hot_is_not_read_from_the_disk() {
+    let body = pattern(LEN);
+    let origin = ranged(body.clone(), &[FRESH, TAG]);
+    let disk = Disk::of_mib(256);
+    let proxy = Proxy::start(told(&disk, &origin));
+    heat(&proxy, "/a", &body);
+    assert!(proxy.counter("memory_fragment_served_bytes") >= LEN as u64);
+    let before = proxy.counter("disk_reads");
+    let mut client = proxy.client();
+    for (first, last) in [(0, 99), (1_000_000, 1_999_999), (LEN - 5, LEN - 1)] {
+        let answer = ask_range(&mut client, "/a", &format!("bytes={first}-{last}"));
+        expect_part(&answer, &body, (first, last));
+    }
+    assert_eq!(proxy.counter("disk_reads"), before);
+    assert_eq!(asked(&origin), ["all"]);
+    proxy.stop();
+}
+
+#[test]
+fn a_purged_object_is_not_served_from_its_fragments() {
+    let origin = changing();
+    let disk = Disk::of_mib(256);
+    let proxy = Proxy::start(told(&disk, &origin));
+    for fetched in 0..3 {
+        heat(&proxy, "/a", &salted_pattern(LEN, fetched));
+        assert_eq!(
+            proxy
+                .admin("DELETE", "/cache?prefix=http://test.example/")
+                .status,
+            200
+        );
+    }
+    assert_eq!(origin.count("/a"), 3);
+    proxy.stop();
+}
+
+#[test]
+fn an_object_that_was_replaced_is_not_served_from_its_fragments() {
+    let origin = changing();
+    let disk = Disk::of_mib(256);
+    let proxy = Proxy::start(told(&disk, &origin));
+    heat(&proxy, "/a", &salted_pattern(LEN, 0));
+    for fetched in 1..4 {
+        let body = salted_pattern(LEN, fetched);
+        let answer = proxy.ask("GET", "/a", &["Cache-Control: no-cache"]);
+        assert_same(&answer.body, &body);
+        // The first reads after it, too.
+        let (first, last) = (100_000, 800_000);
+        let answer = ask_range(&mut proxy.client(), "/a", "bytes=100000-800000");
+        expect_part(&answer, &body, (first, last));
+        heat(&proxy, "/a", &body);
+    }
+    proxy.stop();
+}
+
+#[test]
+fn slow_clients_get_their_bytes_after_others_have_taken_the_room() {
+    const OBJECTS: usize = 40;
+    let origin = Origin::start(|exchange| {
+        let salt: u8 = exchange.path()[1..].parse().unwrap();
+        exchange.send(ok(&[FRESH], salted_pattern(LEN, salt)));
+    });
+    let disk = Disk::of_mib(512);
+    let mut plan = told(&disk, &origin);
+    plan.memory_bytes = 16 * MIB;
+    let proxy = Proxy::start(plan);
+    heat(&proxy, "/0", &salted_pattern(LEN, 0));
+    let mut slow: Vec<Client> = (0..8).map(|_| proxy.client()).collect();
+    for client in &mut slow {
+        client.ask("GET", "/0", &[]);
+    }
+    // As much as the sockets take is under way.
+    eventually("all are served", || {
+        let served = proxy.counter("memory_fragment_served_bytes");
+        (served >= LEN as u64 + 8 * MIB / 4).then_some(())
+    });
+    for salt in 1..OBJECTS {
+        let path = format!("/{salt}");
+        for _ in 0..3 {
+            assert_same(&proxy.get(&path).body, &salted_pattern(LEN, salt as u8));
+        }
+    }
+    assert!(proxy.counter("memory_fragments_evicted") > 0);
+    let bytes = gauge(&proxy, "memory_bytes");
+    assert!(bytes <= 16 * MIB, "{bytes}");
+    for client in &mut slow {
+        assert_same(&client.read("GET").body, &salted_pattern(LEN, 0));
+    }
+    proxy.stop();
+}
+
+#[test]
+fn a_long_download_leaves_small_objects_in_memory() {
+    let large = pattern(40 << 20);
+    let origin = Origin::start(move |exchange| match exchange.path() {
+        "/large" => exchange.send(ok(&[FRESH], &large)),
+        _ => exchange.send(ok(&[FRESH], pattern(10_000))),
+    });
+    let disk = Disk::of_mib(512);
+    let mut plan = told(&disk, &origin);
+    plan.memory_bytes = 8 * MIB;
+    let proxy = Proxy::start(plan);
+    let small: Vec<String> = (0..400).map(|n| format!("/{n}")).collect();
+    let in_memory = || {
+        let before = proxy.counter("disk_reads");
+        let mut client = proxy.client();
+        for path in &small {
+            assert_eq!(client.get(path).body.len(), 10_000);
+        }
+        proxy.counter("disk_reads") == before
+    };
+    eventually("all are in memory", || in_memory().then_some(()));
+    for _ in 0..3 {
+        assert_eq!(proxy.get("/large").body.len(), 40 << 20);
+    }
+    assert!(in_memory(), "they still are");
+    proxy.stop();
+}
