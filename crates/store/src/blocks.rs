@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_pieces_of_a_body_do_not_matter() {
-        let body: Vec<u8> = (0..30_000_u32).map(|n| (n * n >> 3) as u8).collect();
+        let body: Vec<u8> = (0..30_000_u32).map(|n| ((n * n) >> 3) as u8).collect();
         let blocks = Blocks::of(5000, 30_000).unwrap();
         let whole = blocks.table(&[&body]);
         assert_eq!(whole.len() as u64, blocks.table_bytes());
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn exactly_the_blocks_that_are_there_are_compared() {
-        let body: Vec<u8> = (0..30_000_u32).map(|n| (n * n >> 3) as u8).collect();
+        let body: Vec<u8> = (0..30_000_u32).map(|n| ((n * n) >> 3) as u8).collect();
         let blocks = Blocks::of(200, 30_000).unwrap();
         let table = blocks.table(&[&body]);
         let mut record = [vec![0; blocks.body_at as usize], body].concat();

@@ -149,7 +149,7 @@ fn the_stack_hasher_and_the_one_shot_agree_across_pieces() {
 
 /// A fragment of 30,000 bytes, whose key is as long as that.
 fn fragment(key_len: usize) -> (Bytes, Vec<u8>, Extent) {
-    let body: Vec<u8> = (0..30_000_u32).map(|n| (n * n >> 3) as u8).collect();
+    let body: Vec<u8> = (0..30_000_u32).map(|n| ((n * n) >> 3) as u8).collect();
     let key = vec![b'k'; key_len];
     let record = NewRecord {
         hash: KeyHash(10),
