@@ -1,3 +1,5 @@
+//! Records as bytes, whole and in parts, and what damage does to them.
+
 use super::*;
 use extent::{Chunk, Chunks};
 

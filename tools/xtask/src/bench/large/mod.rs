@@ -1,7 +1,7 @@
 //! `cargo xtask bench large`: downloads, ranges and misses of large objects, beside the rivals.
 //!
 //! Each server has one large object and some of 1 MiB, filled through it and compared with the origin's bytes, on the disk of this
-//! machine. Then round after round every server in turn, for each case of [`CASES`]; the median counts.
+//! machine. Then round after round every server in turn, for each [`Case`]; the median counts.
 //!
 //! A server's memory is smaller than the large object and larger than the *hot* objects. nginx has no memory of its own but the page cache, which
 //! is dropped before each case that is named after the disk; the same download *again* then shows what a page cache is worth. Bytes
