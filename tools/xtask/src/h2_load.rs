@@ -69,11 +69,11 @@ pub fn run(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
                 let socket = TcpStream::connect(address).await?;
                 socket.set_nodelay(true)?;
                 match connector {
-                    None => Link::new(socket, shared, streams).play().await,
+                    None => latencies(Link::new(socket, shared, streams)).await,
                     Some(connector) => {
                         let name = ServerName::IpAddress(address.ip().into());
                         let stream = connector.connect(name, socket).await?;
-                        Link::new(stream, shared, streams).play().await
+                        latencies(Link::new(stream, shared, streams)).await
                     }
                 }
             });
@@ -103,6 +103,38 @@ pub fn run(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
         p98_us: at(98),
         p99_us: at(99),
     })
+}
+
+/// Asks on a new connection for one object of so many bytes; returns the connection once the whole answer was taken.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn ask_once<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    authority: String,
+    bytes: u64,
+    patience: Duration,
+) -> io::Result<S> {
+    let shared = Shared {
+        load: Load {
+            address: ([127, 0, 0, 1], 0).into(),
+            is_encrypted: false,
+            connections: 1,
+            time: patience,
+            bytes,
+            objects: Objects::One { id: "hot".into() },
+        },
+        authority,
+        until: Instant::now() + patience,
+        next: Cell::new(0),
+    };
+    let mut link = Link::new(stream, Rc::new(shared), 1);
+    link.answers_max = 1;
+    link.play().await?;
+    match link.latencies.is_empty() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(link.stream),
+    }
 }
 
 /// A client that trusts this certificate and asks for this protocol.
@@ -170,6 +202,14 @@ struct Link<S> {
     next_id: u32,
     credit: u32,
     latencies: Vec<u32>,
+    /// It plays until it has so many.
+    answers_max: usize,
+}
+
+/// Plays to the end; how long each answer took, in microseconds.
+async fn latencies<S: AsyncRead + AsyncWrite + Unpin>(mut link: Link<S>) -> io::Result<Vec<u32>> {
+    link.play().await?;
+    Ok(link.latencies)
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
@@ -192,18 +232,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             next_id: 1,
             credit: 0,
             latencies: Vec::new(),
+            answers_max: usize::MAX,
         }
     }
 
-    /// Asks until the time is over; how long each answer took, in microseconds.
-    async fn play(mut self) -> io::Result<Vec<u32>> {
+    /// Asks until the time is over, or there are enough answers.
+    async fn play(&mut self) -> io::Result<()> {
         self.out.extend_from_slice(http2::PREFACE);
         let settings = [&[0, 2, 0, 0, 0, 0, 0, 4][..], &WINDOW.to_be_bytes()].concat();
         frame(SETTINGS, 0, 0, &settings, &mut self.out);
         frame(WINDOW_UPDATE, 0, 0, &WINDOW.to_be_bytes(), &mut self.out);
         loop {
-            if Instant::now() >= self.shared.until {
-                return Ok(self.latencies);
+            let is_enough = self.latencies.len() >= self.answers_max;
+            if is_enough || Instant::now() >= self.shared.until {
+                return Ok(());
             }
             while self.asked.len() < self.streams as usize {
                 self.ask();
@@ -215,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             let read = self.stream.read_buf(&mut self.input);
             let left = self.shared.until + Duration::from_millis(1);
             match tokio::time::timeout_at(left.into(), read).await {
-                Err(_) => return Ok(self.latencies),
+                Err(_) => return Ok(()),
                 Ok(read) => {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());

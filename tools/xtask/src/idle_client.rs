@@ -1,4 +1,4 @@
-//! `cargo xtask idle-client`: many keep-alive connections that do nothing.
+//! `cargo xtask idle-client`: many connections that do nothing.
 //!
 //! A process of its own, because client and server together would exceed one process's descriptor limit. Each connection
 //! asks for one object, so that the server has seen a complete exchange, and then stays silent. The client prints
@@ -6,14 +6,22 @@
 //!
 //! A source address serves [`CONNECTIONS_PER_SOURCE`] connections, well below the number of ephemeral ports.
 
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::failure::{During, Failure, Result, fail};
+use crate::failure::{During, Result, fail};
+use crate::h2_load;
+use crate::origin;
+use crate::rivals::front::Protocol;
 
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -26,9 +34,15 @@ pub struct Options {
     target: SocketAddr,
     #[arg(long, default_value_t = 10_000)]
     connections: u32,
-    /// What each connection asks for once
-    #[arg(long, default_value = "/size/1024/hot")]
-    path: String,
+    /// What they speak
+    #[arg(long, value_enum, default_value = "h1")]
+    protocol: Protocol,
+    /// The certificate that the server has, PEM
+    #[arg(long)]
+    certificate: Option<PathBuf>,
+    /// The length of the object that each connection asks for once
+    #[arg(long, default_value_t = 1024)]
+    bytes: u64,
 }
 
 /// Opens, waits, looks.
@@ -40,9 +54,29 @@ pub fn run(options: &Options) -> Result<()> {
     limit.current = limit.maximum;
     // With the limit it had, fewer connections may be possible; opening them says so.
     let _ = setrlimit(Resource::Nofile, limit);
+    let alpn: &[u8] = match options.protocol.has_streams() {
+        true => b"h2",
+        false => b"http/1.1",
+    };
+    let connector = match (options.protocol.is_encrypted(), &options.certificate) {
+        (true, Some(chain)) => Some(h2_load::connector(chain, alpn)?),
+        (true, None) => fail!("--certificate is missing"),
+        (false, _) => None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .during(|| "making a runtime".into())?;
     let mut streams = Vec::new();
     for n in 0..options.connections {
-        let stream = open(options, n).during(|| format!("connection {n} to {}", options.target))?;
+        let opened = async {
+            let open = open(options, connector.as_ref(), n);
+            let opened = tokio::time::timeout(WAIT_MAX, open).await;
+            opened.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+        };
+        let stream = runtime
+            .block_on(opened)
+            .during(|| format!("connection {n} to {}", options.target))?;
         streams.push(stream);
     }
     println!("open {}", streams.len());
@@ -55,49 +89,60 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn open(options: &Options, n: u32) -> Result<TcpStream> {
-    let socket = socket2::Socket::new(
-        socket2::Domain::IPV4,
-        socket2::Type::STREAM,
-        Some(socket2::Protocol::TCP),
-    )
-    .during(|| "making a socket".into())?;
+/// A connection on which one object was taken.
+async fn open(
+    options: &Options,
+    connector: Option<&TlsConnector>,
+    n: u32,
+) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
     let group = n / CONNECTIONS_PER_SOURCE;
     let source = Ipv4Addr::new(127, 0, 1, 1 + (group % 250) as u8);
-    socket
-        .bind(&SocketAddr::from((source, 0)).into())
-        .during(|| format!("binding to {source}"))?;
-    socket
-        .connect_timeout(&options.target.into(), WAIT_MAX)
-        .during(|| "connecting".into())?;
-    let stream: TcpStream = socket.into();
-    stream
-        .set_read_timeout(Some(WAIT_MAX))
-        .during(|| "setting a time-out".into())?;
-    let mut connection = wire::Connection::new(&stream);
-    ask(&mut connection, options).map_err(|cut| Failure::new(cut.to_string()))?;
-    Ok(stream)
+    socket.bind(SocketAddr::from((source, 0)))?;
+    let socket = socket.connect(options.target).await?;
+    let stream = match connector {
+        None => ask(socket, options).await?,
+        Some(connector) => {
+            let name = ServerName::IpAddress(options.target.ip().into());
+            let stream = connector.connect(name, socket).await?;
+            ask(stream, options).await?.into_inner().0
+        }
+    };
+    stream.into_std()
 }
 
 /// One exchange that is complete and good.
-fn ask(connection: &mut wire::Connection<&TcpStream>, options: &Options) -> Result<(), wire::Cut> {
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\n\r\n",
-        options.path, options.target
-    );
-    connection.send(request.as_bytes())?;
-    let head: wire::Response = connection.head()?;
-    if head.status != 200 {
-        return Err(wire::Malformed(format!("status {}", head.status)).into());
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, options: &Options) -> io::Result<S> {
+    let authority = options.target.to_string();
+    if options.protocol.has_streams() {
+        return h2_load::ask_once(stream, authority, options.bytes, WAIT_MAX).await;
     }
-    connection.body(head.framing("GET")?, &mut |_| true)?;
-    Ok(())
+    let path = origin::path(options.bytes, "hot");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut answer = Vec::new();
+    loop {
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if !b"HTTP/1.1 200".iter().zip(&answer).all(|(a, b)| a == b) {
+            return Err(io::Error::other("an answer that is not 200"));
+        }
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        if head.is_some_and(|head| (answer.len() - head - 4) as u64 >= options.bytes) {
+            return Ok(stream);
+        }
+    }
 }
 
-/// Nothing to read and not closed.
-fn is_open(stream: &TcpStream) -> bool {
-    let looked = stream
-        .set_nonblocking(true)
-        .and_then(|()| stream.peek(&mut [0]));
-    matches!(looked, Err(e) if e.kind() == ErrorKind::WouldBlock)
+/// Not closed. What came since, as tickets and pings do, is read.
+fn is_open(mut stream: &TcpStream) -> bool {
+    loop {
+        match stream.read(&mut [0; 4096]) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
 }

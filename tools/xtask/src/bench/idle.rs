@@ -1,7 +1,8 @@
 //! `cargo xtask bench idle`: what thousands of idle connections cost.
 //!
 //! Hit throughput with and without them, in turn, on one server; and the growth of the server's resident memory when they
-//! were first opened, divided by their number. (Memory the kernel holds for sockets is not part of a process.)
+//! were first opened, divided by their number. (Memory the kernel holds for sockets is not part of a process.) The idle ones speak
+//! what `--protocol` says; those that work speak HTTP/1.1 in any case.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -14,13 +15,22 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::http;
 use crate::origin::{self, Origin};
 use crate::progress::Progress;
+use crate::rivals::front::Protocol;
 use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::workspace;
 use crate::wrk::{self, Load, Objects};
 
 /// Of the throughput without idle connections.
 const WANTED: f64 = 0.95;
-const MEMORY_AIM_BYTES: f64 = 4096.0;
+/// Per idle connection: nginx keeps 7.5 KiB with TLS.
+fn memory_aim_bytes(protocol: Protocol) -> f64 {
+    match protocol {
+        Protocol::H1 => 4096.0,
+        Protocol::Tls => 9.0 * 1024.0,
+        Protocol::H2c | Protocol::H2 => 12.0 * 1024.0,
+    }
+}
+
 const OBJECT_BYTES: u64 = 1024;
 
 /// How to measure.
@@ -41,6 +51,9 @@ pub struct Options {
     /// Which server
     #[arg(long, default_value = "loligo")]
     server: String,
+    /// What the idle connections speak
+    #[arg(long, value_enum, default_value = "h1")]
+    protocol: Protocol,
 }
 
 /// Measures and prints; fails if Loligo's hits suffer more than they may.
@@ -54,7 +67,10 @@ pub fn run(options: &Options) -> Result<()> {
     let origin = Origin::start(0, 1)?;
     let running = launch(
         rival,
-        &Request::of(format!("bench-idle-{}", rival.name()), origin.address()),
+        &Request {
+            front: (options.protocol != Protocol::H1).then_some(options.protocol),
+            ..Request::of(format!("bench-idle-{}", rival.name()), origin.address())
+        },
     )?;
     running.await_caching(&origin)?;
     let path = origin::path(OBJECT_BYTES, "hot");
@@ -108,8 +124,10 @@ pub fn run(options: &Options) -> Result<()> {
         ratio.median, ratio.min, ratio.max
     );
     println!(
-        "memory per idle connection: {:.0} bytes (aim: under {MEMORY_AIM_BYTES})",
-        per_connection.unwrap_or_default()
+        "memory per idle connection, {}: {:.0} bytes (aim: under {})",
+        options.protocol.name(),
+        per_connection.unwrap_or_default(),
+        memory_aim_bytes(options.protocol)
     );
     running.stop()?;
     if rival == Rival::Loligo && ratio.median < WANTED {
@@ -143,11 +161,19 @@ struct Crowd {
 impl Crowd {
     fn open(running: &Running, options: &Options) -> Result<Self> {
         let program = std::env::current_exe().during(|| "finding this program".into())?;
-        let mut child = Command::new(program)
+        let front = running.front.as_ref();
+        let target = front.map_or(running.address, |front| front.address);
+        let mut command = Command::new(program);
+        command
             .arg("idle-client")
-            .args(["--target", &running.address.to_string()])
+            .args(["--target", &target.to_string()])
             .args(["--connections", &options.connections.to_string()])
-            .args(["--path", &origin::path(OBJECT_BYTES, "hot")])
+            .args(["--bytes", &OBJECT_BYTES.to_string()])
+            .args(["--protocol", options.protocol.name()]);
+        if let Some(front) = front {
+            command.arg("--certificate").arg(&front.certificate.chain);
+        }
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
