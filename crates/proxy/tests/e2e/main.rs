@@ -99,6 +99,7 @@ mod hints;
 mod hints_of_siblings;
 mod hostile;
 mod hot;
+mod huge;
 mod http2;
 mod http2_bounds;
 mod http2_client;
