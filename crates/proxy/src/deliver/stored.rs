@@ -60,7 +60,7 @@ pub async fn object(
     // Before it is asked whether they are there: what is there then stays.
     let disk = ex.worker.disk.as_ref();
     let mut holding = Holding::of_range(disk, object, &range, is_head).await;
-    if !is_head && !is_there(ex.worker, object, &range, total).await {
+    if !is_there(ex.worker, object, &range, total).await {
         return None;
     }
     if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
@@ -183,10 +183,7 @@ async fn not_modified(
 /// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
 async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
-    let has = async |from: u64, to: u64| {
-        let missing = holes::missing(worker, object, from..to);
-        missing.await.is_empty()
-    };
+    let has = async |from: u64, to: u64| holes::are_none(worker, object, from..to).await;
     if object.large.is_none() || worker.disk.is_none() {
         return object.large.is_none();
     }
