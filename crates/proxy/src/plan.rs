@@ -81,6 +81,8 @@ pub struct Plan {
     pub storing: Storing,
     /// Bytes of the memory tier, all workers together; 0: there is none.
     pub memory_bytes: u64,
+    /// Clients on this machine are sent pages of memory, as others are, and not a copy. No setting: for tests, whose clients are all here.
+    pub sends_pages_here: bool,
     /// Worker threads, each with its own runtime; at least 1.
     pub workers: usize,
     /// Whom the process becomes once its sockets are bound and its devices open; `None`: it stays what it is.
@@ -172,6 +174,7 @@ impl Plan {
             stores: Vec::new(),
             storing: Storing::default(),
             memory_bytes: 64 * MIB,
+            sends_pages_here: false,
             workers: 1,
             user: None,
             name: Self::NAME.to_owned(),

@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -94,15 +95,26 @@ pub fn give_up_after(socket: &Socket, longest: Duration) {
     }
 }
 
-/// Can it be sent what a file has?
-pub fn is_tcp(socket: &Socket) -> bool {
+/// Is it better sent pages of a file than a copy of them? Not if the other side is on this machine, unless `also_here`: there the
+/// kernel copies the bytes in any case, and two copies in one run are cheaper than pages one by one.
+pub fn takes_pages(socket: &Socket, also_here: bool) -> bool {
     #[cfg(not(feature = "simulation"))]
-    let _ = socket;
+    let tcp = socket;
     #[cfg(feature = "simulation")]
-    if let Socket::Memory(_) = socket {
+    let Socket::Tcp(tcp) = socket else {
         return false;
-    }
-    true
+    };
+    also_here
+        || match (tcp.peer_addr(), tcp.local_addr()) {
+            (Ok(peer), Ok(own)) => !is_on_this_machine(peer.ip(), own.ip()),
+            _ => false,
+        }
+}
+
+/// Is the other side of a connection between these addresses on this machine?
+fn is_on_this_machine(peer: IpAddr, own: IpAddr) -> bool {
+    let (peer, own) = (peer.to_canonical(), own.to_canonical());
+    peer.is_loopback() || peer == own
 }
 
 /// Writes what the socket takes of `bytes`, behind which more comes at once.
@@ -151,4 +163,27 @@ pub fn untaken_bytes(socket: &Socket) -> u64 {
         Socket::Memory(memory) => return memory.untaken_bytes(),
     };
     untaken.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_on_this_machine;
+
+    #[test]
+    fn a_client_is_on_this_machine_by_loopback_or_by_our_own_address() {
+        for (peer, own, is_here) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.3.2.1", "127.0.0.1", true),
+            ("::1", "::1", true),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", true),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("::ffff:192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.8", "192.0.2.7", false),
+            ("::ffff:192.0.2.8", "::ffff:192.0.2.7", false),
+            ("2001:db8::8", "2001:db8::7", false),
+        ] {
+            let (from, to) = (peer.parse().unwrap(), own.parse().unwrap());
+            assert_eq!(is_on_this_machine(from, to), is_here, "{peer} to {own}");
+        }
+    }
 }

@@ -470,6 +470,12 @@ impl Shared {
         self.flights.sent_bytes() > most / 2
     }
 
+    /// Is there room for more of what clients have not asked for yet, or would it crowd out what they take?
+    pub fn may_read_ahead(&self) -> bool {
+        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
+        self.flights.sent_bytes() < most / 4
+    }
+
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
     /// before ends whole. Returns for each store what its answers still read.
     pub fn hand_over(&self) -> Vec<Vec<HeldChunks>> {

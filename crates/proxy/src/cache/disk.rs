@@ -13,7 +13,7 @@
 //! on it.
 
 use crate::clock::Instant;
-use std::{cell::Cell, ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use device::IoFault;
@@ -312,28 +312,6 @@ impl DiskIo {
     pub fn fits(&self, primary: KeyHash, large: &Large) -> bool {
         let size = u64::from(self.member(primary).store.fragment_bytes());
         u64::from(large.fragments) == large.bytes.div_ceil(size)
-    }
-
-    /// From the first to the last missing fragment of these bytes, as far as the index knows.
-    pub fn missing(
-        &self,
-        primary: KeyHash,
-        key: &[u8],
-        large: &Large,
-        bytes: Range<u64>,
-    ) -> Range<u32> {
-        let store = &self.member(primary).store;
-        let size = u64::from(store.fragment_bytes());
-        let hasher = store.hasher();
-        let is_missing = |n: &u32| {
-            let key = fragment_key(key, large.fetch_id, *n);
-            !store.contains(hasher.hash(&key))
-        };
-        let mut all = (bytes.start / size) as u32..bytes.end.div_ceil(size) as u32;
-        match (all.find(is_missing), all.rfind(is_missing)) {
-            (None, _) => 0..0,
-            (Some(first), last) => first..last.unwrap_or(first) + 1,
-        }
     }
 
     /// The store that has everything of a primary key.

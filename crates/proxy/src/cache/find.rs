@@ -5,6 +5,8 @@
 //! ([`Wanted::is_contested`]): its response is then stored as a variant, so that both are kept. The invalidation sequence is
 //! read before the look-up, so that later users of the result can tell whether it was purged meanwhile.
 //!
+//! Of a large object that is the head. Which of its fragments are there is asked when it is known which are wanted (`holes`).
+//!
 //! Not known here: whether it may be served.
 
 use std::{rc::Rc, sync::Arc};
@@ -31,8 +33,6 @@ pub struct Found {
     pub swap_in: Option<SwapIn>,
     /// The invalidation sequence before the look-up.
     pub began: Sequence,
-    /// A large object that lacks fragments.
-    pub is_sparse: bool,
 }
 
 impl Found {
@@ -83,8 +83,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         if resident.object.large.is_some() && disk.is_none() {
             return None;
         }
-        let holes = holes(disk, wanted, &resident.object);
-        if holes == Holes::Hopeless {
+        if !is_cut_as_here(disk, wanted, &resident.object) {
             shared.forget_stored(&resident.object);
             return None;
         }
@@ -92,7 +91,6 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             stored: Stored::Memory(resident),
             swap_in: None,
             began,
-            is_sparse: holes == Holes::Fillable,
         })
     };
     // A response stored by other cache fields than count here is invisible.
@@ -155,8 +153,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if is_foreign(&object) || !shared.still_valid(&object, began) {
         return None;
     }
-    let holes = holes(Some(disk), wanted, &object);
-    if holes == Holes::Hopeless {
+    if !is_cut_as_here(Some(disk), wanted, &object) {
         shared.forget_stored(&object);
         return None;
     }
@@ -170,34 +167,13 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         stored: Stored::Disk(Box::new(object)),
         swap_in,
         began,
-        is_sparse: holes == Holes::Fillable,
     })
 }
 
-/// What a large object lacks.
-#[derive(PartialEq, Eq)]
-enum Holes {
-    /// Nothing.
-    None,
-    /// Fragments that can be fetched again.
-    Fillable,
-    /// Fragments, and nothing tells whether the origin still has the same representation. Or it is cut as no store here cuts.
-    Hopeless,
-}
-
-fn holes(disk: Option<&DiskIo>, wanted: &Wanted, object: &Object) -> Holes {
-    let (Some(large), Some(disk)) = (&object.large, disk) else {
-        return Holes::None;
-    };
-    if !disk.fits(wanted.primary, large) {
-        return Holes::Hopeless;
-    }
-    let bytes = 0..object.body_bytes();
-    let missing = disk.missing(wanted.primary, &object.key, large, bytes);
-    let is_certain = || object.status == 200 && httpcache::has_strong_validator(&object.fields());
-    match missing.is_empty() {
-        true => Holes::None,
-        false if is_certain() => Holes::Fillable,
-        false => Holes::Hopeless,
+/// Is it cut into fragments as the store cuts them, if it is?
+fn is_cut_as_here(disk: Option<&DiskIo>, wanted: &Wanted, object: &Object) -> bool {
+    match (&object.large, disk) {
+        (Some(large), Some(disk)) => disk.fits(wanted.primary, large),
+        _ => true,
     }
 }

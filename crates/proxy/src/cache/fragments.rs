@@ -158,6 +158,11 @@ impl FragmentMemory {
         Some(fragment.body.clone())
     }
 
+    /// Is the fragment with this key here? No use of it.
+    pub fn contains(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.kept().find(hash, key).is_some()
+    }
+
     /// A fragment was read from disk: it is kept if it was read before. Returns its body, from where it is kept now.
     pub fn was_read(&self, memory: &MemoryTier, hash: KeyHash, key: &[u8], body: Bytes) -> Bytes {
         let cost = cost(key, &body);

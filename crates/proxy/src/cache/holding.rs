@@ -17,6 +17,7 @@ use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
     cache::disk::{DiskIo, LoadedFragment, Waits},
+    cache::holes,
     cache::object::Object,
     request::key::fragment_key,
 };
@@ -38,7 +39,7 @@ struct Held {
 
 impl Holding {
     /// The fragments that these ranges of the body lie in. Empty without fragments or without a disk.
-    pub fn of(disk: Option<&DiskIo>, object: &Object, stretches: &[Range<u64>]) -> Holding {
+    pub async fn of(disk: Option<&DiskIo>, object: &Object, stretches: &[Range<u64>]) -> Holding {
         let (Some(disk), Some(large)) = (disk, &object.large) else {
             return Holding::default();
         };
@@ -56,12 +57,15 @@ impl Holding {
             ahead: stretches.iter().map(numbers).collect(),
             is_growing: false,
         };
-        held.note(disk);
+        // Dropped while it waits, it releases what is noted.
+        while !held.note(disk) {
+            tokio::task::yield_now().await;
+        }
         Holding(Some(held))
     }
 
     /// The fragments that a request for this part of an object needs.
-    pub fn of_range(
+    pub async fn of_range(
         disk: Option<&DiskIo>,
         object: &Object,
         range: &ByteRange,
@@ -73,11 +77,11 @@ impl Holding {
             ByteRange::One { first, last } => *first..*last + 1,
             ByteRange::Several(parts) => {
                 let stretches = parts.iter().map(|part| part.first..part.last + 1);
-                return Holding::of(disk, object, &stretches.collect::<Vec<_>>());
+                return Holding::of(disk, object, &stretches.collect::<Vec<_>>()).await;
             }
             ByteRange::Unsatisfiable => return Holding::default(),
         };
-        Holding::of(disk, object, std::slice::from_ref(&stretch))
+        Holding::of(disk, object, std::slice::from_ref(&stretch)).await
     }
 
     /// Reads a fragment of a fetch under way, named by the object's primary and key and the fetch's id. The existing
@@ -127,22 +131,32 @@ impl Held {
         self.hasher.hash(&key)
     }
 
-    fn note(&mut self, disk: &DiskIo) {
-        while let Some(range) = self.ahead.front() {
+    /// Notes the next of them, [`holes::AT_ONCE`] at most. False: there are more.
+    fn note(&mut self, disk: &DiskIo) -> bool {
+        let mut left = holes::AT_ONCE;
+        let is_all = loop {
+            let Some(range) = self.ahead.front() else {
+                break true;
+            };
             if range.is_empty() {
                 self.ahead.pop_front();
                 continue;
             }
+            if left == 0 {
+                break false;
+            }
+            left -= 1;
             let hash = self.hash(range.start);
             match self.needs.add(hash) {
-                Needed::Full => break,
-                Needed::Absent if self.is_growing => break,
+                Needed::Full => break true,
+                Needed::Absent if self.is_growing => break true,
                 Needed::Noted | Needed::Absent => {}
             }
             if let Some(range) = self.ahead.front_mut() {
                 range.start += 1;
             }
-        }
+        };
         disk.see_to_moves();
+        is_all
     }
 }

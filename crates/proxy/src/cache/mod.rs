@@ -6,6 +6,7 @@ pub mod elevator;
 pub mod find;
 pub mod fragments;
 pub mod holding;
+pub mod holes;
 mod keeping;
 pub mod lazy;
 pub mod memory;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use device::Arena;
 use profile::Encryption;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -53,6 +54,8 @@ pub struct Conn {
     pub accepted: Option<Instant>,
     /// The rules that its requests may meet.
     pub standing: Standing,
+    /// Is it sent pages of memory, or a copy? `None`: nothing there was sent yet.
+    takes_pages: Option<bool>,
 }
 
 impl Conn {
@@ -78,6 +81,7 @@ impl Conn {
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
             standing: Standing::default(),
+            takes_pages: None,
         }
     }
 
@@ -141,7 +145,19 @@ impl Conn {
         }
     }
 
-    /// Writes of `head` and `body` what the socket takes. A body in the memory of fragments is sent from there without a copy. `at_most`: the longest that it is waited for; without it, until the client is
+    /// Where this body lies in the memory of fragments, if the kernel is to send it from there without a copy: not over TLS, and not to
+    /// a client on this machine (docs/decisions/0082).
+    fn pages_of<'w>(&mut self, worker: &'w Worker, body: &[u8]) -> Option<(&'w Arena, u64)> {
+        let ClientStream::Plain(socket) = &self.stream else {
+            return None;
+        };
+        let (arena, place) = worker.shared.fragments.place_of(body)?;
+        let also_here = self.listener.edition.plan.sends_pages_here;
+        let takes_pages = || socket::takes_pages(socket, also_here);
+        (self.takes_pages.get_or_insert_with(takes_pages)).then_some((&**arena, place))
+    }
+
+    /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
     /// too slow.
     ///
     /// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
@@ -153,6 +169,7 @@ impl Conn {
         body: &[u8],
         at_most: Option<Duration>,
     ) -> Wrote {
+        let pages = self.pages_of(worker, body);
         let plan = &self.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let began = Instant::now();
@@ -161,20 +178,16 @@ impl Conn {
             let patience = self.pace.patience(stall_max, rate_min);
             let left = at_most.map_or(patience, |most| most.saturating_sub(began.elapsed()));
             let slice = patience.min(left).min(ASK_EVERY);
-            let in_arena = match &self.stream {
-                ClientStream::Plain(socket) if socket::is_tcp(socket) => {
-                    worker.shared.fragments.place_of(body)
-                }
-                _ => None,
-            };
             let stream = &mut self.stream;
             let write = async {
-                if let Some((arena, place)) = in_arena {
+                if let Some((arena, place)) = pages {
                     let socket = stream.socket();
-                    match head.is_empty() {
-                        true => socket::send_kept(socket, arena, place, body.len()).await,
-                        false => socket::write_ahead(socket, head).await,
+                    if !head.is_empty() {
+                        return socket::write_ahead(socket, head).await;
                     }
+                    let sent = socket::send_kept(socket, arena, place, body.len()).await?;
+                    metrics::add(&worker.counters.body_bytes_uncopied, sent as u64);
+                    Ok(sent)
                 } else if body.is_empty() {
                     stream.write(head).await
                 } else if head.is_empty() {

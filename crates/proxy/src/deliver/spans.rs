@@ -39,8 +39,10 @@ use crate::{
     cache::holding::Holding,
     cache::object::Object,
     cache::parts::Part,
+    clock::Instant,
     cluster::forwarding,
     deadline::Watch,
+    deliver::ahead::Ahead,
     fetch::flight::{Broken, FlightReader, Next},
     fetch::whom::{self, To},
     origin::upstream::{Body, Upstream},
@@ -166,8 +168,9 @@ async fn send_span(
     } = span;
     let mut at = range.start;
     let mut may_ask = true;
+    let mut ahead = Ahead::default();
     while at < range.end {
-        let sent = match from.next(ex, holding, at..range.end).await {
+        let sent = match from.next(ex, holding, &mut ahead, at..range.end).await {
             Got::End(trailers) => return Ended::All(trailers),
             Got::Piece(piece) => {
                 at += piece.len() as u64;
@@ -175,7 +178,7 @@ async fn send_span(
             }
             Got::Fragment(fragment, number, part) => {
                 let whole = part.len();
-                send_held(ex, fragment, part).await.map(|sent| {
+                send_held(ex, fragment, part, &mut ahead).await.map(|sent| {
                     at += sent as u64;
                     from.advance(sent as u64);
                     if sent == whole {
@@ -213,7 +216,9 @@ async fn send_held(
     ex: &mut Exchange<'_>,
     fragment: Bytes,
     part: Range<usize>,
+    ahead: &mut Ahead,
 ) -> Result<usize, Gone> {
+    let begun = Instant::now();
     let shared = &ex.worker.shared;
     let mut held = shared.flights.hold_fragment();
     held.set(fragment.len() as u64);
@@ -228,12 +233,16 @@ async fn send_held(
         let before = body.len();
         if ex.reply.some_of(&mut body, CROWDED_WAIT).await? {
             sent += before - body.len();
-        } else if before > SMALL_PIECE_BYTES && shared.is_crowded_by_fragments() {
+            continue;
+        }
+        ahead.give_up();
+        if before > SMALL_PIECE_BYTES && shared.is_crowded_by_fragments() {
             metrics::add(&ex.worker.counters.fragments_given_back, 1);
             body = Bytes::copy_from_slice(&body[..SMALL_PIECE_BYTES]);
             held.set(SMALL_PIECE_BYTES as u64);
         }
     }
+    ahead.sent(begun.elapsed());
     Ok(sent)
 }
 
@@ -243,6 +252,7 @@ impl Source<'_> {
         &mut self,
         ex: &mut Exchange<'_>,
         holding: &mut Holding,
+        ahead: &mut Ahead,
         range: Range<u64>,
     ) -> Got {
         match self {
@@ -250,7 +260,7 @@ impl Source<'_> {
                 Got::Piece(body.slice(range.start as usize..range.end as usize))
             }
             Source::Disk(object) => {
-                (next_of_object(ex, object, holding, range).await).unwrap_or(Got::Missing)
+                (next_of_object(ex, object, holding, ahead, range).await).unwrap_or(Got::Missing)
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
@@ -286,6 +296,7 @@ async fn next_of_object(
     ex: &mut Exchange<'_>,
     object: &Object,
     holding: &mut Holding,
+    ahead: &mut Ahead,
     range: Range<u64>,
 ) -> Option<Got> {
     let worker = ex.worker;
@@ -303,6 +314,7 @@ async fn next_of_object(
         range: range.start - begin..range.end.min(end) - begin,
     };
     let shared = &worker.shared;
+    let wanted_end = range.end;
     let (of, range) = (part.of, part.range.clone());
     let name = fragment_key(key, large.fetch_id, number);
     let hash = store.hasher().hash(&name);
@@ -313,8 +325,16 @@ async fn next_of_object(
         let part = range.start as usize..range.end as usize;
         return Some(Got::Fragment(kept, number, part));
     }
-    let piece = disk.load_part(primary, key, large.fetch_id, part, waits);
-    let Some((loaded, part)) = piece.await else {
+    let read_ahead = ahead.take(number);
+    let read_ahead = read_ahead.await;
+    ahead.begin(worker, object, number, wanted_end);
+    let piece = match read_ahead {
+        Some(whole) => whole
+            .filter(|it| it.body.len() as u64 == of)
+            .map(|it| (it, range.start as usize..range.end as usize)),
+        None => (disk.load_part(primary, key, large.fetch_id, part, waits)).await,
+    };
+    let Some((loaded, part)) = piece else {
         holding.read(Some(disk), number);
         // If it is there all the same, its device was too slow, and may give it another time.
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);

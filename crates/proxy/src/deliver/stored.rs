@@ -15,6 +15,7 @@ use profile::{Class, Flags};
 
 use crate::{
     cache::holding::Holding,
+    cache::holes,
     cache::object::Object,
     deliver::multipart::Multipart,
     deliver::spans::{self, Source, Span, Whole},
@@ -58,8 +59,8 @@ pub async fn object(
     };
     // Before it is asked whether they are there: what is there then stays.
     let disk = ex.worker.disk.as_ref();
-    let mut holding = Holding::of_range(disk, object, &range, is_head);
-    if !is_there(ex.worker, object, &range, total) {
+    let mut holding = Holding::of_range(disk, object, &range, is_head).await;
+    if !is_there(ex.worker, object, &range, total).await {
         return None;
     }
     if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
@@ -181,18 +182,22 @@ async fn not_modified(
 
 /// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
-fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
-    let (Some(large), Some(disk)) = (&object.large, &worker.disk) else {
+async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
+    let has = async |from: u64, to: u64| holes::are_none(worker, object, from..to).await;
+    if object.large.is_none() || worker.disk.is_none() {
         return object.large.is_none();
-    };
-    let has = |from: u64, to: u64| {
-        let missing = disk.missing(object.primary, &object.key, large, from..to);
-        missing.is_empty()
-    };
+    }
     match range {
-        ByteRange::Whole => has(0, total),
-        ByteRange::One { first, last } => has(*first, *last + 1),
-        ByteRange::Several(parts) => parts.iter().all(|part| has(part.first, part.last + 1)),
+        ByteRange::Whole => has(0, total).await,
+        ByteRange::One { first, last } => has(*first, *last + 1).await,
+        ByteRange::Several(parts) => {
+            for part in parts {
+                if !has(part.first, part.last + 1).await {
+                    return false;
+                }
+            }
+            true
+        }
         ByteRange::Unsatisfiable => true,
     }
 }

@@ -43,6 +43,8 @@ use crate::{
 const FIRST_READ_BYTES: usize = 16 << 10;
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;
+/// The same once a read was filled: the body comes faster than it is read.
+const FAST_BODY_READ_BYTES: usize = 256 << 10;
 /// Is another head to follow on the same connection?
 pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
@@ -419,6 +421,7 @@ impl Upstream {
             state,
             reusable: head.keep_alive && !self.unsound && !is_interim(head),
             trailers: None,
+            is_fast: false,
         }
     }
 
@@ -582,6 +585,8 @@ pub struct Body {
     state: BodyState,
     reusable: bool,
     trailers: Option<Fields>,
+    /// The last read took as much as it might.
+    is_fast: bool,
 }
 
 impl Body {
@@ -638,7 +643,7 @@ impl Body {
                         return Ok(Some(piece));
                     }
                     let want = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let n = self.read(watch, want.min(BODY_READ_BYTES)).await?;
+                    let n = self.read_body(watch, want).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -649,7 +654,7 @@ impl Body {
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(piece));
                     }
-                    if self.read(watch, BODY_READ_BYTES).await? == 0 {
+                    if self.read_body(watch, usize::MAX).await? == 0 {
                         self.end(false);
                         return Ok(None);
                     }
@@ -730,6 +735,23 @@ impl Body {
     /// Trailers, once the body has ended.
     pub fn take_trailers(&mut self) -> Option<Fields> {
         self.trailers.take()
+    }
+
+    /// Reads of a body of which so much is still to come.
+    async fn read_body(&mut self, watch: &Watch, left: usize) -> Result<usize, UpstreamError> {
+        let most = match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        };
+        // What the last read left of its buffer is used first, if it is enough for one.
+        let spare = self.input.capacity() - self.input.len();
+        let want = match spare {
+            BODY_READ_BYTES.. => spare.min(most),
+            _ => most,
+        };
+        let read = self.read(watch, want.min(left)).await?;
+        self.is_fast = read >= BODY_READ_BYTES;
+        Ok(read)
     }
 
     async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {

@@ -41,6 +41,7 @@ use self::sending::Flow;
 use crate::quota::toll;
 use crate::{
     cache::holding::Holding,
+    cache::holes,
     cache::object::Object,
     deliver::{arriving, stored},
     fetch::flight::{FirstEvent, FlightReader},
@@ -247,7 +248,7 @@ impl Parts<'_, '_> {
     /// The stored object may be served, but some of the wanted bytes are holes.
     async fn fill(&mut self, object: Object) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
+        let (Some(_), Some(large)) = (&worker.disk, &object.large) else {
             return Outcome::Fetch;
         };
         let (stored, total, size) = (object.fields(), large.bytes, self.fragment_bytes);
@@ -257,8 +258,9 @@ impl Parts<'_, '_> {
             ByteRange::Several(_) | ByteRange::Unsatisfiable => return Outcome::Pass,
         };
         // Hold the existing fragments before looking for holes, so that none is evicted in between.
-        let holding = Holding::of(Some(disk), &object, std::slice::from_ref(&want));
-        let mut lacking = disk.missing(object.primary, &object.key, large, want.clone());
+        let disk = worker.disk.as_ref();
+        let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
+        let mut lacking = holes::missing(worker, &object, want.clone()).await;
         let is_mistaken = lacking.is_empty();
         if is_mistaken {
             // The index takes another key's record for one of the fragments.

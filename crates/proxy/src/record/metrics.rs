@@ -132,6 +132,8 @@ counters! {
     bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
     tunnels, "CONNECT tunnels and upgraded connections";
     fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
+    body_bytes_uncopied, "Bytes of large bodies that the kernel sent from memory without a copy: in plain HTTP/1.1, to clients on other machines";
+    fragments_read_ahead, "Fragments of large bodies that were read while an earlier one was sent";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
 

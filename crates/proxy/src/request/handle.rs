@@ -26,6 +26,7 @@ use store::Sequence;
 
 use crate::{
     cache::find::{Found, find},
+    cache::holes,
     cache::object::Object,
     cluster::{answered, forwarded as of_members, forwarding as to_members, push, receive},
     conn::port_purge,
@@ -303,10 +304,12 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
     let mut vary_miss = false;
     let mut found = find(worker, wanted, &mut vary_miss).await;
     let mut is_lost = false;
-    let mut why = match vary_miss {
+    let absent = match vary_miss {
         true => Forward::VaryMiss,
         false => Forward::UriMiss,
     };
+    let mut why = absent;
+    let mut is_sparse = false;
     if let Some(found) = &found {
         if let Some(swap_in) = found.swap_in {
             ex.record.swapped_in(swap_in);
@@ -317,11 +320,18 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
             true => Verdict::Fresh,
             false => judge(&object.standing, &directives, now),
         };
+        // Else it is asked about what is wanted only.
+        is_sparse = match verdict {
+            Verdict::Fresh | Verdict::StaleAllowed => false,
+            Verdict::StaleWhileRevalidate | Verdict::Validate(_) => {
+                !holes::is_whole(worker, object).await
+            }
+        };
         let class = match verdict {
             Verdict::Fresh => Ok(found.stored.hit_class()),
             Verdict::StaleAllowed => Ok(Class::Stale),
             // Behind the client's back all of it would be fetched.
-            Verdict::StaleWhileRevalidate if found.is_sparse => Err(Forward::Stale),
+            Verdict::StaleWhileRevalidate if is_sparse => Err(Forward::Stale),
             Verdict::StaleWhileRevalidate => {
                 share::fetch_behind(ex, wanted, found);
                 Ok(Class::Stale)
@@ -343,7 +353,17 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
             }
         }
     }
-    let held = found.as_ref().filter(|found| is_lost || found.is_sparse);
+    if (is_lost || is_sparse)
+        && let Some(it) = &found
+        && !holes::are_fillable(it.object())
+        // If all is there, its device was too slow.
+        && (is_sparse || !holes::is_whole(worker, it.object()).await)
+    {
+        worker.shared.forget_stored(it.object());
+        found = None;
+        why = absent;
+    }
+    let held = found.as_ref().filter(|_| is_lost || is_sparse);
     let held = held
         .filter(|found| worker.shared.still_valid(found.object(), found.began))
         .map(|found| Held {

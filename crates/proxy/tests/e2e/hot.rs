@@ -7,7 +7,7 @@ use proxy::plan::Plan;
 use super::{
     budgets::gauge,
     harness::{running::with_admin, *},
-    ranges::{TAG, ask_range, asked, expect_part, ranged},
+    ranges::{TAG, ask_range, asked, expect_part, ranged, serve},
 };
 
 const MIB: u64 = 1 << 20;
@@ -43,6 +43,38 @@ fn heat(proxy: &Proxy, path: &str, body: &[u8]) {
 }
 
 #[test]
+fn pages_go_to_other_machines_and_copies_to_clients_here() {
+    for sends_pages_here in [false, true] {
+        let body = pattern(LEN);
+        let origin = ranged(body.clone(), &[FRESH, TAG]);
+        let disk = Disk::of_mib(256);
+        let mut plan = told(&disk, &origin);
+        plan.sends_pages_here = sends_pages_here;
+        let proxy = Proxy::start(plan);
+        heat(&proxy, "/a", &body);
+        let before = proxy.counter("body_bytes_uncopied");
+        // All that was asked for is under way before the client reads anything.
+        let mut client = proxy.client();
+        for _ in 0..4 {
+            client.ask("GET", "/a", &[]);
+        }
+        for _ in 0..4 {
+            assert_same(&client.read("GET").body, &body);
+        }
+        let part = ask_range(&mut client, "/a", "bytes=1000000-1999999");
+        expect_part(&part, &body, (1_000_000, 1_999_999));
+        let sent = 4 * LEN as u64 + 1_000_000;
+        let uncopied = proxy.counter("body_bytes_uncopied") - before;
+        match sends_pages_here {
+            // Short pieces are copied: the last fragment has one.
+            true => assert!(uncopied > sent * 9 / 10, "{uncopied} of {sent}"),
+            false => assert_eq!(uncopied, 0),
+        }
+        proxy.stop();
+    }
+}
+
+#[test]
 fn what_is_hot_is_not_read_from_the_disk() {
     let body = pattern(LEN);
     let origin = ranged(body.clone(), &[FRESH, TAG]);
@@ -58,6 +90,31 @@ fn what_is_hot_is_not_read_from_the_disk() {
     }
     assert_eq!(proxy.counter("disk_reads"), before);
     assert_eq!(asked(&origin), ["all"]);
+    proxy.stop();
+}
+
+#[test]
+fn what_is_in_memory_alone_is_not_asked_for_again() {
+    let body = pattern(LEN);
+    let origin = Origin::start(move |exchange| match exchange.path() {
+        "/a" => serve(exchange, &pattern(LEN), &[FRESH, TAG]),
+        _ => exchange.send(ok(&[FRESH], pattern(LEN))),
+    });
+    let disk = Disk::of_mib(24);
+    let proxy = Proxy::start(told(&disk, &origin));
+    heat(&proxy, "/a", &body);
+    // The store is written over, and the memory is not.
+    for n in 0..20 {
+        proxy.get(&format!("/{n}"));
+    }
+    let before = proxy.counter("disk_reads");
+    let answer = proxy.get("/a");
+    assert_same(&answer.body, &body);
+    assert!(answer.is_hit(), "{}", answer.cache());
+    let part = ask_range(&mut proxy.client(), "/a", "bytes=5-2000000");
+    expect_part(&part, &body, (5, 2_000_000));
+    assert_eq!(proxy.counter("disk_reads"), before);
+    assert_eq!(origin.count("/a"), 1);
     proxy.stop();
 }
 

@@ -108,6 +108,7 @@ mod http2_life;
 mod http2_policy;
 mod http2_raw;
 mod http2_tunnels;
+mod huge;
 mod interim;
 mod keys;
 mod large;

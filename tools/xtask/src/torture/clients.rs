@@ -40,6 +40,10 @@ const THINK_MS_MAX: u64 = 30;
 pub const HANG_WAIT_MAX: Duration = Duration::from_secs(8);
 /// A slow download takes so long.
 const DOWNLOAD_S: (f64, f64) = (0.5, 2.0);
+/// Short parts of large objects are no longer, so that they are read by their blocks.
+const SHORT_PART_BYTES_MAX: u64 = 128 << 10;
+/// So many are asked for in a row.
+const SHORT_PARTS_MAX: u64 = 6;
 /// Looked at to find an object large enough for one.
 const PICKS_MAX: usize = 200;
 /// Milliseconds between two pieces that the origin sends of one that is fetched anew.
@@ -195,14 +199,30 @@ impl<'a> Client<'a> {
                 get.hang_up_after = 1 + chance.below(url.bytes);
                 self.get(&get);
             }
-            _ => {
-                if url.bytes >= LARGE.start && chance.percent(40) {
-                    let from = chance.below(url.bytes);
-                    let to = from + 1 + chance.below(url.bytes - from);
-                    get.range = Some((from, to));
-                }
-                self.get(&get);
+            _ if url.bytes >= LARGE.start && chance.percent(40) => self.parts(&mut get, chance),
+            _ => _ = self.get(&get),
+        }
+    }
+
+    /// A part of a large object, or short ones in a row, as players ask for them.
+    fn parts(&mut self, get: &mut Get, chance: &mut Chance) {
+        let bytes = get.url.bytes;
+        let mut from = chance.below(bytes);
+        let (len, parts) = match chance.percent(50) {
+            true => (1 + chance.below(bytes - from), 1),
+            false => (
+                1 + chance.below(SHORT_PART_BYTES_MAX),
+                1 + chance.below(SHORT_PARTS_MAX),
+            ),
+        };
+        for _ in 0..parts {
+            let to = (from + len).min(bytes);
+            if from >= to {
+                break;
             }
+            get.range = Some((from, to));
+            self.get(get);
+            from = to;
         }
     }
 

@@ -1,6 +1,6 @@
 //! The proxy that is tortured: one process after the other, on the same addresses and the same store.
 //!
-//! Started with little memory, so that hits come from the disk. Killed by its pid with SIGKILL. Whether it still
+//! Started with little memory, so that hits come from the disk, or with so much that what is hot is in memory. Killed by its pid with SIGKILL. Whether it still
 //! rebuilds its index is asked of its admin interface: a member [`RECOVERY`] of `/status`, whatever it lies in, is null or
 //! missing once there is nothing left to rebuild.
 //!
@@ -27,10 +27,21 @@ const RECOVERY: &str = "recovery";
 const READY_MAX: Duration = Duration::from_secs(60);
 const END_MAX: Duration = Duration::from_secs(20);
 /// Less than one large object, so that next to nothing is answered from memory.
-const MEMORY: &str = "1MiB";
+const LITTLE_MEMORY: &str = "1MiB";
+/// Parts of large objects that are asked for again are in memory, too.
+const MORE_MEMORY: &str = "32MiB";
 const WORKERS: &str = "2";
 /// Reads go to the disk at once, and not through the queue for slow ones.
 const AS_FAST: &str = "store.lazy-reads = 0\n";
+
+/// The ways that what is read takes.
+#[derive(Clone, Copy)]
+pub struct Ways {
+    /// It takes the disk for a fast one, whatever it measures (unless a configuration is given).
+    pub as_fast: bool,
+    /// What is hot comes from memory.
+    pub has_memory: bool,
+}
 
 /// A proxy, running or not; dropping it kills it.
 pub struct Proxy {
@@ -47,12 +58,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Not started yet. `as_fast`: it takes the disk for a fast one, whatever it measures (unless `extra` brings a configuration).
+    /// Not started yet.
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
         test_bed: &TestBed,
-        as_fast: bool,
+        ways: Ways,
         extra: &[String],
     ) -> Result<Self> {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -73,14 +84,17 @@ impl Proxy {
             "--store-size",
             &test_bed.bytes.to_string(),
             "--memory",
-            MEMORY,
+            match ways.has_memory {
+                true => MORE_MEMORY,
+                false => LITTLE_MEMORY,
+            },
             "--workers",
             WORKERS,
         ]
         .map(String::from)
         .to_vec();
         let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
-        if as_fast && !extra.iter().any(is_config) {
+        if ways.as_fast && !extra.iter().any(is_config) {
             let config = test_bed.dir.join("loligo.toml");
             fs::write(&config, AS_FAST).during(|| format!("writing {}", config.display()))?;
             args.extend(["-c".into(), config.display().to_string()]);

@@ -22,7 +22,7 @@ use super::bodies::{Catalogue, Variant};
 use super::clients::{self, Client, Get, Life, Shared};
 use super::ledger::Ledger;
 use super::origin::Origin;
-use super::proxy::Proxy;
+use super::proxy::{Proxy, Ways};
 use super::report::{Figures, Report};
 use super::steps::Deck;
 use super::test_bed::{Fault, On, TestBed};
@@ -89,8 +89,11 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
     let ledger = Arc::new(Ledger::new(catalogue.len()));
     let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
     // Trials come in twos, and on a slow and on a fast disk reads take different ways.
-    let as_fast = plan.seed.is_multiple_of(2);
-    let proxy = Proxy::new(binary, origin.address(), &test_bed, as_fast, &plan.extra)?;
+    let ways = Ways {
+        as_fast: plan.seed.is_multiple_of(2),
+        has_memory: plan.seed % 4 >= 2,
+    };
+    let proxy = Proxy::new(binary, origin.address(), &test_bed, ways, &plan.extra)?;
     let shared = Arc::new(Shared {
         catalogue,
         ledger,

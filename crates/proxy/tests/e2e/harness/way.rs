@@ -47,6 +47,7 @@ const PLAIN: &[(&str, &str)] = &[
     ),
     ("purge_port::a_permit", "an http URL at two listeners"),
     ("proxy_protocol::", "what stands before TLS"),
+    ("hot::pages_go", "TLS sends no pages"),
 ];
 
 /// Tests that stay plain over TLS, since two threads share the socket of a client.

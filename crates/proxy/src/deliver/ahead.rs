@@ -1,0 +1,112 @@
+//! Reading ahead: while a fragment of a large object is sent, the next ones are read.
+//!
+//! Without it the device idles while a client takes a fragment, and the client waits while the device reads.
+//!
+//! Only clients that took their last fragment quickly ([`QUICK`]) get it: others take nothing sooner, and what is read waits in
+//! memory. What was read for a client that then takes nothing is dropped, and read again.
+//!
+//! Limits: [`FRAGMENTS_MAX`] fragments for an answer, counted into the budget of all transfers; none is begun while a quarter of that is
+//! on its way to clients.
+//! Not known here: what is done with a fragment, and what without it.
+
+use std::{collections::VecDeque, rc::Rc, time::Duration};
+
+use tokio::task::JoinHandle;
+
+use crate::{
+    cache::disk::{LoadedFragment, Waits},
+    cache::object::Object,
+    fetch::flight::Held,
+    record::metrics,
+    request::key::fragment_key,
+    state::Worker,
+};
+
+/// Fragments that are read beside the one that is being sent.
+const FRAGMENTS_MAX: usize = 2;
+/// A client that takes a fragment in less is quick.
+const QUICK: Duration = Duration::from_millis(100);
+
+/// The reads ahead of one answer.
+#[derive(Default)]
+pub struct Ahead {
+    reads: VecDeque<Read>,
+    is_quick: bool,
+}
+
+struct Read {
+    number: u32,
+    task: JoinHandle<Option<LoadedFragment>>,
+    _held: Held,
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Ahead {
+    /// The client took a fragment in so long.
+    pub fn sent(&mut self, took: Duration) {
+        self.is_quick = took < QUICK;
+    }
+
+    /// Lets go of what was read.
+    pub fn give_up(&mut self) {
+        self.reads.clear();
+        self.is_quick = false;
+    }
+
+    /// Begins to read the fragments behind `number`, of those that are wanted up to `end`, in bytes of the body.
+    pub fn begin(&mut self, worker: &Rc<Worker>, object: &Object, number: u32, end: u64) {
+        let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
+            return;
+        };
+        if !self.is_quick {
+            return;
+        }
+        let shared = &worker.shared;
+        let store = disk.store_of(object.primary);
+        let size = u64::from(store.fragment_bytes());
+        while self.reads.len() < FRAGMENTS_MAX && shared.may_read_ahead() {
+            let next = self.reads.back().map_or(number, |last| last.number) + 1;
+            let begins = u64::from(next) * size;
+            let ends = (begins + size).min(object.body_bytes());
+            // A part of one is read as such.
+            if begins >= ends || ends > end {
+                return;
+            }
+            let key = fragment_key(&object.key, large.fetch_id, next);
+            if shared.fragments.contains(store.hasher().hash(&key), &key) {
+                return;
+            }
+            let mut held = shared.flights.hold_fragment();
+            held.set(ends - begins);
+            let (disk, of) = (disk.clone(), (object.primary, object.key.clone()));
+            let fetch_id = large.fetch_id;
+            let waits = Waits::for_answer(true);
+            let task = async move {
+                let (primary, key) = of;
+                (disk.load_fragment(primary, &key, fetch_id, next, waits)).await
+            };
+            metrics::add(&worker.counters.fragments_read_ahead, 1);
+            self.reads.push_back(Read {
+                number: next,
+                task: tokio::task::spawn_local(task),
+                _held: held,
+            });
+        }
+    }
+
+    /// The fragment that was read ahead, once it is there; `Some(None)`: it could not be read. `None`: it was not read ahead.
+    pub async fn take(&mut self, number: u32) -> Option<Option<LoadedFragment>> {
+        while let Some(mut read) = self.reads.pop_front() {
+            if read.number == number {
+                let loaded = (&mut read.task).await;
+                return Some(loaded.ok().flatten());
+            }
+        }
+        None
+    }
+}
