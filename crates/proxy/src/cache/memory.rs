@@ -568,12 +568,6 @@ impl Front {
         }
     }
 
-    /// The object under exactly this key, from here or from the tier behind.
-    #[cfg(test)]
-    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Arc<Resident>> {
-        self.look_up(tier, hash, key).ok()
-    }
-
     /// The object under exactly this key, from here or from the tier behind. If there is none, the key of the one with the same hash in
     /// the tier.
     #[inline]
