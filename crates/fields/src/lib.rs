@@ -25,6 +25,7 @@
 mod list;
 
 use std::fmt;
+use std::ops::Range;
 
 pub use list::{List, split_list, trim_blanks};
 
@@ -111,6 +112,15 @@ impl Fields {
         }
     }
 
+    /// A copy with room for so many more lines, whose wire form takes `bytes` bytes together.
+    pub fn clone_with_room(&self, fields: usize, bytes: usize) -> Self {
+        let mut copy = Self::with_capacity(self.spans.len() + fields, self.bytes.len() + bytes);
+        copy.bytes.extend_from_slice(&self.bytes);
+        copy.spans.extend_from_slice(&self.spans);
+        copy.kinds = self.kinds;
+        copy
+    }
+
     /// Reads back what [`Fields::write_to`] wrote, or any sequence of `name: value CRLF` lines.
     ///
     /// `None` if a line has no colon, an empty name, blanks around the name, no CRLF, or CR, LF or NUL within. White
@@ -180,12 +190,34 @@ impl Fields {
     /// Removes all lines of that name and says how many there were.
     pub fn remove(&mut self, name: &[u8]) -> usize {
         // Most removals find nothing, so check before touching the buffer.
-        if !self.contains(name) {
+        if !self.may_have(name) {
             return 0;
         }
-        let before = self.len();
-        self.retain(|n, _| !n.eq_ignore_ascii_case(name));
-        before - self.len()
+        let mut removed = 0;
+        let mut at = 0;
+        while let Some(found) = self.spans[at..]
+            .iter()
+            .position(|s| s.is(&self.bytes, name))
+        {
+            at += found;
+            self.remove_at(at);
+            removed += 1;
+        }
+        if removed > 0 {
+            let kinds = self.spans.iter().map(|s| kind_of(s.name(&self.bytes)));
+            self.kinds = kinds.fold(0, |all, kind| all | kind);
+        }
+        removed
+    }
+
+    /// Takes out one line; the caller sees to L3.
+    fn remove_at(&mut self, index: usize) {
+        let span = self.spans.remove(index);
+        self.bytes.drain(span.start()..span.end());
+        let len = (span.end() - span.start()) as u32;
+        for later in &mut self.spans[index..] {
+            later.start -= len;
+        }
     }
 
     /// Keeps the lines for which `keep(name, value)` holds, in their order.
@@ -281,6 +313,22 @@ impl Fields {
     /// ends a head.
     pub fn as_wire(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Where the value of the last line of that name lies in [`Fields::as_wire`].
+    pub fn place_of_last(&self, name: &[u8]) -> Option<Range<usize>> {
+        let span = self.of_name(name).last()?;
+        Some(span.value_start()..span.value_end())
+    }
+
+    /// Appends [`Fields::as_wire`] to `out`, but for the lines of that name.
+    pub fn write_without(&self, name: &[u8], out: &mut Vec<u8>) {
+        let mut from = 0;
+        for span in self.of_name(name) {
+            out.extend_from_slice(&self.bytes[from..span.start()]);
+            from = span.end();
+        }
+        out.extend_from_slice(&self.bytes[from..]);
     }
 
     /// Appends [`Fields::as_wire`] to `out`.

@@ -99,3 +99,47 @@ fn the_wire_form_reads_back() {
         assert_eq!(Fields::from_wire(broken.as_bytes()), None, "{broken:?}");
     }
 }
+
+#[test]
+fn lines_are_written_without_those_of_a_name() {
+    let mut fields = Fields::new();
+    for (name, value) in [("a", "1"), ("B", "2"), ("c", "3"), ("b", "4")] {
+        fields.push(name.as_bytes(), value.as_bytes());
+    }
+    let without = |name: &[u8]| {
+        let mut out = b"x".to_vec();
+        fields.write_without(name, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(without(b"b"), "xa: 1\r\nc: 3\r\n");
+    assert_eq!(without(b"A"), "xB: 2\r\nc: 3\r\nb: 4\r\n");
+    assert_eq!(without(b"d"), "xa: 1\r\nB: 2\r\nc: 3\r\nb: 4\r\n");
+    let place = fields.place_of_last(b"B").unwrap();
+    assert_eq!(&fields.as_wire()[place], b"4");
+    assert_eq!(fields.place_of_last(b"d"), None);
+    let copy = fields.clone_with_room(2, 64);
+    assert_eq!(copy, fields);
+    copy.audit().unwrap();
+}
+
+#[test]
+fn removing_leaves_the_others_as_they_were() {
+    for (removed, left) in [
+        ("a", "b: 2|c: 3"),
+        ("B", "a: 1|c: 3|a: 4"),
+        ("x", "a: 1|b: 2|c: 3|a: 4"),
+    ] {
+        let mut fields = Fields::new();
+        for (name, value) in [("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")] {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        let before = fields.len();
+        assert_eq!(
+            fields.remove(removed.as_bytes()),
+            before - left.split('|').count()
+        );
+        let wire = left.split('|').map(|line| format!("{line}\r\n"));
+        assert_eq!(fields.as_wire(), wire.collect::<String>().as_bytes());
+        fields.audit().unwrap();
+    }
+}

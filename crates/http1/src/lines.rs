@@ -56,14 +56,13 @@ pub(crate) fn leading_empty_lines(buf: &[u8]) -> Result<usize, Fault> {
 
 /// Does each LF follow a CR, and each CR precede an LF?
 pub(crate) fn ends_are_strict(head: &[u8]) -> bool {
-    let mut count = 0;
-    for at in memchr_iter(b'\n', head) {
-        if at == 0 || head[at - 1] != b'\r' {
-            return false;
-        }
-        count += 1;
-    }
-    memchr_iter(b'\r', head).count() == count
+    let ([first, rest @ ..], [.., last]) = (head, head) else {
+        return true;
+    };
+    // Of each two neighbours: the one is a CR exactly if the other is an LF. Without a branch, so that many are compared at a time.
+    let is_wrong = |(byte, next): (&u8, &u8)| u8::from((*byte == b'\r') != (*next == b'\n'));
+    let wrong = head.iter().zip(rest).map(is_wrong);
+    wrong.fold(0, |all, one| all | one) == 0 && *first != b'\n' && *last != b'\r'
 }
 
 /// The same for a head that is still arriving: a CR may be its last byte.

@@ -379,9 +379,14 @@ fn version_fault(bytes: &[u8]) -> Fault {
     }
 }
 
+/// Room for what is added to a message on its way: who the client is, Via.
+const ROOM_LINES: usize = 4;
+const ROOM_BYTES: usize = 128;
+
 pub(crate) fn to_fields(lines: &[Header<'_>], head_bytes: usize) -> Fields {
     // We write a blank after each colon, which the message may not have.
-    let mut fields = Fields::with_capacity(lines.len(), head_bytes + lines.len());
+    let bytes = head_bytes + lines.len() + ROOM_BYTES;
+    let mut fields = Fields::with_capacity(lines.len() + ROOM_LINES, bytes);
     for line in lines {
         fields.push(line.name.as_bytes(), line.value);
     }

@@ -322,6 +322,18 @@ impl Directive<'_> {
     }
 }
 
+/// False: [`lists`] finds nothing. Asked of every response that is fetched, and nearly always false: no line has the name of a directive
+/// that may have a list.
+pub(crate) fn may_have_lists(fields: &Fields) -> bool {
+    let has = |line: &[u8], name: &[u8]| {
+        line.windows(name.len())
+            .any(|part| part.eq_ignore_ascii_case(name))
+    };
+    fields
+        .all(b"cache-control")
+        .any(|line| has(line, b"private") || has(line, b"no-cache"))
+}
+
 /// The lists of fields in `private` and `no-cache` of a response that can be obeyed.
 pub(crate) fn lists(fields: &Fields) -> impl Iterator<Item = &[u8]> {
     directives(fields).filter_map(|directive| {

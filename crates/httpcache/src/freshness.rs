@@ -121,18 +121,20 @@ impl Standing {
     ) -> Self {
         let _ = request; // RFC 9111 lets nothing in the request change how long an answer is fresh.
         let said = ResponseDirectives::parse(response.fields, rules);
-        Self::as_said(response, &said, asked, received, rules)
+        let is_valid = has_validator(response.fields);
+        Self::as_said(response, &said, is_valid, (asked, received), rules)
     }
 
-    /// [`Standing::of`] a response whose directives have been read.
+    /// [`Standing::of`] a response whose directives have been read. `has_validator`: see [`has_validator`].
     pub(crate) fn as_said(
         response: &Response,
         said: &ResponseDirectives,
-        asked: UnixMillis,
-        received: UnixMillis,
+        has_validator: bool,
+        (asked, received): (UnixMillis, UnixMillis),
         rules: &Rules,
     ) -> Self {
-        let (lifetime_s, heuristic) = lifetime(response, said, received, rules);
+        let date_s = date_of(response.fields, b"date").at();
+        let (lifetime_s, heuristic) = lifetime(response, said, (date_s, received), rules);
         let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
         // The operator's stale windows are for responses that were fresh once: not for errors, nor for responses that
         // are stale from the start.
@@ -150,7 +152,7 @@ impl Standing {
         flags.set(StandingFlags::MUST_REVALIDATE, said.must_not_be_stale());
         flags.set(StandingFlags::NO_CACHE, said.no_cache || said.malformed);
         flags.set(StandingFlags::HEURISTIC, heuristic);
-        flags.set(StandingFlags::HAS_VALIDATOR, has_validator(response.fields));
+        flags.set(StandingFlags::HAS_VALIDATOR, has_validator);
         flags.set(StandingFlags::NEGATIVE, response.status >= 400);
         flags.set(StandingFlags::HAS_VARY, response.fields.contains(b"vary"));
         flags.set(StandingFlags::IMMUTABLE, said.immutable);
@@ -159,7 +161,7 @@ impl Standing {
         flags.set(StandingFlags::PASSED_OVER, said.passed_over);
         Standing {
             received,
-            initial_age_s: initial_age_s(response.fields, asked, received),
+            initial_age_s: initial_age_s(response.fields, date_s, asked, received),
             lifetime_s,
             stale_while_revalidate_s: window(while_revalidate),
             stale_if_error_s: window(if_error),
@@ -256,12 +258,10 @@ impl Standing {
 fn lifetime(
     response: &Response,
     said: &ResponseDirectives,
-    received: UnixMillis,
+    (date_s, received): (Option<u64>, UnixMillis),
     rules: &Rules,
 ) -> (u32, bool) {
-    let date_s = date_of(response.fields, b"date")
-        .at()
-        .unwrap_or(received.seconds());
+    let date_s = date_s.unwrap_or(received.seconds());
     let explicit = if said.malformed {
         Some(0)
     } else {
@@ -325,8 +325,13 @@ fn heuristic_lifetime_s(
 }
 
 /// corrected_initial_age (RFC 9111 §4.2.3)
-fn initial_age_s(fields: &Fields, asked: UnixMillis, received: UnixMillis) -> u32 {
-    let apparent_s = match date_of(fields, b"date").at() {
+fn initial_age_s(
+    fields: &Fields,
+    date_s: Option<u64>,
+    asked: UnixMillis,
+    received: UnixMillis,
+) -> u32 {
+    let apparent_s = match date_s {
         Some(date_s) => received.seconds().saturating_sub(date_s),
         None => 0,
     };

@@ -77,7 +77,8 @@ impl NotStorable {
 /// May a shared cache store it? (RFC 9111 §3)
 pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
     let said = ResponseDirectives::parse(response.fields, rules);
-    storable_as(request, response, &said, rules)
+    let is_valid = || has_validator(response.fields);
+    storable_as(request, response, &said, is_valid, rules)
 }
 
 /// [`storable`] and [`Standing::of`] in one call, so that the fields are read once.
@@ -89,9 +90,10 @@ pub fn assess(
     rules: &Rules,
 ) -> (Result<(), NotStorable>, Standing) {
     let said = ResponseDirectives::parse(response.fields, rules);
+    let is_valid = has_validator(response.fields);
     (
-        storable_as(request, response, &said, rules),
-        Standing::as_said(response, &said, asked, received, rules),
+        storable_as(request, response, &said, || is_valid, rules),
+        Standing::as_said(response, &said, is_valid, (asked, received), rules),
     )
 }
 
@@ -99,6 +101,7 @@ fn storable_as(
     request: &Request,
     response: &Response,
     said: &ResponseDirectives,
+    has_validator: impl FnOnce() -> bool,
     rules: &Rules,
 ) -> Result<(), NotStorable> {
     let asked = RequestDirectives::heeded(request.fields, rules.client_directives);
@@ -142,8 +145,9 @@ fn storable_as(
         !marked && !may_be_guessed(response.status, rules),
         NotStorable::Status,
     )?;
+    // Most responses have a validator, which is enough.
     refuse(
-        !reusable(request, response, rules),
+        !has_validator() && !reusable(request, response, rules),
         NotStorable::NoFreshness,
     )
 }
@@ -231,12 +235,8 @@ fn sets_cookie(fields: &Fields) -> bool {
     shown(b"set-cookie") || shown(b"set-cookie2")
 }
 
-/// Could a later request be served from it, with or without asking the origin?
+/// Could a later request be served from it without asking the origin? It has no validator.
 fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
-    // Most responses have a validator, which is enough.
-    if has_validator(response.fields) {
-        return true;
-    }
     let epoch = crate::date::date_of(response.fields, b"date")
         .at()
         .unwrap_or(0);

@@ -10,13 +10,16 @@
 
 use fields::Fields;
 
-use crate::directives::lists;
+use crate::directives::{lists, may_have_lists};
 use crate::field_list::members;
 
 /// Removes the fields listed by `private` and `no-cache` from a response, and returns them.
 pub fn take_withheld(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     let mut names: Vec<Vec<u8>> = Vec::new();
+    if !may_have_lists(response) {
+        return taken;
+    }
     for list in lists(response) {
         names.extend(members(list).map(<[u8]>::to_ascii_lowercase));
     }
@@ -38,6 +41,9 @@ pub fn take_withheld(response: &mut Fields) -> Fields {
 /// but its author often does not know of a cookie that a framework adds.
 pub fn take_cookies(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
+    if !response.contains(b"set-cookie") && !response.contains(b"set-cookie2") {
+        return taken;
+    }
     response.retain(|name, value| {
         if is_cookie(name) {
             taken.push(name, value);

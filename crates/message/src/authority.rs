@@ -50,6 +50,38 @@ impl<'a> Authority<'a> {
     }
 }
 
+impl Authority<'_> {
+    /// As it is written in a URI and in Host: what `to_string` gives, without the machinery of formatting.
+    pub fn to_text(&self) -> String {
+        let mut text = String::with_capacity(self.host.len() + 8);
+        let is_ipv6 = self.host.as_bytes().contains(&b':');
+        if is_ipv6 {
+            text.push('[');
+        }
+        text.push_str(self.host);
+        if is_ipv6 {
+            text.push(']');
+        }
+        if let Some(port) = self.port {
+            text.push(':');
+            push_number(port, &mut text);
+        }
+        text
+    }
+}
+
+/// Appends a number in decimal.
+pub fn push_number(number: u16, text: &mut String) {
+    let mut divisor = 10_000;
+    while divisor > 1 && number < divisor {
+        divisor /= 10;
+    }
+    while divisor > 0 {
+        text.push(char::from(b'0' + (number / divisor % 10) as u8));
+        divisor /= 10;
+    }
+}
+
 /// As it is written in a URI and in Host, with brackets around an IPv6 address.
 impl fmt::Display for Authority<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,6 +172,24 @@ mod tests {
 
     fn split(text: &str) -> Option<(&str, Option<u16>)> {
         Authority::parse(text).map(|found| (found.host, found.port))
+    }
+
+    #[test]
+    fn the_text_is_what_is_displayed() {
+        for text in [
+            "a",
+            "a.example:0",
+            "a:9",
+            "a:80",
+            "a:443",
+            "a:8080",
+            "[::1]:65535",
+            "[2001:db8::1]",
+        ] {
+            let authority = Authority::parse(text).unwrap();
+            assert_eq!(authority.to_text(), text);
+            assert_eq!(authority.to_text(), authority.to_string());
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod reason;
 mod seen;
 mod syntax;
 
-pub use authority::{Authority, HOST_BYTES_MAX, host_text};
+pub use authority::{Authority, HOST_BYTES_MAX, host_text, push_number};
 pub use hop::remove_hop_by_hop;
 pub use method::{METHOD_BYTES_MAX, is_safe};
 pub use named::{Named, Scheme, split_absolute};

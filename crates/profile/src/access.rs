@@ -133,9 +133,11 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Appends the entry's bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the entry's bytes. Returns how many of them, the first ones, are those of its record.
+    pub fn encode(&self, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
         self.record.encode(out);
+        let record_bytes = out.len() - start;
         match self.client {
             IpAddr::V4(v4) => {
                 out.push(4);
@@ -163,6 +165,7 @@ impl<'a> Entry<'a> {
             push(bytes, max, out);
         }
         self.tls.encode(out);
+        record_bytes
     }
 
     /// The entry at the front of `buf` and the bytes it takes; `None` when they are not a whole entry.

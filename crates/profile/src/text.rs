@@ -8,6 +8,13 @@ use std::net::IpAddr;
 pub(crate) fn decimal(mut n: u64, width: usize, pad: u8, out: &mut Vec<u8>) {
     let mut digits = [pad; 20];
     let mut at = digits.len();
+    // Most numbers are of 32 bits, by which a processor divides faster.
+    while u32::try_from(n).is_err() {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+    let mut n = n as u32;
     loop {
         at -= 1;
         digits[at] = b'0' + (n % 10) as u8;
@@ -115,6 +122,14 @@ pub(crate) fn word(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     if bytes.is_empty() {
         out.push(b'-');
+        return;
+    }
+    // Nearly always, and looked at many bytes at a time.
+    if bytes
+        .iter()
+        .fold(true, |all, byte| all & byte.is_ascii_graphic())
+    {
+        out.extend_from_slice(bytes);
         return;
     }
     for run in bytes.chunk_by(|a, b| a.is_ascii_graphic() == b.is_ascii_graphic()) {

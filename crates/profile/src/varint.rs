@@ -19,13 +19,28 @@ pub(crate) fn put(mut n: u64, out: &mut [u8]) -> usize {
 
 /// Appends.
 pub(crate) fn push(n: u64, out: &mut Vec<u8>) {
+    if n < 0x80 {
+        out.push(n as u8);
+        return;
+    }
     let mut bytes = [0; BYTES_MAX];
     let len = put(n, &mut bytes);
     out.extend_from_slice(&bytes[..len]);
 }
 
 /// Takes one number off the front; `None` when it is cut off, too large or not in its shortest form.
+#[inline]
 pub(crate) fn take(buf: &mut &[u8]) -> Option<u64> {
+    // Most have one byte.
+    if let [byte @ ..0x80, rest @ ..] = *buf {
+        let n = u64::from(*byte);
+        *buf = rest;
+        return Some(n);
+    }
+    take_long(buf)
+}
+
+fn take_long(buf: &mut &[u8]) -> Option<u64> {
     let mut n = 0u64;
     for (i, &byte) in buf.iter().take(BYTES_MAX).enumerate() {
         let bits = u64::from(byte & 0x7f);

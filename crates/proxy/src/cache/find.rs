@@ -99,6 +99,9 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
     let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
+    if wanted.is_absent.take() && may_be_direct && shared.store.marker(wanted.primary).is_none() {
+        return None;
+    }
     // The key of what another tag has stored under the name.
     let mut other = wanted.other.take();
     if may_be_direct {

@@ -568,24 +568,30 @@ impl Front {
         }
     }
 
-    /// The object under exactly this key, from here or from the tier behind.
+    /// The object under exactly this key, from here or from the tier behind. If there is none, the key of the one with the same hash in
+    /// the tier.
     #[inline]
-    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Arc<Resident>> {
+    pub fn look_up(
+        &mut self,
+        tier: &MemoryTier,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<&Arc<Resident>, Option<Bytes>> {
         let at = hash.0 as usize & (FRONT_SLOTS - 1);
         let slot = &mut self.slots[at];
         let here = slot
             .as_ref()
             .is_some_and(|r| r.object.hash == hash && r.is_here() && r.object.key == key);
         if here {
-            let resident = slot.as_ref()?;
+            let resident = slot.as_ref().ok_or(None)?;
             if !resident.asked.load(Ordering::Relaxed) {
                 resident.asked.store(true, Ordering::Relaxed);
             }
-            return Some(resident);
+            return Ok(resident);
         }
-        let found = tier.get(hash, key)?;
+        let found = tier.look_up(hash, key)?;
         *slot = Some(found);
-        slot.as_ref()
+        slot.as_ref().ok_or(None)
     }
 
     /// Drops objects that have left the tier.

@@ -187,7 +187,7 @@ async fn keep(
     };
     let length = body.len() as u64;
     if !body.is_empty() {
-        storing.take(worker, &flight, &body);
+        storing.take(worker, &flight, &body, false);
     }
     if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
         disk.room_for_object(primary, bytes).await;

@@ -173,7 +173,7 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
     loop {
         match conn.turn(worker).await {
             Turn::Request(incoming) => {
-                let after = Box::pin(long_way(worker, conn, *incoming)).await;
+                let after = in_place(|| long_way(worker, conn, incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
                     socket::reset_when_closed(conn.stream.socket());
                     return;
@@ -227,8 +227,14 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
     }
 }
 
+/// A boxed future that is made where it stays: one of some kilobytes would be copied two or three times on its way there.
+pub fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    let place = Box::new_uninit();
+    Box::into_pin(Box::write(place, make()))
+}
+
 /// Answers a request that needs more than the memory tier.
-async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
+async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>) -> After {
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
     let (listener, member) = (Rc::clone(&conn.listener), conn.member);
@@ -242,7 +248,7 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> A
         head.keep_alive,
     ));
     let mut ex = Exchange::new(worker, listener, who, member, &incoming, body, reply);
-    handle::handle(&mut ex, incoming).await
+    handle::handle(&mut ex, *incoming).await
 }
 
 /// Refuses a request whose head could not be understood; the connection is closed afterwards.
@@ -324,7 +330,7 @@ impl Conn {
                     return Turn::Crowded(began);
                 }
                 Progress::OnDisk(on_disk) => {
-                    match Box::pin(fast::from_disk(worker, self, on_disk)).await {
+                    match in_place(|| fast::from_disk(worker, self, on_disk)).await {
                         Ok(true) if !self.is_over(worker) => {}
                         Ok(_) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
@@ -502,6 +508,10 @@ impl Conn {
                     let incoming = Incoming::new(&view, began, accepted);
                     Progress::Request(Box::new(Incoming { barred, ..incoming }))
                 }
+                Fast::Absent(absent) => Progress::Request(Box::new(Incoming {
+                    absent: Some(absent),
+                    ..Incoming::new(&view, began, accepted)
+                })),
             };
             return (used, progress);
         }

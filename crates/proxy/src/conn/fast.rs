@@ -21,7 +21,7 @@ use crate::{
     cache::disk::Unread,
     cache::object::Object,
     cache::preloaded::Preloaded,
-    conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
+    conn::look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
     conn::socket::Conn,
     listener::ListenerState,
     record::facts::{Facts, Stages},
@@ -49,6 +49,8 @@ pub enum Fast {
     Hit(Sent),
     /// Not for this way.
     NotHere,
+    /// Neither in memory nor on disk.
+    Absent(Absent),
     /// Not in memory: to be read from disk.
     OnDisk(Box<OnDisk>),
 }
@@ -124,6 +126,7 @@ pub fn answer(
     let fresh = match look::look(worker, &mut front, asker, plain, began) {
         Looked::Fresh(fresh) => fresh,
         Looked::Long => return Fast::NotHere,
+        Looked::Absent(absent) => return Fast::Absent(absent),
         Looked::OnDisk(pinned) => {
             return Fast::OnDisk(Box::new(OnDisk {
                 incoming: Incoming {
@@ -377,7 +380,6 @@ pub async fn from_disk(
     if let Some(accepted) = incoming.accepted {
         stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
-    let kept;
     let listener = Rc::clone(&conn.listener);
     let head = &incoming.head;
     let place = match rules.changes {
@@ -387,16 +389,7 @@ pub async fn from_disk(
     let (fields, client) = (&incoming.head.fields, conn.peer.ip());
     let changing = (place.as_ref())
         .and_then(|place| rules.changing(place, fields, client, || worker.next_id()));
-    let asking = match worker.logs_access.get() {
-        true => {
-            kept = Kept::of(&incoming.head, incoming.head_bytes, true);
-            kept.with_body(0)
-        }
-        false => Asking {
-            method: b"GET",
-            ..Asking::default()
-        },
-    };
+    let asking = asking::of_head(head, incoming.head_bytes, worker.logs_access.get());
     let is_first = incoming.accepted.is_some();
     let mut facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
     if let Some(swap_in) = swap_in {

@@ -109,12 +109,22 @@ pub struct Pinned {
     pub passed: Passed,
 }
 
+/// What was looked for, and is neither in memory nor on disk: so the long way need not look again.
+pub struct Absent {
+    /// The request's key.
+    pub key: Vec<u8>,
+    /// The hash of the name in it.
+    pub hash: KeyHash,
+}
+
 /// What a look came to.
 pub enum Looked<'a, 'f> {
     /// It can be answered now.
     Fresh(Fresh<'a, 'f>),
     /// It must be read first.
     OnDisk(Box<Pinned>),
+    /// There is none. Said only where no rule of the operator's is looked at.
+    Absent(Absent),
     /// The long way.
     Long,
 }
@@ -174,7 +184,9 @@ pub fn look<'a, 'f>(
     if served == Served::Nothing {
         return Looked::Long;
     }
-    let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
+    let looked_up = front.look_up(&worker.shared.memory, hash, &key);
+    let is_absent = matches!(looked_up, Err(None)) && book.is_empty();
+    let Ok(resident) = looked_up else {
         match &worker.disk {
             Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
             _ => return Looked::Long,
@@ -183,8 +195,13 @@ pub fn look<'a, 'f>(
         let store = worker.shared.store.of(hash);
         let sequence = store.sequence();
         let removals = worker.shared.memory.removals(hash);
-        let Lookup::OnDisk(read) = store.look_up(hash) else {
-            return Looked::Long;
+        let read = match store.look_up(hash) {
+            Lookup::OnDisk(read) => read,
+            Lookup::Absent if is_absent => {
+                let key = key.clone();
+                return Looked::Absent(Absent { key, hash });
+            }
+            Lookup::Absent | Lookup::Buffered(_) => return Looked::Long,
         };
         let Ok(passed) = passed_at(&place) else {
             return Looked::Long;

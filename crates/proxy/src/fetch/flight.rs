@@ -29,7 +29,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -475,20 +475,30 @@ impl FlightReader {
     pub async fn heard(&self, heard: usize) -> Heard {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
-            if let Some(hint) = state.hints.get(heard) {
-                return Poll::Ready(Heard::Hint(hint.clone()));
-            }
-            if let Some(first_event) = &state.first_event {
-                return Poll::Ready(Heard::FirstEvent(first_event.clone()));
-            }
-            if state.finished.is_some() {
-                let first_event = FirstEvent::Failed(Arc::new(FetchError::Abandoned));
-                return Poll::Ready(Heard::FirstEvent(first_event));
+            if let Some(heard) = state.heard(heard) {
+                return Poll::Ready(heard);
             }
             if let Some(reader) = &mut state.readers[self.slot] {
                 reader.waker = Some(cx.waker().clone());
             }
             Poll::Pending
+        })
+        .await
+    }
+
+    /// The same for the reader whose task drives the fetch: `drive` polls it. Nobody else publishes anything, so there is nothing to be
+    /// woken for by the flight.
+    pub async fn heard_driving(
+        &self,
+        heard: usize,
+        mut drive: impl FnMut(&mut Context<'_>),
+    ) -> Heard {
+        poll_fn(|cx| {
+            drive(cx);
+            match self.flight.lock().heard(heard) {
+                Some(heard) => Poll::Ready(heard),
+                None => Poll::Pending,
+            }
         })
         .await
     }
@@ -591,6 +601,18 @@ impl Drop for FlightReader {
 }
 
 impl State {
+    /// What a reader hears that has heard so many interim responses, if there is anything.
+    fn heard(&self, heard: usize) -> Option<Heard> {
+        if let Some(hint) = self.hints.get(heard) {
+            return Some(Heard::Hint(hint.clone()));
+        }
+        if let Some(first_event) = &self.first_event {
+            return Some(Heard::FirstEvent(first_event.clone()));
+        }
+        (self.finished.is_some())
+            .then(|| Heard::FirstEvent(FirstEvent::Failed(Arc::new(FetchError::Abandoned))))
+    }
+
     /// A new reader's place, if one more fits and can still see all.
     fn slot(&mut self, waiters_max: usize) -> Option<usize> {
         let fits = self.joinable

@@ -160,7 +160,9 @@ impl HitForPass {
         match storable {
             Ok(()) => {
                 self.remove(key);
-                self.remove(own);
+                if own.0 != key.0 {
+                    self.remove(own);
+                }
                 Noted::No
             }
             Err(why) if status < 500 && is_lasting(why) => self.shard(own).note(own.0, now),
@@ -169,7 +171,11 @@ impl HitForPass {
     }
 
     fn remove(&self, key: KeyHash) {
-        self.shard(key).keys.remove(&key.0);
+        let mut shard = self.shard(key);
+        // Nearly always: not even a hash is computed.
+        if !shard.keys.is_empty() {
+            shard.keys.remove(&key.0);
+        }
     }
 
     /// Forgets the key: its next answer may be another one.

@@ -25,6 +25,9 @@ use crate::{
     state::Worker,
 };
 
+/// What Date, and the name of Via, take as lines.
+const ADDED_BYTES: usize = 64;
+
 /// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
 pub fn response_fields(
     edition: &Edition,
@@ -32,7 +35,8 @@ pub fn response_fields(
     version: Version,
     at: UnixMillis,
 ) -> Fields {
-    let mut fields = received.clone();
+    let via = via_of(edition, version);
+    let mut fields = received.clone_with_room(2, via.len() + ADDED_BYTES);
     message::remove_hop_by_hop(&mut fields);
     fields.remove(b"content-length");
     fields.remove(b"proxy-authenticate");
@@ -43,7 +47,7 @@ pub fn response_fields(
         //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
         fields.push(b"Date", &httpcache::format_date(at));
     }
-    fields.push(b"Via", &via_of(edition, version));
+    fields.push(b"Via", &via);
     fields
 }
 

@@ -27,7 +27,7 @@ use crate::{
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::response::FetchRequest,
-    fetch::task,
+    fetch::task::{self, Driven},
     listener::ListenerState,
     origin::trip::Trip,
     quota::toll::{self, Stopped, Toll},
@@ -86,11 +86,11 @@ pub async fn obtain(
         // What has not begun when a reload comes is all that it asks for.
         let to_satisfy = if queues { &none } else { directives };
         // Whoever joins another's fetch pays nothing.
-        let is_under_way = key
-            .as_ref()
-            .is_some_and(|key| flights.is_listed(primary, key));
+        let counts_misses = !ex.record.tolls.misses.is_empty();
+        let is_listed = |key: &Vec<u8>| flights.is_listed(primary, key);
+        let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
         let mut toll = None;
-        if !ex.record.tolls.misses.is_empty() && !is_under_way {
+        if counts_misses && !is_under_way {
             toll = match Box::pin(toll::miss(ex)).await {
                 Ok(toll) => toll,
                 Err(stopped) => return Obtained::Stopped(stopped),
@@ -98,7 +98,7 @@ pub async fn obtain(
         }
         let join = match &key {
             None => Join::Alone,
-            Some(_) if is_alone_for_now(worker, wanted) => Join::Alone,
+            Some(_) if is_alone_for_now(worker, wanted, ex.record.seen) => Join::Alone,
             Some(key) if asks_about_its_own && directives.may_share() => {
                 let joined = flights.join(primary, key);
                 joined.map_or(Join::Alone, Join::Joined)
@@ -136,6 +136,7 @@ pub async fn obtain(
                 ..fetch_request
             }
         };
+        let mut driven = None;
         let (reader, joined) = match join {
             Join::Joined(reader) => {
                 ex.record.waits();
@@ -143,7 +144,8 @@ pub async fn obtain(
                 (reader, true)
             }
             Join::Started(reader) => {
-                task::start(worker, Arc::clone(&reader.flight), fetch_request(false));
+                let flight = Arc::clone(&reader.flight);
+                driven = Some(task::begin(worker, flight, fetch_request(false)));
                 (reader, false)
             }
             Join::Behind(reader, ahead) => {
@@ -155,12 +157,13 @@ pub async fn obtain(
             Join::Alone => {
                 let reader = flights.start_alone(primary, sequence());
                 let fetch_request = fetch_request(asks_about_its_own);
-                task::start(worker, Arc::clone(&reader.flight), fetch_request);
+                let flight = Arc::clone(&reader.flight);
+                driven = Some(task::begin(worker, flight, fetch_request));
                 (reader, false)
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(ex, wanted, &reader).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader, driven).await else {
             return Obtained::Gone;
         };
         if joined {
@@ -286,14 +289,14 @@ fn join_or_start(
     shared.flights.join_or_start(wanted.primary, key, began)
 }
 
-fn is_alone_for_now(worker: &Worker, wanted: &Wanted) -> bool {
+fn is_alone_for_now(worker: &Worker, wanted: &Wanted, seen: Instant) -> bool {
     // What is purged meanwhile is purged in another process, which does not know of our fetches.
     if worker.shared.is_handed_over.load(Ordering::Relaxed) {
         return true;
     }
     let hit_for_pass = &worker.shared.flights.hit_for_pass;
     let party = Party::of(&wanted.request);
-    let is_alone = hit_for_pass.contains(wanted.primary, party, Instant::now());
+    let is_alone = hit_for_pass.contains(wanted.primary, party, seen);
     if is_alone {
         metrics::add(&worker.counters.flights_hit_for_pass, 1);
     }
@@ -360,18 +363,26 @@ pub fn fetch_request(
     }
 }
 
-/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
+/// Waits for the head, and passes interim responses on meanwhile. `driven`: the fetch, if it is this request's own. `None`: the client
+/// has gone.
 async fn first_event(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
+    mut driven: Option<Driven>,
 ) -> Option<FirstEvent> {
     let mut heard = 0;
     loop {
-        let hint = match reader.heard(heard).await {
+        let next = match &mut driven {
+            Some(fetch) => reader.heard_driving(heard, |cx| fetch.poll(cx)).await,
+            None => reader.heard(heard).await,
+        };
+        let hint = match next {
             Heard::FirstEvent(first_event) => return Some(first_event),
             Heard::Hint(hint) => hint,
         };
+        // The fetch does not wait for a client that takes it slowly.
+        driven = None;
         heard += 1;
         let is_same =
             Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;

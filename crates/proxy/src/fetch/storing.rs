@@ -5,10 +5,7 @@
 //! total, makes them visible (docs/decisions/0009). Of an incomplete body the fragments that are there are published, as an object with
 //! holes (docs/decisions/0021), if later parts can be told to be of the same version.
 
-use std::{
-    rc::Rc,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{rc::Rc, sync::atomic::AtomicU64};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -43,8 +40,10 @@ pub enum Storing {
 pub struct Kept {
     place: Place,
     head: Bytes,
-    response: Arc<Draft>,
+    response: Draft,
     pieces: Vec<Bytes>,
+    /// The only piece keeps no more memory than it has bytes.
+    is_exact: bool,
     bytes: u64,
     fragment_bytes: u64,
     object_bytes_max: u64,
@@ -135,18 +134,21 @@ impl Storing {
         Ok(Storing::Whole(Kept {
             place,
             head: response.head.clone(),
-            response: Arc::new(Draft {
+            response: Draft {
                 status: response.status,
                 content_type: response.content_type,
                 standing: response.standing,
                 bodiless: response.bodiless,
-            }),
+            },
             pieces: Vec::new(),
+            is_exact: false,
             bytes: 0,
             fragment_bytes,
             object_bytes_max,
             to_disk,
-            is_divisible: is_divisible(fetch_request, response),
+            // Asked only of what may come to be cut: it parses two dates.
+            is_divisible: (response.length).is_none_or(|bytes| bytes > fragment_bytes)
+                && is_divisible(fetch_request, response),
             swap_out: None,
         }))
     }
@@ -178,13 +180,14 @@ impl Storing {
         }
     }
 
-    /// Takes the next piece of the body.
-    pub fn take(&mut self, worker: &Worker, flight: &Flight, piece: &Bytes) {
+    /// Takes the next piece of the body. `is_exact`: it is all of the body, and keeps no more memory than it has bytes.
+    pub fn take(&mut self, worker: &Worker, flight: &Flight, piece: &Bytes, is_exact: bool) {
         let kept = match self {
             Storing::No => return,
             Storing::Whole(kept) | Storing::Fragments(kept, _) => kept,
         };
         kept.pieces.push(piece.clone());
+        kept.is_exact = is_exact && kept.pieces.len() == 1;
         kept.bytes += piece.len() as u64;
         let before = match self {
             Storing::Fragments(_, cut) => cut.stored,
@@ -294,10 +297,17 @@ impl Kept {
     }
 
     fn object(&self, head_length: u64, body: Bytes, large: Option<Large>) -> Object {
-        let mut head = Vec::with_capacity(self.head.len() + 32);
+        const NAME: &[u8] = b"Content-Length: ";
+        // Exactly as long as it gets, so that no memory is kept in vain.
+        let digits = head_length.max(1).ilog10() as usize + 1;
+        let length_line = match self.response.bodiless {
+            true => 0,
+            false => NAME.len() + digits + b"\r\n".len(),
+        };
+        let mut head = Vec::with_capacity(self.head.len() + length_line);
         head.extend_from_slice(&self.head);
         if !self.response.bodiless {
-            head.extend_from_slice(b"Content-Length: ");
+            head.extend_from_slice(NAME);
             message::write_decimal(head_length, &mut head);
             head.extend_from_slice(b"\r\n");
         }
@@ -348,12 +358,14 @@ impl Kept {
             shared.memory.remove(object.hash);
             return;
         }
-        // Copy, so that the object keeps no partly filled read buffer alive.
-        let mut body = Vec::with_capacity(self.bytes as usize);
-        for piece in &self.pieces {
-            body.extend_from_slice(piece);
-        }
-        object.body = body.into();
+        object.body = match self.pieces.pop() {
+            Some(piece) if self.is_exact && self.pieces.is_empty() => piece,
+            last => {
+                // Copy, so that the object keeps no partly filled read buffer alive.
+                self.pieces.extend(last);
+                self.pieces.concat().into()
+            }
+        };
         shared
             .memory
             .insert(object, |object| shared.may_publish(object, flight.began));

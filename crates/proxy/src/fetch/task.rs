@@ -1,4 +1,8 @@
-//! Fetching a cachable GET: one task an answer, whoever waits for it.
+//! Fetching a cachable GET: one fetch an answer, whoever waits for it.
+//!
+//! The request that begins a fetch drives it ([`Driven`]) until the head of the answer is there, which is often all: a small body comes
+//! with its head. What is left then, or when that request goes, becomes a task of its own. So a usual miss has no task beside its
+//! connection's, and no fetch waits for a client.
 //!
 //! Life of a fetch: the fetch request goes to the origin ([`crate::origin::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
@@ -12,7 +16,12 @@
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
 use crate::clock::Instant;
-use std::{pin::pin, rc::Rc, sync::Arc};
+use std::{
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::Context,
+};
 
 use http1::{Fault, Reject, ResponseHead};
 use httpcache::{NotStorable, UnixMillis};
@@ -20,6 +29,7 @@ use httpcache::{NotStorable, UnixMillis};
 use crate::{
     cache::object::Object,
     cluster::push::{self, Began, Came, Collecting},
+    conn::client::in_place,
     deadline::Watch,
     fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated, Worth},
     fetch::hit_for_pass::{Noted, Party},
@@ -34,7 +44,7 @@ use crate::{
     record::metrics,
     request::key::name_of_key,
     request::onward,
-    state::Worker,
+    state::{Phase, Worker},
 };
 
 /// A transfer's window while the shared budget is exceeded.
@@ -42,6 +52,44 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// A fetch that somebody else's task polls. Dropped before its end it goes on as a task of its own.
+pub struct Driven {
+    worker: Rc<Worker>,
+    fetch: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl Driven {
+    /// Moves it on.
+    pub fn poll(&mut self, cx: &mut Context<'_>) {
+        // Taken out, so that one that panics is not polled again.
+        if let Some(mut fetch) = self.fetch.take()
+            && fetch.as_mut().poll(cx).is_pending()
+        {
+            self.fetch = Some(fetch);
+        }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // What is cut at the end of the process is not begun anew.
+        if let Some(fetch) = self.fetch.take()
+            && *self.worker.shared.phase.borrow() < Phase::Stopping
+        {
+            tokio::task::spawn_local(fetch);
+        }
+    }
+}
+
+/// The fetch for a flight, to be driven by whoever begins it.
+pub fn begin(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchRequest) -> Driven {
+    let fetch = Fetch::new(worker, flight, fetch_request);
+    Driven {
+        worker: Rc::clone(worker),
+        fetch: Some(in_place(|| async move { fetch.run().await })),
+    }
+}
 
 /// Starts the fetch for a flight as a task of this worker.
 pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchRequest) {
@@ -243,7 +291,7 @@ impl Fetch {
         let received = worker.unix_ms(upstream.received);
         let mut response = prepare::response(&self.fetch_request, head, asked_at, received);
         let mut storing = self.begin_storing(&mut response);
-        self.note_sharing(&response);
+        self.note_sharing(&response, upstream.received);
         if let Some(key) = storing.key() {
             // A request that comes now knows the variants, and looks for it there.
             let party = Party::of(&self.fetch_request.request);
@@ -340,13 +388,13 @@ impl Fetch {
     }
 
     /// Notes whether requests may wait for an answer like this one. After the invalidation, which forgets.
-    fn note_sharing(&self, response: &Response) {
+    fn note_sharing(&self, response: &Response, now: Instant) {
         if self.fetch_request.is_conditional {
             return;
         }
         let (worker, party) = (&self.worker, Party::of(&self.fetch_request.request));
         let hit_for_pass = &worker.shared.flights.hit_for_pass;
-        let (status, storable, now) = (response.status, response.storable, Instant::now());
+        let (status, storable) = (response.status, response.storable);
         let noted = hit_for_pass.note(self.flight.primary, party, status, storable, now);
         let count = |counter, is_so| metrics::add(counter, u64::from(is_so));
         let counters = &worker.counters;
@@ -380,7 +428,7 @@ impl Fetch {
             }
             match body.next(worker, &self.watch).await {
                 Ok(Some(piece)) => {
-                    storing.take(worker, flight, &piece);
+                    storing.take(worker, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {
                         *collecting = None;
                         if matches!(storing, Storing::No) {

@@ -211,7 +211,7 @@ impl Server<'_> {
                 fields: view.fields,
             };
             match look::look(worker, &mut front, asker, plain, began) {
-                Looked::Long => {}
+                Looked::Long | Looked::Absent(_) => {}
                 Looked::OnDisk(found) => pinned = Some(found),
                 Looked::Fresh(fresh) => {
                     let of = OfHit {

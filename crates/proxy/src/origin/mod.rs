@@ -19,6 +19,7 @@
 use crate::clock::Instant;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::hash::{Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};
 
 /// The server of a request, and the key of pooled connections.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Destination {
     /// TLS to the origin (`https`).
     pub tls: bool,
@@ -57,6 +58,17 @@ pub struct Destination {
     pub port: u16,
     /// The member of our cluster that this is, and which of its listeners; `None`: any other server.
     pub member: Option<OfMember>,
+}
+
+/// In two words for what is usual: a hash of many small fields costs several times as much.
+impl Hash for Destination {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.host.as_bytes());
+        state.write_u64(u64::from(self.port) | u64::from(self.tls) << 16 | 1 << 32);
+        if let Some(member) = &self.member {
+            member.hash(state);
+        }
+    }
 }
 
 impl Destination {
@@ -76,11 +88,8 @@ impl Destination {
 
     /// `host:port`, IPv6 in brackets, the port always named.
     pub fn as_host_and_port(&self) -> String {
-        if self.is_ipv6() {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        let (host, port) = (&*self.host, Some(self.port));
+        message::Authority { host, port }.to_text()
     }
 
     fn is_ipv6(&self) -> bool {

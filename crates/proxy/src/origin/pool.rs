@@ -117,6 +117,8 @@ pub(super) enum Grant {
 pub(super) struct Slot {
     pool: Pool,
     destination: Destination,
+    /// It is among those in use. Not any more when its connection was shelved, which is counted there.
+    is_counted: bool,
 }
 
 /// A connection in use. [`Lease::reuse`] keeps it for a later request, dropping closes it.
@@ -206,6 +208,9 @@ impl Lease {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         let mut state = self.pool.0.state.borrow_mut();
         if let Some(first) = state.next_waiting(&self.destination) {
             drop(state);
@@ -213,6 +218,7 @@ impl Drop for Slot {
             let heir = Slot {
                 pool: self.pool.clone(),
                 destination: self.destination.clone(),
+                is_counted: true,
             };
             let _ = first.send(Grant::Slot(heir));
             return;
@@ -290,6 +296,7 @@ impl Pool {
                 let slot = Slot {
                     pool: self.clone(),
                     destination: destination.clone(),
+                    is_counted: true,
                 };
                 granted.push((first, slot));
             }
@@ -330,6 +337,7 @@ impl Pool {
                 let slot = Slot {
                     pool: self.clone(),
                     destination: destination.clone(),
+                    is_counted: true,
                 };
                 return Some(Lease {
                     stream: idle.stream,
@@ -372,6 +380,7 @@ impl Pool {
                 return Ok(Grant::Slot(Slot {
                     pool: self.clone(),
                     destination: destination.clone(),
+                    is_counted: true,
                 }));
             }
             if entry.waiting.len() >= limits.waiting_per_destination_max {
@@ -429,7 +438,7 @@ impl Pool {
             stream,
             peer,
             is_inward,
-            slot,
+            mut slot,
             ..
         } = lease;
         let idle = Idle {
@@ -439,7 +448,7 @@ impl Pool {
             since: state.now,
             order: state.put_back,
         };
-        state.shelve(&slot.destination, idle, &self.0.limits.get());
+        slot.is_counted = !state.shelve(&slot.destination, idle, &self.0.limits.get());
         drop(state);
         drop(slot);
     }
@@ -506,10 +515,11 @@ impl State {
         None
     }
 
-    /// Adds an idle stream, and closes the oldest if there are too many.
-    fn shelve(&mut self, destination: &Destination, idle: Idle, limits: &Limits) {
+    /// Makes a stream in use an idle one, and closes the oldest if there are too many. False: it may not be kept, and is still counted as
+    /// in use.
+    fn shelve(&mut self, destination: &Destination, idle: Idle, limits: &Limits) -> bool {
         if limits.idle_per_destination_max == 0 || limits.idle_max == 0 {
-            return;
+            return false;
         }
         if self.idle >= limits.idle_max {
             self.thin(limits);
@@ -523,8 +533,15 @@ impl State {
             self.idle -= 1;
         }
         entry.idle.push_back(idle);
+        entry.in_use -= 1;
+        if self.waiting == 0 {
+            // Whoever is left has given up.
+            entry.waiting.clear();
+        }
         self.put_back += 1;
         self.idle += 1;
+        self.in_use -= 1;
+        true
     }
 
     /// Closes the oldest sixteenth of all idle connections. It walks over all of them, once for as many connections

@@ -189,6 +189,19 @@ impl Trip {
         });
     }
 
+    /// When the server began to be asked: when its connection was taken from the pool or made. Now, if it was not yet.
+    pub fn began(&self) -> Instant {
+        let connect = self.0.borrow().connect;
+        connect.map_or_else(Instant::now, |connect| connect.start)
+    }
+
+    /// When the request was sent, if its answer has not begun; else now.
+    pub fn asked_last(&self) -> Instant {
+        let reply = self.0.borrow().reply;
+        let unanswered = reply.filter(|reply| reply.head.is_none());
+        unanswered.map_or_else(Instant::now, |reply| reply.start)
+    }
+
     /// So many bytes were read, of a head or a body.
     pub fn received(&self, bytes: usize) {
         self.0.borrow_mut().bytes_in += bytes as u64;

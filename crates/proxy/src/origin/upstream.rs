@@ -21,7 +21,7 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
-use http1::{Chunk, ChunkedDecoder, Framing, Reject, ResponseHead};
+use http1::{Chunk, ChunkedDecoder, Framing, Limits, Reject, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
@@ -92,6 +92,8 @@ pub struct Whom<'a> {
 pub struct Upstream {
     lease: Lease,
     input: BytesMut,
+    /// `input` begins with a body, and has memory for no more than what is in it.
+    is_exact: bool,
     /// What `input` takes of the budget of all heads, while one is not complete.
     kept: Option<Kept>,
     /// Interim responses that may still come.
@@ -220,13 +222,14 @@ impl Upstream {
         Upstream {
             lease,
             input: BytesMut::new(),
+            is_exact: false,
             kept: None,
             interim_left: INTERIM_MAX,
             unsound: false,
             filter: None,
+            received: trip.began(),
             trip,
             waits,
-            received: Instant::now(),
         }
     }
 
@@ -319,25 +322,20 @@ impl Upstream {
         let limits = self.waits.limits;
         // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
         let limit = self.waits.first_byte;
-        let began = Instant::now();
+        let began = match self.interim_left {
+            INTERIM_MAX => self.trip.asked_last(),
+            _ => Instant::now(),
+        };
         let mut scanned = 0;
+        self.is_exact = false;
         loop {
             // A head that is not complete is not parsed again for every byte that dribbles in.
             if let Some(end) = http1::scan_end(&self.input, scanned) {
                 self.kept = None;
-                let head = http1::parse_response(&self.input, &limits, method)?.ok_or(
-                    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)),
-                )?;
+                let head = parse_head(&self.input, &limits, method)?;
                 debug_assert!(head.head_bytes <= end.max(head.head_bytes));
                 self.input.advance(head.head_bytes);
-                if is_interim(&head) {
-                    self.unsound |= !head.keep_alive;
-                    let left = self.interim_left.checked_sub(1);
-                    self.interim_left = left.ok_or(UpstreamError::Malformed(Reject::Response(
-                        http1::Fault::StatusCode,
-                    )))?;
-                }
-                return Ok(head);
+                return self.heard(head);
             }
             if self.input.len() > limits.head_bytes_max {
                 return Err(UpstreamError::Malformed(Reject::Response(
@@ -356,16 +354,33 @@ impl Upstream {
             if left.is_zero() {
                 return Err(UpstreamError::Timeout);
             }
-            match watch.limit(left, pin!(self.read_more(worker))).await {
+            let parses = Some((&limits, method));
+            let read = watch
+                .limit(left, pin!(self.read_more(worker, parses)))
+                .await;
+            match read {
                 Err(_) => return Err(UpstreamError::Timeout),
                 Ok(None) => return Err(crowded(worker)),
                 Ok(Some(Err(error))) => return Err(UpstreamError::Closed(error)),
-                Ok(Some(Ok(0))) => {
+                Ok(Some(Ok(Read::Bytes(0)))) => {
                     return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                 }
-                Ok(Some(Ok(_))) => {}
+                Ok(Some(Ok(Read::Bytes(_)))) => {}
+                Ok(Some(Ok(Read::Head(head)))) => return self.heard(head?),
             }
         }
+    }
+
+    /// A head was parsed: of interim ones only so many may come.
+    fn heard(&mut self, head: ResponseHead) -> Result<ResponseHead, UpstreamError> {
+        if is_interim(&head) {
+            self.unsound |= !head.keep_alive;
+            let left = self.interim_left.checked_sub(1);
+            self.interim_left = left.ok_or(UpstreamError::Malformed(Reject::Response(
+                http1::Fault::StatusCode,
+            )))?;
+        }
+        Ok(head)
     }
 
     /// Waits until the origin has something to say (or has closed), without taking it.
@@ -373,11 +388,16 @@ impl Upstream {
         if !self.input.is_empty() {
             return;
         }
-        let _ = self.read_more(worker).await;
+        let _ = self.read_more(worker, None).await;
     }
 
     /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
-    async fn read_more(&mut self, worker: &Worker) -> Option<io::Result<usize>> {
+    /// `parses`: a head is awaited. One that comes whole, as most do, is parsed there, and only what comes behind it is kept.
+    async fn read_more(
+        &mut self,
+        worker: &Worker,
+        parses: Option<(&Limits, &str)>,
+    ) -> Option<io::Result<Read>> {
         poll_fn(|cx| {
             if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
                 return Poll::Ready(None);
@@ -386,9 +406,20 @@ impl Upstream {
             let mut buf = ReadBuf::new(&mut space[..FIRST_READ_BYTES]);
             let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
             read.map(|result| {
-                self.trip.received(buf.filled().len());
-                self.input.extend_from_slice(buf.filled());
-                Some(result.map(|()| buf.filled().len()))
+                let came = buf.filled();
+                self.trip.received(came.len());
+                if let Some((limits, method)) = parses
+                    && self.input.is_empty()
+                    && let Some(head) = http1::parse_response(came, limits, method).transpose()
+                {
+                    if let Ok(head) = &head {
+                        self.input = BytesMut::from(&came[head.head_bytes..]);
+                        self.is_exact = true;
+                    }
+                    return Some(Ok(Read::Head(head.map_err(UpstreamError::from))));
+                }
+                self.input.extend_from_slice(came);
+                Some(result.map(|()| Read::Bytes(came.len())))
             })
         })
         .await
@@ -412,7 +443,9 @@ impl Upstream {
         if matches!(state, BodyState::Length(0)) {
             self.trip.ended();
         }
+        let is_whole = state.left() == Some(self.input.len() as u64);
         Body {
+            is_exact: self.is_exact && is_whole && filter.is_none(),
             heard: Heard(self.trip),
             waits: self.waits,
             lease: Some(self.lease),
@@ -430,6 +463,22 @@ impl Upstream {
         self.trip.ended();
         (self.lease, self.input)
     }
+}
+
+/// What a read brought.
+enum Read {
+    /// So many bytes more of the input.
+    Bytes(usize),
+    /// A head that came whole.
+    Head(Result<ResponseHead, UpstreamError>),
+}
+
+fn parse_head(bytes: &[u8], limits: &Limits, method: &str) -> Result<ResponseHead, UpstreamError> {
+    let head = http1::parse_response(bytes, limits, method)?;
+    // More than that is not looked at.
+    head.ok_or(UpstreamError::Malformed(Reject::Response(
+        http1::Fault::HeadTooLarge,
+    )))
 }
 
 /// There is no room for the head.
@@ -566,6 +615,16 @@ enum BodyState {
     Done,
 }
 
+impl BodyState {
+    /// What is still to come, where that was announced.
+    fn left(&self) -> Option<u64> {
+        match self {
+            BodyState::Length(left) => Some(*left),
+            BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => None,
+        }
+    }
+}
+
 /// Notes when a body is not read any further.
 struct Heard(Trip);
 
@@ -577,6 +636,8 @@ impl Drop for Heard {
 
 /// A response body as it arrives.
 pub struct Body {
+    /// It came whole with its head, into memory of its own length.
+    is_exact: bool,
     heard: Heard,
     waits: OriginWaits,
     lease: Option<Lease>,
@@ -590,6 +651,11 @@ pub struct Body {
 }
 
 impl Body {
+    /// Does it come as one piece that keeps no more memory than it has bytes?
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
     /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
     pub async fn next(
         &mut self,
@@ -634,7 +700,10 @@ impl Body {
                             .unwrap_or(usize::MAX)
                             .min(self.input.len());
                         *left -= n as u64;
-                        let piece = self.input.split_to(n).freeze();
+                        let piece = match n == self.input.len() {
+                            true => std::mem::take(&mut self.input).freeze(),
+                            false => self.input.split_to(n).freeze(),
+                        };
                         metrics::add(&worker.counters.origin_bytes, n as u64);
                         if *left == 0 {
                             let clean = self.input.is_empty();

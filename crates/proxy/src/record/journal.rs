@@ -307,13 +307,24 @@ impl JournalWriter {
     /// Notes a finished request. Returns how many records were lost because the queue was full.
     #[inline]
     pub fn note(&mut self, entry: &Entry<'_>) -> u64 {
-        let mut lost = self.note_record(&entry.record);
-        if let Some(buffer) = &mut self.access {
-            entry.encode(buffer);
-            self.access_entries += 1;
-            if buffer.len() >= BATCH_BYTES {
-                lost += self.hand_over_access();
-            }
+        let Some(buffer) = &mut self.access else {
+            return self.note_record(&entry.record);
+        };
+        let start = buffer.len();
+        let record_bytes = entry.encode(buffer);
+        let mut lost = 0;
+        if self.wants.profile() {
+            // The same bytes: a record is encoded once for both.
+            (self.profile).extend_from_slice(&buffer[start..start + record_bytes]);
+            lost += self.noted_record();
+        }
+        self.access_entries += 1;
+        if self
+            .access
+            .as_ref()
+            .is_some_and(|it| it.len() >= BATCH_BYTES)
+        {
+            lost += self.hand_over_access();
         }
         lost
     }
@@ -325,6 +336,11 @@ impl JournalWriter {
             return 0;
         }
         record.encode(&mut self.profile);
+        self.noted_record()
+    }
+
+    /// A record was appended to the profile.
+    fn noted_record(&mut self) -> u64 {
         self.profile_entries += 1;
         match self.profile.len() >= BATCH_BYTES {
             true => self.hand_over_profile(),

@@ -106,7 +106,11 @@ impl Origins {
     /// Notes a request. `name`: `None` where the origin is not to be told by name. `us`: until its head was there; `None` if it failed.
     pub fn note(&self, name: Option<&str>, us: Option<u32>) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.row(name).note(us);
+        // Names that were cut are found by `row`.
+        match name.and_then(|name| table.by_name.get_mut(name)) {
+            Some(times) => times.note(us),
+            None => table.row(name).note(us),
+        }
     }
 
     /// All that was noted since the last time.

@@ -8,20 +8,13 @@ use fields::Fields;
 pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
     let base = out.len();
     http1::write_status_line(status, reason, out);
-    let mut content_type = (0, 0);
-    for (name, value) in fields.iter() {
-        out.extend_from_slice(name);
-        out.extend_from_slice(b": ");
-        if name.eq_ignore_ascii_case(b"content-type")
-            && let (Ok(start), Ok(len)) =
-                (u16::try_from(out.len() - base), u16::try_from(value.len()))
-        {
-            content_type = (start, len);
-        }
-        out.extend_from_slice(value);
-        out.extend_from_slice(b"\r\n");
-    }
-    content_type
+    let before = out.len() - base;
+    fields.write_to(out);
+    let content_type = fields.place_of_last(b"content-type").and_then(|place| {
+        let start = u16::try_from(before + place.start).ok()?;
+        Some((start, u16::try_from(place.len()).ok()?))
+    });
+    content_type.unwrap_or_default()
 }
 
 /// Appends a field line.

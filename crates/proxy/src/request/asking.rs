@@ -24,6 +24,26 @@ pub fn of<'a>(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
     }
 }
 
+/// The same of a head of its own.
+pub fn of_head(head: &RequestHead, head_bytes: usize, logged: bool) -> Asking<'_> {
+    let method = head.method.as_bytes();
+    if !logged {
+        return Asking {
+            method,
+            ..Asking::default()
+        };
+    }
+    let field = |name: &[u8]| head.fields.first(name).unwrap_or_default();
+    Asking {
+        method,
+        host: head.host.as_deref().unwrap_or_default().as_bytes(),
+        target: head.target.as_bytes(),
+        bytes_in: head_bytes as u64,
+        referer: field(b"referer"),
+        user_agent: field(b"user-agent"),
+    }
+}
+
 fn protocol(version: Version) -> Protocol {
     match version {
         Version::Http10 => Protocol::Http10,

@@ -26,6 +26,7 @@ use profile::{Class, StageName};
 use crate::{
     cache::preloaded::Preloaded,
     cluster::MemberId,
+    conn::look::Absent,
     conn::who::Barred,
     edition::Edition,
     listener::ListenerState,
@@ -56,6 +57,8 @@ pub struct Incoming {
     pub other: Option<Bytes>,
     /// What the short way has read from disk, and may not serve as it is.
     pub loaded: Option<Box<Preloaded>>,
+    /// What the short way has looked for in vain.
+    pub absent: Option<Absent>,
     /// The operator's rules that it meets, once they were asked.
     pub met: Option<MetBy>,
     /// It is refused for what is said of its client.
@@ -83,6 +86,7 @@ impl Incoming {
             skips_disk: false,
             other: None,
             loaded: None,
+            absent: None,
             met: None,
             barred: None,
             has_passed: false,

@@ -176,8 +176,18 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         changing.change_request(&mut head.fields);
     }
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
-    let mut key = Vec::with_capacity(128);
-    let name_bytes = place.write_key(ruled.shape, &mut key);
+    // No rule is about it, so the key is the same, and nothing has been waited for since it was looked for.
+    let absent = incoming.absent.filter(|_| ruled.shape.is_none());
+    let is_absent = absent.is_some();
+    let (key, primary) = match absent {
+        Some(absent) => (absent.key, absent.hash),
+        None => {
+            let mut key = Vec::with_capacity(128);
+            let name_bytes = place.write_key(ruled.shape, &mut key);
+            let primary = ex.worker.hasher.hash(&key[..name_bytes]);
+            (key, primary)
+        }
+    };
     ex.record.route = place.route_number();
     ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
@@ -202,7 +212,6 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         }
         head.fields.remove(b"cookie");
     }
-    let primary = ex.worker.hasher.hash(&key[..name_bytes]);
     ex.record.facts.key = primary.0;
     if head.seen.intersects(Seen::RANGE) {
         ex.record.facts.flag(Flags::RANGE);
@@ -225,6 +234,8 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         is_contested: Cell::new(false),
         upgrade,
         takes_trailers,
+        // Whoever has waited for a quota looks again.
+        is_absent: Cell::new(is_absent && ex.record.tolls.is_none()),
         skips_disk: incoming.skips_disk,
         other: Cell::new(incoming.other),
         loaded: Cell::new(incoming.loaded),

@@ -25,14 +25,15 @@ pub fn request(
     lines::write_field(b"Host", asked.host.as_bytes(), &mut out);
     let wants_identity =
         (asked.mirror.as_ref()).is_some_and(|mirror| mirror.wants_identity(method, &asked.target));
-    for (name, value) in fields.iter() {
-        let is_left_out = wants_identity && mirror::asks_for_less(name);
-        if !name.eq_ignore_ascii_case(b"host") && !is_left_out {
-            lines::write_field(name, value, &mut out);
-        }
-    }
     if wants_identity {
+        for (name, value) in fields.iter() {
+            if !name.eq_ignore_ascii_case(b"host") && !mirror::asks_for_less(name) {
+                lines::write_field(name, value, &mut out);
+            }
+        }
         lines::write_field(b"Accept-Encoding", b"identity", &mut out);
+    } else {
+        fields.write_without(b"host", &mut out);
     }
     lines::write_field(b"Via", &via_of(edition, version), &mut out);
     out.extend_from_slice(b"\r\n");

@@ -264,7 +264,7 @@ impl Place<'_> {
                 };
                 let host = match self.renamed() {
                     Some(route) => Rc::clone(&route.authority),
-                    None => self.authority().to_string().into(),
+                    None => self.authority().to_text().into(),
                 };
                 Asked {
                     destination: route.destination.clone(),
@@ -290,7 +290,7 @@ impl Place<'_> {
                     true => "*".to_owned(),
                     false => joined_path("", self.path),
                 },
-                host: self.authority().to_string().into(),
+                host: self.authority().to_text().into(),
                 mirror: None,
             },
         }
@@ -300,7 +300,7 @@ impl Place<'_> {
     /// invented host would be stored for all clients.
     pub fn client_host(&self) -> Option<String> {
         let is_passed = self.route.is_some() && self.renamed().is_none();
-        is_passed.then(|| self.authority().to_string())
+        is_passed.then(|| self.authority().to_text())
     }
 
     fn authority(&self) -> Authority<'_> {

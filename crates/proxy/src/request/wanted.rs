@@ -47,6 +47,8 @@ pub struct Wanted {
     pub upgrade: Option<Vec<u8>>,
     /// Its client takes trailers.
     pub takes_trailers: bool,
+    /// A moment ago nothing was stored under its key: the first look into the cache takes it.
+    pub is_absent: Cell<bool>,
     /// Its disk was waited for in vain: nobody is to wait once more.
     pub skips_disk: bool,
     /// The key of what another tag has stored under the name, as the short way has read; the first look into the cache takes it.

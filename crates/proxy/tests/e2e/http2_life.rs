@@ -56,6 +56,43 @@ fn a_client_that_resets_does_not_stop_what_is_stored() {
     assert!(proxy.counter("h2_resets") >= 1);
 }
 
+/// The play has a limit.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn a_client_that_resets_before_the_head_leaves_its_fetch_to_the_others() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        held.pass();
+        exchange.send(ok(&[FRESH], "shared"));
+    });
+    let proxy = Proxy::start(speaking(with_admin(plan_for(&origin))));
+    play(async {
+        let client = Client::plain(proxy.address()).await;
+        let (answer, mut stream) = client
+            .begin(client.request("GET", "/a", &[]), true)
+            .await
+            .unwrap();
+        let (other, _) = client
+            .begin(client.request("GET", "/a", &[]), true)
+            .await
+            .unwrap();
+        until(|| proxy.counter("flights_joined") == 1).await;
+        // The request that drives the fetch goes; the fetch does not.
+        stream.send_reset(h2::Reason::CANCEL);
+        drop(answer);
+        until(|| proxy.counter("h2_resets") >= 1).await;
+        gate.open();
+        assert_eq!(read(other.await).await.body, b"shared");
+    });
+    assert_eq!(origin.count("/a"), 1);
+}
+
 #[test]
 fn a_client_that_resets_ends_what_is_not_stored() {
     let (sender, taken) = std::sync::mpsc::channel();
