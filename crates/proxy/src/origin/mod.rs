@@ -107,7 +107,6 @@ pub enum Stream {
 }
 
 impl Stream {
-    #[cfg(test)]
     /// The socket underneath.
     pub fn tcp(&self) -> &Socket {
         match self {
