@@ -8,7 +8,7 @@
 //! | resets | 200 | 20 | a stream that the client resets before its answer ended, or that we reset because of the client |
 //! | useless | 100 | 10 | PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, unknown and empty frames; but see `earn` |
 //! | small | 100 frames | 1,000 frames | DATA below 256 bytes by what is missing; larger DATA gives back what is above |
-//! | tiny | 100 frames | 10 frames | a DATA frame of ours that a window cut below 256 bytes, by what is missing |
+//! | tiny | 100 frames | 10 frames | a DATA frame of ours that a window cut below 256 bytes, by what is missing; larger ones give back what is above |
 //!
 //! Work earns credit: a request and a DATA frame that was sent each bring a few useless frames with them (WINDOW_UPDATE, PING to
 //! measure, PRIORITY_UPDATE), which are then free.
@@ -127,6 +127,17 @@ impl Budget {
         }
     }
 
+    /// A DATA frame of so many bytes was sent.
+    //
+    // Large ones pay for tiny ones: a client that opens its windows by what it has taken (nghttp) leaves an odd rest of the connection's
+    // window behind every few frames, for megabytes.
+    #[inline]
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.earn();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.tiny.give(bytes.saturating_sub(SMALL_BYTES));
+    }
+
     /// A window cut a DATA frame of ours to so many bytes.
     #[must_use]
     pub(crate) fn cut(&mut self, bytes: usize, now: Duration) -> bool {
@@ -161,6 +172,21 @@ mod tests {
         }
         let more = (0..10_000).take_while(|_| budget.useless(Duration::ZERO));
         assert!((100..=600).contains(&more.count()));
+    }
+
+    #[test]
+    fn large_answers_pay_for_odd_rests_of_a_window() {
+        let mut budget = Budget::new();
+        for _ in 0..10_000 {
+            budget.sent(16_384);
+            budget.sent(100);
+            assert!(budget.cut(100, Duration::ZERO));
+        }
+        let alone = (0..10_000).take_while(|_| {
+            budget.sent(1);
+            budget.cut(1, Duration::ZERO)
+        });
+        assert!((99..=100).contains(&alone.count()));
     }
 
     #[test]

@@ -219,7 +219,9 @@ impl Connection {
 
     /// Is there something to write?
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty() || (!self.ready.is_empty() && self.send_window > 0)
+        let has_data = !self.ready.is_empty() && self.send_window > 0;
+        // Behind a fatal fault no DATA is sent (C4).
+        !self.out.is_empty() || (has_data && self.fatal.is_none())
     }
 
     /// Is input not taken until output was?
@@ -395,7 +397,12 @@ impl Connection {
         if found.is_reset || found.ends {
             self.settle(stream);
         } else {
-            self.write_reset(stream, ErrorCode::INTERNAL_ERROR);
+            //= rfc9113 §8.5   an error of the connection behind a tunnel is a stream error, CONNECT_ERROR
+            let code = match found.is_tunnel {
+                true => ErrorCode::CONNECT_ERROR,
+                false => ErrorCode::INTERNAL_ERROR,
+            };
+            self.write_reset(stream, code);
         }
     }
 

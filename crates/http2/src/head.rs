@@ -181,7 +181,7 @@ impl HeadBuffer {
                 false => return Err(Fault::Te),
             },
             Kind::Expect => self.expects |= value.eq_ignore_ascii_case(b"100-continue"),
-            Kind::Priority => self.priority = Priority::parse(value),
+            Kind::Priority => self.priority = self.priority.and_then(value),
             //= rfc9113 §8.2.3   crumbs are joined by "; " before they go where HTTP/2 is not
             Kind::Cookie => {
                 if is_repeated {

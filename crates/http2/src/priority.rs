@@ -32,22 +32,50 @@ impl Default for Priority {
 impl Priority {
     /// Reads the value of a `priority` field: a dictionary of structured fields, of which `u` and `i` count.
     pub fn parse(value: &[u8]) -> Priority {
-        let mut read = Priority::default();
-        for member in value.split(|&byte| byte == b',') {
+        Priority::default().and_then(value)
+    }
+
+    /// The same of a field that comes in several lines, behind those that were read.
+    //= rfc9651 §3.2   the lines of a dictionary are one; of members with one key the last counts
+    pub(crate) fn and_then(mut self, line: &[u8]) -> Priority {
+        let mut rest = line;
+        while !rest.is_empty() {
+            let member = take_until_comma(&mut rest);
             // Parameters of a member mean nothing.
             let member = member
                 .split(|&byte| byte == b';')
                 .next()
                 .unwrap_or_default();
             match trim_blanks(member) {
-                [b'u', b'=', digit @ b'0'..=b'7'] => read.urgency = digit - b'0',
-                b"i" | b"i=?1" => read.incremental = true,
-                b"i=?0" => read.incremental = false,
+                [b'u', b'=', digit @ b'0'..=b'7'] => self.urgency = digit - b'0',
+                b"i" | b"i=?1" => self.incremental = true,
+                b"i=?0" => self.incremental = false,
                 _ => {}
             }
         }
-        read
+        self
     }
+}
+
+/// What stands before the next comma that is not in a string.
+fn take_until_comma<'v>(rest: &mut &'v [u8]) -> &'v [u8] {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let ends = |&byte: &u8| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'"' => in_string = !in_string,
+            b'\\' => is_escaped = in_string,
+            b',' => return !in_string,
+            _ => {}
+        }
+        false
+    };
+    let (member, behind) = match rest.iter().position(ends) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (*rest, &b""[..]),
+    };
+    *rest = behind;
+    member
 }
 
 #[cfg(test)]
@@ -68,6 +96,7 @@ mod tests {
                 false,
             ),
             ("u=1,u=2", 2, false),
+            ("x=\"a, u=1, \\\", i\", u=4", 4, false),
         ] {
             let expected = Priority {
                 urgency,
@@ -75,5 +104,7 @@ mod tests {
             };
             assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
         }
+        let lines = Priority::parse(b"u=1").and_then(b"i");
+        assert_eq!((lines.urgency, lines.incremental), (1, true));
     }
 }

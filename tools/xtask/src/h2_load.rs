@@ -212,7 +212,8 @@ async fn latencies<S: AsyncRead + AsyncWrite + Unpin>(mut link: Link<S>) -> io::
     Ok(link.latencies)
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+/// Appends a frame.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     let len = (payload.len() as u32).to_be_bytes();
     out.extend_from_slice(&[len[1], len[2], len[3], kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());

@@ -14,6 +14,7 @@ mod dist;
 mod failure;
 mod fuzz;
 mod h2_load;
+mod h2spec;
 mod hierarchy;
 mod http;
 mod idle_client;
@@ -78,6 +79,8 @@ enum Task {
     Hierarchy(hierarchy::Options),
     /// Fronts and nodes, or equals, in network namespaces: load, faults, purges, beside HAProxy
     Cluster(cluster::Options),
+    /// All cases of h2spec, plain and over TLS, with the cache cold and warm
+    H2spec(h2spec::Options),
     /// Known truths come back: what a report must say, because we put it there
     Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
@@ -158,6 +161,7 @@ fn run(task: Task) -> Result<()> {
         Task::Torture(options) => torture::run(&options),
         Task::Hierarchy(options) => hierarchy::run(&options),
         Task::Cluster(options) => cluster::run(&options),
+        Task::H2spec(options) => h2spec::run(&options),
         Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Dist(options) => dist::run(&options),

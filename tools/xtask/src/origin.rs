@@ -1,13 +1,16 @@
 //! A small, fast origin server for benches and tests.
 //!
-//! `/size/<bytes>/<id>` answers that many bytes, the same ones for the same size and id, fresh for a day. `/count` answers
-//! how many `/size` requests there were, which is how a bench knows that its hits were hits. Everything else is 404.
+//! `/size/<bytes>/<id>` answers that many bytes, the same ones for the same size and id, fresh for a day; `/passing/<bytes>/<id>` the
+//! same, not to be stored. `/count` answers how many of these requests there were, which is how a bench knows that its hits were hits.
+//! Everything else is 404.
 //!
 //! Each thread has its own listening socket (SO_REUSEPORT) and its own current-thread runtime; a request is found by its
 //! request line and the empty line after its head, nothing else in it matters. A body is a slice of one block of noise,
 //! so an answer is one vectored write.
 //!
-//! Not known here: request bodies, ranges, conditions (an If-Modified-Since is answered 200).
+//! A chunked request body is awaited and thrown away; it must fit where a head does.
+//!
+//! Not known here: other request bodies, ranges, conditions (an If-Modified-Since is answered 200).
 //! Limits: a head of [`HEAD_BYTES_MAX`]; bodies of [`BODY_BYTES_MAX`].
 
 use std::io::{self, IoSlice};
@@ -57,6 +60,11 @@ fn start_of(id: &[u8]) -> usize {
 /// The path of an object.
 pub fn path(bytes: u64, id: &str) -> String {
     format!("/size/{bytes}/{id}")
+}
+
+/// The path of the same object, whose answer may not be stored.
+pub fn passing_path(bytes: u64, id: &str) -> String {
+    format!("/passing/{bytes}/{id}")
 }
 
 /// Is this the body of `/size/<its length>/<id>`?
@@ -152,9 +160,12 @@ async fn serve(mut stream: TcpStream, served: Arc<AtomicU64>) -> io::Result<()> 
     let mut head = Vec::with_capacity(256);
     loop {
         while let Some(end) = memchr::memmem::find(&buffer[..filled], b"\r\n\r\n") {
+            let Some(body) = chunked_body_bytes(&buffer[..filled], end) else {
+                break;
+            };
             answer(&buffer[..end], &mut stream, &served, &mut clock, &mut head).await?;
-            buffer.copy_within(end + 4..filled, 0);
-            filled -= end + 4;
+            buffer.copy_within(end + 4 + body..filled, 0);
+            filled -= end + 4 + body;
         }
         if filled == buffer.len() {
             return Ok(());
@@ -163,6 +174,16 @@ async fn serve(mut stream: TcpStream, served: Arc<AtomicU64>) -> io::Result<()> 
             0 => return Ok(()),
             n => filled += n,
         }
+    }
+}
+
+/// The length of a small chunked body behind a head that ends there; `None`: its end has not come, and no answer is due.
+fn chunked_body_bytes(bytes: &[u8], head_end: usize) -> Option<usize> {
+    const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+    let (head, body) = (&bytes[..head_end], &bytes[head_end + 4..]);
+    match memchr::memmem::find(head, b": chunked") {
+        Some(_) => Some(memchr::memmem::find(body, LAST_CHUNK)? + LAST_CHUNK.len()),
+        None => Some(0),
     }
 }
 
@@ -180,15 +201,15 @@ async fn answer(
         words.next().unwrap_or_default(),
     );
     head.clear();
-    if let Some((bytes, id)) = object(path) {
+    if let Some((bytes, id, control)) = object(path) {
         served.fetch_add(1, Ordering::Relaxed);
         head.extend_from_slice(b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: ");
         head.extend_from_slice(clock.date());
         head.extend_from_slice(b"\r\nContent-Type: application/octet-stream\r\nContent-Length: ");
         head.extend_from_slice(bytes.to_string().as_bytes());
-        head.extend_from_slice(
-            b"\r\nCache-Control: max-age=86400\r\nLast-Modified: Sat, 01 Jan 2022 00:00:00 GMT\r\n\r\n",
-        );
+        head.extend_from_slice(b"\r\nCache-Control: ");
+        head.extend_from_slice(control);
+        head.extend_from_slice(b"\r\nLast-Modified: Sat, 01 Jan 2022 00:00:00 GMT\r\n\r\n");
         let bytes = if method == b"HEAD" { 0 } else { bytes };
         return write_body(stream, head, start_of(id), bytes).await;
     }
@@ -206,12 +227,15 @@ async fn answer(
     stream.write_all(head).await
 }
 
-/// `/size/<bytes>/<id>`, whatever follows the id included.
-fn object(path: &[u8]) -> Option<(u64, &[u8])> {
-    let rest = path.strip_prefix(b"/size/")?;
+/// `/size/<bytes>/<id>`, whatever follows the id included, and what is said of storing it.
+fn object(path: &[u8]) -> Option<(u64, &[u8], &'static [u8])> {
+    let (rest, control): (_, &[u8]) = match path.strip_prefix(b"/size/") {
+        Some(rest) => (rest, b"max-age=86400"),
+        None => (path.strip_prefix(b"/passing/")?, b"no-store"),
+    };
     let slash = memchr::memchr(b'/', rest)?;
     let bytes: u64 = std::str::from_utf8(&rest[..slash]).ok()?.parse().ok()?;
-    (bytes <= BODY_BYTES_MAX).then_some((bytes, &rest[slash + 1..]))
+    (bytes <= BODY_BYTES_MAX).then_some((bytes, &rest[slash + 1..], control))
 }
 
 async fn write_body(

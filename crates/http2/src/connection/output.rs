@@ -92,7 +92,7 @@ impl Connection {
         if !makes(Mistake::IgnoreConnectionWindow) {
             self.send_window -= len as i64;
         }
-        self.budget.earn();
+        self.budget.sent(len);
         let is_cut = len < SMALL_BYTES as usize && len == window && found.queued > 0;
         if found.queued > 0 && found.send_window > 0 {
             self.ready.insert(stream, found.priority);

@@ -133,6 +133,19 @@ fn a_tunnel_ends_on_each_side_alone() {
 }
 
 #[test]
+fn a_tunnel_that_breaks_is_reset_by_its_own_code() {
+    let mut pair = pair();
+    pair.holds = true;
+    let connect = block(&[(":method", "CONNECT"), (":authority", "a:443")]);
+    pair.send(&frame(HEADERS, END_HEADERS, 1, &connect));
+    let stream = pair.held[0];
+    let head = block(&[(":status", "200")]);
+    pair.connection.begin(stream, [&head, b""], false);
+    pair.connection.release(stream);
+    assert_eq!(pair.frames(), ["head 1 :status=200", "reset 1 10"]);
+}
+
+#[test]
 fn a_drain_takes_a_round_trip() {
     let mut pair = pair();
     pair.connection.drain(Duration::ZERO);

@@ -61,6 +61,8 @@ const NOT_TLS: &str = "this port speaks TLS: ask with https://";
 enum Turn {
     Request(Box<Incoming>),
     Rejected(Reject, Instant),
+    /// What came first is no HTTP/1, and may be meant as HTTP/2. It is kept in the input.
+    NotHttp1,
     TimedOut(Instant),
     /// There is no room for what was sent, this long after the first byte.
     Crowded(Instant),
@@ -161,26 +163,38 @@ pub async fn serve(
         match speaks {
             None => return,
             Some(true) => return Box::pin(h2::serve::serve(&worker, conn)).await,
-            Some(false) => {}
+            Some(false) => conn.speaks_both = agreed != Some(false),
         }
     }
-    let _spoken = Spoken::count(&worker, Protocol::Http11, conn.encryption());
-    answer_requests(&worker, &mut conn).await;
+    let spoken = Spoken::count(&worker, Protocol::Http11, conn.encryption());
+    if answer_requests(&worker, &mut conn).await == Ended::NotHttp1 {
+        drop(spoken);
+        // Its preface is broken, which is said in HTTP/2.
+        Box::pin(h2::serve::serve(&worker, conn)).await;
+    }
+}
+
+/// How it ended to answer requests of HTTP/1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ended {
+    Over,
+    /// It was none, from the first byte on.
+    NotHttp1,
 }
 
 /// Answers what comes on a connection until it is over.
-async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
+async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
     loop {
         match conn.turn(worker).await {
             Turn::Request(incoming) => {
                 let after = in_place(|| long_way(worker, conn, incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
                     socket::reset_when_closed(conn.stream.socket());
-                    return;
+                    return Ended::Over;
                 }
                 if after == After::Close || conn.is_over(worker) {
                     conn.linger(worker).await;
-                    return;
+                    return Ended::Over;
                 }
                 if conn.input.is_empty() {
                     conn.input = BytesMut::new();
@@ -192,13 +206,14 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
                 let (status, reason) = (reject.status(), reject.reason());
                 refuse(worker, conn, status, reason, began).await;
                 conn.linger(worker).await;
-                return;
+                return Ended::Over;
             }
+            Turn::NotHttp1 => return Ended::NotHttp1,
             Turn::TimedOut(began) => {
                 let reason = "the request took too long to arrive";
                 refuse(worker, conn, 408, reason, began).await;
                 conn.settle().await;
-                return;
+                return Ended::Over;
             }
             Turn::Crowded(began) => {
                 metrics::add(&worker.counters.heads_shed, 1);
@@ -215,13 +230,13 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) {
                 };
                 refuse(worker, conn, status, reason, began).await;
                 conn.linger(worker).await;
-                return;
+                return Ended::Over;
             }
             Turn::Closed => {
                 if conn.stream.is_unsettled() {
                     Box::pin(conn.settle()).await;
                 }
-                return;
+                return Ended::Over;
             }
         }
     }
@@ -283,6 +298,8 @@ enum Progress {
     Partial,
     /// Refused.
     Rejected(Reject),
+    /// Refused, and perhaps meant as HTTP/2.
+    NotHttp1,
 }
 
 impl Conn {
@@ -338,6 +355,7 @@ impl Conn {
                 }
                 Progress::Close => return Turn::Closed,
                 Progress::Rejected(reject) => return Turn::Rejected(reject, began),
+                Progress::NotHttp1 => return Turn::NotHttp1,
                 Progress::Partial => {
                     (scanned, head_began) = (self.input.len(), Some(began));
                     if let Err(turn) = self.await_more(worker, began).await {
@@ -376,6 +394,12 @@ impl Conn {
         self.input = input;
         self.drop_input(used);
         Some((progress, began))
+    }
+
+    /// Is this, which is no request of HTTP/1, the first that came to a listener that also speaks HTTP/2, and not even a line of HTTP/1?
+    #[cold]
+    fn may_be_http2(&self, bytes: &[u8]) -> bool {
+        self.speaks_both && self.accepted.is_some() && !h2::serve::begins_as_http1(bytes)
     }
 
     /// Waits for more of a head that began then. `Err`: there will be no more.
@@ -482,6 +506,7 @@ impl Conn {
             let view = match parse_request(rest, &self.listener.edition.limits, &mut scratch) {
                 Ok(Some(view)) => view,
                 Ok(None) => return (used, Progress::Partial),
+                Err(_) if self.may_be_http2(rest) => return (used, Progress::NotHttp1),
                 Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
             let barred = match self.asks_for_client() {

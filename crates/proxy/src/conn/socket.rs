@@ -42,6 +42,8 @@ pub struct Conn {
     pub listener: Rc<ListenerState>,
     /// Its listener has gone, or does not serve this client any more: it ends with the next answer.
     pub is_leaving: bool,
+    /// The client may speak HTTP/2 without a word before it; the first bytes tell.
+    pub speaks_both: bool,
     /// Bytes read and not yet used.
     pub input: BytesMut,
     /// What `input` takes of the budget of all heads, if anything is kept in it.
@@ -75,6 +77,7 @@ impl Conn {
             member,
             listener,
             is_leaving: false,
+            speaks_both: false,
             input: BytesMut::new(),
             kept: None,
             pace: Pace::default(),

@@ -13,7 +13,7 @@ use http1::{RequestHead, ResponseHead};
 use profile::Class;
 
 use crate::{
-    conn::tunnel,
+    conn::tunnel::{self, EndReason},
     fetch::whom::{self, To, Tunnel},
     origin::upstream::Upstream,
     origin::{Destination, Lease},
@@ -23,6 +23,7 @@ use crate::{
     request::exchange::Exchange,
     request::methods,
     request::target::Asked,
+    socket,
     state::Phase,
 };
 
@@ -64,6 +65,7 @@ async fn splice(
     metrics::add(&ex.worker.counters.tunnels, 1);
     let started = Instant::now();
     let mut phase = ex.worker.shared.phase.subscribe();
+    let is_stream = matches!(switched, Switched::Stream(_));
     let joined = async {
         let origin = lease.stream();
         match switched {
@@ -82,6 +84,11 @@ async fn splice(
         end = joined => Some(end),
         _ = phase.wait_for(|p| *p == Phase::Stopping) => None,
     };
+    let reason = moved.as_ref().map(|end| end.reason);
+    if let (true, Some(EndReason::ClientLost(_))) = (is_stream, reason) {
+        //= rfc9113 §8.5   a proxy MUST send a TCP segment with the RST bit set if it detects an error with the stream
+        socket::reset_when_closed(lease.stream().tcp());
+    }
     let to_client = moved.as_ref().map_or(0, |end| end.origin_to_client_bytes);
     ex.body.received += moved.map_or(0, |end| end.client_to_origin_bytes);
     ex.finish_tunnel(started, to_client)

@@ -123,6 +123,17 @@ pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
     }
 }
 
+/// Can a connection on which this came first speak HTTP/1? Its first line would name that protocol. A line that has not ended may still.
+//= rfc9113 §3.4   an invalid preface is a connection error, PROTOCOL_ERROR; only HTTP/2's own clients can read that
+pub fn begins_as_http1(bytes: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', bytes) else {
+        return true;
+    };
+    let line = &bytes[..end];
+    let names_it = memchr::memmem::find(line, b" HTTP/").is_some();
+    names_it && !line.starts_with(b"PRI * HTTP/2")
+}
+
 /// Serves a connection until it is over.
 pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
     metrics::add(&worker.counters.h2_connections, 1);

@@ -116,7 +116,6 @@ pub enum Stream {
 }
 
 impl Stream {
-    #[cfg(test)]
     /// The socket underneath.
     pub fn tcp(&self) -> &Socket {
         match self {

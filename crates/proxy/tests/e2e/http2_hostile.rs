@@ -1,12 +1,18 @@
 //! Clients of HTTP/2 that lie, flood and dawdle: what they get, what the origin sees, and that others are served meanwhile.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::mpsc,
+    time::Duration,
+};
 
 use proxy::plan::Plan;
 
 use crate::{
     harness::{
-        Disk, FRESH, Gate, Origin, Proxy, eventually, ok, pattern, plan_for, running::with_admin,
+        Disk, FRESH, Gate, Origin, PATIENCE, Proxy, eventually, ok, pattern, plan_for,
+        running::with_admin,
     },
     http2_client::{Client, HOST, play, speaking},
     http2_raw::{
@@ -129,6 +135,47 @@ fn nothing_dirty_reaches_the_origin() {
         assert_eq!(request.field("host"), Some(HOST));
     }
     assert!(proxy.counter("requests_malformed") >= dirty.len() as u64);
+}
+
+/// On a port that speaks both protocols.
+#[test]
+fn a_broken_preface_is_told_in_http2_and_a_broken_request_in_http1() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::start(plan_of(&origin));
+    for preface in [
+        &b"INVALID CONNECTION PREFACE\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        b"\0\0\x12\x04\0\0\0\0\0\n",
+    ] {
+        let mut raw = Raw::silent(proxy.address());
+        raw.send(preface);
+        let settings = raw.frame().expect("the first frame");
+        assert_eq!((settings.kind, settings.flags), (SETTINGS, 0));
+        assert_eq!(raw.farewell(), Some(PROTOCOL_ERROR));
+        assert_eq!(raw.frame(), None);
+    }
+    for (request, status) in [
+        (&b"GET no-slash HTTP/1.1\r\n\r\n"[..], "400"),
+        (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", "400"),
+        (b"GET / HTTP/3.0\r\n\r\n", "505"),
+        (b"GET / HTTP/1.1\nHost: a\n\n", "400"),
+        // Behind a request the protocol is known.
+        (
+            b"GET /other HTTP/1.1\r\nHost: a\r\n\r\nNONSENSE\r\n\r\n",
+            "200",
+        ),
+    ] {
+        let mut client = TcpStream::connect(proxy.address()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(request).unwrap();
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).unwrap();
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{told}");
+        let last = told.rmatch_indices("HTTP/1.1 ").next().unwrap().0;
+        assert_ne!(&told[last + 9..last + 12], "200", "{told}");
+    }
+    others_are_served(&proxy);
 }
 
 #[test]

@@ -1,19 +1,22 @@
 //! Streams as tunnels: CONNECT and WebSocket.
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::TcpListener,
+    sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Method, Request};
 use proxy::plan::Listener;
 use ring::digest;
+use socket2::SockRef;
 
 use crate::{
     harness::{
-        FRESH, Origin, Proxy, assert_same, head, ok, pattern, plan_for,
+        FRESH, Origin, PATIENCE, Proxy, assert_same, head, ok, pattern, plan_for,
         running::{forward_plan, local, plan},
     },
     http2_client::{Client, HOST, play, read, speaking, upload},
@@ -76,6 +79,50 @@ fn many_tunnels_on_one_connection() {
         drop(gone);
         let (answer, _stream) = client.begin(connect_to(port), false).await.unwrap();
         assert_eq!(answer.await.unwrap().status(), 200);
+    });
+}
+
+/// Of a reset, RFC 9113 §8.5 wants that it is one on the other side, too.
+#[test]
+fn a_tunnel_that_breaks_breaks_on_the_other_side() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let proxy = Proxy::start(speaking(forward_plan(&[port])));
+    let (sender, ends) = mpsc::channel();
+    thread::spawn(move || {
+        let mut byte = [0; 1];
+        // The first is reset here.
+        let (mut first, _) = listener.accept().unwrap();
+        first.read_exact(&mut byte).unwrap();
+        SockRef::from(&first)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(first);
+        // The second by the client.
+        let (mut second, _) = listener.accept().unwrap();
+        second.set_read_timeout(Some(PATIENCE)).unwrap();
+        second.read_exact(&mut byte).unwrap();
+        sender.send(second.read(&mut byte)).unwrap();
+    });
+    play(async {
+        let client = Client::plain(proxy.address()).await;
+        let (answer, mut stream) = client.begin(connect_to(port), false).await.unwrap();
+        let answer = answer.await;
+        stream.send_data(Bytes::from("x"), false).unwrap();
+        let answer = read(answer).await;
+        assert_eq!(
+            (answer.status, answer.broken),
+            (200, Some(h2::Reason::CONNECT_ERROR))
+        );
+        let (answer, mut stream) = client.begin(connect_to(port), false).await.unwrap();
+        let answer = answer.await.unwrap();
+        stream.send_data(Bytes::from("x"), false).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.send_reset(h2::Reason::CANCEL);
+        drop(answer);
+        let end = tokio::task::spawn_blocking(move || ends.recv_timeout(PATIENCE).unwrap());
+        let end = end.await.unwrap().map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset));
     });
 }
 

@@ -55,9 +55,10 @@
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
 //! | `http2_bounds` | what a connection of HTTP/2 may have, and heads that are unlike HTTP/1's |
 //! | `http2_policy` | rules, limits and who is let in, over HTTP/2 |
+//! | `http2_attacked` | what others see of an attack |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
-//! | `real_clients` | curl, Go, Node, Python, git, package managers and a browser over TLS and HTTP/2 |
+//! | `real_clients`, `real_clients_grpc` | curl, nghttp, h2load, Go, Node, Python, gRPC, git, package managers and a browser over TLS and HTTP/2 |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 //! | `ways` | a part of these once more, over TLS and over HTTP/2 |
@@ -100,6 +101,7 @@ mod hints_of_siblings;
 mod hostile;
 mod hot;
 mod http2;
+mod http2_attacked;
 mod http2_bounds;
 mod http2_client;
 mod http2_counted;
@@ -126,6 +128,7 @@ mod purges;
 mod quick_abort;
 mod ranges;
 mod real_clients;
+mod real_clients_grpc;
 mod records;
 mod reload;
 mod rules;

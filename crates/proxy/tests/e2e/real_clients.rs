@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{self, Write},
     path::Path,
     process::Command,
     sync::{Arc, Mutex},
@@ -27,18 +28,27 @@ const CLIENT_SECONDS_MAX: &str = "120";
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// An origin, and a proxy with a reverse listener in front of it and a forward listener, both over TLS.
-struct House {
+pub struct House {
     authority: Authority,
     origin: Origin,
     files: Arc<Mutex<Files>>,
-    proxy: Proxy,
+    pub proxy: Proxy,
 }
 
 impl House {
     fn start() -> House {
         let files = Arc::new(Mutex::new(Files::new()));
         let found = Arc::clone(&files);
-        let origin = Origin::start(move |exchange| answer_from(exchange, &found.lock().unwrap()));
+        let mut house = House::answering(move |exchange| {
+            answer_from(exchange, &found.lock().unwrap());
+        });
+        house.files = files;
+        house
+    }
+
+    /// With an origin that does this.
+    pub fn answering(script: impl Fn(&mut Exchange) + Send + Sync + 'static) -> House {
+        let origin = Origin::start(script);
         let authority = Authority::new();
         let signed = authority.sign("localhost", &["localhost", "127.0.0.1"]);
         let mut forward = Listener::forward(local(), Vec::new());
@@ -56,7 +66,7 @@ impl House {
             proxy: Proxy::start(plan),
             authority,
             origin,
-            files,
+            files: Arc::default(),
         }
     }
 
@@ -76,7 +86,7 @@ impl House {
         format!("http://{}{path}", self.origin.address)
     }
 
-    fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         self.authority.path("ca.pem").display().to_string()
     }
 
@@ -131,12 +141,27 @@ const AUTHORITIES: [&str; 8] = [
     "CARGO_HTTP_CAINFO",
 ];
 
+/// Says that something is not here, past the capture of the test runner: a test that passes is not shown otherwise.
+fn skip(what: &str, install: &str) {
+    let said = format!("SKIPPED: {what} is not installed ({install})\n");
+    io::stderr().write_all(said.as_bytes()).unwrap();
+}
+
+/// Where a client comes from, if not from a package of its own name.
+const PACKAGES: [(&str, &str); 3] = [
+    ("nghttp", "apt install nghttp2-client"),
+    ("h2load", "apt install nghttp2-client"),
+    ("pip", "apt install python3-pip"),
+];
+
 /// A client, with none of this machine's proxies and authorities; `None`: it is not here, which is said.
-fn client(name: &str) -> Option<Command> {
+pub fn client(name: &str) -> Option<Command> {
     let ask = if name == "go" { "version" } else { "--version" };
     let asked = Command::new(name).arg(ask).output();
     if !asked.is_ok_and(|asked| asked.status.success()) {
-        eprintln!("SKIPPED: {name} is not installed");
+        let known = PACKAGES.iter().find(|(client, _)| *client == name);
+        let install = known.map_or(format!("apt install {name}"), |(_, how)| (*how).to_owned());
+        skip(name, &install);
         return None;
     }
     let mut command = Command::new("timeout");
@@ -150,8 +175,19 @@ fn client(name: &str) -> Option<Command> {
     Some(command)
 }
 
+/// Does the Python of this machine have these modules? If not, that is said.
+pub fn has(modules: &str, package: &str) -> bool {
+    let import = format!("import {modules}");
+    let asked = Command::new("python3").args(["-c", &import]).output();
+    let has = asked.is_ok_and(|asked| asked.status.success());
+    if !has {
+        skip(package, &format!("pip install '{package}'"));
+    }
+    has
+}
+
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let (said, told) = [&output.stdout, &output.stderr]
         .map(|it| String::from_utf8_lossy(it))
@@ -331,7 +367,7 @@ const ask = (head, body) => new Promise((done, fail) => {
 }
 
 #[test]
-fn python_asks_over_tls_and_over_http2_if_it_can() {
+fn python_asks_over_tls_and_by_a_proxy_over_tls() {
     let house = House::start();
     house.put("/hello", "hello");
     let Some(mut python) = client("python3") else {
@@ -350,16 +386,42 @@ for _ in range(3):
 by = http.client.HTTPSConnection('localhost', port(forward), context=trust)
 by.request('GET', origin + '/hello')
 assert by.getresponse().read() == b'hello'
-try:
-    import h2, httpx
-except ImportError:
-    print('SKIPPED: httpx with HTTP/2 is not installed', file=sys.stderr)
-else:
-    with httpx.Client(http2=True, verify=trust, trust_env=False) as client:
-        for _ in range(3):
-            answer = client.get(base + '/hello')
-            assert (answer.http_version, answer.text) == ('HTTP/2', 'hello'), answer
-        assert client.post(base + '/echo', content=b'ping').content == b'ping'
+print('done')
+"#;
+    let words = [
+        &house.url(""),
+        &house.forward(),
+        &house.at_origin(""),
+        &house.authority(),
+    ];
+    python.args(["-c", script]).args(words);
+    assert_eq!(run(&mut python), "done");
+}
+
+#[test]
+fn httpx_asks_over_http2_and_by_a_proxy_over_tls() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    house.put("/large", pattern(1 << 20));
+    let Some(mut python) = client("python3").filter(|_| has("h2, httpx", "httpx[http2]")) else {
+        return;
+    };
+    let script = r#"
+import asyncio, httpx, ssl, sys
+base, forward, origin, ca = sys.argv[1:]
+trust = ssl.create_default_context(cafile=ca)
+with httpx.Client(http2=True, verify=trust, trust_env=False) as client:
+    for _ in range(3):
+        answer = client.get(base + '/hello')
+        assert (answer.http_version, answer.text) == ('HTTP/2', 'hello'), answer
+    assert client.post(base + '/echo', content=b'ping').content == b'ping'
+async def many():
+    async with httpx.AsyncClient(http2=True, verify=trust, trust_env=False, timeout=60) as client:
+        answers = await asyncio.gather(*(client.get(base + '/large') for _ in range(30)))
+        assert {(len(one.content), one.http_version) for one in answers} == {(1 << 20, 'HTTP/2')}
+asyncio.run(many())
+# Older ones cannot be told whom to trust as a proxy.
+if 'proxy' in httpx.Client.__init__.__kwdefaults__:
     with httpx.Client(proxy=httpx.Proxy(forward, ssl_context=trust), trust_env=False) as client:
         assert client.get(origin + '/hello').text == 'hello'
 print('done')
@@ -372,6 +434,63 @@ print('done')
     ];
     python.args(["-c", script]).args(words);
     assert_eq!(run(&mut python), "done");
+}
+
+#[test]
+fn nghttp_asks_for_many_at_a_time() {
+    let house = House::start();
+    house.put("/hello", "hello");
+    house.put("/large", pattern(1 << 20));
+    let nghttp = |words: &[&str]| {
+        let mut nghttp = client("nghttp")?;
+        Some(run(nghttp.arg("--no-verify-peer").args(words)))
+    };
+    let (hello, large) = (house.url("/hello"), house.url("/large"));
+    let Some(said) = nghttp(&[&hello]) else {
+        return;
+    };
+    assert_eq!(said, "hello");
+    let posted = house.authority.path("posted");
+    fs::write(&posted, pattern(100_000)).unwrap();
+    let data = format!("--data={}", posted.display());
+    let echoed = nghttp(&[&data, &house.url("/echo")]).unwrap();
+    assert_eq!(
+        echoed.len(),
+        String::from_utf8_lossy(&pattern(100_000)).trim().len()
+    );
+    let told = nghttp(&["-n", "--stat", "--multiply=20", &hello, &large]).unwrap();
+    let ending = |path: &str| {
+        let lines = told.lines().filter(|line| line.ends_with(path));
+        lines.filter(|line| line.contains(" 200 ")).count()
+    };
+    assert_eq!((ending("/hello"), ending("/large")), (20, 20), "{told}");
+    // A small window, and priorities.
+    let small = ["-n", "--stat", "-w", "10", "-W", "12", "-m", "5", &large];
+    let told = nghttp(&small).unwrap();
+    assert_eq!(told.matches(" 200 ").count(), 5, "{told}");
+}
+
+#[test]
+fn h2load_gets_all_of_a_burst_right() {
+    const REQUESTS: usize = 4000;
+    let house = House::start();
+    house.put("/hello", "hello");
+    house.put("/large", pattern(100_000));
+    for (path, requests, bytes) in [("/hello", REQUESTS, 5), ("/large", REQUESTS / 10, 100_000)] {
+        let Some(mut h2load) = client("h2load") else {
+            return;
+        };
+        h2load.args(["-c", "4", "-m", "100", "-n", &requests.to_string()]);
+        let said = run(h2load.arg(house.url(path)));
+        for line in [
+            &format!("{requests} succeeded, 0 failed, 0 errored, 0 timeout"),
+            &format!("status codes: {requests} 2xx, 0 3xx, 0 4xx, 0 5xx"),
+            &format!("({}) data", requests * bytes),
+        ] {
+            assert!(said.contains(line), "{line}: {said}");
+        }
+        assert_eq!(house.origin.count(path), 1);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! All of them interleave: round after round, every contestant in turn, and the median over the rounds. A figure is only
 //! worth something beside the others of its own run.
 
+mod attacks;
 mod cluster;
 mod handshakes;
 mod hits;
@@ -12,7 +13,7 @@ mod profile;
 mod ring;
 mod stats;
 mod store;
-mod table;
+pub mod table;
 mod targets;
 
 use clap::Subcommand;
@@ -39,6 +40,8 @@ pub enum BenchCommand {
     StoreRivals(store::rivals::Options),
     /// What a cluster costs a node, and the CPU time of each event of one
     Cluster(cluster::Options),
+    /// What attacks over HTTP/2 and TLS cost, and what another client sees of them
+    Attacks(attacks::Options),
     /// CPU of full and resumed handshakes of TLS, beside the rivals
     Handshakes(handshakes::Options),
     /// Downloads, ranges and misses of large objects, beside the rivals
@@ -60,6 +63,7 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::StoreAge(options) => store::age::run(&options),
         BenchCommand::StoreRivals(options) => store::rivals::run(&options),
         BenchCommand::Cluster(options) => cluster::run(&options),
+        BenchCommand::Attacks(options) => attacks::run(&options),
         BenchCommand::Handshakes(options) => handshakes::run(&options),
         BenchCommand::Large(options) => large::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),

@@ -13,7 +13,9 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
+    // A macro, for whatever is simulated.
+    &["mistakes"],
     &[
         "fields",
         "extent",

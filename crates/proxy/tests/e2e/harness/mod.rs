@@ -15,6 +15,7 @@ pub mod origin;
 pub mod profiled;
 pub mod relay;
 pub mod running;
+pub mod sleeve;
 pub mod tls;
 pub mod way;
 pub mod wire;

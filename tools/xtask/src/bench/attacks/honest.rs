@@ -1,0 +1,136 @@
+//! The client whose answers must not come later: one connection, one request at a time, a pause between two.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::failure::{During, Failure, Result};
+use crate::h2_load::frame;
+use crate::origin;
+use crate::rivals::front::Front;
+
+/// No answer may take longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between an answer and the next request: a thousand a second at most, so that it is not the load.
+const PAUSE: Duration = Duration::from_millis(1);
+const WINDOW: u32 = 0x3fff_ffff;
+/// New connections are made after so many answers, long before a window or a limit ends one.
+const ANSWERS_MAX: u32 = 20_000;
+
+pub const OBJECT_BYTES: u64 = 10_000;
+
+trait Duplex: Read + Write {}
+impl<S: Read + Write> Duplex for S {}
+
+struct Client {
+    stream: Box<dyn Duplex>,
+    next_id: u32,
+    room: Vec<u8>,
+}
+
+/// Asks until it is stopped; how long each answer took, in microseconds.
+pub fn ask(
+    front: &Front,
+    config: Option<Arc<ClientConfig>>,
+    is_stopped: &AtomicBool,
+) -> Result<Vec<u32>> {
+    let during = || format!("asking {}", front.address);
+    let mut latencies = Vec::new();
+    let mut client = Client::connect(front, config.clone()).during(during)?;
+    while !is_stopped.load(Ordering::Relaxed) {
+        if client.next_id > 2 * ANSWERS_MAX {
+            client = Client::connect(front, config.clone()).during(during)?;
+        }
+        let asked = Instant::now();
+        client.get(&front.address.to_string()).during(during)?;
+        let took = asked.elapsed().as_micros();
+        latencies.push(u32::try_from(took).unwrap_or(u32::MAX));
+        std::thread::sleep(PAUSE);
+    }
+    if latencies.is_empty() {
+        return Err(Failure::new("the honest client had no time"));
+    }
+    latencies.sort_unstable();
+    Ok(latencies)
+}
+
+impl Client {
+    fn connect(front: &Front, config: Option<Arc<ClientConfig>>) -> io::Result<Self> {
+        let socket = TcpStream::connect(front.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut stream: Box<dyn Duplex> = match config {
+            None => Box::new(socket),
+            Some(config) => {
+                let name = ServerName::IpAddress(front.address.ip().into());
+                let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(session, socket))
+            }
+        };
+        let mut hello = http2::PREFACE.to_vec();
+        let window = [&[0, 4][..], &WINDOW.to_be_bytes()].concat();
+        frame(4, 0, 0, &window, &mut hello);
+        frame(8, 0, 0, &WINDOW.to_be_bytes(), &mut hello);
+        stream.write_all(&hello)?;
+        stream.flush()?;
+        let mut client = Self {
+            stream,
+            next_id: 1,
+            room: vec![0; 16_384],
+        };
+        // The first one is a miss, or waits for the handshake.
+        client.get(&front.address.to_string())?;
+        Ok(client)
+    }
+
+    /// One request, to the last byte of its answer.
+    fn get(&mut self, authority: &str) -> io::Result<()> {
+        // GET, http, then two literals without a table.
+        let mut block = vec![0x82, 0x86];
+        for (index, text) in [(1, authority), (4, &origin::path(OBJECT_BYTES, "hot")[..])] {
+            block.extend_from_slice(&[index, text.len() as u8]);
+            block.extend_from_slice(text.as_bytes());
+        }
+        let mut out = Vec::with_capacity(128);
+        frame(1, 5, self.next_id, &block, &mut out);
+        self.stream.write_all(&out)?;
+        self.stream.flush()?;
+        let mut body_bytes = 0;
+        loop {
+            let mut header = [0; 9];
+            self.stream.read_exact(&mut header)?;
+            let [a, b, c, kind, flags, rest @ ..] = header;
+            let len = u32::from_be_bytes([0, a, b, c]) as usize;
+            let payload = &mut self.room[..len];
+            self.stream.read_exact(payload)?;
+            let is_own = u32::from_be_bytes(rest) == self.next_id;
+            match kind {
+                4 if flags & 1 == 0 => {
+                    let mut ack = Vec::new();
+                    frame(4, 1, 0, &[], &mut ack);
+                    self.stream.write_all(&ack)?;
+                }
+                // Status 200 is one byte.
+                1 if !is_own || payload.first() != Some(&0x88) => {
+                    return Err(io::Error::other("an answer that is not 200"));
+                }
+                0 => body_bytes += len as u64,
+                3 | 7 => return Err(io::Error::other("the connection or the stream was ended")),
+                _ => {}
+            }
+            if matches!(kind, 0 | 1) && flags & 1 != 0 {
+                break;
+            }
+        }
+        if body_bytes != OBJECT_BYTES {
+            return Err(io::Error::other(format!("a body of {body_bytes} bytes")));
+        }
+        self.next_id += 2;
+        Ok(())
+    }
+}
