@@ -59,6 +59,7 @@ use crate::{
     record::rule_counts::KnownRules,
     record::top::Top,
     reload::Reloads,
+    tls::session::Scratch,
     upgrade::successor::Upgrades,
 };
 
@@ -527,6 +528,8 @@ pub struct Worker {
     pub front: RefCell<Front>,
     /// Where a read from a client first lands.
     pub input: RefCell<Box<[u8]>>,
+    /// Where records of encrypted connections come and go.
+    pub tls: Rc<Scratch>,
     /// Where a response head is put together.
     pub output: RefCell<Vec<u8>>,
     /// Where a key is put together.
@@ -585,6 +588,7 @@ impl Worker {
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            tls: Rc::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,

@@ -150,8 +150,8 @@ pub async fn serve(
     }
     if conn.listener.listener.http2 && member.is_none() {
         let is_forward = matches!(conn.listener.listener.role, Role::Forward(_));
-        let agreed = match &mut conn.stream {
-            ClientStream::Tls(tls) => Some(tls.session().alpn_protocol() == Some(b"h2")),
+        let agreed = match &conn.stream {
+            ClientStream::Tls(tls) => Some(tls.agreed().alpn_protocol() == Some(b"h2")),
             ClientStream::Plain(_) => None,
         };
         let speaks = match agreed {

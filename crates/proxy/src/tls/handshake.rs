@@ -18,13 +18,14 @@ use std::{
 };
 
 use bytes::BytesMut;
-use rustls::{Error, ServerConnection};
+use rustls::Error;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{
     acme,
     seen::Seen,
     served::ServedTls,
+    session::Session,
     stream::{ClientStream, TlsStream},
 };
 use crate::{
@@ -84,7 +85,7 @@ pub async fn shake(
     }
     metrics::add(&counters.tls_handshakes_open, 1);
     let _place = Place(counters);
-    let session = match ServerConnection::new(Arc::clone(&served.config)) {
+    let session = match Session::new(&served.config) {
         Ok(session) => session,
         Err(error) => {
             tracing::error!(%error, "TLS cannot be begun");
@@ -92,14 +93,14 @@ pub async fn shake(
             return Shaken::Failed;
         }
     };
-    let mut tls = Box::new(TlsStream::new(socket, session));
+    let mut tls = Box::new(TlsStream::new(socket, session, &worker.tls));
     let watch = Deadlines::watch(&worker.deadlines);
     let shaking = hello_and_rest(&mut tls, &first);
     let limit = plan.timeouts.client_handshake;
     let shaken = watch.limit(limit, pin!(shaking)).await;
     let counted: &AtomicU64 = match shaken {
         Ok(Ok(())) => {
-            if tls.session().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
+            if tls.agreed().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
                 // The authority has seen what it wanted.
                 metrics::add(&counters.tls_handshakes_full, 1);
                 return Shaken::Failed;
@@ -177,13 +178,11 @@ fn poll_hello(tls: &mut TlsStream, first: &[u8], cx: &mut Context<'_>) -> Poll<R
 
 fn poll_rest(tls: &mut TlsStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     loop {
-        if tls.session().wants_write() {
-            ready!(tls.poll_flush(cx))?;
-        }
-        if !tls.session().is_handshaking() {
+        ready!(tls.poll_flush(cx))?;
+        if !tls.agreed().is_handshaking() {
             return Poll::Ready(Ok(()));
         }
-        if !ready!(tls.poll_fill(cx))? {
+        if !ready!(tls.poll_fill(cx, None))? {
             return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
         }
     }

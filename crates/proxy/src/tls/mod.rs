@@ -6,6 +6,7 @@
 //! | `names` | which certificate a client is shown |
 //! | `x509` | names and times in a certificate |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
+//! | `session` | its records, without the socket |
 //! | `stream` | a client's connection, plain or encrypted |
 //! | `acme` | a certificate that is ordered from an authority |
 //! | `seen` | what is known of a connection, for logs |
@@ -19,5 +20,6 @@ mod names;
 pub mod renewing;
 pub mod seen;
 pub mod served;
+pub mod session;
 pub mod stream;
 pub mod x509;

@@ -5,9 +5,11 @@
 //!
 //! The authority of a certificate that is being ordered is shown that of its challenge, and nothing else (`acme`).
 //!
+//! rustls' unbuffered connections do not tell the name that was asked for. It is noted here, where they ask for the certificate ([`noting`]).
+//!
 //= rfc6125 §6.4.3   a wildcard stands for one whole label, the leftmost
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use rustls::{
     SignatureAlgorithm, SignatureScheme,
@@ -16,6 +18,20 @@ use rustls::{
 };
 
 use super::acme::challenges::Challenges;
+
+thread_local! {
+    /// The name of the last certificate that was asked for on this thread.
+    static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
+}
+
+/// Does `step`, which may ask for a certificate, and tells for which name it did. The name is told where `is_wanted`.
+pub fn noting<T>(is_wanted: bool, step: impl FnOnce() -> T) -> (T, Option<Box<str>>) {
+    if !is_wanted {
+        return (step(), None);
+    }
+    ASKED.take();
+    (step(), ASKED.take())
+}
 
 /// Certificates of one name, the best first.
 type Pairs = Vec<Arc<CertifiedKey>>;
@@ -84,6 +100,7 @@ fn insert(pairs: &mut Pairs, pair: &Arc<CertifiedKey>) {
 
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        ASKED.set(hello.server_name().map(Box::from));
         if Challenges::is_for(&hello) {
             return self.challenges.shown(hello.server_name());
         }

@@ -1,9 +1,9 @@
 //! What is known of an encrypted connection, for logs.
 
 use profile::{Encryption, access::Tls};
-use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
-use super::x509::Facts;
+use super::{session::Session, x509::Facts};
 
 /// Of one connection.
 #[derive(Debug, Default)]
@@ -20,16 +20,18 @@ pub struct Seen {
 
 impl Seen {
     /// Of a connection whose handshake is complete.
-    pub fn of(session: &ServerConnection) -> Seen {
+    pub fn of(session: &mut Session) -> Seen {
+        let name = session.take_name().unwrap_or_default();
+        let agreed = session.agreed();
         let subject = |der: &[u8]| Facts::of(der).map_or_else(String::new, |facts| facts.subject);
-        let certificates = session.peer_certificates();
+        let certificates = agreed.peer_certificates();
         let client = certificates.and_then(|chain| chain.first());
         Seen {
-            encryption: encryption_of(session),
-            cipher: (session.negotiated_cipher_suite())
+            encryption: encryption_of(agreed),
+            cipher: (agreed.negotiated_cipher_suite())
                 .and_then(|suite| suite.suite().as_str())
                 .unwrap_or(""),
-            name: session.server_name().unwrap_or("").into(),
+            name,
             client: client.map_or_else(String::new, |der| subject(der)).into(),
         }
     }
@@ -47,9 +49,9 @@ impl Seen {
 }
 
 /// There are no other versions: `rustls` speaks 1.2 and 1.3.
-fn encryption_of(session: &ServerConnection) -> Encryption {
-    let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
-    match (session.protocol_version(), is_resumed) {
+fn encryption_of(agreed: &CommonState) -> Encryption {
+    let is_resumed = agreed.handshake_kind() == Some(HandshakeKind::Resumed);
+    match (agreed.protocol_version(), is_resumed) {
         (Some(ProtocolVersion::TLSv1_2), false) => Encryption::Tls12,
         (Some(ProtocolVersion::TLSv1_2), true) => Encryption::Tls12Resumed,
         (_, false) => Encryption::Tls13,

@@ -2,24 +2,26 @@
 //!
 //! A plain connection goes straight to its socket. Over TLS:
 //!
-//! - *Writing* encrypts at most 64 KiB (rustls' own bound of what it keeps) and writes it at once; the next piece is taken when the socket has taken all of
+//! - *Writing* encrypts some 64 KiB and writes them at once; the next piece is taken when the socket has taken all of
 //!   it. So `try_write` may report bytes as taken that still wait here. They go out with whatever is done next on the connection: a
 //!   write, a read, a shutdown, or [`ClientStream::poll_settle`], without which no connection may be dropped in peace.
 //! - *Reading* gives out what was decrypted, and reads the socket only when that is used up. The end of the stream is one only if the
 //!   client has said so (close_notify); a connection that just ends is an error.
-//! - After an idle moment nothing is kept but the state of the session and rustls' own 4 KiB of space for reading.
+//! - After an idle moment nothing is kept but the state of the session: records come and go through space of the worker (`session`).
 //!
 //! Not known here: handshakes, HTTP.
 
 use std::{
-    io::{self, BufRead, ErrorKind, IoSlice, Read, Write},
+    io::{self, ErrorKind, IoSlice},
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, Waker, ready},
 };
 
-use rustls::ServerConnection;
+use rustls::CommonState;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::session::{Scratch, Session};
 use crate::socket::{self, Socket};
 
 /// See the head of the file.
@@ -30,10 +32,11 @@ pub enum ClientStream {
     Tls(Box<TlsStream>),
 }
 
-/// TLS over a socket, once its handshake is complete.
+/// TLS over a socket.
 pub struct TlsStream {
     tcp: Socket,
-    session: ServerConnection,
+    session: Session,
+    scratch: Rc<Scratch>,
 }
 
 impl ClientStream {
@@ -78,64 +81,31 @@ impl ClientStream {
         match self {
             ClientStream::Plain(_) => Poll::Ready(Ok(())),
             ClientStream::Tls(tls) => {
-                tls.session.send_close_notify();
+                tls.session.end();
                 tls.poll_flush(cx)
             }
         }
     }
 }
 
-/// The socket as rustls wants it.
-struct Adapter<'a, 'b> {
-    tcp: &'a mut Socket,
-    cx: &'a mut Context<'b>,
-}
-
-fn now_or_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
-    match polled {
-        Poll::Ready(result) => result,
-        Poll::Pending => Err(ErrorKind::WouldBlock.into()),
-    }
-}
-
-impl Read for Adapter<'_, '_> {
-    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        let mut buf = ReadBuf::new(space);
-        now_or_block(Pin::new(&mut *self.tcp).poll_read(self.cx, &mut buf))?;
-        Ok(buf.filled().len())
-    }
-}
-
-impl Write for Adapter<'_, '_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        now_or_block(Pin::new(&mut *self.tcp).poll_write(self.cx, bytes))
-    }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        now_or_block(Pin::new(&mut *self.tcp).poll_write_vectored(self.cx, pieces))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A pending result for one that would block.
-fn or_pending<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
-        result => Poll::Ready(result),
-    }
-}
-
 impl TlsStream {
     /// Before its handshake.
-    pub fn new(tcp: Socket, session: ServerConnection) -> TlsStream {
-        TlsStream { tcp, session }
+    pub fn new(tcp: Socket, session: Session, scratch: &Rc<Scratch>) -> TlsStream {
+        let scratch = Rc::clone(scratch);
+        TlsStream {
+            tcp,
+            session,
+            scratch,
+        }
+    }
+
+    /// What was agreed.
+    pub fn agreed(&self) -> &CommonState {
+        self.session.agreed()
     }
 
     /// The session.
-    pub fn session(&mut self) -> &mut ServerConnection {
+    pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
@@ -149,54 +119,99 @@ impl TlsStream {
         self.tcp
     }
 
-    /// Reads the socket once; true: something came. What cannot be understood is answered with an alert, as far as the socket takes it.
-    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let TlsStream { tcp, session } = self;
-        let read = session.read_tls(&mut Adapter { tcp, cx });
-        let n = ready!(or_pending(read))?;
-        self.process(cx)?;
-        Poll::Ready(Ok(n > 0))
+    /// Reads the socket once; true: something came. What it says goes to `reader`, if somebody reads, and else is kept. What cannot be understood is
+    /// answered with an alert, as far as the socket takes it.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: Option<&mut ReadBuf<'_>>,
+    ) -> Poll<io::Result<bool>> {
+        let TlsStream {
+            tcp,
+            session,
+            scratch,
+        } = self;
+        let mut space = scratch.for_reading();
+        let room = reader.as_ref().map_or(0, |reader| reader.remaining());
+        let mut buf = ReadBuf::new(session.place_for(&mut space, room));
+        ready!(Pin::new(tcp).poll_read(cx, &mut buf))?;
+        let read = buf.filled().len();
+        if read == 0 {
+            return Poll::Ready(Ok(false));
+        }
+        let taken = session.take(&mut space, read, reader);
+        drop(space);
+        self.or_alert(taken, cx)?;
+        Poll::Ready(Ok(true))
     }
 
     /// Takes bytes that were read already.
-    pub fn feed(&mut self, mut bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.session.read_tls(&mut bytes)?;
-            self.process(cx)?;
+    pub fn feed(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
+        let scratch = Rc::clone(&self.scratch);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut space = scratch.for_reading();
+            let place = self.session.place_for(&mut space, rest.len());
+            let (now, later) = rest.split_at(rest.len().min(place.len()));
+            place[..now.len()].copy_from_slice(now);
+            let taken = self.session.take(&mut space, now.len(), None);
+            self.or_alert(taken, cx)?;
+            rest = later;
         }
         Ok(())
     }
 
-    fn process(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Err(error) = self.session.process_new_packets() {
+    fn or_alert(
+        &mut self,
+        taken: Result<(), rustls::Error>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        taken.map_err(|error| {
             let _ = self.poll_flush(cx);
-            return Err(io::Error::new(ErrorKind::InvalidData, error));
-        }
-        Ok(())
+            io::Error::new(ErrorKind::InvalidData, error)
+        })
     }
 
     /// Sends what is encrypted.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let TlsStream { tcp, session } = self;
-        while session.wants_write() {
-            let written = session.write_tls(&mut Adapter { tcp, cx });
-            if ready!(or_pending(written))? == 0 {
+        let TlsStream { tcp, session, .. } = self;
+        while !session.unsent().is_empty() {
+            let sent = ready!(Pin::new(&mut *tcp).poll_write(cx, session.unsent()))?;
+            if sent == 0 {
                 return Poll::Ready(Err(ErrorKind::WriteZero.into()));
             }
+            session.sent(sent);
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_write_pieces(
+    /// Writes what comes behind `skip` bytes of `pieces`: some of it.
+    fn poll_write_behind(
         &mut self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
+        skip: usize,
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_flush(cx))?;
-        let taken = self.session.writer().write_vectored(pieces)?;
-        // What the socket does not take now it takes later.
-        if let Poll::Ready(Err(error)) = self.poll_flush(cx) {
-            return Poll::Ready(Err(error));
+        let TlsStream {
+            tcp,
+            session,
+            scratch,
+        } = self;
+        let mut sealed = scratch.for_sealing();
+        let (taken, made) = session.seal(pieces, skip, &mut sealed)?;
+        let mut records = sealed.records(made);
+        while !records.is_empty() {
+            match Pin::new(&mut *tcp).poll_write(cx, records) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(sent)) => records = &records[sent..],
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // What the socket does not take now it takes later.
+                Poll::Pending => {
+                    session.keep(records);
+                    break;
+                }
+            }
         }
         Poll::Ready(Ok(taken))
     }
@@ -204,50 +219,18 @@ impl TlsStream {
     /// Writes until all of it is taken, or the socket takes no more.
     fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut cx = Context::from_waker(Waker::noop());
+        let all = pieces.iter().map(|piece| piece.len()).sum();
         let mut taken = 0;
-        loop {
-            let mut rest = [IoSlice::new(&[]); 2];
-            let mut skip = taken;
-            for (to, from) in rest.iter_mut().zip(pieces) {
-                let skipped = skip.min(from.len());
-                *to = IoSlice::new(&from[skipped..]);
-                skip -= skipped;
-            }
-            if rest.iter().all(|piece| piece.is_empty()) {
-                return Ok(taken);
-            }
-            match self.poll_write_pieces(&mut cx, &rest) {
+        while taken < all {
+            match self.poll_write_behind(&mut cx, pieces, taken) {
                 Poll::Ready(Ok(n)) if n > 0 => taken += n,
                 Poll::Ready(Ok(_)) => return Err(ErrorKind::WriteZero.into()),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending if taken > 0 => return Ok(taken),
+                Poll::Pending if taken > 0 => break,
                 Poll::Pending => return Err(ErrorKind::WouldBlock.into()),
             }
         }
-    }
-
-    /// Copies decrypted bytes; `Ok(None)`: there are none yet. `Ok(Some(0))`: the client has finished.
-    fn take_plain(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<Option<usize>> {
-        let mut reader = self.session.reader();
-        let mut taken = 0;
-        while buf.remaining() > 0 {
-            let n = match reader.fill_buf() {
-                Ok(chunk) => {
-                    let n = chunk.len().min(buf.remaining());
-                    buf.put_slice(&chunk[..n]);
-                    n
-                }
-                Err(_) if taken > 0 => break,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            reader.consume(n);
-            taken += n;
-            if n == 0 {
-                break;
-            }
-        }
-        Ok(Some(taken))
+        Ok(taken)
     }
 
     fn poll_read_plain(
@@ -258,17 +241,20 @@ impl TlsStream {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        let before = buf.filled().len();
         loop {
             // The answer to the last request, alerts, new keys: what the socket takes no more of does not keep the client from being heard.
-            if self.session.wants_write()
+            if !self.session.unsent().is_empty()
                 && let Poll::Ready(Err(error)) = self.poll_flush(cx)
             {
                 return Poll::Ready(Err(error));
             }
-            if self.take_plain(buf)?.is_some() {
+            if buf.filled().len() > before || self.session.read(buf)?.is_some() {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_fill(cx))?;
+            if !ready!(self.poll_fill(cx, Some(buf)))? {
+                return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
+            }
         }
     }
 }
@@ -295,7 +281,7 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         match &mut *self {
             ClientStream::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
-            ClientStream::Tls(tls) => tls.poll_write_pieces(cx, &[IoSlice::new(bytes)]),
+            ClientStream::Tls(tls) => tls.poll_write_behind(cx, &[IoSlice::new(bytes)], 0),
         }
     }
 
@@ -306,7 +292,7 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         match &mut *self {
             ClientStream::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
-            ClientStream::Tls(tls) => tls.poll_write_pieces(cx, pieces),
+            ClientStream::Tls(tls) => tls.poll_write_behind(cx, pieces, 0),
         }
     }
 
@@ -325,7 +311,7 @@ impl AsyncWrite for ClientStream {
         match &mut *self {
             ClientStream::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
             ClientStream::Tls(tls) => {
-                tls.session.send_close_notify();
+                tls.session.end();
                 ready!(tls.poll_flush(cx))?;
                 Pin::new(&mut tls.tcp).poll_shutdown(cx)
             }
