@@ -47,8 +47,10 @@ fn bomb() -> Vec<u8> {
     [head("GET", "/"), entry, vec![0xbe; 10_000]].concat()
 }
 
-/// Each with its name, the client's settings, and whether the server ends its connections.
-const ATTACKS: &[(&str, &[(u16, u32)], bool, Round)] = &[
+/// Its name, the client's settings, whether the server ends its connections, and what is sent.
+type Attack = (&'static str, &'static [(u16, u32)], bool, Round);
+
+const ATTACKS: &[Attack] = &[
     ("rapid reset", &[], true, |n| {
         [
             get(id(n), "/miss"),
