@@ -31,6 +31,10 @@ use super::names;
 /// A record's plaintext at most.
 //= rfc8446 §5.1   the length MUST NOT exceed 2^14 bytes
 const RECORD_BYTES_MAX: usize = 1 << 14;
+/// What stands before a record's content.
+const RECORD_HEAD_BYTES: usize = 5;
+/// A piece that has so much left is not copied as a whole.
+const LARGE_BYTES: usize = RECORD_BYTES_MAX / 2;
 /// More than a record adds to its plaintext, together with a key update that goes before it.
 const RECORD_EXTRA_BYTES: usize = 256;
 /// Records that are taken at a time. One that is not complete is less than a third of it.
@@ -39,6 +43,14 @@ const READ_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 4 << 10;
 /// What is encrypted at a time: four full records, and what keeps pieces behind them from being cut.
 const SEALED_BYTES_MAX: usize = 72 << 10;
+/// A page. libc copies 4 KiB and more by `rep movsb`, which some processors (seen on AMD) do at a quarter of the speed to a place that lies a few
+/// bytes further in its page than the source does in its own. rustls copies each record twice: into a block that begins with a page, and
+/// out of it.
+const PAGE_BYTES: usize = 4 << 10;
+/// Where in a page both copies go well.
+const MIDDLE_BYTES: usize = PAGE_BYTES / 2;
+/// Begins so much before the end of a page, or in its first bytes: the first copy goes badly.
+const EDGE_BYTES: usize = 512;
 
 /// Space that the connections of a worker share. It is made when the first one needs it.
 #[derive(Default)]
@@ -51,14 +63,14 @@ pub struct Scratch {
 #[derive(Default)]
 pub struct Sealed {
     records: Vec<u8>,
-    /// Plaintext of one record.
+    /// Plaintext of one record, in the middle of a page.
     gathered: Vec<u8>,
 }
 
 impl Sealed {
     /// What was encrypted last.
     pub fn records(&self, bytes: usize) -> &[u8] {
-        &self.records[..bytes]
+        &self.records[MIDDLE_BYTES..][..bytes]
     }
 }
 
@@ -76,8 +88,8 @@ impl Scratch {
     pub fn for_sealing(&self) -> RefMut<'_, Sealed> {
         let mut sealed = self.sealed.borrow_mut();
         if sealed.records.is_empty() {
-            sealed.records = vec![0; SEALED_BYTES_MAX];
-            sealed.gathered = Vec::with_capacity(RECORD_BYTES_MAX);
+            sealed.records = vec![0; MIDDLE_BYTES + SEALED_BYTES_MAX];
+            sealed.gathered = Vec::with_capacity(MIDDLE_BYTES + RECORD_BYTES_MAX);
         }
         sealed
     }
@@ -242,6 +254,7 @@ impl Session {
             return Err(ErrorKind::BrokenPipe.into());
         };
         let Sealed { records, gathered } = sealed;
+        let records = &mut records[MIDDLE_BYTES..];
         let mut pieces = Pieces::behind(pieces, skip);
         let (mut taken, mut made) = (0, 0);
         while records.len() - made >= RECORD_BYTES_MAX + RECORD_EXTRA_BYTES {
@@ -364,6 +377,20 @@ fn drop_front(bytes: &mut BytesMut, count: usize) {
     }
 }
 
+fn place_in_page(bytes: &[u8]) -> usize {
+    bytes.as_ptr() as usize % PAGE_BYTES
+}
+
+/// See [`PAGE_BYTES`].
+fn begins_at_an_edge(bytes: &[u8]) -> bool {
+    (place_in_page(bytes) + EDGE_BYTES) % PAGE_BYTES < EDGE_BYTES + RECORD_HEAD_BYTES
+}
+
+/// So many bytes on a page's middle follows.
+fn to_middle(bytes: &[u8]) -> usize {
+    (MIDDLE_BYTES + PAGE_BYTES - place_in_page(bytes)) % PAGE_BYTES
+}
+
 /// Plaintext in pieces.
 struct Pieces<'a> {
     rest: &'a [IoSlice<'a>],
@@ -399,30 +426,40 @@ impl<'a> Pieces<'a> {
     }
 
     /// The plaintext of the next record; empty behind the last. Of a piece that fills records by itself no more is copied than keeps their
-    /// number as small as it can be.
+    /// number as small as it can be, and makes the rest begin in the middle of a page.
     fn next<'g>(&mut self, gathered: &'g mut Vec<u8>) -> &'g [u8]
     where
         'a: 'g,
     {
         let front = self.front();
-        if front.len() >= RECORD_BYTES_MAX || self.rest.len() <= 1 {
-            return self.take(front.len().min(RECORD_BYTES_MAX));
+        if front.len() >= LARGE_BYTES || self.rest.len() <= 1 {
+            let is_long = front.len() > RECORD_BYTES_MAX;
+            let max = match is_long && begins_at_an_edge(front) {
+                true => RECORD_BYTES_MAX - MIDDLE_BYTES,
+                false => RECORD_BYTES_MAX,
+            };
+            return self.take(front.len().min(max));
         }
-        gathered.clear();
+        gathered.resize(MIDDLE_BYTES, 0);
         loop {
-            let (front, room) = (self.front().len(), RECORD_BYTES_MAX - gathered.len());
+            let is_in = gathered.len() - MIDDLE_BYTES;
+            let room = RECORD_BYTES_MAX - is_in;
+            let large = self.front();
+            let front = large.len();
             let copied = match front {
                 0 => 0,
-                RECORD_BYTES_MAX.. => {
-                    let records = (gathered.len() + front).div_ceil(RECORD_BYTES_MAX);
+                LARGE_BYTES.. => {
+                    let records = (is_in + front).div_ceil(RECORD_BYTES_MAX);
                     let behind = (records - 1) * RECORD_BYTES_MAX;
-                    front.saturating_sub(behind).min(room)
+                    let least = front.saturating_sub(behind).min(room);
+                    let best = least + to_middle(&large[least..]);
+                    if best < room.min(front) { best } else { least }
                 }
                 _ => front.min(room),
             };
             gathered.extend_from_slice(self.take(copied));
-            if copied == 0 || copied < front || gathered.len() == RECORD_BYTES_MAX {
-                return gathered;
+            if copied == 0 || copied < front || copied == room {
+                return &gathered[MIDDLE_BYTES..];
             }
         }
     }
@@ -460,21 +497,23 @@ mod tests {
     fn large_pieces_are_not_copied_and_small_ones_share_a_record() {
         let full = RECORD_BYTES_MAX;
         for (pieces, expected) in [
-            (&[][..], &[][..]),
-            (&[0, 0], &[]),
-            (&[10], &[10]),
-            (&[300, 10_000], &[10_300]),
+            (&[][..], 0),
+            (&[0, 0], 0),
+            (&[10], 1),
+            (&[300, 10_000], 1),
             // A head and a body: as many records as without the head.
-            (&[300, 102_400], &[4396, full, full, full, full, full, full]),
-            (&[300, full], &[300, full]),
-            (&[300, 2 * full - 100], &[300, full, full - 100]),
-            // Frames: their heads are records.
-            (&[9, full, 9, full, 9, 4096], &[9, full, 9, full, 4105]),
-            (&[0, 9, 0, full, 0], &[9, full]),
+            (&[300, 102_400], 7),
+            (&[300, full], 2),
+            (&[300, 2 * full - 100], 3),
+            // A frame and its head are two records.
+            (&[9, full, 9, full, 9, 4096], 5),
+            (&[0, 9, 0, full, 0], 2),
             // Answers of middle size fill records.
-            (&[100, 10_240, 100, 10_240], &[full, 20_680 - full]),
+            (&[100, 10_240, 100, 10_240], 2),
         ] {
-            assert_eq!(records(pieces), expected, "{pieces:?}");
+            let sizes = records(pieces);
+            assert_eq!(sizes.len(), expected, "{pieces:?}: {sizes:?}");
+            assert!(sizes.iter().all(|&size| size <= full), "{sizes:?}");
         }
     }
 
