@@ -5,11 +5,14 @@
 //! Only clients that took their last fragment quickly ([`QUICK`]) get it: others take nothing sooner, and what is read waits in
 //! memory. What was read for a client that then takes nothing is dropped, and read again.
 //!
+//! Only one such client gets it, while it is the only one of the process: several keep the device busy by themselves, and what is
+//! read for them sooner makes small hits wait.
+//!
 //! Limits: [`FRAGMENTS_MAX`] fragments for an answer, counted into the budget of all transfers; none is begun while a quarter of that is
 //! on its way to clients.
 //! Not known here: what is done with a fragment, and what without it.
 
-use std::{collections::VecDeque, rc::Rc, time::Duration};
+use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::task::JoinHandle;
 
@@ -32,6 +35,8 @@ const QUICK: Duration = Duration::from_millis(100);
 pub struct Ahead {
     reads: VecDeque<Read>,
     is_quick: bool,
+    /// Counts the answer among those of quick clients.
+    counted: Option<Arc<()>>,
 }
 
 struct Read {
@@ -56,6 +61,7 @@ impl Ahead {
     pub fn give_up(&mut self) {
         self.reads.clear();
         self.is_quick = false;
+        self.counted = None;
     }
 
     /// Begins to read the fragments behind `number`, of those that are wanted up to `end`, in bytes of the body.
@@ -63,10 +69,15 @@ impl Ahead {
         let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
             return;
         };
+        let shared = &worker.shared;
         if !self.is_quick {
+            self.counted = None;
             return;
         }
-        let shared = &worker.shared;
+        (self.counted).get_or_insert_with(|| shared.flights.hold_quick());
+        if shared.flights.quick_answers() > 1 {
+            return;
+        }
         let store = disk.store_of(object.primary);
         let size = u64::from(store.fragment_bytes());
         while self.reads.len() < FRAGMENTS_MAX && shared.may_read_ahead() {

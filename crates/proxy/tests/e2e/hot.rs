@@ -75,6 +75,26 @@ fn pages_go_to_other_machines_and_copies_to_clients_here() {
 }
 
 #[test]
+fn a_quick_client_alone_is_read_ahead_for() {
+    let body = pattern(LEN);
+    let origin = ranged(body.clone(), &[FRESH, TAG]);
+    let disk = Disk::of_mib(256);
+    let mut plan = told(&disk, &origin);
+    plan.memory_bytes = 0;
+    let proxy = Proxy::start(plan);
+    assert_same(&proxy.get("/a").body, &body);
+    let before = proxy.counter("fragments_read_ahead");
+    let answer = proxy.get("/a");
+    assert!(answer.is_hit());
+    assert_same(&answer.body, &body);
+    let ahead = proxy.counter("fragments_read_ahead") - before;
+    // The first is not, and the first that was sent may have taken long here.
+    assert!(ahead > 0, "nothing was read ahead");
+    assert!(ahead <= (LEN as u64).div_ceil(MIB / 5), "{ahead}");
+    proxy.stop();
+}
+
+#[test]
 fn what_is_hot_is_not_read_from_the_disk() {
     let body = pattern(LEN);
     let origin = ranged(body.clone(), &[FRESH, TAG]);

@@ -67,6 +67,8 @@ pub struct Flights {
     kept: Arc<AtomicU64>,
     /// Bytes of fragments that are being sent.
     sent: Arc<AtomicU64>,
+    /// Held by each answer that sends a large object from disk to a quick client.
+    quick: Arc<()>,
     /// Keys for which nobody waits for somebody else's answer.
     pub hit_for_pass: HitForPass,
     /// Fetches of parts.
@@ -100,6 +102,7 @@ impl Flights {
             waiters_max: AtomicUsize::new(waiters_max),
             kept: Arc::default(),
             sent: Arc::default(),
+            quick: Arc::default(),
             hit_for_pass: HitForPass::default(),
             fill_locks: Arc::default(),
         }
@@ -254,6 +257,16 @@ impl Flights {
             bytes: 0,
             in_all: Arc::clone(&self.kept),
         }
+    }
+
+    /// Counts an answer that sends a large object from disk to a quick client, as long as it is held.
+    pub fn hold_quick(&self) -> Arc<()> {
+        Arc::clone(&self.quick)
+    }
+
+    /// How many there are.
+    pub fn quick_answers(&self) -> usize {
+        Arc::strong_count(&self.quick) - 1
     }
 
     /// Counts bytes of a fragment that is held while it is sent.
