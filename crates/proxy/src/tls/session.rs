@@ -47,9 +47,9 @@ const SEALED_BYTES_MAX: usize = 72 << 10;
 /// bytes further in its page than the source does in its own. rustls copies each record twice: into a block that begins with a page, and
 /// out of it.
 const PAGE_BYTES: usize = 4 << 10;
-/// Where in a page both copies go well.
+/// Records and pieces that begin here in a page are copied at full speed.
 const MIDDLE_BYTES: usize = PAGE_BYTES / 2;
-/// Begins so much before the end of a page, or in its first bytes: the first copy goes badly.
+/// The first copy is slow for a piece that begins within so many bytes of a page's end, or in the first few of a page.
 const EDGE_BYTES: usize = 512;
 
 /// Space that the connections of a worker share. It is made when the first one needs it.
