@@ -184,12 +184,19 @@ impl DiskIo {
         self.wait_while(is_full, ROOM_WAIT).await;
     }
 
+    /// Can an object of that length be stored without waiting?
+    pub fn has_room_for_object(&self, primary: KeyHash, bytes: u64) -> bool {
+        let member = self.member(primary);
+        let store = &member.store;
+        member.is_shut() || !store.is_behind() && store.has_room_for(bytes)
+    }
+
     /// Waits a short time while the disk is behind, so that the object can be stored; not repeatedly on a disk that
     /// takes nothing.
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
         let member = self.member(primary);
         let store = &member.store;
-        let is_full = || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
+        let is_full = || !self.has_room_for_object(primary, bytes);
         if !is_full() {
             self.writes.waited_in_vain.set(None);
             return;

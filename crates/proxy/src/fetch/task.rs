@@ -23,6 +23,7 @@ use std::{
     task::Context,
 };
 
+use bytes::Bytes;
 use http1::{Fault, Reject, ResponseHead};
 use httpcache::{NotStorable, UnixMillis};
 
@@ -334,19 +335,29 @@ impl Fetch {
             .move_body(&mut body, &mut storing, &mut collecting)
             .await;
         flight.note_last_byte(self.fetch_request.trip.last_byte());
-        // Published before the flight leaves the table: a request that comes later finds the object.
-        if moved.is_ok() && !matches!(storing, Storing::No) {
-            if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
-                disk.room_for_object(flight.primary, bytes).await;
+        // Published before the readers have the last bytes, and before the flight leaves the table: a request that comes after either
+        // finds the object.
+        let moved = match moved {
+            Ok(mut last) => {
+                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+                    if !disk.has_room_for_object(flight.primary, bytes) {
+                        // No reader waits for the disk.
+                        self.push_last(last.take());
+                    }
+                    disk.room_for_object(flight.primary, bytes).await;
+                }
+                storing.complete(worker, flight, length);
+                if let Some(collecting) = collecting {
+                    collecting.complete(worker, length);
+                }
+                self.push_last(last);
+                Ok(())
             }
-            storing.complete(worker, flight, length);
-        }
-        if moved.is_err() {
-            storing.break_off(worker, flight, length);
-        }
-        if let (Ok(()), Some(collecting)) = (&moved, collecting) {
-            collecting.complete(worker, length);
-        }
+            Err(broken) => {
+                storing.break_off(worker, flight, length);
+                Err(broken)
+            }
+        };
         worker.shared.flights.remove(flight);
         flight.finish(moved.map(|()| body.take_trailers().map(Arc::new)));
     }
@@ -405,13 +416,20 @@ impl Fetch {
         );
     }
 
-    /// Moves the body to the readers, into the store, and to where it waits to be pushed.
+    fn push_last(&self, piece: Option<Bytes>) {
+        if let Some(piece) = piece {
+            self.flight.push(piece, self.window());
+        }
+    }
+
+    /// Moves the body to the readers, into the store, and to where it waits to be pushed. The readers do not have yet what is returned,
+    /// the last piece of a body whose length was known.
     async fn move_body(
         &self,
         body: &mut Body,
         storing: &mut Storing,
         collecting: &mut Option<Collecting>,
-    ) -> Result<(), Broken> {
+    ) -> Result<Option<Bytes>, Broken> {
         let (worker, flight) = (&self.worker, &self.flight);
         loop {
             // The budget is shared: when all transfers together use it up, each gets a small window.
@@ -435,18 +453,21 @@ impl Fetch {
                             flight.give_up_storing();
                         }
                     }
+                    if body.is_over() {
+                        return Ok(Some(piece));
+                    }
                     if !flight.push(piece, window) {
                         metrics::add(&worker.counters.fetches_stopped, 1);
                         return Err(Broken::Origin);
                     }
                 }
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(None),
                 Err(error) => {
                     let target = &self.fetch_request.asked.target;
                     worker.counters.origin_failed(error.token());
                     tracing::debug!(%error, %target, "a response broke off");
                     if makes(Mistake::StoreBroken) {
-                        return Ok(());
+                        return Ok(None);
                     }
                     return Err(Broken::Origin);
                 }

@@ -656,6 +656,11 @@ impl Body {
         self.is_exact
     }
 
+    /// Is all of it taken, and known to be right?
+    pub fn is_over(&self) -> bool {
+        self.filter.is_none() && matches!(self.state, BodyState::Done)
+    }
+
     /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
     pub async fn next(
         &mut self,

@@ -176,6 +176,25 @@ fn an_object_that_was_replaced_is_not_served_from_its_fragments() {
 }
 
 #[test]
+fn who_has_all_of_an_answer_finds_it_stored() {
+    let len = |path: &str| 50_000 * path[1..].parse::<usize>().unwrap();
+    let origin = Origin::start(move |exchange| {
+        let body = pattern(len(exchange.path()));
+        exchange.send(ok(&[FRESH], body));
+    });
+    let disk = Disk::of_mib(256);
+    let proxy = Proxy::start(told(&disk, &origin));
+    // Each on a connection of its own, and so perhaps on another worker.
+    for n in 1..80 {
+        let path = format!("/{n}");
+        assert_same(&proxy.get(&path).body, &pattern(len(&path)));
+        let again = proxy.get(&path);
+        assert!(again.is_hit(), "{path}: {}", again.cache());
+    }
+    proxy.stop();
+}
+
+#[test]
 fn slow_clients_get_their_bytes_after_others_have_taken_the_room() {
     const OBJECTS: usize = 40;
     let origin = Origin::start(|exchange| {
