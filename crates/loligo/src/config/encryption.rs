@@ -70,6 +70,7 @@ pub fn settle(
     let mut tls = ListenerTls {
         certificates: certificates(block, problems),
         only_tls13: draft.only_tls13.unwrap_or(false),
+        early_data: draft.early_data.unwrap_or(false),
         ..ListenerTls::default()
     };
     let word = draft.tls.take();
@@ -96,7 +97,7 @@ pub fn settle(
     }
     if !is_said && block.certificates.is_empty() {
         // E2
-        for name in ["tls-min", "client-ca", "client-certificate"] {
+        for name in ["tls-min", "early-data", "client-ca", "client-certificate"] {
             let given = block.find(&format!("listener.{name}"));
             let message = "is for TLS; this listener speaks plain HTTP: set tls, or write a [[listener.certificate]]";
             problems.extend(given.map(|given| given.problem(message)));

@@ -185,6 +185,10 @@ fn explain_tls(tls: &ListenerTls, http2: bool, out: &mut String) {
     if tls.is_self_signed {
         line(out, "certificate", "made at the start; nobody trusts it");
     }
+    if tls.early_data {
+        let words = "a fresh hit is answered before the handshake is complete";
+        line(out, "early data", words);
+    }
     if let Some(clients) = &tls.clients {
         let how = match clients.are_required {
             true => "required of clients",

@@ -50,6 +50,7 @@ pub struct ListenerDraft {
     forwarded: Option<Forwarded>,
     pub(super) tls: Option<values::TlsWord>,
     pub(super) only_tls13: Option<bool>,
+    pub(super) early_data: Option<bool>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) client_required: Option<bool>,
     http2: Option<bool>,
@@ -131,6 +132,11 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `acme`, `self-signed`", "none" => tls = values::certificate;
         /// The oldest version of TLS that is spoken.
         "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Answer clients that come back before the handshake of TLS 1.3 is complete (0-RTT), which saves them a round trip: a plain GET of what is
+        /// fresh in the cache, and nothing else. Whatever else comes so early waits until the client has proved itself. Somebody who has
+        /// recorded such a request may send it again, and gets nothing for it: each session is resumed once. So sessions are kept
+        /// here (`limits.tls-sessions`) instead of sealed into tickets.
+        "listener.early-data": "`true`, `false`", "`false`" => early_data = values::switch;
         /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
         "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
         /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.

@@ -33,7 +33,7 @@ use crate::{
     },
     cluster::MemberStatus,
     record::labels::Label,
-    record::metrics::{DIAGNOSTICS_LOST, STATUS_CLASSES},
+    record::metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},
     record::protocols::ProtocolFigures,
     upstreams::UpstreamStanding,
 };
@@ -198,6 +198,9 @@ impl Exposition {
                 ConstGauge::new(*end).encode(family.encode_family(&labels)?)?;
             }
         }
+        let words = "TLS sessions, kept for early-data, that made room for newer ones (limits.tls-sessions)";
+        let forgotten = SESSIONS_FORGOTTEN.load(Ordering::Relaxed);
+        e.counter("tls_sessions_forgotten", words, forgotten)?;
         if let Some((issued, failures)) = configuration.acme {
             let words = "Certificates that were issued by acme.directory";
             e.counter("acme_issued", words, issued)?;

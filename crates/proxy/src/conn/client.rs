@@ -186,6 +186,8 @@ enum Ended {
 async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
     loop {
         match conn.turn(worker).await {
+            // The one place where a request that is no hit begins to have effects.
+            Turn::Request(_) if !conn.is_shaken(false).await => return Ended::Over,
             Turn::Request(incoming) => {
                 let after = in_place(|| long_way(worker, conn, incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
@@ -309,6 +311,9 @@ impl Conn {
         let mut scanned = 0;
         let mut head_began: Option<Instant> = None;
         loop {
+            if self.input.is_empty() && !self.is_shaken(true).await {
+                return Turn::Closed;
+            }
             let Some((progress, began)) = self.progress(worker, scanned, head_began).await else {
                 return Turn::Closed;
             };
@@ -347,7 +352,12 @@ impl Conn {
                     return Turn::Crowded(began);
                 }
                 Progress::OnDisk(on_disk) => {
-                    match in_place(|| fast::from_disk(worker, self, on_disk)).await {
+                    let is_early = self.stream.is_early();
+                    let answered = in_place(|| fast::from_disk(worker, self, on_disk)).await;
+                    if is_early && answered.is_ok() {
+                        metrics::add(&worker.counters.tls_early_hits, 1);
+                    }
+                    match answered {
                         Ok(true) if !self.is_over(worker) => {}
                         Ok(_) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
@@ -358,6 +368,9 @@ impl Conn {
                 Progress::NotHttp1 => return Turn::NotHttp1,
                 Progress::Partial => {
                     (scanned, head_began) = (self.input.len(), Some(began));
+                    if !self.is_shaken(true).await {
+                        return Turn::Closed;
+                    }
                     if let Err(turn) = self.await_more(worker, began).await {
                         return turn;
                     }
@@ -519,6 +532,9 @@ impl Conn {
                 Some(_) => Fast::NotHere,
             };
             used += view.head_bytes;
+            if matches!(answered, Fast::Hit(_)) && self.stream.is_early() {
+                metrics::add(&worker.counters.tls_early_hits, 1);
+            }
             let progress = match answered {
                 Fast::Hit(Sent::All(true)) => {
                     began = Instant::now();

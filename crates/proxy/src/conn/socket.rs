@@ -117,6 +117,23 @@ impl Conn {
         !self.follow(worker) || self.is_leaving || (worker.shared.is_draining() && !is_handed_over)
     }
 
+    /// Waits for the end of a handshake that goes on; `or_input`: or for something to read that came early. False: it did not end well, or in
+    /// time.
+    #[inline]
+    pub async fn is_shaken(&mut self, or_input: bool) -> bool {
+        match self.stream.early_left() {
+            None => true,
+            // Boxed, so that an idle connection stays small.
+            Some(left) => Box::pin(self.shake(left, or_input)).await,
+        }
+    }
+
+    async fn shake(&mut self, left: Duration, or_input: bool) -> bool {
+        let stream = &mut self.stream;
+        let shaken = poll_fn(|cx| stream.poll_handshake(cx, or_input));
+        matches!(self.watch.limit(left, pin!(shaken)).await, Ok(Ok(())))
+    }
+
     /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.
     pub fn input_taken(&mut self) {
         if self.input.is_empty() {

@@ -7,7 +7,7 @@
 //! window.
 
 use std::{
-    cell::{RefCell, RefMut},
+    cell::{Cell, RefCell, RefMut},
     collections::HashMap,
     future::poll_fn,
     pin::pin,
@@ -38,6 +38,8 @@ pub struct Link {
     large: Semaphore,
     /// The connection's task.
     waker: RefCell<Option<Waker>>,
+    /// The handshake of TLS goes on: only hits are answered.
+    is_early: Cell<bool>,
     began: Instant,
 }
 
@@ -51,6 +53,7 @@ struct Inward {
     reader: Option<Waker>,
     writer: Option<Waker>,
     leaver: Option<Waker>,
+    shaking: Option<Waker>,
 }
 
 impl Inward {
@@ -65,7 +68,7 @@ impl Inward {
         self.is_gone = true;
         self.held = BytesMut::new();
         self.wake_reader();
-        for waker in [self.writer.take(), self.leaver.take()] {
+        for waker in [self.writer.take(), self.leaver.take(), self.shaking.take()] {
             waker.into_iter().for_each(Waker::wake);
         }
     }
@@ -79,13 +82,14 @@ fn wait_in(place: &mut Option<Waker>, cx: &Context<'_>) {
 }
 
 impl Link {
-    /// Of a connection that begins.
-    pub fn new(limits: http2::Limits, began: Instant) -> Rc<Link> {
+    /// Of a connection that begins; `is_early`: while the handshake of TLS goes on.
+    pub fn new(limits: http2::Limits, began: Instant, is_early: bool) -> Rc<Link> {
         Rc::new(Link {
             http: RefCell::new(Connection::new(limits, Duration::ZERO)),
             streams: RefCell::default(),
             large: Semaphore::new(LARGE_AT_ONCE),
             waker: RefCell::default(),
+            is_early: Cell::new(is_early),
             began,
         })
     }
@@ -100,6 +104,28 @@ impl Link {
     #[inline]
     pub fn at(&self, moment: Instant) -> Duration {
         moment.saturating_duration_since(self.began)
+    }
+
+    /// Does the handshake of TLS go on?
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        self.is_early.get()
+    }
+
+    /// It does not: what waited for that goes on.
+    #[inline]
+    pub fn handshake_ended(&self) {
+        if self.is_early.replace(false) {
+            let streams = self.streams.borrow();
+            for inward in streams.values() {
+                inward
+                    .borrow_mut()
+                    .shaking
+                    .take()
+                    .into_iter()
+                    .for_each(Waker::wake);
+            }
+        }
     }
 
     /// The task that is woken when a stream has something to write.
@@ -227,6 +253,24 @@ impl Stream {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Did its request come in a handshake that goes on?
+    pub fn is_early(&self) -> bool {
+        self.link.is_early()
+    }
+
+    /// Waits for the end of that handshake. False: the client has gone.
+    pub async fn is_shaken(&self) -> bool {
+        poll_fn(|cx| {
+            let mut inward = self.inward.borrow_mut();
+            if inward.is_gone || !self.link.is_early() {
+                return Poll::Ready(!inward.is_gone);
+            }
+            wait_in(&mut inward.shaking, cx);
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until it may read a large object from disk, and queue it. Nothing: the client has gone.

@@ -79,6 +79,9 @@ impl Server<'_> {
                     let (ends, head_bytes) = (head.ends, head.head_bytes);
                     match self.request(&head, began) {
                         Do::Hit(body) => {
+                            if link.is_early() {
+                                metrics::add(&worker.counters.tls_early_hits, 1);
+                            }
                             let out = worker.output.borrow();
                             http.begin(stream, [&out, b""], body.is_empty());
                             if !body.is_empty() {

@@ -114,6 +114,9 @@ pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
         if len == PREFACE.len() {
             return Some(true);
         }
+        if !conn.is_shaken(true).await {
+            return None;
+        }
         let listener = conn.listener.id;
         let more = pin!(conn.read_more(worker));
         match watch.limit_idle_of(listener, limit, more).await {
@@ -164,7 +167,7 @@ impl<'w> Server<'w> {
     fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
         Server {
             worker,
-            link: Link::new(limits_of(&conn), Instant::now()),
+            link: Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early()),
             tasks: JoinSet::new(),
             who: Who {
                 listener: Rc::clone(&conn.listener),
@@ -190,6 +193,9 @@ impl<'w> Server<'w> {
         let watch = Rc::clone(&self.conn.watch);
         loop {
             let now = Instant::now();
+            if (self.conn.stream.early_left()).is_some_and(|left| left.is_zero()) {
+                return End::Left;
+            }
             self.see_to_drain(now);
             let is_blocked = !self.turn.is_empty();
             let (limit, is_idle) = self.patience(now);
@@ -237,6 +243,9 @@ impl<'w> Server<'w> {
         }
         if let Some(deadline) = http.next_deadline() {
             limit = limit.min(deadline.saturating_sub(self.link.at(now)));
+        }
+        if let Some(left) = self.conn.stream.early_left() {
+            limit = limit.min(left);
         }
         if let Some(since) = self.partial_since {
             let left = (plan.timeouts.client_head).saturating_sub(now.duration_since(since));
@@ -349,6 +358,9 @@ impl<'w> Server<'w> {
             Poll::Ready(Ok(taken)) => Some(taken),
             Poll::Pending => None,
         };
+        if !self.conn.stream.is_early() {
+            self.link.handshake_ended();
+        }
         let written = match self.poll_output(cx) {
             Poll::Ready(Err(_)) => return Poll::Ready(Step::End(End::Left)),
             Poll::Ready(Ok(written)) => written,

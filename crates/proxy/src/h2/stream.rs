@@ -58,9 +58,15 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         }
         _ => None,
     };
+    let is_early = stream.is_early();
     if let Some(pinned) = pinned
         && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
     {
+        metrics::add(&worker.counters.tls_early_hits, u64::from(is_early));
+        return;
+    }
+    // The one place where a request that is no hit begins to have effects.
+    if is_early && !stream.is_shaken().await {
         return;
     }
     if may_lack_body(&incoming.head, &purpose) {

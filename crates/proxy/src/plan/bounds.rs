@@ -43,6 +43,10 @@ pub struct Limits {
     /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
     /// counted.
     handshakes_max: u32 = count(1, 2048, MIB),
+    /// Sessions of TLS that are kept for listeners with `early-data`, all together those that ask the same of clients. The oldest make room, and are counted; a
+    /// client that comes back after that makes a full handshake. A session takes some 400 bytes, with a client's certificate as much more
+    /// as that has, and a connection leaves two.
+    tls_sessions_bytes: u64 = bytes(64 * KIB, 16 * MIB, 64 * GIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
     /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.

@@ -13,6 +13,8 @@ pub struct ListenerTls {
     pub is_acme: bool,
     /// TLS 1.2 is refused.
     pub only_tls13: bool,
+    /// Hits are answered before the handshake is complete (0-RTT).
+    pub early_data: bool,
     /// Who must have signed the certificates of clients; `None`: none is asked for.
     pub clients: Option<ClientCertificates>,
 }

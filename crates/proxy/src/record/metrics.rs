@@ -18,6 +18,9 @@ pub const BUCKETS: usize = 27 * 4;
 /// Messages for people that were dropped because nobody read standard error. Of the process: the command counts them.
 pub static DIAGNOSTICS_LOST: AtomicU64 = AtomicU64::new(0);
 
+/// TLS sessions that made room for newer ones. Of the process: listeners share them.
+pub static SESSIONS_FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+
 macro_rules! counters {
     ($($field:ident, $help:literal;)*) => {
         /// A worker's counters. Gauges are counted up and down.
@@ -73,6 +76,8 @@ counters! {
     tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
     tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
     tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
+    tls_early_connections, "Connections on which a request came before the handshake was complete (early-data)";
+    tls_early_hits, "Requests that came so and were answered at once, from the cache; others waited for the handshake";
     h2_connections_open, "Connections of clients that speak HTTP/2, open now";
     h2_connections, "Connections of clients that spoke HTTP/2";
     h2_streams_open, "Requests of HTTP/2 being answered now, but for hits in memory";

@@ -13,12 +13,11 @@ use std::{
     io::{self, ErrorKind},
     pin::{Pin, pin},
     rc::Rc,
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::BytesMut;
-use rustls::Error;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{
@@ -26,13 +25,11 @@ use super::{
     seen::Seen,
     served::ServedTls,
     session::Session,
+    shaking::{Early, Shaking},
     stream::{ClientStream, TlsStream},
 };
 use crate::{
-    deadline::Deadlines,
-    listener::ListenerState,
-    record::metrics::{self, Counters},
-    socket::Socket,
+    clock::Instant, deadline::Deadlines, listener::ListenerState, record::metrics, socket::Socket,
     state::Worker,
 };
 
@@ -44,7 +41,7 @@ const HANDSHAKE: u8 = 22;
 
 /// What became of a socket.
 pub enum Shaken {
-    /// An encrypted connection.
+    /// An encrypted connection. If something came early, its handshake goes on ([`ClientStream::is_early`]).
     Done(ClientStream, Rc<Seen>),
     /// The client speaks plain HTTP.
     Plain(Socket),
@@ -57,15 +54,6 @@ enum Fault {
     /// What came is no TLS, and begins like this.
     Foreign(u8),
     Broken(io::Error),
-}
-
-/// Counted while a handshake goes on.
-struct Place<'a>(&'a Counters);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        metrics::sub(&self.0.tls_handshakes_open, 1);
-    }
 }
 
 /// Makes the handshake. `first`: bytes that were read already.
@@ -83,8 +71,7 @@ pub async fn shake(
         metrics::add(&counters.tls_handshakes_crowded, 1);
         return Shaken::Failed;
     }
-    metrics::add(&counters.tls_handshakes_open, 1);
-    let _place = Place(counters);
+    let shaking = Shaking::begin(&worker.counters);
     let session = match Session::new(&served.config) {
         Ok(session) => session,
         Err(error) => {
@@ -95,53 +82,38 @@ pub async fn shake(
     };
     let mut tls = Box::new(TlsStream::new(socket, session, &worker.tls));
     let watch = Deadlines::watch(&worker.deadlines);
-    let shaking = hello_and_rest(&mut tls, &first);
     let limit = plan.timeouts.client_handshake;
-    let shaken = watch.limit(limit, pin!(shaking)).await;
-    let counted: &AtomicU64 = match shaken {
-        Ok(Ok(())) => {
-            if tls.agreed().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
-                // The authority has seen what it wanted.
-                metrics::add(&counters.tls_handshakes_full, 1);
-                return Shaken::Failed;
-            }
-            let seen = Rc::new(Seen::of(tls.session()));
-            metrics::add(
-                match seen.encryption.is_resumed() {
-                    true => &counters.tls_handshakes_resumed,
-                    false => &counters.tls_handshakes_full,
-                },
-                1,
-            );
-            return Shaken::Done(ClientStream::Tls(tls), seen);
-        }
+    let until = Instant::now() + limit;
+    let came = (watch.limit(limit, pin!(hello_and_rest(&mut tls, &first)))).await;
+    match came {
+        Ok(Ok(())) => {}
         Ok(Err(Fault::Foreign(first))) => {
-            metrics::add(&counters.tls_handshakes_plain, 1);
+            shaking.was_foreign();
             return match first.is_ascii_uppercase() {
                 true => Shaken::Plain(tls.into_socket()),
                 false => Shaken::Failed,
             };
         }
         Ok(Err(Fault::Broken(error))) => {
-            tracing::debug!(%error, "a handshake with a client has failed");
-            counter_of(&error, counters)
+            shaking.failed(&error);
+            return Shaken::Failed;
         }
-        Err(_) => &counters.tls_handshakes_timed_out,
-    };
-    metrics::add(counted, 1);
-    Shaken::Failed
-}
-
-fn counter_of<'a>(error: &io::Error, counters: &'a Counters) -> &'a AtomicU64 {
-    let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
-    match inner {
-        Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented) => {
-            &counters.tls_handshakes_uncertified
+        Err(_) => {
+            shaking.timed_out();
+            return Shaken::Failed;
         }
-        Some(Error::AlertReceived(_)) => &counters.tls_handshakes_declined,
-        Some(_) => &counters.tls_handshakes_failed,
-        None => &counters.tls_handshakes_left,
     }
+    if tls.agreed().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
+        // The authority has seen what it wanted.
+        shaking.completed(false);
+        return Shaken::Failed;
+    }
+    let seen = Rc::new(Seen::of(tls.session()));
+    match tls.agreed().is_handshaking() {
+        true => tls.begin_early(Early::new(shaking, until)),
+        false => shaking.completed(seen.encryption.is_resumed()),
+    }
+    Shaken::Done(ClientStream::Tls(tls), seen)
 }
 
 async fn hello_and_rest(tls: &mut TlsStream, first: &[u8]) -> Result<(), Fault> {
@@ -151,7 +123,7 @@ async fn hello_and_rest(tls: &mut TlsStream, first: &[u8]) -> Result<(), Fault> 
             ready!(poll_hello(tls, first, cx))?;
             is_begun = true;
         }
-        poll_rest(tls, cx).map_err(Fault::Broken)
+        tls.poll_handshake(cx, true).map_err(Fault::Broken)
     })
     .await
 }
@@ -174,16 +146,4 @@ fn poll_hello(tls: &mut TlsStream, first: &[u8], cx: &mut Context<'_>) -> Poll<R
         return Poll::Ready(Err(Fault::Foreign(kind)));
     }
     Poll::Ready(tls.feed(bytes, cx).map_err(Fault::Broken))
-}
-
-fn poll_rest(tls: &mut TlsStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-    loop {
-        ready!(tls.poll_flush(cx))?;
-        if !tls.agreed().is_handshaking() {
-            return Poll::Ready(Ok(()));
-        }
-        if !ready!(tls.poll_fill(cx, None))? {
-            return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
-        }
-    }
 }

@@ -5,7 +5,9 @@
 //! | `served` | from files to what a listener shows, and who resumes what |
 //! | `names` | which certificate a client is shown |
 //! | `x509` | names and times in a certificate |
+//! | `sessions` | those that are kept here, and resumed once |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
+//! | `shaking` | a handshake while it goes on, also behind a request that came early |
 //! | `session` | its records, without the socket |
 //! | `stream` | a client's connection, plain or encrypted |
 //! | `acme` | a certificate that is ordered from an authority |
@@ -21,5 +23,7 @@ pub mod renewing;
 pub mod seen;
 pub mod served;
 pub mod session;
+pub mod sessions;
+pub mod shaking;
 pub mod stream;
 pub mod x509;

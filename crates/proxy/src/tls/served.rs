@@ -6,7 +6,7 @@
 //! resumes on every worker, and after a reload. Listeners with the same demands on client certificates share the keys; others
 //! must not, because a resumed session is not asked for its certificate again.
 //!
-//! 0-RTT is off: what comes in it can be replayed.
+//! A listener that answers early data (0-RTT) keeps its sessions instead (`sessions`), because what comes in it can be sent again.
 //!
 //! Not known here: sockets, when files are read again (`renewing`).
 
@@ -31,12 +31,16 @@ use rustls::{
 use super::{
     acme::{self, challenges::Challenges},
     names::ByName,
+    sessions::Sessions,
     x509::{self, Facts},
 };
 use crate::plan::{CertificateFiles, Listener, ListenerTls, Plan};
 
 /// The largest file of certificates, keys or an OCSP response.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What may come before the handshake is complete: some requests. It is kept until it is read.
+const EARLY_BYTES_MAX: u32 = 16 << 10;
 
 /// A certificate whose end is nearer than this is warned of.
 pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
@@ -128,7 +132,22 @@ fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
 struct Demands {
     /// Who may have signed, and whether a certificate is required; `None`: none is asked for.
     clients: Option<(Vec<CertificateDer<'static>>, bool)>,
-    tickets: Arc<dyn ProducesTickets>,
+    resumption: Resumption,
+}
+
+/// How sessions are remembered.
+#[derive(Clone)]
+enum Resumption {
+    /// By the clients, sealed.
+    Tickets(Arc<dyn ProducesTickets>),
+    /// Here, so that what comes early comes once.
+    Kept(Arc<Sessions>),
+}
+
+impl Demands {
+    fn are_early(&self) -> bool {
+        matches!(self.resumption, Resumption::Kept(_))
+    }
 }
 
 /// Tells whether a file has changed.
@@ -186,6 +205,7 @@ pub fn load(
                     self_signed: self_signed.pop(),
                     in_service: &in_service,
                     challenges: (&challenges, orders),
+                    sessions_bytes_max: plan.limits.tls_sessions_bytes,
                 };
                 let made = ServedTls::load(tls, listener, kept, now)?;
                 known.push(made.demands.clone());
@@ -205,6 +225,8 @@ struct Kept<'a> {
     in_service: &'a [&'a Shown],
     /// And whether a certificate is ordered.
     challenges: (&'a Arc<Challenges>, bool),
+    /// Bytes of sessions that may be kept.
+    sessions_bytes_max: u64,
 }
 
 impl ServedTls {
@@ -260,11 +282,17 @@ impl ServedTls {
                 Some((signers, clients.are_required))
             }
         };
-        let demands = match kept.demands.iter().find(|known| known.clients == clients) {
-            Some(known) => known.clone(),
-            None => Demands {
+        let known = (kept.demands.iter())
+            .find(|known| known.clients == clients && known.are_early() == tls.early_data);
+        let demands = match (known, tls.early_data) {
+            (Some(known), _) => known.clone(),
+            (None, false) => Demands {
                 clients,
-                tickets: ring::Ticketer::new().map_err(of_ours)?,
+                resumption: Resumption::Tickets(ring::Ticketer::new().map_err(of_ours)?),
+            },
+            (None, true) => Demands {
+                clients,
+                resumption: Resumption::Kept(Arc::new(Sessions::new(kept.sessions_bytes_max))),
             },
         };
         let versions: &[_] = match tls.only_tls13 {
@@ -291,8 +319,19 @@ impl ServedTls {
                 .alpn_protocols
                 .push(acme::challenges::PROTOCOL.to_vec());
         }
-        config.ticketer = Arc::clone(&demands.tickets);
-        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match &demands.resumption {
+            Resumption::Tickets(tickets) => {
+                config.ticketer = Arc::clone(tickets);
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+            }
+            Resumption::Kept(sessions) => {
+                sessions.limit(kept.sessions_bytes_max);
+                config.session_storage = Arc::clone(sessions) as _;
+                config.max_early_data_size = EARLY_BYTES_MAX;
+                // The answer does not wait for the handshake either.
+                config.send_half_rtt_data = true;
+            }
+        }
         Ok(ServedTls {
             config: Arc::new(config),
             shown,

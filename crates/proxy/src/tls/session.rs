@@ -138,6 +138,11 @@ impl Session {
         self.name.take()
     }
 
+    /// Is there something that was decrypted and not taken?
+    pub fn has_plain(&self) -> bool {
+        !self.plain.is_empty()
+    }
+
     // What comes in.
 
     /// The part of `space` that a read goes to, for a reader with room for so much. Behind what is kept of records.
@@ -314,6 +319,13 @@ fn advance(
                     let record = record?;
                     discard += record.discard;
                     give(record.payload);
+                }
+                true
+            }
+            // Before the handshake is complete: whoever reads asks whether it is.
+            Ok(ConnectionState::ReadEarlyData(mut early)) => {
+                while let Some(record) = early.next_record() {
+                    give(record?.payload);
                 }
                 true
             }

@@ -16,12 +16,14 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use rustls::CommonState;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::{Scratch, Session};
+use super::shaking::Early;
 use crate::socket::{self, Socket};
 
 /// See the head of the file.
@@ -37,6 +39,8 @@ pub struct TlsStream {
     tcp: Socket,
     session: Session,
     scratch: Rc<Scratch>,
+    /// The handshake goes on.
+    early: Option<Box<Early>>,
 }
 
 impl ClientStream {
@@ -45,6 +49,29 @@ impl ClientStream {
         match self {
             ClientStream::Plain(socket) => socket,
             ClientStream::Tls(tls) => &tls.tcp,
+        }
+    }
+
+    /// Did what is read now come early, in a handshake that goes on? It may be a copy of what somebody sent before, so nothing may come of it
+    /// but an answer from the cache.
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        matches!(self, ClientStream::Tls(tls) if tls.early.is_some())
+    }
+
+    /// How much time such a handshake has left.
+    pub fn early_left(&self) -> Option<Duration> {
+        match self {
+            ClientStream::Plain(_) => None,
+            ClientStream::Tls(tls) => tls.early.as_ref().map(|early| early.left()),
+        }
+    }
+
+    /// Completes the handshake, if it goes on. `or_input`: or until there is something to read.
+    pub fn poll_handshake(&mut self, cx: &mut Context<'_>, or_input: bool) -> Poll<io::Result<()>> {
+        match self {
+            ClientStream::Plain(_) => Poll::Ready(Ok(())),
+            ClientStream::Tls(tls) => tls.poll_handshake(cx, or_input),
         }
     }
 
@@ -96,6 +123,25 @@ impl TlsStream {
             tcp,
             session,
             scratch,
+            early: None,
+        }
+    }
+
+    /// What is read is early until the handshake is complete.
+    pub fn begin_early(&mut self, early: Early) {
+        self.early = Some(Box::new(early));
+    }
+
+    /// Goes on with the handshake until it is complete; `or_input`: or until something came early.
+    pub fn poll_handshake(&mut self, cx: &mut Context<'_>, or_input: bool) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_flush(cx))?;
+            if !self.agreed().is_handshaking() || or_input && self.session.has_plain() {
+                return Poll::Ready(Ok(()));
+            }
+            if !ready!(self.poll_fill(cx, None))? {
+                return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
+            }
         }
     }
 
@@ -130,6 +176,7 @@ impl TlsStream {
             tcp,
             session,
             scratch,
+            early,
         } = self;
         let mut space = scratch.for_reading();
         let room = reader.as_ref().map_or(0, |reader| reader.remaining());
@@ -141,8 +188,13 @@ impl TlsStream {
         }
         let taken = session.take(&mut space, read, reader);
         drop(space);
-        self.or_alert(taken, cx)?;
-        Poll::Ready(Ok(true))
+        let has_ended = taken.is_err() || !session.agreed().is_handshaking();
+        let early = early.take_if(|_| has_ended);
+        let taken = self.or_alert(taken, cx);
+        if let Some(early) = early {
+            early.ended(&taken);
+        }
+        Poll::Ready(taken.map(|()| true))
     }
 
     /// Takes bytes that were read already.
@@ -197,6 +249,7 @@ impl TlsStream {
             tcp,
             session,
             scratch,
+            ..
         } = self;
         let mut sealed = scratch.for_sealing();
         let (taken, made) = session.seal(pieces, skip, &mut sealed)?;

@@ -137,6 +137,7 @@ mod sharing;
 mod smuggling;
 mod targeted;
 mod tls;
+mod tls_early;
 mod upgrade;
 mod upstreams;
 mod validation;

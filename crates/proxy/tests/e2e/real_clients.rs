@@ -156,7 +156,10 @@ const PACKAGES: [(&str, &str); 3] = [
 
 /// A client, with none of this machine's proxies and authorities; `None`: it is not here, which is said.
 pub fn client(name: &str) -> Option<Command> {
-    let ask = if name == "go" { "version" } else { "--version" };
+    let ask = match name {
+        "go" | "openssl" => "version",
+        _ => "--version",
+    };
     let asked = Command::new(name).arg(ask).output();
     if !asked.is_ok_and(|asked| asked.status.success()) {
         let known = PACKAGES.iter().find(|(client, _)| *client == name);

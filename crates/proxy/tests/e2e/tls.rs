@@ -20,7 +20,7 @@ use crate::harness::{
 };
 
 /// A reverse proxy with these certificates.
-fn tls_plan(origin: &Origin, signed: &[&Signed]) -> Plan {
+pub fn tls_plan(origin: &Origin, signed: &[&Signed]) -> Plan {
     let mut plan = with_admin(plan_for(origin));
     plan.listeners[0].tls = Some(listener_tls(signed));
     plan

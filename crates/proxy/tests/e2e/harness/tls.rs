@@ -181,6 +181,16 @@ impl TlsClient {
         self
     }
 
+    /// Sessions are resumed, and what the client says first is said before the handshake is complete.
+    pub fn early(&self) -> TlsClient {
+        let mut config = Arc::unwrap_or_clone(self.config());
+        config.enable_early_data = true;
+        TlsClient {
+            made: Some(Arc::new(config)),
+            ..self.clone()
+        }
+    }
+
     /// From now on sessions are resumed.
     pub fn remembering(mut self) -> TlsClient {
         self.made = Some(self.config());
