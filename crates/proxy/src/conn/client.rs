@@ -187,7 +187,7 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
     loop {
         match conn.turn(worker).await {
             // The one place where a request that is no hit begins to have effects.
-            Turn::Request(_) if !conn.is_shaken(false).await => return Ended::Over,
+            Turn::Request(_) if !conn.await_handshake(false).await => return Ended::Over,
             Turn::Request(incoming) => {
                 let after = in_place(|| long_way(worker, conn, incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
@@ -311,7 +311,7 @@ impl Conn {
         let mut scanned = 0;
         let mut head_began: Option<Instant> = None;
         loop {
-            if self.input.is_empty() && !self.is_shaken(true).await {
+            if self.input.is_empty() && !self.await_handshake(true).await {
                 return Turn::Closed;
             }
             let Some((progress, began)) = self.progress(worker, scanned, head_began).await else {
@@ -368,7 +368,7 @@ impl Conn {
                 Progress::NotHttp1 => return Turn::NotHttp1,
                 Progress::Partial => {
                     (scanned, head_began) = (self.input.len(), Some(began));
-                    if !self.is_shaken(true).await {
+                    if !self.await_handshake(true).await {
                         return Turn::Closed;
                     }
                     if let Err(turn) = self.await_more(worker, began).await {

@@ -120,7 +120,7 @@ impl Conn {
     /// Waits for the end of a handshake that goes on; `or_input`: or for something to read that came early. False: it did not end well, or in
     /// time.
     #[inline]
-    pub async fn is_shaken(&mut self, or_input: bool) -> bool {
+    pub async fn await_handshake(&mut self, or_input: bool) -> bool {
         match self.stream.early_left() {
             None => true,
             // Boxed, so that an idle connection stays small.

@@ -261,7 +261,7 @@ impl Stream {
     }
 
     /// Waits for the end of that handshake. False: the client has gone.
-    pub async fn is_shaken(&self) -> bool {
+    pub async fn await_handshake(&self) -> bool {
         poll_fn(|cx| {
             let mut inward = self.inward.borrow_mut();
             if inward.is_gone || !self.link.is_early() {

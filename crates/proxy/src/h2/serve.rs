@@ -114,7 +114,7 @@ pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
         if len == PREFACE.len() {
             return Some(true);
         }
-        if !conn.is_shaken(true).await {
+        if !conn.await_handshake(true).await {
             return None;
         }
         let listener = conn.listener.id;

@@ -66,7 +66,7 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         return;
     }
     // The one place where a request that is no hit begins to have effects.
-    if is_early && !stream.is_shaken().await {
+    if is_early && !stream.await_handshake().await {
         return;
     }
     if may_lack_body(&incoming.head, &purpose) {
