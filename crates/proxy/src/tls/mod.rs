@@ -21,5 +21,7 @@ pub mod renewing;
 pub mod seen;
 pub mod served;
 pub mod session;
+#[cfg(test)]
+mod session_tests;
 pub mod stream;
 pub mod x509;
