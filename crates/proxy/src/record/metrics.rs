@@ -72,7 +72,8 @@ counters! {
     tls_handshakes_left, "TLS handshakes during which the client's connection ended";
     tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
     tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
-    tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
+    tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on, none of them for long";
+    tls_handshakes_given_up, "TLS handshakes that lasted a second or more, given up for another one because a worker had limits.handshakes-max";
     h2_connections_open, "Connections of clients that speak HTTP/2, open now";
     h2_connections, "Connections of clients that spoke HTTP/2";
     h2_streams_open, "Requests of HTTP/2 being answered now, but for hits in memory";
@@ -138,7 +139,7 @@ counters! {
 }
 
 /// The counters of handshakes that failed, by why.
-pub const HANDSHAKE_FAILURES: [&str; 7] = [
+pub const HANDSHAKE_FAILURES: [&str; 8] = [
     "tls_handshakes_failed",
     "tls_handshakes_declined",
     "tls_handshakes_uncertified",
@@ -146,6 +147,7 @@ pub const HANDSHAKE_FAILURES: [&str; 7] = [
     "tls_handshakes_timed_out",
     "tls_handshakes_plain",
     "tls_handshakes_crowded",
+    "tls_handshakes_given_up",
 ];
 
 /// Answers of one row, by class of status, and their bytes: a cache line.

@@ -6,6 +6,7 @@
 //! | `names` | which certificate a client is shown |
 //! | `x509` | names and times in a certificate |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
+//! | `crowd` | which handshake makes room for another one |
 //! | `session` | its records, without the socket |
 //! | `stream` | a client's connection, plain or encrypted |
 //! | `acme` | a certificate that is ordered from an authority |
@@ -15,6 +16,7 @@
 //! TLS to origins is in `origin::tls`.
 
 pub mod acme;
+pub mod crowd;
 pub mod handshake;
 mod names;
 pub mod renewing;
