@@ -443,6 +443,8 @@ impl Connection {
         self.head.release_buffers();
         self.decoder.release_buffers();
         self.streams.release_buffers();
+        self.ready.release_buffers();
+        self.early_priorities.shrink_to_fit();
     }
 
     // What several of these need.

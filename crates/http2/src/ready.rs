@@ -76,6 +76,13 @@ impl Ready {
         }
     }
 
+    /// Gives back its memory, if nothing is in it.
+    pub(crate) fn release_buffers(&mut self) {
+        if self.is_empty() {
+            *self = Ready::default();
+        }
+    }
+
     /// What it takes of the heap.
     pub(crate) fn memory_bytes(&self) -> usize {
         let of = |level: &Level| level.whole.capacity() + level.shared.capacity();

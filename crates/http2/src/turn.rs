@@ -13,9 +13,6 @@ use crate::StreamId;
 /// Pieces up to this are copied.
 pub const COPIED_BYTES_MAX: usize = 1536;
 
-/// Memory that an empty turn keeps.
-const KEPT_BYTES_MAX: usize = 16 * 1024;
-
 #[derive(Debug)]
 enum Piece {
     /// So many further bytes of `own`.
@@ -89,13 +86,19 @@ impl Turn {
         self.close_own();
     }
 
-    /// Gives back memory that a large turn took.
+    /// Gives back its memory, if it is written.
     pub(crate) fn release_buffers(&mut self) {
-        if self.is_empty() && self.own.capacity() > KEPT_BYTES_MAX {
-            self.own = Vec::new();
-            self.own_at = 0;
-            self.own_open = 0;
+        if self.is_empty() {
+            *self = Turn::new();
         }
+    }
+
+    /// What it takes of the heap, without the bytes of pieces.
+    #[cfg(test)]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.own.capacity()
+            + self.pieces.capacity() * size_of::<Piece>()
+            + self.ended.capacity() * size_of::<StreamId>()
     }
 }
 
@@ -176,6 +179,17 @@ mod tests {
         turn.finish();
         let expected = [&b"headsmallhead"[..], &large, &large, b"end"].concat();
         (turn, expected)
+    }
+
+    #[test]
+    fn a_turn_gives_its_memory_back_once_it_is_written() {
+        let (mut turn, expected) = filled();
+        turn.release_buffers();
+        assert_eq!(turn.remaining(), expected.len());
+        turn.advance(expected.len());
+        assert!(turn.memory_bytes() > 0);
+        turn.release_buffers();
+        assert_eq!(turn.memory_bytes(), 0);
     }
 
     #[test]

@@ -59,6 +59,7 @@ use crate::{
     record::rule_counts::KnownRules,
     record::top::Top,
     reload::Reloads,
+    tls::crowd::Crowd,
     tls::session::Scratch,
     upgrade::successor::Upgrades,
 };
@@ -530,6 +531,8 @@ pub struct Worker {
     pub input: RefCell<Box<[u8]>>,
     /// Where records of encrypted connections come and go.
     pub tls: Rc<Scratch>,
+    /// Handshakes with clients that go on.
+    pub shaking: Crowd,
     /// Where a response head is put together.
     pub output: RefCell<Vec<u8>>,
     /// Where a key is put together.
@@ -589,6 +592,7 @@ impl Worker {
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             tls: Rc::default(),
+            shaking: Crowd::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,

@@ -102,6 +102,7 @@ impl Decoder {
     pub(crate) fn release_buffers(&mut self) {
         self.name = Vec::new();
         self.value = Vec::new();
+        self.table.release_buffers();
     }
 
     /// What it takes of the heap.

@@ -75,6 +75,12 @@ impl Table {
         self.bytes += entry_bytes;
     }
 
+    /// Gives back what it has room for and does not hold.
+    pub(super) fn release_buffers(&mut self) {
+        self.text.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
     }

@@ -137,7 +137,12 @@ pub async fn serve(
         let first = std::mem::take(&mut conn.input);
         conn.kept = None;
         let shaking = handshake::shake(&worker, &conn.listener, &served, (socket, first));
-        (conn.stream, conn.tls) = match Box::pin(shaking).await {
+        let shaking = worker.shaking.join(Instant::now(), shaking);
+        let shaken = Box::pin(shaking).await.unwrap_or_else(|| {
+            metrics::add(&worker.counters.tls_handshakes_given_up, 1);
+            Shaken::Failed
+        });
+        (conn.stream, conn.tls) = match shaken {
             Shaken::Done(stream, seen) => (stream, Some(seen)),
             Shaken::Plain(socket) => {
                 conn.stream = ClientStream::Plain(socket);

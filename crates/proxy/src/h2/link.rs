@@ -50,6 +50,7 @@ struct Inward {
     trailers: Option<Fields>,
     has_ended: bool,
     is_gone: bool,
+    is_reset: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
     leaver: Option<Waker>,
@@ -183,7 +184,9 @@ impl Link {
         let streams = self.streams.borrow();
         let found = streams.get(&id);
         if let Some(inward) = found {
-            inward.borrow_mut().leave();
+            let mut inward = inward.borrow_mut();
+            inward.is_reset = true;
+            inward.leave();
         }
         found.is_some()
     }
@@ -242,7 +245,12 @@ impl Stream {
         self.inward.borrow().is_gone
     }
 
-    /// Returns when it has.
+    /// Has the client reset this stream, or what it sent made us do so?
+    pub fn is_reset(&self) -> bool {
+        self.inward.borrow().is_reset
+    }
+
+    /// Returns when the client has reset it, or gone.
     pub async fn left(&self) {
         poll_fn(|cx| {
             let mut inward = self.inward.borrow_mut();

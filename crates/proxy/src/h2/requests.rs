@@ -27,8 +27,10 @@ use crate::{
     state::{StreamCount, Worker},
 };
 
-/// Requests answered before other connections of the worker get their turn.
-pub const TURN_REQUESTS: usize = 64;
+/// What is done before other connections of the worker get their turn. A hit in memory costs one.
+const TURN_COST: usize = 64;
+/// A request with a task costs so much of it: its task runs before the next connection does.
+const TASK_COST: usize = 4;
 
 /// How far input was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +57,7 @@ impl Server<'_> {
         let link = Rc::clone(&self.link);
         let worker = self.worker;
         let now = link.at(began);
-        let (mut used, mut requests) = (0, 0);
+        let (mut used, mut cost) = (0, 0);
         loop {
             let mut http = link.http();
             let Ok(taken) = http.handle_input(&bytes[used..], now) else {
@@ -98,13 +100,14 @@ impl Server<'_> {
                             drop(http);
                             let worker = Rc::clone(worker);
                             let stream = link.open(stream, ends);
+                            cost += TASK_COST - 1;
                             self.tasks
                                 .spawn_local(stream::run(worker, stream, work, count));
                         }
                         Do::Refuse => http.reset(stream, ErrorCode::REFUSED_STREAM),
                     }
-                    requests += 1;
-                    if requests == TURN_REQUESTS {
+                    cost += 1;
+                    if cost >= TURN_COST {
                         return (used, Taken::Enough);
                     }
                 }

@@ -1,4 +1,5 @@
-//! The task of a stream: a plain request whose object is on disk, or the long way of a request.
+//! The task of a stream: a plain request whose object is on disk, or the long way of a request. One that the client has reset before the task
+//! ran is only recorded.
 
 use std::{rc::Rc, time::Duration};
 
@@ -42,12 +43,16 @@ pub struct Work {
 /// Answers the request.
 pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: StreamCount) {
     let owned = Owned(stream.clone());
+    let is_taken_back = stream.is_reset();
     let Work {
         who,
         mut incoming,
         purpose,
         mut pinned,
     } = *work;
+    if is_taken_back {
+        pinned = None;
+    }
     // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
     let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
     let turn = match &pinned {
@@ -69,7 +74,7 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     if is_early && !stream.await_handshake().await {
         return;
     }
-    if may_lack_body(&incoming.head, &purpose) {
+    if !is_taken_back && may_lack_body(&incoming.head, &purpose) {
         let watch = worker.deadlines.watch();
         let has_body = std::pin::pin!(stream.has_body());
         if let Ok(false) = watch.limit(END_WAIT, has_body).await {
@@ -78,7 +83,9 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     }
     let is_served = !matches!(purpose, Purpose::OtherProtocol);
     let body = match purpose {
-        Purpose::Ask => RequestBody::of_stream(incoming.head.framing, &stream, &worker),
+        Purpose::Ask if !is_taken_back => {
+            RequestBody::of_stream(incoming.head.framing, &stream, &worker)
+        }
         _ => RequestBody::none(),
     };
     let is_head = incoming.head.method == "HEAD";
@@ -95,6 +102,11 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         body,
         reply,
     );
+    //= CVE-2023-44487   a request that was reset before anything was done for it costs a record, and no fetch
+    if is_taken_back {
+        ex.abandon(Class::Error);
+        return;
+    }
     if !is_served {
         let reason = "of extended CONNECT only websocket is served";
         ex.refuse(501, reason, None).await;

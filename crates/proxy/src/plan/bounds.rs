@@ -40,8 +40,8 @@ pub struct Limits {
     /// Requests on one connection of HTTP/2. Then the client is told to open another one (GOAWAY), and what is under way is
     /// finished. `0`: as many as it likes.
     connection_requests_max: u64 = count(0, 100_000, 1_000_000_000),
-    /// TLS handshakes with clients that a worker has going on at a time. Further connections to TLS ports are closed at once, and
-    /// counted.
+    /// TLS handshakes with clients that a worker has going on at a time. For a further connection the one that has lasted longest is given
+    /// up, if that is a second or more; otherwise the connection is closed at once. Both are counted.
     handshakes_max: u32 = count(1, 2048, MIB),
     /// Sessions of TLS that are kept for listeners with `early-data`, all together those that ask the same of clients. The oldest make room, and are counted; a
     /// client that comes back after that makes a full handshake. A session takes some 400 bytes, with a client's certificate as much more

@@ -75,7 +75,8 @@ counters! {
     tls_handshakes_left, "TLS handshakes during which the client's connection ended";
     tls_handshakes_timed_out, "TLS handshakes that took longer than timeouts.client-handshake";
     tls_handshakes_plain, "Connections to a TLS port on which something else was spoken";
-    tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on";
+    tls_handshakes_crowded, "Connections closed at once because a worker had limits.handshakes-max handshakes going on, none of them for long";
+    tls_handshakes_given_up, "TLS handshakes that lasted a second or more, given up for another one because a worker had limits.handshakes-max";
     tls_early_connections, "Connections on which a request came before the handshake was complete (early-data)";
     tls_early_hits, "Requests that came so and were answered at once, from the cache; others waited for the handshake";
     h2_connections_open, "Connections of clients that speak HTTP/2, open now";
@@ -143,7 +144,7 @@ counters! {
 }
 
 /// The counters of handshakes that failed, by why.
-pub const HANDSHAKE_FAILURES: [&str; 7] = [
+pub const HANDSHAKE_FAILURES: [&str; 8] = [
     "tls_handshakes_failed",
     "tls_handshakes_declined",
     "tls_handshakes_uncertified",
@@ -151,6 +152,7 @@ pub const HANDSHAKE_FAILURES: [&str; 7] = [
     "tls_handshakes_timed_out",
     "tls_handshakes_plain",
     "tls_handshakes_crowded",
+    "tls_handshakes_given_up",
 ];
 
 /// Answers of one row, by class of status, and their bytes: a cache line.

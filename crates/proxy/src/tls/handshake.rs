@@ -1,8 +1,8 @@
 //! From an accepted socket to an encrypted connection.
 //!
 //! A handshake costs a worker a third of a millisecond, and a client that stops in it some kilobytes. So it must be complete within
-//! `timeouts.client-handshake`, and a worker has at most `limits.handshakes-max` at a time; a connection beyond is closed at once. Each
-//! handshake is counted by how it ended, once.
+//! `timeouts.client-handshake`, and a worker has at most `limits.handshakes-max` at a time; for a connection beyond, the
+//! one that has lasted longest is given up (`crowd`), or it is closed at once. Each handshake is counted by how it ended, once.
 //!
 //! A client that speaks plain HTTP is told so in plain HTTP.
 //!
@@ -67,7 +67,8 @@ pub async fn shake(
     let open = counters
         .tls_handshakes_open
         .load(std::sync::atomic::Ordering::Relaxed);
-    if open >= u64::from(plan.limits.handshakes_max) {
+    let is_full = open >= u64::from(plan.limits.handshakes_max);
+    if is_full && !worker.shaking.make_room(Instant::now()) {
         metrics::add(&counters.tls_handshakes_crowded, 1);
         return Shaken::Failed;
     }

@@ -7,6 +7,7 @@
 //! | `x509` | names and times in a certificate |
 //! | `sessions` | those that are kept here, and resumed once |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
+//! | `crowd` | which handshake makes room for another one |
 //! | `shaking` | a handshake while it goes on, also behind a request that came early |
 //! | `session` | its records, without the socket |
 //! | `stream` | a client's connection, plain or encrypted |
@@ -17,12 +18,15 @@
 //! TLS to origins is in `origin::tls`.
 
 pub mod acme;
+pub mod crowd;
 pub mod handshake;
 mod names;
 pub mod renewing;
 pub mod seen;
 pub mod served;
 pub mod session;
+#[cfg(test)]
+mod session_tests;
 pub mod sessions;
 pub mod shaking;
 pub mod stream;

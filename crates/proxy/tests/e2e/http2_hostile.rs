@@ -240,6 +240,28 @@ fn rapid_reset_begins_a_bounded_number_of_fetches() {
     });
 }
 
+#[test]
+fn what_is_reset_at_once_is_recorded_and_not_fetched() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::start(plan_of(&origin));
+    let mut raw = Raw::connect(proxy.address());
+    let rounds = (0..10).map(|round| {
+        let id = 2 * round + 1;
+        let reset = frame(RST_STREAM, 0, id, &CANCEL.to_be_bytes());
+        [get(id, &format!("/{round}")), reset].concat()
+    });
+    assert!(raw.send(&rounds.collect::<Vec<_>>().concat()));
+    eventually("they end", || {
+        (proxy.counter("client_aborts") == 10).then_some(())
+    });
+    assert_eq!(origin.requests().len(), 0);
+    let errors = r#"loligo_requests_total{class="error"} 10"#;
+    let metrics = proxy.admin("GET", "/metrics");
+    let metrics = metrics.text();
+    assert!(metrics.contains(errors), "{metrics}");
+    others_are_served(&proxy);
+}
+
 /// What is sent the n-th time.
 type Flood = Box<dyn Fn(u32) -> Vec<u8>>;
 

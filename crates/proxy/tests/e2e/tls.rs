@@ -263,6 +263,46 @@ fn a_handshake_that_stops_ends_in_time_and_only_so_many_go_on_at_once() {
 }
 
 #[test]
+fn those_that_stop_in_their_handshakes_shut_nobody_out() {
+    const PLACES: u64 = 4;
+    let authority = Authority::new();
+    let signed = authority.sign("a", &["a.example"]);
+    let origin = origin_of(b"hello".to_vec());
+    let mut plan = tls_plan(&origin, &[&signed]);
+    plan.workers = 1;
+    plan.timeouts.client_handshake = Duration::from_secs(3600);
+    plan.limits.handshakes_max = PLACES as u32;
+    let proxy = Proxy::start(plan);
+    let is_open = |count: u64| {
+        let line = format!("\nloligo_tls_handshakes_open {count}\n");
+        let metrics = proxy.admin("GET", "/metrics");
+        metrics.text().contains(&line).then_some(())
+    };
+    let mut stopped: Vec<TcpStream> = (1..=PLACES)
+        .map(|nth| {
+            let mut tcp = TcpStream::connect(proxy.address()).unwrap();
+            tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+            tcp.write_all(&[22, 3, 1]).unwrap();
+            eventually("it has a place", || is_open(nth));
+            tcp
+        })
+        .collect();
+    // Until the first has had its second, a client is refused.
+    let mut client = eventually("a client gets in", || {
+        let mut client = authority.client().connect(proxy.address(), "a.example");
+        client.shake().ok().map(|()| client)
+    });
+    assert_eq!(client.get("/", "a.example").body, b"hello");
+    assert_eq!(proxy.counter("tls_handshakes_given_up"), 1);
+    eventually("the others go on", || is_open(PLACES - 1));
+    assert!(matches!(stopped[0].read(&mut [0; 1]), Ok(0) | Err(_)));
+    let second = &mut stopped[1];
+    second.set_nonblocking(true).unwrap();
+    let heard = second.read(&mut [0; 1]);
+    assert_eq!(heard.unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
 fn sessions_are_resumed_on_every_worker_and_after_a_reload() {
     let authority = Authority::new();
     let signed = authority.sign("a", &["a.example"]);
