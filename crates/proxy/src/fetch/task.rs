@@ -444,7 +444,7 @@ impl Fetch {
                 // A body that comes faster than the disk writes waits for the disk, for a while.
                 disk.room_for_fragment(flight.primary).await;
             }
-            match body.next(worker, &self.watch).await {
+            match body.next_into(worker, &self.watch, storing.room()).await {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {
