@@ -9,6 +9,7 @@
 //!   passed    from one process to another, open and locked
 //!   device    the opened thing, and blocking transfers for start, stop and the thread pool
 //!   buffer    4096-aligned memory with a short free list per thread
+//!   filling   the same, read while it is being filled
 //!   transfer  which bytes one operation still has to move (pure: alignment, short transfers, end of file)
 //!   engine    read, write, flush as futures, over one of
 //!     uring     io_uring: one ring a worker, one submission a scheduler turn     (table: what is in flight)
@@ -40,6 +41,7 @@ mod engine;
 mod fault;
 mod faults;
 mod filesystem;
+mod filling;
 mod head;
 mod health;
 mod held;
@@ -65,6 +67,7 @@ pub use device::Device;
 pub use engine::{Engine, EngineError, EngineKind};
 pub use fault::IoFault;
 pub use faults::{Counts, FaultPlan, Operation};
+pub use filling::{FILLING_MAX, Filling};
 pub use health::Health;
 pub use holders::Process;
 pub use latency::Latency;

@@ -101,7 +101,7 @@ pub use settings::{
 pub use store::{Sequence, Store};
 pub use write::cluster::{Write, WriteId, Writes};
 pub use write::companions::Companion;
-pub use write::writer::{Inserted, Outcome};
+pub use write::writer::{BodyLayout, InPlace, Inserted, Outcome};
 
 use std::sync::{Mutex, MutexGuard};
 

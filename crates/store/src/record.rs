@@ -131,15 +131,34 @@ impl NewRecord<'_> {
         }
     }
 
+    /// With a body of that length: where it begins, and where the record ends.
+    pub(crate) fn layout(&self, marker: &[u8], body_len: u64) -> (u64, u64) {
+        let before = self.before(marker);
+        let begin = match self.fragment {
+            Some(_) => Blocks::of(before, body_len).map_or(before, |blocks| blocks.body_at),
+            None => before,
+        };
+        (begin, begin + body_len)
+    }
+
     /// Copies key, marker, metadata, table and body behind the header's place and fills the rest with zeros.
     pub(crate) fn write_parts(&self, marker: &[u8], table: &[u8], place: &mut [u8]) {
-        let mut at = HEADER_BYTES;
-        let front = [self.key, marker, self.meta, table];
-        for part in front.iter().chain(self.body) {
+        let mut at = self.write_front(marker, table, place);
+        for part in self.body {
             place[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
         place[at..].fill(0);
+    }
+
+    /// Copies key, marker, metadata and table behind the header's place, and says where they end.
+    pub(crate) fn write_front(&self, marker: &[u8], table: &[u8], place: &mut [u8]) -> usize {
+        let mut at = HEADER_BYTES;
+        for part in [self.key, marker, self.meta, table] {
+            place[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        at
     }
 
     pub(crate) fn header(&self, marker: &[u8], placed: Placed) -> Header {

@@ -113,7 +113,7 @@ fn object(store: &Store, n: u64) -> Object {
 
 fn put(disk: &DiskIo, object: &Object) -> bool {
     let began = disk.set.sequence(object.primary);
-    (disk.store_object(object, &[&object.body], began)).is_stored()
+    (disk.store_object(object, &[&object.body], None, began)).is_stored()
 }
 
 /// Runs a test on a runtime like a worker's.

@@ -13,6 +13,7 @@ use store::{Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequence};
 use crate::{
     cache::disk::{DiskIo, Member},
     cache::object::Object,
+    cache::room::Room,
     clock::unix_ms,
     plan::LocalityMode,
     record::facts::Handed,
@@ -36,30 +37,47 @@ pub(super) const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 impl DiskIo {
-    /// Hands a whole object to the store. `body` may be in pieces.
-    pub fn store_object(&self, object: &Object, body: &[&[u8]], began: Sequence) -> Handed {
+    /// Hands a whole object to the store. `body` may be in pieces, and lie in a room.
+    pub fn store_object(
+        &self,
+        object: &Object,
+        body: &[&[u8]],
+        room: Option<&mut Room>,
+        began: Sequence,
+    ) -> Handed {
         let meta = object.encode_meta();
-        let total = object.large.map(|l| ObjectTotal {
-            fetch_id: l.fetch_id,
-            fragments: l.fragments,
-            bytes: l.bytes,
-        });
-        let handed = self.insert(&NewRecord {
-            hash: object.hash,
-            primary: object.primary,
-            key: &object.key,
-            meta: &meta,
+        let record = NewRecord {
             body,
-            fragment: None,
-            total,
-            began,
             server: self.server_of(object.primary, &object.key),
-        });
+            ..record_of(object, &meta, began)
+        };
+        let handed = self.insert(&record, room);
         if handed.is_stored() {
             let bytes = body.iter().map(|piece| piece.len()).sum::<usize>() + object.head.len();
             self.tell(&object.key, Some(bytes as u64));
         }
         handed
+    }
+
+    /// Room for the body of an object, of that length.
+    pub fn room_of_object(&self, object: &Object, body_len: u64) -> Option<Room> {
+        let store = &self.member(object.primary).store;
+        let meta = object.encode_meta();
+        let layout = store.layout_of(&record_of(object, &meta, 0), body_len)?;
+        Room::new(layout, body_len)
+    }
+
+    /// Room for the body of a fragment, of that length.
+    pub fn room_of_fragment(&self, key: &[u8], primary: KeyHash, body_len: u64) -> Option<Room> {
+        let store = &self.member(primary).store;
+        // Which fragment does not matter: their keys are of one length.
+        let fragment = Fragment {
+            fetch_id: 0,
+            number: 0,
+        };
+        let key = fragment_key(key, fragment.fetch_id, fragment.number);
+        let record = self.record_of_fragment(&key, primary, fragment, 0);
+        Room::new(store.layout_of(&record, body_len)?, body_len)
     }
 
     /// Forgets an object whose successor is not stored on disk.
@@ -73,22 +91,37 @@ impl DiskIo {
         key: &[u8],
         primary: KeyHash,
         fragment: Fragment,
-        body: &[&[u8]],
+        (body, room): (&[&[u8]], Option<&mut Room>),
         began: Sequence,
     ) -> Handed {
         let server = self.server_of(primary, key);
         let key = fragment_key(key, fragment.fetch_id, fragment.number);
-        self.insert(&NewRecord {
-            hash: self.set.hasher().hash(&key),
-            primary,
-            key: &key,
-            meta: &[],
+        let record = NewRecord {
             body,
+            server,
+            ..self.record_of_fragment(&key, primary, fragment, began)
+        };
+        self.insert(&record, room)
+    }
+
+    fn record_of_fragment<'a>(
+        &self,
+        key: &'a [u8],
+        primary: KeyHash,
+        fragment: Fragment,
+        began: Sequence,
+    ) -> NewRecord<'a> {
+        NewRecord {
+            hash: self.set.hasher().hash(key),
+            primary,
+            key,
+            meta: &[],
+            body: &[],
             fragment: Some(fragment),
             total: None,
             began,
-            server,
-        })
+            server: 0,
+        }
     }
 
     /// A number for the server that a key names; 0 if nothing is gathered.
@@ -104,12 +137,16 @@ impl DiskIo {
         self.set.hasher().hash(server_of_key(key)).0 | 1
     }
 
-    fn insert(&self, record: &NewRecord<'_>) -> Handed {
+    fn insert(&self, record: &NewRecord<'_>, room: Option<&mut Room>) -> Handed {
         let member = self.member(record.primary);
         let handed = match member.is_shut() {
             true => Handed::Refused,
             false => {
-                let inserted = member.store.insert(record, unix_ms());
+                let store = &member.store;
+                let inserted = match room {
+                    Some(room) => store.insert_laid(record, room, unix_ms()),
+                    None => store.insert(record, unix_ms()),
+                };
                 self.carry_out(member, inserted.writes);
                 let cluster = inserted.cluster.map(|id| member.place.number_of(id));
                 match inserted.outcome {
@@ -229,5 +266,24 @@ impl DiskIo {
             }
         }
         true
+    }
+}
+
+/// The record of an object, without its body.
+fn record_of<'a>(object: &'a Object, meta: &'a [u8], began: Sequence) -> NewRecord<'a> {
+    NewRecord {
+        hash: object.hash,
+        primary: object.primary,
+        key: &object.key,
+        meta,
+        body: &[],
+        fragment: None,
+        total: object.large.map(|l| ObjectTotal {
+            fetch_id: l.fetch_id,
+            fragments: l.fragments,
+            bytes: l.bytes,
+        }),
+        began,
+        server: 0,
     }
 }

@@ -15,4 +15,5 @@ pub mod opening;
 pub mod parts;
 pub mod predicate;
 pub mod preloaded;
+pub mod room;
 pub mod written;

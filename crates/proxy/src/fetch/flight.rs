@@ -29,7 +29,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -482,23 +482,6 @@ impl FlightReader {
                 reader.waker = Some(cx.waker().clone());
             }
             Poll::Pending
-        })
-        .await
-    }
-
-    /// The same for the reader whose task drives the fetch: `drive` polls it. Nobody else publishes anything, so there is nothing to be
-    /// woken for by the flight.
-    pub async fn heard_driving(
-        &self,
-        heard: usize,
-        mut drive: impl FnMut(&mut Context<'_>),
-    ) -> Heard {
-        poll_fn(|cx| {
-            drive(cx);
-            match self.flight.lock().heard(heard) {
-                Some(heard) => Poll::Ready(heard),
-                None => Poll::Pending,
-            }
         })
         .await
     }

@@ -288,7 +288,7 @@ pub fn republish(worker: &Worker, object: &Object, began: Sequence) {
     }
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
-        disk.store_object(object, &[&object.body], began);
+        disk.store_object(object, &[&object.body], None, began);
         shared.take_back_hidden(object);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::response::FetchRequest,
-    fetch::task::{self, Driven},
+    fetch::task,
     listener::ListenerState,
     origin::trip::Trip,
     quota::toll::{self, Stopped, Toll},
@@ -136,7 +136,6 @@ pub async fn obtain(
                 ..fetch_request
             }
         };
-        let mut driven = None;
         let (reader, joined) = match join {
             Join::Joined(reader) => {
                 ex.record.waits();
@@ -145,7 +144,7 @@ pub async fn obtain(
             }
             Join::Started(reader) => {
                 let flight = Arc::clone(&reader.flight);
-                driven = Some(task::begin(worker, flight, fetch_request(false)));
+                task::start(worker, flight, fetch_request(false));
                 (reader, false)
             }
             Join::Behind(reader, ahead) => {
@@ -158,12 +157,12 @@ pub async fn obtain(
                 let reader = flights.start_alone(primary, sequence());
                 let fetch_request = fetch_request(asks_about_its_own);
                 let flight = Arc::clone(&reader.flight);
-                driven = Some(task::begin(worker, flight, fetch_request));
+                task::start(worker, flight, fetch_request);
                 (reader, false)
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(ex, wanted, &reader, driven).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader).await else {
             return Obtained::Gone;
         };
         if joined {
@@ -363,26 +362,18 @@ pub fn fetch_request(
     }
 }
 
-/// Waits for the head, and passes interim responses on meanwhile. `driven`: the fetch, if it is this request's own. `None`: the client
-/// has gone.
+/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
 async fn first_event(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
-    mut driven: Option<Driven>,
 ) -> Option<FirstEvent> {
     let mut heard = 0;
     loop {
-        let next = match &mut driven {
-            Some(fetch) => reader.heard_driving(heard, |cx| fetch.poll(cx)).await,
-            None => reader.heard(heard).await,
-        };
-        let hint = match next {
+        let hint = match reader.heard(heard).await {
             Heard::FirstEvent(first_event) => return Some(first_event),
             Heard::Hint(hint) => hint,
         };
-        // The fetch does not wait for a client that takes it slowly.
-        driven = None;
         heard += 1;
         let is_same =
             Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;

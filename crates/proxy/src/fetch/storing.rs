@@ -16,6 +16,7 @@ use crate::clock::Instant;
 use crate::{
     cache::disk::DiskIo,
     cache::object::{self, Large, Object},
+    cache::room::{ROOM_BYTES_MIN, Room},
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
     record::facts::{Handed, SwapOut},
@@ -42,6 +43,10 @@ pub struct Kept {
     head: Bytes,
     response: Draft,
     pieces: Vec<Bytes>,
+    /// The pieces lie here, if all of them do.
+    room: Option<Room>,
+    /// Of the whole body, as promised by the head.
+    length: Option<u64>,
     /// The only piece keeps no more memory than it has bytes.
     is_exact: bool,
     bytes: u64,
@@ -131,7 +136,7 @@ impl Storing {
             let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
             flight.note_swap_out(refused);
         }
-        Ok(Storing::Whole(Kept {
+        let mut kept = Kept {
             place,
             head: response.head.clone(),
             response: Draft {
@@ -141,6 +146,8 @@ impl Storing {
                 bodiless: response.bodiless,
             },
             pieces: Vec::new(),
+            room: None,
+            length: response.length,
             is_exact: false,
             bytes: 0,
             fragment_bytes,
@@ -150,7 +157,17 @@ impl Storing {
             is_divisible: (response.length).is_none_or(|bytes| bytes > fragment_bytes)
                 && is_divisible(fetch_request, response),
             swap_out: None,
-        }))
+        };
+        kept.room = kept.room_of_first(worker);
+        Ok(Storing::Whole(kept))
+    }
+
+    /// Where the next piece of the body is to come.
+    pub fn room(&mut self) -> Option<&mut Room> {
+        match self {
+            Storing::No => None,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => kept.room.as_mut(),
+        }
     }
 
     /// The key it will be found under.
@@ -201,7 +218,12 @@ impl Storing {
             self.give_up(flight);
             return;
         }
-        if kept.bytes <= kept.fragment_bytes {
+        // The last fragment of a body of unknown length may turn out to be all of it.
+        let is_full = kept.bytes == kept.fragment_bytes
+            && kept
+                .length
+                .is_some_and(|length| length > before + kept.bytes);
+        if kept.bytes <= kept.fragment_bytes && !is_full {
             return;
         }
         if let Storing::Whole(_) = self {
@@ -274,10 +296,34 @@ impl Storing {
                 return;
             }
         }
+        kept.room = match kept.bytes {
+            0 => kept.room_of_fragment(worker, cut.stored),
+            _ => None,
+        };
     }
 }
 
 impl Kept {
+    /// Room for all of the body, or for its first fragment.
+    fn room_of_first(&self, worker: &Worker) -> Option<Room> {
+        let length = self.length.filter(|_| self.to_disk)?;
+        match length <= self.fragment_bytes {
+            true if length < ROOM_BYTES_MIN => None,
+            true => {
+                let disk = worker.disk.as_ref()?;
+                disk.room_of_object(&self.object(length, Bytes::new(), None), length)
+            }
+            false => self.room_of_fragment(worker, 0),
+        }
+    }
+
+    /// Room for the fragment that begins there.
+    fn room_of_fragment(&self, worker: &Worker, begin: u64) -> Option<Room> {
+        let left = self.length?.checked_sub(begin)?;
+        let Place { key, primary, .. } = &self.place;
+        (worker.disk.as_ref()?).room_of_fragment(key, *primary, left.min(self.fragment_bytes))
+    }
+
     /// Leaves exactly one fragment in `pieces` and returns the bytes after it.
     fn split_fragment(&mut self) -> Vec<Bytes> {
         let mut room = self.fragment_bytes as usize;
@@ -339,7 +385,8 @@ impl Kept {
             Some(disk) if self.to_disk => {
                 let start = Instant::now();
                 let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
-                let handed = disk.store_object(&object, &pieces, flight.began);
+                let room = self.room.as_mut().filter(|room| room.has_all(self.bytes));
+                let handed = disk.store_object(&object, &pieces, room, flight.began);
                 self.handed(disk, flight, start, handed);
                 shared.take_back_hidden(&object);
             }
@@ -358,7 +405,9 @@ impl Kept {
             shared.memory.remove(object.hash);
             return;
         }
+        let room = self.room.as_ref().filter(|room| room.has_all(self.bytes));
         object.body = match self.pieces.pop() {
+            _ if let Some(room) = room => room.body(),
             Some(piece) if self.is_exact && self.pieces.is_empty() => piece,
             last => {
                 // Copy, so that the object keeps no partly filled read buffer alive.
@@ -385,7 +434,7 @@ impl Kept {
         let object = self.object(length, Bytes::new(), Some(large));
         if let Some(disk) = &worker.disk {
             let start = Instant::now();
-            let handed = disk.store_object(&object, &[], flight.began);
+            let handed = disk.store_object(&object, &[], None, flight.began);
             self.handed(disk, flight, start, handed);
             worker.shared.take_back_hidden(&object);
         }
@@ -406,13 +455,13 @@ impl Cut {
         let start = Instant::now();
         let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
-        let put = |began| {
-            let fragment = Fragment {
-                fetch_id: self.fetch_id,
-                number: self.number,
-            };
-            disk.store_fragment(key, *primary, fragment, &pieces, began)
+        let fragment = Fragment {
+            fetch_id: self.fetch_id,
+            number: self.number,
         };
+        let mut room = kept.room.take().filter(|room| room.has_all(kept.bytes));
+        let mut put =
+            |began| disk.store_fragment(key, *primary, fragment, (&pieces, room.as_mut()), began);
         let mut handed = put(self.began);
         if !handed.is_stored() && flight.readers() > 1 {
             // These readers joined before the purge, and one of them may lag. No head will lead other requests to these

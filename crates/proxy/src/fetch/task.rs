@@ -1,8 +1,6 @@
 //! Fetching a cachable GET: one fetch an answer, whoever waits for it.
 //!
-//! The request that begins a fetch drives it ([`Driven`]) until the head of the answer is there, which is often all: a small body comes
-//! with its head. What is left then, or when that request goes, becomes a task of its own. So a usual miss has no task beside its
-//! connection's, and no fetch waits for a client.
+//! A fetch is a task of its own, so it waits for no client, and goes on when the one that began it goes.
 //!
 //! Life of a fetch: the fetch request goes to the origin ([`crate::origin::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
@@ -16,12 +14,7 @@
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
 use crate::clock::Instant;
-use std::{
-    pin::{Pin, pin},
-    rc::Rc,
-    sync::Arc,
-    task::Context,
-};
+use std::{pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use http1::{Fault, Reject, ResponseHead};
@@ -30,7 +23,6 @@ use httpcache::{NotStorable, UnixMillis};
 use crate::{
     cache::object::Object,
     cluster::push::{self, Began, Came, Collecting},
-    conn::client::in_place,
     deadline::Watch,
     fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated, Worth},
     fetch::hit_for_pass::{Noted, Party},
@@ -45,7 +37,7 @@ use crate::{
     record::metrics,
     request::key::name_of_key,
     request::onward,
-    state::{Phase, Worker},
+    state::Worker,
 };
 
 /// A transfer's window while the shared budget is exceeded.
@@ -53,44 +45,6 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// A fetch that somebody else's task polls. Dropped before its end it goes on as a task of its own.
-pub struct Driven {
-    worker: Rc<Worker>,
-    fetch: Option<Pin<Box<dyn Future<Output = ()>>>>,
-}
-
-impl Driven {
-    /// Moves it on.
-    pub fn poll(&mut self, cx: &mut Context<'_>) {
-        // Taken out, so that one that panics is not polled again.
-        if let Some(mut fetch) = self.fetch.take()
-            && fetch.as_mut().poll(cx).is_pending()
-        {
-            self.fetch = Some(fetch);
-        }
-    }
-}
-
-impl Drop for Driven {
-    fn drop(&mut self) {
-        // What is cut at the end of the process is not begun anew.
-        if let Some(fetch) = self.fetch.take()
-            && *self.worker.shared.phase.borrow() < Phase::Stopping
-        {
-            tokio::task::spawn_local(fetch);
-        }
-    }
-}
-
-/// The fetch for a flight, to be driven by whoever begins it.
-pub fn begin(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchRequest) -> Driven {
-    let fetch = Fetch::new(worker, flight, fetch_request);
-    Driven {
-        worker: Rc::clone(worker),
-        fetch: Some(in_place(|| async move { fetch.run().await })),
-    }
-}
 
 /// Starts the fetch for a flight as a task of this worker.
 pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchRequest) {
@@ -444,7 +398,7 @@ impl Fetch {
                 // A body that comes faster than the disk writes waits for the disk, for a while.
                 disk.room_for_fragment(flight.primary).await;
             }
-            match body.next(worker, &self.watch).await {
+            match body.next_into(worker, &self.watch, storing.room()).await {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {

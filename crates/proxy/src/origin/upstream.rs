@@ -26,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
     access::Destinations,
+    cache::room::Room,
     conn::heads::Kept,
     deadline::Watch,
     edition::OriginWaits,
@@ -667,8 +668,21 @@ impl Body {
         worker: &Worker,
         watch: &Watch,
     ) -> Result<Option<Bytes>, UpstreamError> {
+        self.next_into(worker, watch, None).await
+    }
+
+    /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
+    pub async fn next_into(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        mut room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        if self.filter.is_some() {
+            room = None;
+        }
         loop {
-            let piece = self.next_piece(worker, watch).await;
+            let piece = self.next_piece(worker, watch, room.as_deref_mut()).await;
             let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
             let Some(filter) = &mut self.filter else {
                 return Ok(piece);
@@ -689,6 +703,7 @@ impl Body {
         &mut self,
         worker: &Worker,
         watch: &Watch,
+        mut room: Option<&mut Room>,
     ) -> Result<Option<Bytes>, UpstreamError> {
         loop {
             match &mut self.state {
@@ -700,23 +715,25 @@ impl Body {
                     return Ok(None);
                 }
                 BodyState::Length(left) => {
-                    if !self.input.is_empty() {
-                        let n = usize::try_from(*left)
-                            .unwrap_or(usize::MAX)
-                            .min(self.input.len());
-                        *left -= n as u64;
-                        let piece = match n == self.input.len() {
-                            true => std::mem::take(&mut self.input).freeze(),
-                            false => self.input.split_to(n).freeze(),
-                        };
-                        metrics::add(&worker.counters.origin_bytes, n as u64);
-                        if *left == 0 {
-                            let clean = self.input.is_empty();
-                            self.end(clean);
-                        }
-                        return Ok(Some(piece));
-                    }
                     let want = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let room = room.as_deref_mut().filter(|room| room.left() > 0);
+                    let came = want.min(self.input.len());
+                    let piece = match room {
+                        Some(room) if came == 0 => Some(self.read_into(watch, room, want).await?),
+                        Some(room) => {
+                            let piece = room.put(&self.input[..came]);
+                            self.input.advance(piece.len());
+                            Some(piece)
+                        }
+                        None if came == 0 => None,
+                        None if came == self.input.len() => {
+                            Some(std::mem::take(&mut self.input).freeze())
+                        }
+                        None => Some(self.input.split_to(came).freeze()),
+                    };
+                    if let Some(piece) = piece {
+                        return Ok(Some(self.took(worker, piece)));
+                    }
                     let n = self.read_body(watch, want).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
@@ -826,6 +843,48 @@ impl Body {
         let read = self.read(watch, want.min(left)).await?;
         self.is_fast = read >= BODY_READ_BYTES;
         Ok(read)
+    }
+
+    /// Counts a piece of a body of known length.
+    fn took(&mut self, worker: &Worker, piece: Bytes) -> Bytes {
+        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+        if let BodyState::Length(left) = &mut self.state {
+            *left -= piece.len() as u64;
+            if *left == 0 {
+                let clean = self.input.is_empty();
+                self.end(clean);
+            }
+        }
+        piece
+    }
+
+    /// Reads a piece of the body into the room; `left` is still to come.
+    async fn read_into(
+        &mut self,
+        watch: &Watch,
+        room: &mut Room,
+        left: usize,
+    ) -> Result<Bytes, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let most = match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        };
+        let want = most.min(left).min(room.left());
+        let reading = lease.stream().read(&mut room.space()[..want]);
+        let read = watch
+            .limit(self.waits.idle_read, pin!(reading))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        self.is_fast = read >= BODY_READ_BYTES;
+        match read {
+            0 => Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(room.advance(read)),
+        }
     }
 
     async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {

@@ -150,8 +150,13 @@ impl Filling {
             number,
         };
         let start = Instant::now();
-        let handed =
-            disk.store_fragment(&object.key, object.primary, fragment, &pieces, self.began);
+        let handed = disk.store_fragment(
+            &object.key,
+            object.primary,
+            fragment,
+            (&pieces, None),
+            self.began,
+        );
         let store = disk.number_of_store(object.primary);
         self.swap_out = Some(SwapOut::after(self.swap_out, start, store, handed));
         self.is_over = !handed.is_stored();

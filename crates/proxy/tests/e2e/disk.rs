@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 use proxy::plan::{Admin, LazyMode, LocalityMode, StorePlan};
 
 use super::harness::{
-    Child, Client, Disk, Exchange, FRESH, Origin, Proxy, answer, assert_same, eventually, ok,
+    Child, Client, Disk, Exchange, FRESH, Origin, Proxy, answer, assert_same, eventually, head, ok,
     pattern, plan_for, running,
 };
 
@@ -382,4 +382,51 @@ fn what_the_short_way_has_read_is_not_read_again() {
     assert_eq!(reads_of("/stale", &[], &pattern(7_000)), 1);
     assert_eq!(origin.count("/stale"), 2, "it was validated");
     proxy.stop();
+}
+
+/// Long ones are received where they lie in their record, short ones are copied there; a fragment ends within what came at once.
+#[test]
+fn bodies_of_every_length_are_the_same_from_origin_memory_and_disk() {
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+    let lengths = [
+        256 * KIB - 1,
+        256 * KIB,
+        700_001,
+        MIB - 1,
+        MIB,
+        MIB + 1,
+        MIB + 256 * KIB,
+        3 * MIB,
+        3 * MIB + 300_000,
+    ];
+    let origin = Origin::start(move |exchange| {
+        let length: usize = exchange.path()[1..].parse().unwrap();
+        let field = format!("Content-Length: {length}");
+        let body = pattern(length);
+        // The head comes with some of the body, and that in pieces of no length in particular.
+        let mut first = head("200 OK", &[FRESH, &field]);
+        first.extend_from_slice(&body[..10_000]);
+        exchange.send(&first);
+        for piece in body[10_000..].chunks(123_457) {
+            exchange.send(piece);
+        }
+    });
+    let disk = Disk::of_mib(512);
+    for memory_bytes in [64 << 20, 0] {
+        let mut plan = disk.under(plan_for(&origin));
+        plan.memory_bytes = memory_bytes;
+        plan.limits.memory_object_bytes_max = 4 << 20;
+        let proxy = Proxy::start(plan);
+        for length in lengths {
+            for _ in 0..2 {
+                let answer = proxy.get(&format!("/{length}"));
+                assert_same(&answer.body, &pattern(length));
+            }
+        }
+        proxy.stop();
+    }
+    for length in lengths {
+        assert_eq!(origin.count(&format!("/{length}")), 1, "{length}");
+    }
 }

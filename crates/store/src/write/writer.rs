@@ -27,7 +27,7 @@ use crate::shard::Shard;
 use crate::store::{Sequence, Store};
 use crate::write::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
 use crate::write::locality::Buffers;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -97,6 +97,23 @@ impl Writer {
     }
 }
 
+/// Memory in which the body of a record lies where it will be on the disk: behind as many bytes as [`Store::layout_of`] said.
+pub trait InPlace {
+    /// The bytes before the body, and those behind it.
+    fn around(&mut self) -> (&mut [u8], &mut [u8]);
+    /// All of it, in memory aligned to 4096 bytes. Nothing is changed from here on.
+    fn share(&mut self) -> Bytes;
+}
+
+/// Where in its record a body lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BodyLayout {
+    /// Bytes before it.
+    pub before: usize,
+    /// Bytes of the record with its padding.
+    pub record: usize,
+}
+
 /// A record on its way in.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'a> {
@@ -112,13 +129,52 @@ pub(crate) struct Incoming<'a> {
     pub at_once: bool,
 }
 
+/// A whole record, all of which lies before the end of its body.
+struct Copied(BytesMut);
+
+impl InPlace for Copied {
+    fn around(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut self.0, &mut [])
+    }
+
+    fn share(&mut self) -> Bytes {
+        std::mem::take(&mut self.0).freeze()
+    }
+}
+
 impl Store {
     /// Stores one record: it goes to the cluster buffer and can be looked up at once. An older record of the same
     /// hash is replaced, and its readers may not serve it any more.
     ///
     /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
     pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
-        self.insert_as(record, None, false, now_ms)
+        self.insert_as(record, None, (None, false), now_ms)
+    }
+
+    /// As [`Self::insert`]; if the body lies in `laid` where it should, it is not copied, and the record is a write of its own.
+    /// Else `laid` is left alone.
+    pub fn insert_laid(
+        &self,
+        record: &NewRecord<'_>,
+        laid: &mut dyn InPlace,
+        now_ms: u64,
+    ) -> Inserted {
+        self.insert_as(record, Some(laid), (None, false), now_ms)
+    }
+
+    /// Where a body of that length will lie in a record, as it looks now: a marker may change it. Of `record` the body counts for
+    /// nothing. `None`: it is not stored.
+    pub fn layout_of(&self, record: &NewRecord<'_>, body_len: u64) -> Option<BodyLayout> {
+        let marker = match record.is_variant() {
+            true => self.carried(record.primary)?,
+            false => Vec::new(),
+        };
+        let (before, end) = record.layout(&marker, body_len);
+        let chunks = record::chunks_for(end, self.geometry.chunk_bytes)?;
+        Some(BodyLayout {
+            before: usize::try_from(before).ok()?,
+            record: chunks as usize * self.chunk_bytes(),
+        })
     }
 
     /// Gives a record that was read a second chance: writes it again, so that it is not swept with its stretch.
@@ -166,7 +222,7 @@ impl Store {
             server: 0,
         };
         let was_due = self.is_due(renewal.first);
-        let inserted = self.insert_as(&record, Some(renewal.first), at_once, now_ms);
+        let inserted = self.insert_as(&record, None, (Some(renewal.first), at_once), now_ms);
         if inserted.outcome == Outcome::Stored
             && was_due
             && self.is_needed(renewal.hash)
@@ -180,12 +236,12 @@ impl Store {
     fn insert_as(
         &self,
         record: &NewRecord<'_>,
-        copy_of: Option<Chunk>,
-        at_once: bool,
+        laid: Option<&mut dyn InPlace>,
+        (copy_of, at_once): (Option<Chunk>, bool),
         now_ms: u64,
     ) -> Inserted {
         let mut writes = Writes::default();
-        let inserted = self.try_insert(record, (copy_of, at_once), now_ms, &mut writes);
+        let inserted = self.try_insert(record, laid, (copy_of, at_once), now_ms, &mut writes);
         let (outcome, cluster) = match inserted {
             Ok(cluster) => (Outcome::Stored, cluster),
             Err(why_not) => (why_not, None),
@@ -212,6 +268,7 @@ impl Store {
     fn try_insert(
         &self,
         record: &NewRecord<'_>,
+        laid: Option<&mut dyn InPlace>,
         (copy_of, at_once): (Option<Chunk>, bool),
         now_ms: u64,
         writes: &mut Writes,
@@ -249,8 +306,15 @@ impl Store {
         if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
             self.gathers.store(is_gathered, Ordering::Relaxed);
         }
-        if len.0 > self.limits.cluster_chunks {
-            self.insert_alone(incoming, writes)
+        let laid = laid.and_then(|laid| {
+            let (before, end) = record.layout(&marker, record.body_len());
+            let all = u64::from(len.0) * self.chunk_bytes() as u64;
+            let around = laid.around();
+            let fits = around.0.len() as u64 == before && around.1.len() as u64 == all - end;
+            fits.then_some(laid)
+        });
+        if laid.is_some() || len.0 > self.limits.cluster_chunks {
+            self.insert_alone(incoming, laid, writes)
         } else if is_gathered {
             self.insert_gathered(incoming, writes)
         } else {
@@ -336,11 +400,28 @@ impl Store {
         }
     }
 
-    /// A record larger than a cluster is a write of its own.
-    fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
-        let mut buffer =
-            crate::write::buffer::aligned(incoming.len.0 as usize * self.chunk_bytes());
-        (incoming.record).write_parts(incoming.marker, &incoming.sums.table, &mut buffer);
+    /// A record larger than a cluster is a write of its own, as is one whose body lies in place already.
+    fn insert_alone(
+        &self,
+        incoming: Incoming<'_>,
+        laid: Option<&mut dyn InPlace>,
+        writes: &mut Writes,
+    ) -> Placement {
+        let mut copied;
+        let memory = match laid {
+            Some(laid) => {
+                let (before, behind) = laid.around();
+                (incoming.record).write_front(incoming.marker, &incoming.sums.table, before);
+                behind.fill(0);
+                laid
+            }
+            None => {
+                let bytes = incoming.len.0 as usize * self.chunk_bytes();
+                copied = Copied(crate::write::buffer::aligned(bytes));
+                (incoming.record).write_parts(incoming.marker, &incoming.sums.table, &mut copied.0);
+                &mut copied
+            }
+        };
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
@@ -360,10 +441,10 @@ impl Store {
             writer.space.free(extent);
             return Err(Outcome::Invalidated);
         }
-        buffer[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
+        memory.around().0[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         let records = vec![(incoming.record.hash, extent.first)];
         let id = writer.next_write();
-        let write = self.hand_out(writer, id, extent, buffer.freeze(), records);
+        let write = self.hand_out(writer, id, extent, memory.share(), records);
         writes.push(Some(write));
         Ok(Some(id))
     }

@@ -6,6 +6,7 @@ mod companions;
 mod doubts;
 mod examples;
 mod format_doc;
+mod in_place;
 mod inspect;
 mod locality;
 mod lru;

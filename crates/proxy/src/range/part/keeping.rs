@@ -79,7 +79,7 @@ impl Parts<'_, '_> {
             body: Bytes::new(),
             large: Some(large),
         };
-        let handed = disk.store_object(&object, &[], self.began);
+        let handed = disk.store_object(&object, &[], None, self.began);
         let is_stored = handed.is_stored() && !shared.take_back_hidden(&object);
         shared.memory.remove(object.hash);
         Ok(Some(object).filter(|_| is_stored))

@@ -15,12 +15,15 @@ mod pull;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::stats::Spread;
+use super::store::io::metric;
 use super::store::sheet::{Column, Figure, Sheet, Want};
 use crate::block::{self, DeviceStat};
 use crate::failure::{During, Result, fail};
@@ -46,6 +49,8 @@ const DOWNLOADS: u32 = 4;
 const SMALL_CLIENTS: u32 = 32;
 /// What is written late is written after that.
 const SETTLE: Duration = Duration::from_secs(3);
+/// How far counters lag behind.
+const COUNTED: Duration = Duration::from_millis(1200);
 /// Objects of 1 MiB that are missed in a round.
 const MISSES: u64 = 400;
 /// Larger ones, and how many.
@@ -119,6 +124,9 @@ pub struct Options {
     /// Cache on disk
     #[arg(long, default_value = "8GiB")]
     cache_size: Bytes,
+    /// So many threads that compute all the time, beside every measurement
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    busy: u32,
     /// Keep the caches in this directory
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -178,6 +186,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let steps = options.cases.len() * options.rounds as usize * ring.len();
     let mut progress = Progress::new("measuring", steps as u64);
+    let busy = Busy::start(options.busy);
     for &case in &options.cases {
         for _ in 0..options.rounds {
             for contestant in &mut ring {
@@ -192,6 +201,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     drop(progress);
+    drop(busy);
     let plain = plain_reading(options);
     match plain {
         Some(rate) => sheet.note(format!(
@@ -205,6 +215,9 @@ pub fn run(options: &Options) -> Result<()> {
             Rival::Loligo => with_ratios(column, &columns, plain),
             _ => column.clone(),
         });
+    }
+    if options.busy > 0 {
+        sheet.note(format!("{} threads computed meanwhile.", options.busy));
     }
     sheet.note(format!(
         "Medians of {} rounds; large object {}, {} objects of 1 MiB, memory {}; 16 clients where none are named. CPU of all processes of \
@@ -277,6 +290,39 @@ fn enter(rival: Rival, options: &Options, origin: &Origin) -> Result<Contestant>
     })
 }
 
+/// Threads that compute until this is dropped.
+struct Busy {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start(threads: u32) -> Busy {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let threads = (0..threads).map(|_| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        });
+        Busy {
+            threads: threads.collect(),
+            is_over,
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// What a load was answered with.
 struct Measured {
     bytes: f64,
@@ -322,6 +368,23 @@ impl Contestant {
         })
     }
 
+    /// Reads of ours, and those of them that waited for others (`lazy-reads`), so far. The counters lag a second behind.
+    fn reads(&self) -> Option<(f64, f64)> {
+        if self.running.rival.product() != Rival::Loligo.product() {
+            return None;
+        }
+        std::thread::sleep(COUNTED);
+        let all = metric(&self.running, "loligo_disk_reads_total")?;
+        Some((all, metric(&self.running, "loligo_disk_lazy_reads_total")?))
+    }
+
+    fn note_lazy(&mut self, title: &'static str, before: Option<(f64, f64)>) {
+        if let (Some(before), Some(after)) = (before, self.reads()) {
+            let (all, lazy) = (after.0 - before.0, after.1 - before.1);
+            self.note(title, 1, 100.0 * lazy / all.max(1.0));
+        }
+    }
+
     fn measure(&mut self, case: Case, options: &Options, origin: &Origin) -> Result<()> {
         let time = Until::Time(Duration::from_secs(options.seconds));
         let large = Wish::One {
@@ -331,9 +394,11 @@ impl Contestant {
         match case {
             Case::Download => {
                 drop_caches();
+                let reads = self.reads();
                 let cold = self.pull(&large, 1, Until::Answers(1), origin)?;
                 self.note(DOWNLOAD, 0, cold.bytes / 1e6 / cold.seconds);
                 self.note("- CPU s/GB", 3, cold.cpu_seconds * GB / cold.bytes);
+                self.note_lazy("- reads that were lazy, %", reads);
                 let again = self.pull(&large, 1, Until::Answers(1), origin)?;
                 self.note("- again, MB/s", 0, again.bytes / 1e6 / again.seconds);
             }
@@ -423,6 +488,7 @@ impl Contestant {
                 };
                 let scripts = workspace::run_dir().join("wrk");
                 let alone = wrk::run(&load, &scripts)?;
+                let reads = self.reads();
                 let stop = AtomicBool::new(false);
                 let address = self.running.address;
                 let beside = std::thread::scope(|scope| {
@@ -440,6 +506,7 @@ impl Contestant {
                 self.note(BESIDE, 2, beside.0.p99_us / alone.p99_us);
                 let rate = beside.1.bytes as f64 / 1e6 / beside.1.seconds;
                 self.note("- the downloads, MB/s", 0, rate);
+                self.note_lazy("- reads that were lazy meanwhile, %", reads);
             }
         }
         Ok(())

@@ -311,7 +311,7 @@ fn settled(running: &Running, origin: &Origin) -> Result<Counters> {
 }
 
 /// The sum of a counter over its labels, from the admin interface.
-fn metric(running: &Running, name: &str) -> Option<f64> {
+pub(in crate::bench) fn metric(running: &Running, name: &str) -> Option<f64> {
     let answer = Client::new(running.admin).get("/metrics").ok()?;
     sum_of(&String::from_utf8_lossy(&answer.body), name)
 }
