@@ -10,33 +10,36 @@
 //! ```
 //!
 //! What was filled is given out as [`Bytes`], piece by piece, and readers may have it at once. *Before* and *behind* are written
-//! at any time, until all of it is given out ([`Filling::share`]). Memory that is no longer used by anybody is kept for the next
-//! one: a page fault costs more than copying the page.
+//! at any time, until all of it is given out ([`Filling::share`]). Memory that nobody uses any more goes back to its [`FillingPool`] and is
+//! kept for the next one: a page fault costs more than copying the page.
 //!
 //! Invariants:
 //!   G1  what lies in `begin..filled` is never changed again, nor is anything after `share`
 //!   G2  there is one `Filling` for a `Memory`, and it alone changes bytes, those that no [`Bytes`] has
 //!
-//! Limits: [`FILLING_MAX`] at a time in this process; [`KEPT_MAX`] are kept, none longer than [`KEPT_BYTES_MAX`].
+//! Limits: a pool has so many bytes as it was told, lent and kept; [`KEPT_MAX`] are kept, none longer than [`KEPT_BYTES_MAX`].
 
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use crate::buffer::AlignedBuf;
 
-/// The most that are being filled at a time; there is no other for the time being.
-pub const FILLING_MAX: usize = 128;
 /// The most that are kept for the next ones.
 const KEPT_MAX: usize = 16;
 /// The longest that is kept.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-static FILLING: AtomicUsize = AtomicUsize::new(0);
-static KEPT: Mutex<Vec<AlignedBuf>> = Mutex::new(Vec::new());
+/// The memory of all [`Filling`]s of a process.
+pub struct FillingPool {
+    bytes_max: AtomicUsize,
+    /// Of what is lent, until its last reader has gone or another counts it ([`Filling::counted_elsewhere`]), and of what is kept.
+    bytes: AtomicUsize,
+    kept: Mutex<Vec<AlignedBuf>>,
+}
 
 /// See the head of the file.
 pub struct Filling {
@@ -52,6 +55,9 @@ struct Memory {
     buf: Option<AlignedBuf>,
     at: NonNull<u8>,
     len: usize,
+    pool: Arc<FillingPool>,
+    /// Do its bytes count in the pool?
+    is_counted: AtomicBool,
 }
 
 // SAFETY: memory of its own; who reads and who writes which bytes at the same time is ruled by G1 and G2.
@@ -85,12 +91,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(buf) = self.buf.take()
-            && kept.len() < KEPT_MAX
-            && self.len <= KEPT_BYTES_MAX
-        {
-            kept.push(buf);
+        if let Some(buf) = self.buf.take() {
+            self.pool.take_back(buf, *self.is_counted.get_mut());
         }
     }
 }
@@ -108,23 +110,52 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-impl Filling {
-    /// `len` bytes, of which `body` are to be filled. The others have any content. `None`: there are too many.
-    pub fn new(len: usize, body: Range<usize>) -> Option<Filling> {
+impl FillingPool {
+    /// One that has so many bytes.
+    pub fn new(bytes_max: usize) -> Arc<FillingPool> {
+        Arc::new(FillingPool {
+            bytes_max: AtomicUsize::new(bytes_max),
+            bytes: AtomicUsize::new(0),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// From here on it has so many bytes. What is lent stays.
+    pub fn resize(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        while self.bytes() > bytes_max && self.forget_one() {}
+    }
+
+    /// How many bytes are lent and kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// `len` bytes, of which `body` are to be filled. The others have any content. `None`: too much is lent.
+    pub fn lend(self: &Arc<Self>, len: usize, body: Range<usize>) -> Option<Filling> {
         assert!(
             body.start <= body.end && body.end <= len,
             "{body:?} of {len}"
         );
-        if FILLING.fetch_add(1, Ordering::Relaxed) >= FILLING_MAX {
-            FILLING.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let mut buf = take_kept(len).unwrap_or_else(|| AlignedBuf::zeroed(len));
+        let mut buf = match self.take_kept(len) {
+            Some(buf) => buf,
+            None => {
+                // What is kept was of no use this time.
+                while !self.count(len) {
+                    if !self.forget_one() {
+                        return None;
+                    }
+                }
+                AlignedBuf::zeroed(len)
+            }
+        };
         let at = NonNull::new(buf.as_mut_ptr()).expect("a slice begins somewhere");
         let memory = Memory {
             len: buf.len(),
             at,
             buf: Some(buf),
+            pool: Arc::clone(self),
+            is_counted: AtomicBool::new(true),
         };
         Some(Filling {
             memory: Arc::new(memory),
@@ -135,6 +166,50 @@ impl Filling {
         })
     }
 
+    /// Counts so many bytes more, if there is room for them.
+    fn count(&self, len: usize) -> bool {
+        let most = self.bytes_max.load(Ordering::Relaxed);
+        let fits = |bytes: usize| bytes.checked_add(len).filter(|sum| *sum <= most);
+        (self.bytes)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
+    }
+
+    /// A kept one of exactly that length.
+    fn take_kept(&self, len: usize) -> Option<AlignedBuf> {
+        let mut kept = self.kept();
+        let at = kept.iter().position(|buf| buf.len() == len)?;
+        Some(kept.swap_remove(at))
+    }
+
+    /// Gives back the memory of a kept one.
+    fn forget_one(&self) -> bool {
+        let kept = self.kept().pop();
+        if let Some(buf) = &kept {
+            self.bytes.fetch_sub(buf.len(), Ordering::Relaxed);
+        }
+        kept.is_some()
+    }
+
+    fn take_back(&self, buf: AlignedBuf, was_counted: bool) {
+        let len = buf.len();
+        let mut kept = self.kept();
+        let has_room = kept.len() < KEPT_MAX
+            && len <= KEPT_BYTES_MAX
+            && self.bytes() <= self.bytes_max.load(Ordering::Relaxed);
+        if has_room && (was_counted || self.count(len)) {
+            kept.push(buf);
+        } else if was_counted {
+            self.bytes.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<AlignedBuf>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Filling {
     /// How much has been filled.
     pub fn filled(&self) -> usize {
         self.filled - self.begin
@@ -178,6 +253,14 @@ impl Filling {
         self.part(0..self.memory.len)
     }
 
+    /// Whoever keeps what was given out counts its bytes from here on; the pool may lend as many again.
+    pub fn counted_elsewhere(&self) {
+        if self.memory.is_counted.swap(false, Ordering::Relaxed) {
+            let len = self.memory.len;
+            self.memory.pool.bytes.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
+
     fn part(&self, range: Range<usize>) -> Bytes {
         Bytes::from_owner(Part {
             memory: Arc::clone(&self.memory),
@@ -191,26 +274,15 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
-    fn drop(&mut self) {
-        FILLING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A kept one of exactly that length.
-fn take_kept(len: usize) -> Option<AlignedBuf> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = kept.iter().position(|buf| buf.len() == len)?;
-    Some(kept.swap_remove(at))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     #[test]
     fn what_is_filled_is_read_while_the_rest_comes() {
-        let mut filling = Filling::new(8192, 100..5100).unwrap();
+        let mut filling = FillingPool::new(MIB).lend(8192, 100..5100).unwrap();
         filling.space()[..4].copy_from_slice(b"loli");
         let first = filling.advance(4);
         assert_eq!((filling.filled(), filling.left()), (4, 4996));
@@ -231,14 +303,13 @@ mod tests {
 
     #[test]
     fn memory_comes_back_when_its_last_reader_has_gone() {
-        // Of a length that no other test has.
-        let len = 77 * 512;
-        let mut filling = Filling::new(len, 0..len).unwrap();
+        let pool = FillingPool::new(MIB);
+        let mut filling = pool.lend(4096, 0..4096).unwrap();
         filling.space().fill(7);
         let part = filling.advance(1000);
         let at = part.as_ptr();
         drop(filling);
-        let other = Filling::new(len, 0..len).unwrap();
+        let other = pool.lend(4096, 0..4096).unwrap();
         assert_ne!(
             other.memory.at.as_ptr().cast_const(),
             at,
@@ -246,14 +317,46 @@ mod tests {
         );
         assert!(part.iter().all(|b| *b == 7));
         drop(part);
-        let again = Filling::new(len, 0..len).unwrap();
+        assert_eq!(pool.bytes(), 8192, "one is lent, one is kept");
+        let again = pool.lend(4096, 0..4096).unwrap();
         assert_eq!(again.memory.at.as_ptr().cast_const(), at);
+        assert_eq!(pool.bytes(), 8192);
+    }
+
+    #[test]
+    fn no_more_is_lent_than_the_pool_has() {
+        let pool = FillingPool::new(10_000);
+        let mut first = pool.lend(4096, 0..4096).unwrap();
+        let last_reader = first.advance(1);
+        let second = pool.lend(4096, 0..4096).unwrap();
+        assert!(pool.lend(4096, 0..4096).is_none());
+        drop(first);
+        assert!(
+            pool.lend(4096, 0..4096).is_none(),
+            "who reads one byte holds all of it"
+        );
+        drop(last_reader);
+        // Kept memory of another length makes room.
+        let longer = pool.lend(5632, 0..5632).unwrap();
+        assert_eq!(pool.bytes(), 4096 + 5632);
+        // A cache that counts what it has does not keep others from being lent.
+        longer.counted_elsewhere();
+        longer.counted_elsewhere();
+        assert_eq!(pool.bytes(), 4096);
+        let third = pool.lend(5632, 0..5632).unwrap();
+        drop(longer);
+        assert_eq!(pool.bytes(), 4096 + 5632, "no room to keep it");
+        drop((second, third));
+        pool.resize(5000);
+        assert_eq!(pool.bytes(), 4096);
+        pool.resize(0);
+        assert_eq!(pool.bytes(), 0);
     }
 
     #[test]
     #[should_panic(expected = "it was given out")]
     fn what_was_given_out_is_not_changed() {
-        let mut filling = Filling::new(4096, 10..20).unwrap();
+        let mut filling = FillingPool::new(MIB).lend(4096, 10..20).unwrap();
         let _all = filling.share();
         filling.around();
     }

@@ -67,7 +67,7 @@ pub use device::Device;
 pub use engine::{Engine, EngineError, EngineKind};
 pub use fault::IoFault;
 pub use faults::{Counts, FaultPlan, Operation};
-pub use filling::{FILLING_MAX, Filling};
+pub use filling::{Filling, FillingPool};
 pub use health::Health;
 pub use holders::Process;
 pub use latency::Latency;

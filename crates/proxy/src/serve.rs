@@ -42,6 +42,7 @@ use crate::{
     cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
+    cache::room::Rooms,
     clock::Clock,
     cluster::{self, Cluster, ClusterThread, purging},
     conn::accepting::{self, Dealers},
@@ -544,6 +545,7 @@ pub(crate) fn shared(
         via_tag,
         bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
+        rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
             .with_burst(burst_max(plan)),
         fragments: FragmentMemory::new(plan.memory_bytes, opened.map_or(0, fragment_bytes)),

@@ -35,6 +35,7 @@ use crate::{
     cache::object::Object,
     cache::opening::Absent,
     cache::predicate::Predicate,
+    cache::room::Rooms,
     clock::Clock,
     cluster::purging::{change::Change, gate::Served},
     cluster::{Cluster, MemberId},
@@ -102,6 +103,8 @@ pub struct Shared {
     pub bounds: Bounds,
     /// What is kept of heads that are not complete.
     pub heads: Arc<HeadBudget>,
+    /// Memory of long bodies that are received where they are stored.
+    pub rooms: Rooms,
     /// Objects in memory.
     pub memory: MemoryTier,
     /// Fragments of large ones.
@@ -210,6 +213,7 @@ impl Shared {
     pub fn follow(&self, plan: &Plan) {
         self.bounds.follow(plan);
         self.heads.follow(plan.limits.head_buffer_bytes);
+        self.rooms.follow(plan.limits.transfer_buffer_bytes);
         self.flights.follow(plan.limits.waiters_max);
         (self.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
@@ -460,10 +464,12 @@ impl Shared {
     }
 
     /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
-    /// that clients who stand still do not keep everything else out of the store.
+    /// that clients who stand still do not keep everything else out of the store. What lies in rooms counts twice: a reader of its last
+    /// byte holds all of it.
     pub fn is_crowded(&self) -> bool {
         let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
-        self.flights.kept_bytes() + self.flights.sent_bytes().min(most / 2) > most
+        let kept = self.flights.kept_bytes() + self.rooms.bytes();
+        kept + self.flights.sent_bytes().min(most / 2) > most
     }
 
     /// Do fragments that are being sent take more than half of it?

@@ -8,7 +8,7 @@
 use crate::clock::Instant;
 use std::time::Duration;
 
-use store::{Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequence};
+use store::{BodyLayout, Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequence};
 
 use crate::{
     cache::disk::{DiskIo, Member},
@@ -59,16 +59,20 @@ impl DiskIo {
         handed
     }
 
-    /// Room for the body of an object, of that length.
-    pub fn room_of_object(&self, object: &Object, body_len: u64) -> Option<Room> {
+    /// Where in its record the body of an object lies, of that length.
+    pub fn layout_of_object(&self, object: &Object, body_len: u64) -> Option<BodyLayout> {
         let store = &self.member(object.primary).store;
         let meta = object.encode_meta();
-        let layout = store.layout_of(&record_of(object, &meta, 0), body_len)?;
-        Room::new(layout, body_len)
+        store.layout_of(&record_of(object, &meta, 0), body_len)
     }
 
-    /// Room for the body of a fragment, of that length.
-    pub fn room_of_fragment(&self, key: &[u8], primary: KeyHash, body_len: u64) -> Option<Room> {
+    /// The same of the body of a fragment.
+    pub fn layout_of_fragment(
+        &self,
+        key: &[u8],
+        primary: KeyHash,
+        body_len: u64,
+    ) -> Option<BodyLayout> {
         let store = &self.member(primary).store;
         // Which fragment does not matter: their keys are of one length.
         let fragment = Fragment {
@@ -77,7 +81,7 @@ impl DiskIo {
         };
         let key = fragment_key(key, fragment.fetch_id, fragment.number);
         let record = self.record_of_fragment(&key, primary, fragment, 0);
-        Room::new(store.layout_of(&record, body_len)?, body_len)
+        store.layout_of(&record, body_len)
     }
 
     /// Forgets an object whose successor is not stored on disk.

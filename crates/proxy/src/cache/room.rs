@@ -4,28 +4,55 @@
 //! copied nowhere. The store says where in the record the body lies; should that have changed when the body is complete, the store
 //! makes a copy.
 //!
-//! Not known here: origins, who reads.   Limits: [`ROOM_BYTES_MIN`]; so many at a time as [`device::FILLING_MAX`].
+//! Not known here: origins, who reads.   Limits: [`ROOM_BYTES_MIN`]; all rooms together a quarter of `limits.transfer-buffer`, in which
+//! they count ([`Rooms`]).
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use device::Filling;
+use device::{Filling, FillingPool};
 use store::{BodyLayout, InPlace};
 
 /// A shorter body is copied into a cluster with others: one write for many.
 pub const ROOM_BYTES_MIN: u64 = 256 << 10;
 
+/// The memory of all rooms: of those that are being filled, of what somebody still reads, and what is kept for the next.
+pub struct Rooms(Arc<FillingPool>);
+
+impl Rooms {
+    /// With this `limits.transfer-buffer`.
+    pub fn new(transfer_buffer_bytes: u64) -> Rooms {
+        Rooms(FillingPool::new(share_of(transfer_buffer_bytes)))
+    }
+
+    /// With another one.
+    pub fn follow(&self, transfer_buffer_bytes: u64) {
+        self.0.resize(share_of(transfer_buffer_bytes));
+    }
+
+    /// How much there is now.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes() as u64
+    }
+
+    /// For a body of that length. `None`: it is short, or there is no memory left.
+    pub fn room(&self, layout: BodyLayout, body_len: u64) -> Option<Room> {
+        let bytes = usize::try_from(body_len).ok()?;
+        let body = layout.before..layout.before + bytes;
+        (body_len >= ROOM_BYTES_MIN)
+            .then(|| self.0.lend(layout.record, body))?
+            .map(Room)
+    }
+}
+
+fn share_of(transfer_buffer_bytes: u64) -> usize {
+    usize::try_from(transfer_buffer_bytes / 4).unwrap_or(usize::MAX)
+}
+
 /// See the head of the file.
 pub struct Room(Filling);
 
 impl Room {
-    /// For a body of that length. `None`: it is short, or too many are being filled.
-    pub fn new(layout: BodyLayout, body_len: u64) -> Option<Room> {
-        let bytes = usize::try_from(body_len).ok()?;
-        let body = layout.before..layout.before + bytes;
-        (body_len >= ROOM_BYTES_MIN)
-            .then(|| Filling::new(layout.record, body))?
-            .map(Room)
-    }
-
     /// The next bytes of the body go here.
     pub fn space(&mut self) -> &mut [u8] {
         self.0.space()
@@ -53,8 +80,9 @@ impl Room {
         self.0.left() == 0 && self.0.filled() as u64 == body_len
     }
 
-    /// The body so far.
-    pub fn body(&self) -> Bytes {
+    /// The whole body, for one who counts its bytes.
+    pub fn into_body(self) -> Bytes {
+        self.0.counted_elsewhere();
         self.0.body()
     }
 }

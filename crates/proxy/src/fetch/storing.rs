@@ -310,8 +310,9 @@ impl Kept {
         match length <= self.fragment_bytes {
             true if length < ROOM_BYTES_MIN => None,
             true => {
-                let disk = worker.disk.as_ref()?;
-                disk.room_of_object(&self.object(length, Bytes::new(), None), length)
+                let object = self.object(length, Bytes::new(), None);
+                let layout = worker.disk.as_ref()?.layout_of_object(&object, length)?;
+                worker.shared.rooms.room(layout, length)
             }
             false => self.room_of_fragment(worker, 0),
         }
@@ -319,9 +320,10 @@ impl Kept {
 
     /// Room for the fragment that begins there.
     fn room_of_fragment(&self, worker: &Worker, begin: u64) -> Option<Room> {
-        let left = self.length?.checked_sub(begin)?;
-        let Place { key, primary, .. } = &self.place;
-        (worker.disk.as_ref()?).room_of_fragment(key, *primary, left.min(self.fragment_bytes))
+        let bytes = self.length?.checked_sub(begin)?.min(self.fragment_bytes);
+        let (disk, Place { key, primary, .. }) = (worker.disk.as_ref()?, &self.place);
+        let layout = disk.layout_of_fragment(key, *primary, bytes)?;
+        worker.shared.rooms.room(layout, bytes)
     }
 
     /// Leaves exactly one fragment in `pieces` and returns the bytes after it.
@@ -405,9 +407,9 @@ impl Kept {
             shared.memory.remove(object.hash);
             return;
         }
-        let room = self.room.as_ref().filter(|room| room.has_all(self.bytes));
+        let room = self.room.take().filter(|room| room.has_all(self.bytes));
         object.body = match self.pieces.pop() {
-            _ if let Some(room) = room => room.body(),
+            _ if let Some(room) = room => room.into_body(),
             Some(piece) if self.is_exact && self.pieces.is_empty() => piece,
             last => {
                 // Copy, so that the object keeps no partly filled read buffer alive.

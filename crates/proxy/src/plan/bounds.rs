@@ -43,9 +43,9 @@ pub struct Limits {
     /// TLS handshakes with clients that a worker has going on at a time. For a further connection the one that has lasted longest is given
     /// up, if that is a second or more; otherwise the connection is closed at once. Both are counted.
     handshakes_max: u32 = count(1, 2048, MIB),
-    /// Sessions of TLS that are kept for listeners with `early-data`, all together those that ask the same of clients. The oldest make room, and are counted; a
-    /// client that comes back after that makes a full handshake. A session takes some 400 bytes, with a client's certificate as much more
-    /// as that has, and a connection leaves two.
+    /// TLS sessions that are kept for clients that come back to a listener with `early-data`. Listeners with the same `client-ca` share
+    /// them, others have as many again. The oldest make room, and are counted; a client that comes back after that makes a full
+    /// handshake. A session takes some 400 bytes and those of the client's certificate, and a connection leaves two.
     tls_sessions_bytes: u64 = bytes(64 * KIB, 16 * MIB, 64 * GIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
@@ -54,7 +54,7 @@ pub struct Limits {
     /// Bodies on their way between origins and clients, all together, with the fragments of large objects read from disk for
     /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then
     /// its origin is read no further until its readers catch up. When fragments take half of it, clients that stand still
-    /// give back theirs.
+    /// give back theirs. A quarter of it may be memory in which long bodies are received where they are stored.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
     /// A fetch whose clients have all left goes on, to be stored, if no more of the body than this is missing; if nobody knows how
     /// long the body is, so much of it is still waited for. Else it is stopped.
