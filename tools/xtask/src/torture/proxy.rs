@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::ports;
 use crate::process::{CommandLine, Identity, Server, tail};
 
-/// The member of `/status` that says how far recovery has come.
+/// The member of a store in `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
 const READY_MAX: Duration = Duration::from_secs(60);
 const END_MAX: Duration = Duration::from_secs(20);
@@ -215,8 +215,7 @@ impl Proxy {
     /// Does it still rebuild its index? None: it does not say.
     pub fn is_recovering(&self) -> Option<bool> {
         let answer = Client::new(self.admin).get("/status").ok()?;
-        let status: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
-        Some(find(&status, RECOVERY).is_some_and(|value| !value.is_null()))
+        is_recovering(&serde_json::from_slice(&answer.body).ok()?)
     }
 }
 
@@ -228,14 +227,12 @@ impl Drop for Proxy {
     }
 }
 
-/// The member of this name, at any depth.
-fn find<'a>(value: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
-    match value {
-        serde_json::Value::Object(members) => members
-            .get(name)
-            .or_else(|| members.values().find_map(|v| find(v, name))),
-        _ => None,
-    }
+/// Does one of the stores of this `/status` rebuild its index? None: it has no store, or one that does not say.
+fn is_recovering(status: &serde_json::Value) -> Option<bool> {
+    let stores = status.get("stores")?.as_array()?;
+    let left: Option<Vec<&serde_json::Value>> = stores.iter().map(|it| it.get(RECOVERY)).collect();
+    let left = left.filter(|left| !left.is_empty())?;
+    Some(left.iter().any(|left| !left.is_null()))
 }
 
 fn answers(address: SocketAddr) -> bool {
@@ -249,11 +246,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recovery_is_found_wherever_it_is_said() {
-        let status = serde_json::json!({"store": {"now": {"recovery": {"done_bytes": 1}}}});
-        assert!(find(&status, RECOVERY).is_some_and(|v| !v.is_null()));
-        let over = serde_json::json!({"store": {"recovery": null}});
-        assert!(find(&over, RECOVERY).is_some_and(serde_json::Value::is_null));
-        assert!(find(&serde_json::json!({"store": null}), RECOVERY).is_none());
+    fn recovery_is_over_when_every_store_says_so() {
+        let of = |stores: serde_json::Value| is_recovering(&serde_json::json!({"stores": stores}));
+        let (over, left) = (
+            serde_json::json!({"recovery": null}),
+            serde_json::json!({"recovery": {"done_bytes": 1}}),
+        );
+        assert_eq!(of(serde_json::json!([over])), Some(false));
+        assert_eq!(of(serde_json::json!([over, left])), Some(true));
+        assert_eq!(of(serde_json::json!([over, {}])), None);
+        assert_eq!(of(serde_json::json!([])), None);
+        assert_eq!(is_recovering(&serde_json::json!({"store": over})), None);
     }
 }

@@ -23,7 +23,7 @@ use super::clients::{self, Client, Get, Life, Shared};
 use super::ledger::Ledger;
 use super::origin::Origin;
 use super::proxy::{Proxy, Ways};
-use super::report::{Figures, Report};
+use super::report::{Deeds, Figures, Report};
 use super::steps::Deck;
 use super::test_bed::{Fault, On, TestBed};
 use crate::chance::{Chance, mix};
@@ -397,6 +397,13 @@ impl Trial<'_> {
     fn look_at_sample(&mut self) -> Result<()> {
         let shared = self.shared();
         let mut client = Client::new(&shared);
+        let hits = |deeds: &Deeds| {
+            (
+                deeds.durable_hits + deeds.stopped_hits,
+                deeds.durable_asked + deeds.stopped_asked,
+            )
+        };
+        let before = hits(&self.report.deeds);
         while let Some((id, variant)) = self.sample.pop() {
             // A request under way when the URL was reserved may have changed it.
             if shared.ledger.is_current(id, variant) {
@@ -414,6 +421,13 @@ impl Trial<'_> {
             shared.ledger.reserve(id, false);
             interrupt::check()?;
         }
+        let after = hits(&self.report.deeds);
+        self.report.lives.push(format!(
+            "life {}: {} of {} durable objects hit again",
+            shared.life.number() / 2,
+            after.0 - before.0,
+            after.1 - before.1
+        ));
         Ok(())
     }
 
