@@ -4,8 +4,7 @@
 //! admin interface"). Every number that may be set is declared once, with its default, range and sentence ([`Setting`]); the
 //! command checks against it and prints it in the reference.
 //!
-//! Two small decisions live with their data: which requests a route matches ([`Route::matches`]) and which of several routes
-//! comes first ([`Route::specificity`]). `access` decides which clients are served and which destinations are allowed.
+//! `access` decides which clients are served and which destinations are allowed.
 //!
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
@@ -16,16 +15,17 @@ mod cluster;
 mod hints;
 mod hosts;
 mod hours;
+mod logs;
 mod mirror;
 mod peers;
 mod quotas;
+mod routes;
 mod rules;
 mod setting;
 mod tls;
 mod upstreams;
 mod verdicts;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -45,10 +45,12 @@ pub use cluster::{
 pub use hints::{Digests, Icp};
 pub use hosts::{HostList, Stamp, address};
 pub use hours::{Hours, Minute};
+pub use logs::{AccessFormat, AccessLog, LogTarget, Logs, Syslog, SyslogAt};
 pub use message::Scheme;
 pub use mirror::{HostPort, Mirroring, Replace};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
+pub use routes::{OriginUrl, Route, host_fits};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
@@ -356,154 +358,6 @@ pub struct Destinations {
     pub allow: Vec<IpNet>,
 }
 
-/// The origin for the requests for a host and path.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Route {
-    /// Lower case, without port: a host name, or `*.suffix` for every name below it; `None`: any host.
-    pub host: Option<String>,
-    /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
-    pub path_prefix: String,
-    /// The origin. With an upstream: `http`, the upstream's name, port 80, and the path that is put before the request's. Nobody connects to
-    /// that, but it is the origin's name in keys.
-    pub origin: OriginUrl,
-    /// The name of the upstream whose servers are asked; `None`: `origin` is.
-    pub upstream: Option<String>,
-    /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
-    pub pass_host: bool,
-    /// What is done beyond passing requests on.
-    pub mirror: Mirroring,
-    /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
-    pub tells_client: bool,
-}
-
-impl Route {
-    /// Any host, any path, the client's Host passed on.
-    pub fn everything_to(origin: OriginUrl) -> Self {
-        Route {
-            host: None,
-            path_prefix: "/".to_owned(),
-            origin,
-            upstream: None,
-            pass_host: true,
-            mirror: Mirroring::default(),
-            tells_client: false,
-        }
-    }
-
-    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
-    pub fn onward<'a>(&self, path: &'a str) -> &'a str {
-        path.strip_prefix(self.mirror.strip.as_str())
-            .unwrap_or(path)
-    }
-
-    /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
-    pub fn everything_to_upstream(name: &str, path: &str) -> Self {
-        Route {
-            upstream: Some(name.to_owned()),
-            ..Route::everything_to(OriginUrl {
-                tls: false,
-                host: name.to_owned(),
-                port: 80,
-                path: path.to_owned(),
-            })
-        }
-    }
-
-    /// What its origin is called: a URL, or the name of an upstream and a path.
-    pub fn origin_name(&self) -> String {
-        match &self.upstream {
-            Some(name) => format!("{name}{}", self.origin.path),
-            None => self.origin.to_string(),
-        }
-    }
-
-    /// Does it match a request for this host (no port, any case) and path (query allowed)?
-    pub fn matches(&self, host: &str, path: &str) -> bool {
-        self.host_matches(host) && self.path_matches(path)
-    }
-
-    /// Sorting by this puts the more specific first: exact hosts, then longer suffixes, then any host; within
-    /// a host the longer path.
-    pub fn specificity(&self) -> impl Ord + use<> {
-        let host = match &self.host {
-            Some(name) if !name.starts_with("*.") => (2, 0),
-            Some(suffix) => (1, suffix.len()),
-            None => (0, 0),
-        };
-        std::cmp::Reverse((host, self.path_prefix.len()))
-    }
-
-    /// Does it match this host (no port, any case)?
-    pub fn host_matches(&self, host: &str) -> bool {
-        self.host.as_ref().is_none_or(|ours| host_fits(ours, host))
-    }
-
-    fn path_matches(&self, path: &str) -> bool {
-        path.strip_prefix(self.path_prefix.as_str())
-            .is_some_and(|rest| {
-                self.path_prefix.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?'])
-            })
-    }
-}
-
-/// Is the host (no port, any case) the pattern, or for `*.suffix` a name below it?
-pub fn host_fits(ours: &str, host: &str) -> bool {
-    // A trailing dot does not change the name.
-    let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
-    match ours.strip_prefix('*') {
-        None => host.eq_ignore_ascii_case(ours.as_bytes()),
-        Some(suffix) => {
-            let from = host.len().saturating_sub(suffix.len());
-            from > 0 && host[from..].eq_ignore_ascii_case(suffix.as_bytes())
-        }
-    }
-}
-
-/// An origin as a URL.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OriginUrl {
-    /// `https`: rustls, the certificate checked against `host`.
-    pub tls: bool,
-    /// Name or address, lower case, IPv6 without brackets.
-    pub host: String,
-    /// The port; without one in the URL, the scheme's own.
-    pub port: u16,
-    /// Prefix of the request's path; empty or `/base`, never with a `/` at its end.
-    pub path: String,
-}
-
-impl OriginUrl {
-    /// `http` or `https`.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
-    }
-
-    /// 443 or 80.
-    pub fn default_port(&self) -> u16 {
-        if self.tls { 443 } else { 80 }
-    }
-
-    /// The value for Host: brackets around IPv6, the port unless it is the scheme's own.
-    pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
-        if self.port == self.default_port() {
-            host
-        } else {
-            format!("{host}:{}", self.port)
-        }
-    }
-}
-
-impl std::fmt::Display for OriginUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}{}", self.scheme(), self.authority(), self.path)
-    }
-}
-
 /// The admin interface: metrics, status, purge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Admin {
@@ -569,111 +423,6 @@ impl StorePlan {
     }
 }
 
-/// Logs of requests.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Logs {
-    /// The access log; `None`: none.
-    pub access: Option<AccessLog>,
-    /// Listeners whose requests are logged elsewhere (`None`: nowhere), by their number.
-    pub of_listeners: BTreeMap<usize, Option<AccessLog>>,
-    /// The profile file (crate `profile`), appended to; `None`: none.
-    pub profile: Option<PathBuf>,
-    /// Do its records have hashes of the URL, the client and the server?
-    pub profile_keys: bool,
-    /// Do they have that of the client?
-    pub profile_clients: bool,
-    /// Count the most requested hosts and URLs for the admin interface?
-    pub top: bool,
-}
-
-impl Logs {
-    /// Is there an access log, of whatever listener?
-    pub fn have_access(&self) -> bool {
-        self.access.is_some() || self.of_listeners.values().any(Option::is_some)
-    }
-}
-
-impl Default for Logs {
-    fn default() -> Self {
-        Logs {
-            access: None,
-            of_listeners: BTreeMap::new(),
-            profile: None,
-            profile_keys: true,
-            profile_clients: true,
-            top: false,
-        }
-    }
-}
-
-/// The access log.
-#[derive(Clone, PartialEq, Debug)]
-pub struct AccessLog {
-    /// The destination.
-    pub target: LogTarget,
-    /// The form of a line.
-    pub format: AccessFormat,
-}
-
-/// The destination of a log.
-#[derive(Clone, PartialEq, Debug)]
-pub enum LogTarget {
-    /// Standard output.
-    Stdout,
-    /// A file, appended to, reopened on SIGHUP.
-    File(PathBuf),
-    /// A syslog daemon, by RFC 5424.
-    Syslog(Syslog),
-    /// systemd's journal, by its own protocol.
-    Journald,
-}
-
-/// A syslog daemon.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Syslog {
-    /// Where it takes messages.
-    pub at: SyslogAt,
-    /// RFC 5424 section 6.2.1: 0 to 23.
-    pub facility: u8,
-}
-
-impl Syslog {
-    /// The default of `facility`: local7, as other proxies have it.
-    pub const FACILITY: u8 = 23;
-}
-
-/// Where a syslog daemon takes messages.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SyslogAt {
-    /// A socket of this machine.
-    Socket(PathBuf),
-    /// An address, UDP.
-    Udp(SocketAddr),
-}
-
-impl std::fmt::Display for SyslogAt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SyslogAt::Socket(path) => path.display().fmt(f),
-            SyslogAt::Udp(address) => address.fmt(f),
-        }
-    }
-}
-
-/// The form of an access-log line.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub enum AccessFormat {
-    /// Squid's native format.
-    #[default]
-    Squid,
-    /// One JSON object a line.
-    Json,
-    /// The combined format of Apache and nginx.
-    Combined,
-    /// The operator's.
-    Own(profile::Template),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -688,77 +437,5 @@ mod tests {
         assert!(serves("127.0.0.1") && serves("::1") && serves("10.1.2.3"));
         assert!(serves("::ffff:10.1.2.3"));
         assert!(!serves("10.2.0.1"));
-    }
-
-    fn route(host: Option<&str>, prefix: &str) -> Route {
-        let origin = OriginUrl {
-            tls: false,
-            host: "o".into(),
-            port: 80,
-            path: String::new(),
-        };
-        Route {
-            host: host.map(str::to_owned),
-            path_prefix: prefix.into(),
-            origin,
-            upstream: None,
-            pass_host: true,
-            mirror: Mirroring::default(),
-            tells_client: false,
-        }
-    }
-
-    #[test]
-    fn routes_match_hosts_and_whole_path_segments() {
-        let r = route(Some("*.example.org"), "/docs");
-        assert!(r.matches("www.Example.org", "/docs"));
-        assert!(r.matches("a.b.example.org.", "/docs/x"));
-        assert!(r.matches("a.example.org", "/docs?x"));
-        assert!(!r.matches("example.org", "/docs"));
-        assert!(!r.matches(".example.org", "/docs"));
-        assert!(!r.matches("a.example.org", "/docsx"));
-        assert!(route(None, "/docs/").matches("any", "/docs/x"));
-        assert!(!route(Some("example.org"), "/").matches("www.example.org", "/"));
-    }
-
-    #[test]
-    fn the_more_specific_route_sorts_first() {
-        let mut routes = [
-            route(None, "/a/b/c"),
-            route(Some("*.org"), "/"),
-            route(Some("*.example.org"), "/"),
-            route(Some("a.org"), "/"),
-            route(Some("a.org"), "/x"),
-        ];
-        routes.sort_by_key(Route::specificity);
-        let order: Vec<_> = routes
-            .iter()
-            .map(|r| (r.host.as_deref(), r.path_prefix.as_str()))
-            .collect();
-        assert_eq!(
-            order,
-            [
-                (Some("a.org"), "/x"),
-                (Some("a.org"), "/"),
-                (Some("*.example.org"), "/"),
-                (Some("*.org"), "/"),
-                (None, "/a/b/c")
-            ]
-        );
-    }
-
-    #[test]
-    fn an_origin_prints_as_it_is_written() {
-        let o = |tls, host: &str, port, path: &str| {
-            OriginUrl {
-                tls,
-                host: host.into(),
-                port,
-                path: path.into(),
-            }
-            .to_string()
-        };
-        assert_eq!(o(false, "a", 80, ""), "http://a");
-        assert_eq!(o(true, "::1", 8443, "/x"), "https://[::1]:8443/x");
     }
 }

@@ -5,6 +5,7 @@
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
 mod error;
+mod preparing;
 mod stopping;
 
 pub use error::ServeError;
@@ -12,6 +13,7 @@ pub use stopping::Stopper;
 
 use self::{
     error::log_error,
+    preparing::{admission, choose_engine, describe, listen, listen_with, open_icp, served, tls},
     stopping::{Signals, drain, tell_how_they_closed},
 };
 use crate::clock::Instant;
@@ -20,7 +22,7 @@ use std::{
     net::{self, SocketAddr},
     rc::Rc,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
@@ -29,7 +31,6 @@ use std::{
 
 use device::{Device, EngineKind};
 use profile::MarkKind;
-use replacement::Admission;
 use tokio::{
     net::TcpListener,
     runtime::{self, LocalOptions, LocalRuntime},
@@ -45,7 +46,7 @@ use crate::{
     cache::room::Rooms,
     clock::Clock,
     cluster::{self, Cluster, ClusterThread, purging},
-    conn::accepting::{self, Dealers},
+    conn::accepting::Dealers,
     conn::heads::HeadBudget,
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
@@ -58,9 +59,8 @@ use crate::{
     peers::answers,
     peers::digest::Digests,
     peers::fetching,
-    peers::icp::Icp,
     peers::known::Peers,
-    plan::{AdmissionKind, IoEngine, Plan},
+    plan::Plan,
     record::events::Events,
     record::journal::Journal,
     record::labels::{COUNTED_MAX, Labels},
@@ -70,10 +70,7 @@ use crate::{
     record::seconds::Seconds,
     reload::{Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    tls::{
-        acme, renewing,
-        served::{self as serving, ServedTls},
-    },
+    tls::{acme, renewing, served::ServedTls},
     upgrade::{
         predecessor::Predecessor,
         step::{self, Step},
@@ -651,121 +648,4 @@ pub(crate) async fn await_ready(
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
         Err(_) => Err(ServeError::Worker("it ended at once".into())),
     }
-}
-
-/// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
-/// first, and what cannot be bound is done without: workers are dealt connections by the others.
-fn listen_with(
-    mut taken: Vec<net::TcpListener>,
-    address: &mut SocketAddr,
-    sockets: usize,
-) -> Result<Vec<net::TcpListener>, ServeError> {
-    let Some(first) = taken.first() else {
-        return listen(address, sockets);
-    };
-    *address = first.local_addr()?;
-    if taken.len() < sockets {
-        let missing = sockets - taken.len();
-        match accepting::listen_beside(*address, missing) {
-            Ok(more) => taken.extend(more),
-            Err(error) => {
-                tracing::info!(%address, %error, "fewer sockets than workers; connections are dealt");
-            }
-        }
-    }
-    Ok(taken)
-}
-
-/// Listens, with so many sockets; the address gets the port the system chose.
-fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListener>, ServeError> {
-    let error = |source| ServeError::Listen {
-        address: *address,
-        source,
-    };
-    let listening = accepting::listen(*address, sockets).map_err(error)?;
-    if let Some(socket) = listening.first() {
-        *address = socket.local_addr()?;
-    }
-    Ok(listening)
-}
-
-/// The ICP socket; its address gets the port the system chose.
-fn open_icp(plan: &mut Plan) -> Result<Option<Icp>, ServeError> {
-    let icp =
-        Icp::open(plan).map_err(|(address, source)| ServeError::Listen { address, source })?;
-    if let (Some(listen), Some(icp)) = (&mut plan.icp.listen, &icp) {
-        *listen = icp.address()?;
-    }
-    Ok(icp)
-}
-
-fn choose_engine(plan: &Plan, in_memory: bool) -> (EngineKind, &'static str, Option<String>) {
-    if in_memory {
-        return (EngineKind::Auto, "inline", None);
-    }
-    if plan.stores.is_empty() {
-        return (EngineKind::Threads, "none", None);
-    }
-    match plan.storing.io_engine {
-        IoEngine::Threads => (EngineKind::Threads, "threads", None),
-        IoEngine::Uring => (EngineKind::Uring, "io_uring", None),
-        IoEngine::Auto => match device::uring_available() {
-            Ok(()) => (EngineKind::Uring, "io_uring", None),
-            Err(why) => (EngineKind::Threads, "threads", Some(why.to_string())),
-        },
-    }
-}
-
-fn tls(plan: &Plan) -> Result<Tls, ServeError> {
-    let extra = match &plan.tls.ca_file {
-        Some(path) => Tls::read_pem(path).map_err(|source| ServeError::Certificates {
-            path: path.display().to_string(),
-            source,
-        })?,
-        None => Vec::new(),
-    };
-    Ok(Tls::system(extra))
-}
-
-/// TLS to clients. Its files are read as the user that the process has become, for that is who will read them when they are renewed.
-fn served(plan: &Plan, clock: &Clock) -> Result<Vec<Option<Arc<ServedTls>>>, ServeError> {
-    let served = serving::load(plan, &[], clock.now());
-    let served = served.map_err(|unusable| ServeError::Served(unusable.to_string()))?;
-    for (listener, served) in plan.listeners.iter().zip(&served) {
-        if served.as_ref().is_some_and(|it| it.is_self_signed()) {
-            let address = listener.address;
-            tracing::warn!(
-                "the listener on {address} shows a certificate that was made just now and that nobody trusts: for trying out only"
-            );
-        }
-    }
-    Ok(served)
-}
-
-/// The bytes of body that an object is expected to have, to guess how many there will be.
-const MEAN_OBJECT_BYTES: u64 = 13 << 10;
-
-/// What decides what is kept on disk; None: everything is.
-fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
-    let kind = plan.storing.admission;
-    if kind == AdmissionKind::All {
-        return None;
-    }
-    let bytes: u64 = opened?.devices().map(|device| device.size()).sum();
-    let objects = usize::try_from(bytes / MEAN_OBJECT_BYTES).unwrap_or(usize::MAX);
-    Some(Mutex::new(Admission::new(kind, objects)))
-}
-
-fn describe(opened: &Opened) -> Vec<String> {
-    let words = |(device, found): (Arc<Device>, &String)| {
-        let path = device.path().display();
-        let mib = device.size() >> 20;
-        let how = if device.is_direct() {
-            "direct"
-        } else {
-            "buffered"
-        };
-        format!("{path} ({mib} MiB, {how}): {found}")
-    };
-    opened.devices().zip(&opened.found).map(words).collect()
 }

@@ -4,6 +4,10 @@
 //! origin pool, ring, counters, log buffers, scratch space. Nothing in `Worker` is locked; nothing in
 //! `Shared` is locked across a wait.
 
+mod bounds;
+
+pub use bounds::{Bounds, ConnectionCount, StreamCount};
+
 use crate::clock::Instant;
 use std::{
     borrow::Cow,
@@ -161,34 +165,6 @@ pub struct Shared {
     pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
-}
-
-/// Bounds of the whole process, as the configuration has them now.
-#[derive(Default)]
-pub struct Bounds {
-    /// `limits.connections-max`.
-    pub connections_max: AtomicUsize,
-    /// `limits.streams-max`.
-    pub streams_max: AtomicUsize,
-    /// `limits.transfer-buffer`, bytes.
-    pub transfer_buffer_bytes: AtomicU64,
-}
-
-impl Bounds {
-    /// Those of a configuration.
-    pub fn of(plan: &Plan) -> Bounds {
-        let bounds = Bounds::default();
-        bounds.follow(plan);
-        bounds
-    }
-
-    /// Takes over those of a configuration.
-    pub fn follow(&self, plan: &Plan) {
-        let limits = &plan.limits;
-        (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
-        (self.streams_max).store(limits.streams_max, Ordering::Relaxed);
-        (self.transfer_buffer_bytes).store(limits.transfer_buffer_bytes, Ordering::Relaxed);
-    }
 }
 
 /// Percent of the room for purges by pattern that are worth a warning.
@@ -709,63 +685,4 @@ impl Worker {
 fn read_clock(clock: &Clock) -> (Instant, Duration) {
     let unix = clock.now();
     (Instant::now(), unix)
-}
-
-/// Counts client connections against the limit; one is given back when dropped.
-pub struct ConnectionCount(Arc<Shared>, Rc<Worker>);
-
-impl ConnectionCount {
-    /// `None` when the limit is reached.
-    pub fn take(worker: &Rc<Worker>) -> Option<ConnectionCount> {
-        let shared = Arc::clone(&worker.shared);
-        let before = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if before >= shared.bounds.connections_max.load(Ordering::Relaxed) {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        metrics::add(&worker.counters.client_connections_open, 1);
-        Some(ConnectionCount(shared, Rc::clone(worker)))
-    }
-}
-
-impl Drop for ConnectionCount {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        metrics::sub(&self.1.counters.client_connections_open, 1);
-    }
-}
-
-/// Counts a stream that has a task against the limit of the process; given back when dropped.
-pub struct StreamCount {
-    worker: Rc<Worker>,
-    head_bytes: u64,
-}
-
-impl StreamCount {
-    /// Of a request with a head of so many bytes. `None` when there are too many, or too many bytes of heads: as many as
-    /// `limits.head-buffer` has for heads that are not complete.
-    pub fn take(worker: &Rc<Worker>, head_bytes: usize) -> Option<StreamCount> {
-        let shared = &worker.shared;
-        let head_bytes = head_bytes as u64;
-        let streams = shared.streams.fetch_add(1, Ordering::Relaxed);
-        let bytes = (shared.stream_head_bytes).fetch_add(head_bytes, Ordering::Relaxed);
-        metrics::add(&worker.counters.h2_streams_open, 1);
-        // Dropped, it is not counted any more.
-        let count = StreamCount {
-            worker: Rc::clone(worker),
-            head_bytes,
-        };
-        let has_room = streams < shared.bounds.streams_max.load(Ordering::Relaxed)
-            && bytes + head_bytes <= shared.heads.bytes_max();
-        has_room.then_some(count)
-    }
-}
-
-impl Drop for StreamCount {
-    fn drop(&mut self) {
-        let (shared, counters) = (&self.worker.shared, &self.worker.counters);
-        shared.streams.fetch_sub(1, Ordering::Relaxed);
-        (shared.stream_head_bytes).fetch_sub(self.head_bytes, Ordering::Relaxed);
-        metrics::sub(&counters.h2_streams_open, 1);
-    }
 }

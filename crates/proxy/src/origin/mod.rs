@@ -10,7 +10,7 @@
 //!
 //! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
 //! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them,
-//! `pool` keeps them, `failures` remembers destinations that could not be reached; `trip` notes what asking takes, for the record of a request.
+//! `pool` keeps them, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -32,6 +32,7 @@ use crate::access::Forbidden;
 use crate::cluster::{OfMember, Refusal};
 use crate::socket::Socket;
 
+pub mod body;
 mod connect;
 mod dns;
 mod failures;
@@ -41,6 +42,7 @@ mod pool;
 mod tls;
 pub mod trip;
 pub mod upstream;
+pub mod writing;
 
 pub use connect::{Connector, Settings};
 pub use dns::{DnsSettings, Resolver};

@@ -4,8 +4,7 @@
 //! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
 //! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
 //!
-//! A connection goes back to the pool only when the answer ended where its framing said and both sides keep it
-//! open. Every wait has a limit.
+//! Every wait has a limit. What follows the head is `body`, which also gives the connection back.
 //!
 //! Not known here: caching, clients.
 
@@ -16,23 +15,22 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     task::Poll,
-    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use fields::Fields;
-use http1::{Chunk, ChunkedDecoder, Framing, Limits, Reject, ResponseHead};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use http1::{Limits, Reject, ResponseHead};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     access::Destinations,
-    cache::room::Room,
     conn::heads::Kept,
     deadline::Watch,
     edition::OriginWaits,
     mirror::Filter,
+    origin::body::Body,
     origin::outcome::{INTERIM_MAX, UpstreamError},
     origin::trip::{Hop, Trip},
+    origin::writing::{Moved, write_all, write_or_hear},
     origin::{ConnectTimes, Destination, Lease},
     record::metrics,
     request::body::Part,
@@ -42,10 +40,7 @@ use crate::{
 
 /// What is read from an origin at once while its head is awaited.
 const FIRST_READ_BYTES: usize = 16 << 10;
-/// What is read at once of a long body.
-const BODY_READ_BYTES: usize = 64 << 10;
-/// The same once a read was filled: the body comes faster than it is read.
-const FAST_BODY_READ_BYTES: usize = 256 << 10;
+
 /// Is another head to follow on the same connection?
 pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
@@ -428,35 +423,14 @@ impl Upstream {
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(self, head: &ResponseHead) -> Body {
-        let filter = self.filter;
-        // Further on the body may have another length, or none that is known.
-        let framing = filter
-            .as_ref()
-            .map_or(head.framing, |filter| filter.framing);
-        let state = match framing {
-            Framing::None => BodyState::Length(0),
-            Framing::Length(bytes) => BodyState::Length(bytes),
-            Framing::Chunked => {
-                BodyState::Chunked(Box::new(ChunkedDecoder::new(&self.waits.limits)))
-            }
-            Framing::UntilClose => BodyState::UntilClose,
-        };
-        if matches!(state, BodyState::Length(0)) {
-            self.trip.ended();
-        }
-        let is_whole = state.left() == Some(self.input.len() as u64);
-        Body {
-            is_exact: self.is_exact && is_whole && filter.is_none(),
-            heard: Heard(self.trip),
-            waits: self.waits,
-            lease: Some(self.lease),
-            input: self.input,
-            filter,
-            state,
-            reusable: head.keep_alive && !self.unsound && !is_interim(head),
-            trailers: None,
-            is_fast: false,
-        }
+        let reusable = head.keep_alive && !self.unsound && !is_interim(head);
+        Body::new(
+            self.lease,
+            (self.input, self.is_exact),
+            (self.trip, self.waits),
+            (head.framing, self.filter),
+            reusable,
+        )
     }
 
     /// The bare connection and what was already read from it, after an upgrade.
@@ -486,431 +460,4 @@ fn parse_head(bytes: &[u8], limits: &Limits, method: &str) -> Result<ResponseHea
 fn crowded(worker: &Worker) -> UpstreamError {
     metrics::add(&worker.counters.heads_shed, 1);
     UpstreamError::Crowded
-}
-
-async fn write_all(
-    limit: Duration,
-    watch: &Watch,
-    lease: &mut Lease,
-    mut bytes: &[u8],
-) -> Result<(), UpstreamError> {
-    let stream = lease.stream();
-    while !bytes.is_empty() {
-        let n = watch
-            .limit(limit, pin!(stream.write(bytes)))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)?;
-        if n == 0 {
-            return Err(UpstreamError::Closed(io::ErrorKind::WriteZero.into()));
-        }
-        bytes = &bytes[n..];
-    }
-    watch
-        .limit(limit, pin!(stream.flush()))
-        .await
-        .map_err(|_| UpstreamError::Timeout)?
-        .map_err(UpstreamError::Closed)
-}
-
-/// What came first while a piece of a request body was on its way up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moved {
-    /// All of it is written.
-    Sent,
-    /// The origin says something, or has closed. Some of the piece may be unsent.
-    Heard,
-}
-
-/// Neither direction waits for the other: an origin may answer before it has read the body, or read no more of it
-/// until its answer is taken.
-async fn write_or_hear(
-    limit: Duration,
-    watch: &Watch,
-    lease: &mut Lease,
-    unsent: &mut Bytes,
-    input: &mut BytesMut,
-) -> Result<Moved, UpstreamError> {
-    const HEARD_BYTES: usize = 4 << 10;
-    loop {
-        let before = unsent.len();
-        let step = poll_fn(|cx| {
-            let mut stream = Pin::new(lease.stream());
-            let written = if unsent.is_empty() {
-                stream.as_mut().poll_flush(cx).map_ok(|()| 0)
-            } else {
-                stream.as_mut().poll_write(cx, unsent)
-            };
-            match written {
-                Poll::Ready(Ok(0)) if !unsent.is_empty() => {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                }
-                Poll::Ready(Ok(n)) => {
-                    unsent.advance(n);
-                    return Poll::Ready(Ok(Moved::Sent));
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {}
-            }
-            let mut heard = [0; HEARD_BYTES];
-            let mut heard = ReadBuf::new(&mut heard);
-            // A read that fails is told again by the next one, which expects an answer.
-            stream.poll_read(cx, &mut heard).map(|_| {
-                input.extend_from_slice(heard.filled());
-                Ok(Moved::Heard)
-            })
-        });
-        match watch.limit(limit, pin!(step)).await {
-            Err(_) => return Err(UpstreamError::Timeout),
-            Ok(Err(error)) => return Err(UpstreamError::Closed(error)),
-            Ok(Ok(Moved::Heard)) => return Ok(Moved::Heard),
-            // Flushed, nothing being left to write.
-            Ok(Ok(Moved::Sent)) if before == 0 => return Ok(Moved::Sent),
-            Ok(Ok(Moved::Sent)) => {}
-        }
-    }
-}
-
-/// Pieces smaller than this are joined when they are there at once.
-const GATHER_BYTES: usize = 16 << 10;
-
-/// Chunks of a body that arrived together.
-enum Gathered {
-    One(Bytes),
-    Several(BytesMut),
-}
-
-impl Gathered {
-    fn len(&self) -> usize {
-        match self {
-            Gathered::One(piece) => piece.len(),
-            Gathered::Several(all) => all.len(),
-        }
-    }
-
-    fn join(self, next: &[u8]) -> Gathered {
-        let mut all = match self {
-            Gathered::One(piece) => {
-                let mut all = BytesMut::with_capacity(GATHER_BYTES + piece.len());
-                all.extend_from_slice(&piece);
-                all
-            }
-            Gathered::Several(all) => all,
-        };
-        all.extend_from_slice(next);
-        Gathered::Several(all)
-    }
-
-    fn into_bytes(self) -> Bytes {
-        match self {
-            Gathered::One(piece) => piece,
-            Gathered::Several(all) => all.freeze(),
-        }
-    }
-}
-
-enum BodyState {
-    Length(u64),
-    Chunked(Box<ChunkedDecoder>),
-    UntilClose,
-    Done,
-}
-
-impl BodyState {
-    /// What is still to come, where that was announced.
-    fn left(&self) -> Option<u64> {
-        match self {
-            BodyState::Length(left) => Some(*left),
-            BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => None,
-        }
-    }
-}
-
-/// Notes when a body is not read any further.
-struct Heard(Trip);
-
-impl Drop for Heard {
-    fn drop(&mut self) {
-        self.0.left();
-    }
-}
-
-/// A response body as it arrives.
-pub struct Body {
-    /// It came whole with its head, into memory of its own length.
-    is_exact: bool,
-    heard: Heard,
-    waits: OriginWaits,
-    lease: Option<Lease>,
-    input: BytesMut,
-    filter: Option<Box<Filter>>,
-    state: BodyState,
-    reusable: bool,
-    trailers: Option<Fields>,
-    /// The last read took as much as it might.
-    is_fast: bool,
-}
-
-impl Body {
-    /// Does it come as one piece that keeps no more memory than it has bytes?
-    pub fn is_exact(&self) -> bool {
-        self.is_exact
-    }
-
-    /// Is all of it taken, and known to be right?
-    pub fn is_over(&self) -> bool {
-        self.filter.is_none() && matches!(self.state, BodyState::Done)
-    }
-
-    /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
-    pub async fn next(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-    ) -> Result<Option<Bytes>, UpstreamError> {
-        self.next_into(worker, watch, None).await
-    }
-
-    /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
-    pub async fn next_into(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-        mut room: Option<&mut Room>,
-    ) -> Result<Option<Bytes>, UpstreamError> {
-        if self.filter.is_some() {
-            room = None;
-        }
-        loop {
-            let piece = self.next_piece(worker, watch, room.as_deref_mut()).await;
-            let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
-            let Some(filter) = &mut self.filter else {
-                return Ok(piece);
-            };
-            let Some(piece) = piece else {
-                return filter.end().map_err(|_| {
-                    metrics::add(&worker.counters.mirror_digests_wrong, 1);
-                    UpstreamError::Digest
-                });
-            };
-            if let Some(piece) = filter.take(piece) {
-                return Ok(Some(piece));
-            }
-        }
-    }
-
-    async fn next_piece(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-        mut room: Option<&mut Room>,
-    ) -> Result<Option<Bytes>, UpstreamError> {
-        loop {
-            match &mut self.state {
-                BodyState::Done => return Ok(None),
-                BodyState::Length(0) => {
-                    // Bytes behind the end are not ours: such a connection is not used again.
-                    let clean = self.input.is_empty();
-                    self.end(clean);
-                    return Ok(None);
-                }
-                BodyState::Length(left) => {
-                    let want = usize::try_from(*left).unwrap_or(usize::MAX);
-                    let room = room.as_deref_mut().filter(|room| room.left() > 0);
-                    let came = want.min(self.input.len());
-                    let piece = match room {
-                        Some(room) if came == 0 => Some(self.read_into(watch, room, want).await?),
-                        Some(room) => {
-                            let piece = room.put(&self.input[..came]);
-                            self.input.advance(piece.len());
-                            Some(piece)
-                        }
-                        None if came == 0 => None,
-                        None if came == self.input.len() => {
-                            Some(std::mem::take(&mut self.input).freeze())
-                        }
-                        None => Some(self.input.split_to(came).freeze()),
-                    };
-                    if let Some(piece) = piece {
-                        return Ok(Some(self.took(worker, piece)));
-                    }
-                    let n = self.read_body(watch, want).await?;
-                    if n == 0 {
-                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
-                    }
-                }
-                BodyState::UntilClose => {
-                    if !self.input.is_empty() {
-                        let piece = self.input.split().freeze();
-                        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-                        return Ok(Some(piece));
-                    }
-                    if self.read_body(watch, usize::MAX).await? == 0 {
-                        self.end(false);
-                        return Ok(None);
-                    }
-                }
-                BodyState::Chunked(_) => {
-                    if let Some(piece) = self.chunks_at_hand(worker)? {
-                        return Ok(Some(piece));
-                    }
-                    let is_over = matches!(self.state, BodyState::Done);
-                    if !is_over && self.read(watch, FIRST_READ_BYTES).await? == 0 {
-                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
-    fn chunks_at_hand(&mut self, worker: &Worker) -> Result<Option<Bytes>, Reject> {
-        let mut gathered: Option<Gathered> = None;
-        while let BodyState::Chunked(decoder) = &mut self.state {
-            match decoder.next(&self.input)? {
-                Chunk::Data { start, end } => {
-                    self.input.advance(start);
-                    let piece = self.input.split_to(end - start).freeze();
-                    metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-                    let all = match gathered.take() {
-                        None => Gathered::One(piece),
-                        Some(before) => before.join(&piece),
-                    };
-                    let is_enough = all.len() >= GATHER_BYTES;
-                    gathered = Some(all);
-                    if is_enough {
-                        break;
-                    }
-                }
-                Chunk::End { consumed, trailers } => {
-                    self.input.advance(consumed);
-                    if !trailers.is_empty() {
-                        self.trailers = Some(trailers);
-                    }
-                    let clean = self.input.is_empty();
-                    self.end(clean);
-                }
-                Chunk::More { consumed } => {
-                    self.input.advance(consumed);
-                    break;
-                }
-            }
-        }
-        Ok(gathered.map(Gathered::into_bytes))
-    }
-
-    /// The connection will not be used again, whatever comes.
-    pub fn forbid_reuse(&mut self) {
-        self.reusable = false;
-    }
-
-    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
-    pub async fn write_or_hear(
-        &mut self,
-        watch: &Watch,
-        unsent: &mut Bytes,
-    ) -> Result<Moved, UpstreamError> {
-        match &mut self.lease {
-            // An answer without a body, or at its end, is heard already.
-            _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
-            Some(lease) if self.input.is_empty() => {
-                let moved =
-                    write_or_hear(self.waits.write, watch, lease, unsent, &mut self.input).await;
-                self.heard.0.received_body(self.input.len());
-                moved
-            }
-            _ => Ok(Moved::Heard),
-        }
-    }
-
-    /// Trailers, once the body has ended.
-    pub fn take_trailers(&mut self) -> Option<Fields> {
-        self.trailers.take()
-    }
-
-    /// Reads of a body of which so much is still to come.
-    async fn read_body(&mut self, watch: &Watch, left: usize) -> Result<usize, UpstreamError> {
-        let most = match self.is_fast {
-            true => FAST_BODY_READ_BYTES,
-            false => BODY_READ_BYTES,
-        };
-        // What the last read left of its buffer is used first, if it is enough for one.
-        let spare = self.input.capacity() - self.input.len();
-        let want = match spare {
-            BODY_READ_BYTES.. => spare.min(most),
-            _ => most,
-        };
-        let read = self.read(watch, want.min(left)).await?;
-        self.is_fast = read >= BODY_READ_BYTES;
-        Ok(read)
-    }
-
-    /// Counts a piece of a body of known length.
-    fn took(&mut self, worker: &Worker, piece: Bytes) -> Bytes {
-        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-        if let BodyState::Length(left) = &mut self.state {
-            *left -= piece.len() as u64;
-            if *left == 0 {
-                let clean = self.input.is_empty();
-                self.end(clean);
-            }
-        }
-        piece
-    }
-
-    /// Reads a piece of the body into the room; `left` is still to come.
-    async fn read_into(
-        &mut self,
-        watch: &Watch,
-        room: &mut Room,
-        left: usize,
-    ) -> Result<Bytes, UpstreamError> {
-        let Some(lease) = &mut self.lease else {
-            return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
-        };
-        let most = match self.is_fast {
-            true => FAST_BODY_READ_BYTES,
-            false => BODY_READ_BYTES,
-        };
-        let want = most.min(left).min(room.left());
-        let reading = lease.stream().read(&mut room.space()[..want]);
-        let read = watch
-            .limit(self.waits.idle_read, pin!(reading))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)?;
-        self.heard.0.received_body(read);
-        self.is_fast = read >= BODY_READ_BYTES;
-        match read {
-            0 => Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into())),
-            _ => Ok(room.advance(read)),
-        }
-    }
-
-    async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {
-        let Some(lease) = &mut self.lease else {
-            return Ok(0);
-        };
-        self.input.reserve(want.max(1));
-        let limit = self.waits.idle_read;
-        let input = &mut self.input;
-        let read = watch
-            .limit(limit, pin!(lease.stream().read_buf(input)))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)?;
-        self.heard.0.received_body(read);
-        Ok(read)
-    }
-
-    fn end(&mut self, clean: bool) {
-        self.state = BodyState::Done;
-        self.heard.0.ended();
-        if let Some(lease) = self.lease.take()
-            && clean
-            && self.reusable
-        {
-            lease.reuse();
-        }
-    }
 }

@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::{
     cache::object::{Large, Object},
     fetch::flight::Held,
-    origin::upstream::Body,
+    origin::body::Body,
     range::fill_lock::FillLock,
     record::facts::SwapOut,
     state::Worker,

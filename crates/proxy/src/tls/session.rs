@@ -480,17 +480,11 @@ impl<'a> Pieces<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::session_tests::slices;
 
     fn records(lens: &[usize]) -> Vec<usize> {
         let all: Vec<u8> = (0..lens.iter().sum()).map(|at: usize| at as u8).collect();
-        let mut at = 0;
-        let slices: Vec<IoSlice<'_>> = lens
-            .iter()
-            .map(|len| {
-                at += len;
-                IoSlice::new(&all[at - len..at])
-            })
-            .collect();
+        let slices = slices(&all, lens);
         let (mut pieces, mut gathered) = (Pieces::behind(&slices, 0), Vec::new());
         let (mut sizes, mut seen) = (Vec::new(), Vec::new());
         loop {

@@ -266,6 +266,17 @@ impl Pair {
     }
 }
 
+/// Bytes in pieces of these lengths.
+pub fn slices<'a>(bytes: &'a [u8], lens: &[usize]) -> Vec<IoSlice<'a>> {
+    let mut at = 0;
+    lens.iter()
+        .map(|len| {
+            at += len;
+            IoSlice::new(&bytes[at - len..at])
+        })
+        .collect()
+}
+
 #[test]
 fn handshakes_in_one_piece_and_byte_by_byte() {
     for version in VERSIONS {
@@ -362,14 +373,7 @@ fn what_the_socket_does_not_take_is_sent_later() {
                 .map(|_| chance.size(60_000))
                 .collect();
             let all = pattern(0, lens.iter().sum());
-            let mut at = 0;
-            let slices: Vec<IoSlice<'_>> = lens
-                .iter()
-                .map(|len| {
-                    at += len;
-                    IoSlice::new(&all[at - len..at])
-                })
-                .collect();
+            let slices = slices(&all, &lens);
             let mut taken = 0;
             while taken < all.len() || !pair.session.unsent().is_empty() {
                 let socket_takes = chance.size(100_000);

@@ -101,16 +101,24 @@ fn a_body_in_place_is_written_from_there_and_read_back() {
     assert_eq!(shell.get(b"key-1").unwrap().body, body(1, 0, 900_000));
 }
 
+/// A record with this body, and where the body lies in it.
+fn with_layout<'a>(shell: &Shell, body: &'a [&'a [u8]]) -> (NewRecord<'a>, BodyLayout) {
+    let record = NewRecord {
+        body,
+        ..record(shell, b"key", None)
+    };
+    let bytes = body.iter().map(|piece| piece.len() as u64).sum();
+    let layout = shell.store.layout_of(&record, bytes).unwrap();
+    (record, layout)
+}
+
 /// So it is if a marker came meanwhile.
 #[test]
 fn a_body_that_lies_elsewhere_is_copied() {
     let mut shell = Shell::new(512 * MIB, Settings::default());
     let body = body(1, 0, 300_000);
-    let record = NewRecord {
-        body: &[&body],
-        ..record(&shell, b"key", None)
-    };
-    let right = shell.store.layout_of(&record, 300_000).unwrap();
+    let pieces: [&[u8]; 1] = [&body];
+    let (record, right) = with_layout(&shell, &pieces);
     let mut memory = Memory::new(
         BodyLayout {
             before: right.before + 1,
@@ -132,11 +140,8 @@ fn a_body_that_lies_elsewhere_is_copied() {
 fn a_body_in_place_that_comes_too_late_is_not_stored() {
     let mut shell = Shell::new(512 * MIB, Settings::default());
     let body = body(1, 0, 300_000);
-    let record = NewRecord {
-        body: &[&body],
-        ..record(&shell, b"key", None)
-    };
-    let layout = shell.store.layout_of(&record, 300_000).unwrap();
+    let pieces: [&[u8]; 1] = [&body];
+    let (record, layout) = with_layout(&shell, &pieces);
     let mut memory = Memory::new(layout, &body);
     shell.purge(b"key");
     let inserted = (shell.store).insert_laid(&record, &mut memory, shell.now_ms);

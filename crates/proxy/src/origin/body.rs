@@ -1,0 +1,411 @@
+//! A response body as it arrives: announced length, chunks, or until the origin closes.
+//!
+//! What has come is given out piece by piece. A body of known length may be received into a [`Room`], where it is stored. At a clean end the
+//! connection goes back to the pool; what breaks off, or has bytes behind its end, is never used again.
+//!
+//! Not known here: heads, who is asked, caching.
+//! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
+
+use std::{io, pin::pin};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fields::Fields;
+use http1::{Chunk, ChunkedDecoder, Framing, Reject};
+use tokio::io::AsyncReadExt;
+
+use crate::{
+    cache::room::Room,
+    deadline::Watch,
+    edition::OriginWaits,
+    mirror::Filter,
+    origin::Lease,
+    origin::outcome::UpstreamError,
+    origin::trip::Trip,
+    origin::writing::{Moved, write_or_hear},
+    record::metrics,
+    state::Worker,
+};
+
+/// What is read at once of a long body.
+const BODY_READ_BYTES: usize = 64 << 10;
+/// The same once a read was filled: the body comes faster than it is read.
+const FAST_BODY_READ_BYTES: usize = 256 << 10;
+/// What is read at once of chunks.
+const CHUNKED_READ_BYTES: usize = 16 << 10;
+/// Pieces smaller than this are joined when they are there at once.
+const GATHER_BYTES: usize = 16 << 10;
+
+/// Chunks of a body that arrived together.
+enum Gathered {
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        match self {
+            Gathered::One(piece) => piece.len(),
+            Gathered::Several(all) => all.len(),
+        }
+    }
+
+    fn join(self, next: &[u8]) -> Gathered {
+        let mut all = match self {
+            Gathered::One(piece) => {
+                let mut all = BytesMut::with_capacity(GATHER_BYTES + piece.len());
+                all.extend_from_slice(&piece);
+                all
+            }
+            Gathered::Several(all) => all,
+        };
+        all.extend_from_slice(next);
+        Gathered::Several(all)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Gathered::One(piece) => piece,
+            Gathered::Several(all) => all.freeze(),
+        }
+    }
+}
+
+enum BodyState {
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+    Done,
+}
+
+impl BodyState {
+    /// What is still to come, where that was announced.
+    fn left(&self) -> Option<u64> {
+        match self {
+            BodyState::Length(left) => Some(*left),
+            BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => None,
+        }
+    }
+}
+
+/// Notes when a body is not read any further.
+struct Heard(Trip);
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
+
+/// A response body as it arrives.
+pub struct Body {
+    /// It came whole with its head, into memory of its own length.
+    is_exact: bool,
+    heard: Heard,
+    waits: OriginWaits,
+    lease: Option<Lease>,
+    input: BytesMut,
+    filter: Option<Box<Filter>>,
+    state: BodyState,
+    reusable: bool,
+    trailers: Option<Fields>,
+    /// The last read took as much as it might.
+    is_fast: bool,
+}
+
+impl Body {
+    /// What follows a head with this framing, or, where a filter says so, with another one further on. Of it `input` has come; `is_exact`:
+    /// in memory of its own length.
+    pub(super) fn new(
+        lease: Lease,
+        (input, is_exact): (BytesMut, bool),
+        (trip, waits): (Trip, OriginWaits),
+        (framing, filter): (Framing, Option<Box<Filter>>),
+        reusable: bool,
+    ) -> Body {
+        let framing = filter.as_ref().map_or(framing, |filter| filter.framing);
+        let state = match framing {
+            Framing::None => BodyState::Length(0),
+            Framing::Length(bytes) => BodyState::Length(bytes),
+            Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(&waits.limits))),
+            Framing::UntilClose => BodyState::UntilClose,
+        };
+        if matches!(state, BodyState::Length(0)) {
+            trip.ended();
+        }
+        let is_whole = state.left() == Some(input.len() as u64);
+        Body {
+            is_exact: is_exact && is_whole && filter.is_none(),
+            heard: Heard(trip),
+            waits,
+            lease: Some(lease),
+            input,
+            filter,
+            state,
+            reusable,
+            trailers: None,
+            is_fast: false,
+        }
+    }
+
+    /// Does it come as one piece that keeps no more memory than it has bytes?
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Is all of it taken, and known to be right?
+    pub fn is_over(&self) -> bool {
+        self.filter.is_none() && matches!(self.state, BodyState::Done)
+    }
+
+    /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
+    pub async fn next(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        self.next_into(worker, watch, None).await
+    }
+
+    /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
+    pub async fn next_into(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        mut room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        if self.filter.is_some() {
+            room = None;
+        }
+        loop {
+            let piece = self.next_piece(worker, watch, room.as_deref_mut()).await;
+            let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
+            let Some(filter) = &mut self.filter else {
+                return Ok(piece);
+            };
+            let Some(piece) = piece else {
+                return filter.end().map_err(|_| {
+                    metrics::add(&worker.counters.mirror_digests_wrong, 1);
+                    UpstreamError::Digest
+                });
+            };
+            if let Some(piece) = filter.take(piece) {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    async fn next_piece(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        mut room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            match &mut self.state {
+                BodyState::Done => return Ok(None),
+                BodyState::Length(0) => {
+                    // Bytes behind the end are not ours: such a connection is not used again.
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                    return Ok(None);
+                }
+                BodyState::Length(left) => {
+                    let want = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let room = room.as_deref_mut().filter(|room| room.left() > 0);
+                    let came = want.min(self.input.len());
+                    let piece = match room {
+                        Some(room) if came == 0 => Some(self.read_into(watch, room, want).await?),
+                        Some(room) => {
+                            let piece = room.put(&self.input[..came]);
+                            self.input.advance(piece.len());
+                            Some(piece)
+                        }
+                        None if came == 0 => None,
+                        None if came == self.input.len() => {
+                            Some(std::mem::take(&mut self.input).freeze())
+                        }
+                        None => Some(self.input.split_to(came).freeze()),
+                    };
+                    if let Some(piece) = piece {
+                        return Ok(Some(self.took(worker, piece)));
+                    }
+                    let n = self.read_body(watch, want).await?;
+                    if n == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                BodyState::UntilClose => {
+                    if !self.input.is_empty() {
+                        let piece = self.input.split().freeze();
+                        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                        return Ok(Some(piece));
+                    }
+                    if self.read_body(watch, usize::MAX).await? == 0 {
+                        self.end(false);
+                        return Ok(None);
+                    }
+                }
+                BodyState::Chunked(_) => {
+                    if let Some(piece) = self.chunks_at_hand(worker)? {
+                        return Ok(Some(piece));
+                    }
+                    let is_over = matches!(self.state, BodyState::Done);
+                    if !is_over && self.read(watch, CHUNKED_READ_BYTES).await? == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
+    fn chunks_at_hand(&mut self, worker: &Worker) -> Result<Option<Bytes>, Reject> {
+        let mut gathered: Option<Gathered> = None;
+        while let BodyState::Chunked(decoder) = &mut self.state {
+            match decoder.next(&self.input)? {
+                Chunk::Data { start, end } => {
+                    self.input.advance(start);
+                    let piece = self.input.split_to(end - start).freeze();
+                    metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                    let all = match gathered.take() {
+                        None => Gathered::One(piece),
+                        Some(before) => before.join(&piece),
+                    };
+                    let is_enough = all.len() >= GATHER_BYTES;
+                    gathered = Some(all);
+                    if is_enough {
+                        break;
+                    }
+                }
+                Chunk::End { consumed, trailers } => {
+                    self.input.advance(consumed);
+                    if !trailers.is_empty() {
+                        self.trailers = Some(trailers);
+                    }
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                }
+                Chunk::More { consumed } => {
+                    self.input.advance(consumed);
+                    break;
+                }
+            }
+        }
+        Ok(gathered.map(Gathered::into_bytes))
+    }
+
+    /// The connection will not be used again, whatever comes.
+    pub fn forbid_reuse(&mut self) {
+        self.reusable = false;
+    }
+
+    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
+    pub async fn write_or_hear(
+        &mut self,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        match &mut self.lease {
+            // An answer without a body, or at its end, is heard already.
+            _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
+            Some(lease) if self.input.is_empty() => {
+                let moved =
+                    write_or_hear(self.waits.write, watch, lease, unsent, &mut self.input).await;
+                self.heard.0.received_body(self.input.len());
+                moved
+            }
+            _ => Ok(Moved::Heard),
+        }
+    }
+
+    /// Trailers, once the body has ended.
+    pub fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    /// Reads of a body of which so much is still to come.
+    async fn read_body(&mut self, watch: &Watch, left: usize) -> Result<usize, UpstreamError> {
+        let most = match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        };
+        // What the last read left of its buffer is used first, if it is enough for one.
+        let spare = self.input.capacity() - self.input.len();
+        let want = match spare {
+            BODY_READ_BYTES.. => spare.min(most),
+            _ => most,
+        };
+        let read = self.read(watch, want.min(left)).await?;
+        self.is_fast = read >= BODY_READ_BYTES;
+        Ok(read)
+    }
+
+    /// Counts a piece of a body of known length.
+    fn took(&mut self, worker: &Worker, piece: Bytes) -> Bytes {
+        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+        if let BodyState::Length(left) = &mut self.state {
+            *left -= piece.len() as u64;
+            if *left == 0 {
+                let clean = self.input.is_empty();
+                self.end(clean);
+            }
+        }
+        piece
+    }
+
+    /// Reads a piece of the body into the room; `left` is still to come.
+    async fn read_into(
+        &mut self,
+        watch: &Watch,
+        room: &mut Room,
+        left: usize,
+    ) -> Result<Bytes, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let most = match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        };
+        let want = most.min(left).min(room.left());
+        let reading = lease.stream().read(&mut room.space()[..want]);
+        let read = watch
+            .limit(self.waits.idle_read, pin!(reading))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        self.is_fast = read >= BODY_READ_BYTES;
+        match read {
+            0 => Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(room.advance(read)),
+        }
+    }
+
+    async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Ok(0);
+        };
+        self.input.reserve(want.max(1));
+        let limit = self.waits.idle_read;
+        let input = &mut self.input;
+        let read = watch
+            .limit(limit, pin!(lease.stream().read_buf(input)))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        Ok(read)
+    }
+
+    fn end(&mut self, clean: bool) {
+        self.state = BodyState::Done;
+        self.heard.0.ended();
+        if let Some(lease) = self.lease.take()
+            && clean
+            && self.reusable
+        {
+            lease.reuse();
+        }
+    }
+}
