@@ -442,6 +442,11 @@ impl Exposition {
             "transfer_bytes_max",
             "The bound on bytes of bodies on their way",
             self.0.transfer_bytes_max,
+        )?;
+        e.gauge(
+            "room_bytes",
+            "Memory in which long bodies are received where they are stored, and what is kept for the next ones; at most a quarter of limits.transfer-buffer",
+            self.0.room_bytes,
         )
     }
 

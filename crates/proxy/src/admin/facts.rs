@@ -405,6 +405,8 @@ pub struct Facts {
     pub transfer_bytes: u64,
     /// The bound on them.
     pub transfer_bytes_max: u64,
+    /// Memory in which long bodies are received where they are stored.
+    pub room_bytes: u64,
     /// The stores.
     pub stores: Vec<StoreFacts>,
     /// Stores that could not be opened.
@@ -490,6 +492,7 @@ impl Facts {
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
             transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
+            room_bytes: shared.rooms.bytes(),
             stores: stores.collect(),
             stores_absent: shared.absent.len() as u64,
             counted,

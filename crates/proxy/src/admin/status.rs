@@ -269,6 +269,7 @@ struct Memory {
 struct Transfers {
     bytes: u64,
     bytes_max: u64,
+    room_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -347,6 +348,7 @@ impl Status {
             transfers: Transfers {
                 bytes: facts.transfer_bytes,
                 bytes_max: facts.transfer_bytes_max,
+                room_bytes: facts.room_bytes,
             },
             counters: grouped(counted.simple()),
             statuses: (counted.statuses())

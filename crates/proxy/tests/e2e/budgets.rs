@@ -268,3 +268,47 @@ fn fragments_that_nobody_takes_are_given_back_and_read_again() {
     }
     assert_eq!(origin.count("/a"), 1);
 }
+
+/// A body of 600 KiB has a room of its own, of which the smallest buffer has one; the others are received in pieces.
+#[test]
+fn bodies_that_do_not_end_hold_no_more_than_the_buffer_has_for_them() {
+    const CLIENTS: usize = 8;
+    let body = pattern(600 << 10);
+    let gate = Gate::new();
+    let held = gate.clone();
+    let (front, back) = (
+        body[..body.len() - 1].to_vec(),
+        body[body.len() - 1..].to_vec(),
+    );
+    let origin = Origin::start(move |exchange| {
+        let length = format!("Content-Length: {}", front.len() + 1);
+        exchange.send(head("200 OK", &[FRESH, &length]));
+        exchange.send(&front);
+        held.pass();
+        exchange.send(&back);
+    });
+    let disk = Disk::of_mib(1024);
+    let mut plan = with_admin(disk.under(plan_for(&origin)));
+    plan.limits.transfer_buffer_bytes = 4 * MIB;
+    plan.memory_bytes = MIB;
+    let proxy = Proxy::start(plan);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| proxy.client()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.ask("GET", &format!("/{n}"), &[]);
+    }
+    gate.arrived(CLIENTS);
+    eventually("one has a room", || {
+        (gauge(&proxy, "room_bytes") > 600 << 10).then_some(())
+    });
+    assert!(gauge(&proxy, "room_bytes") <= MIB);
+    gate.open();
+    for client in &mut clients {
+        assert_same(&client.read("GET").body, &body);
+    }
+    for n in 0..CLIENTS {
+        let again = proxy.get(&format!("/{n}"));
+        assert!(again.is_hit(), "{n}: {}", again.cache());
+        assert_same(&again.body, &body);
+    }
+    assert!(gauge(&proxy, "room_bytes") <= MIB);
+}
