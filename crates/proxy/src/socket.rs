@@ -95,6 +95,17 @@ pub fn give_up_after(socket: &Socket, longest: Duration) {
     }
 }
 
+/// It takes no more while the kernel has so many bytes that it has not sent. So what is decided about order and priorities is not overtaken
+/// by what lies there already, and a client that takes nothing holds less memory of the kernel.
+pub fn keep_unsent_below(socket: &Socket, bytes: u32) {
+    #[cfg(not(feature = "simulation"))]
+    let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
+    #[cfg(feature = "simulation")]
+    if let Socket::Tcp(tcp) = socket {
+        let _ = socket2::SockRef::from(tcp).set_tcp_notsent_lowat(bytes);
+    }
+}
+
 /// Is it better sent pages of a file than a copy of them? Not if the other side is on this machine, unless `also_here`: there the
 /// kernel copies the bytes in any case, and two copies in one run are cheaper than pages one by one.
 pub fn takes_pages(socket: &Socket, also_here: bool) -> bool {
@@ -167,7 +178,35 @@ pub fn untaken_bytes(socket: &Socket) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::is_on_this_machine;
+    use super::{is_on_this_machine, keep_unsent_below, of};
+
+    /// How much a connection takes whose other side reads nothing.
+    async fn taken_by(unsent_max: Option<u32>) -> usize {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let socket = of(socket);
+        if let Some(bytes) = unsent_max {
+            keep_unsent_below(&socket, bytes);
+        }
+        let mut taken = 0;
+        while let Ok(Ok(())) =
+            tokio::time::timeout(std::time::Duration::from_millis(200), socket.writable()).await
+        {
+            taken += socket.try_write(&[7; 64 << 10]).unwrap_or(0);
+        }
+        drop(other);
+        taken
+    }
+
+    #[tokio::test]
+    async fn the_kernel_is_given_no_more_than_it_may_have_unsent() {
+        let (bounded, free) = (taken_by(Some(64 << 10)).await, taken_by(None).await);
+        assert!(
+            bounded + (512 << 10) < free,
+            "{bounded} bytes with a bound, {free} without"
+        );
+    }
 
     #[test]
     fn a_client_is_on_this_machine_by_loopback_or_by_our_own_address() {

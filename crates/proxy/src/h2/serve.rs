@@ -39,6 +39,8 @@ use crate::{
 
 /// Bytes of bodies in one turn.
 const TURN_BYTES: usize = 256 << 10;
+/// Bytes that the kernel may have and not have sent before it is given more: a turn.
+const UNSENT_BYTES_MAX: u32 = TURN_BYTES as u32;
 /// Pieces of one write.
 const SLICES_MAX: usize = 64;
 /// How often a connection that is not idle looks whether it is to end.
@@ -142,6 +144,7 @@ pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
     metrics::add(&worker.counters.h2_connections, 1);
     metrics::add(&worker.counters.h2_connections_open, 1);
     let _open = Open(worker);
+    socket::keep_unsent_below(conn.stream.socket(), UNSENT_BYTES_MAX);
     let _spoken = Spoken::count(worker, Protocol::Http2, conn.encryption());
     let mut server = Server::new(worker, conn);
     let end = server.run().await;
