@@ -43,9 +43,10 @@ pub struct Limits {
     /// TLS handshakes with clients that a worker has going on at a time. For a further connection the one that has lasted longest is given
     /// up, if that is a second or more; otherwise the connection is closed at once. Both are counted.
     handshakes_max: u32 = count(1, 2048, MIB),
-    /// TLS sessions that are kept for clients that come back to a listener with `early-data`. Listeners with the same `client-ca` share
-    /// them, others have as many again. The oldest make room, and are counted; a client that comes back after that makes a full
-    /// handshake. A session takes some 400 bytes and those of the client's certificate, and a connection leaves two.
+    /// TLS sessions that are kept for clients that come back to a listener with `early-data`. Listeners that ask for the same
+    /// client certificates share them; others have as many bytes again. The oldest make room, and are counted; a client that comes back
+    /// after that makes a full handshake. A session takes some 400 bytes, and as much more as the client's certificate has; a connection
+    /// leaves two.
     tls_sessions_bytes: u64 = bytes(64 * KIB, 16 * MIB, 64 * GIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
