@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use profile::{Event, Mark, MarkKind, Record, StageName, Write};
+use profile::{Event, Hierarchy, Mark, MarkKind, Record, StageName, Write};
 
 use crate::asked::{Asked, Names};
 use crate::cells::asked_a_server;
-use crate::kinds::Group;
+use crate::kinds::{Group, HITS, MISSES};
 use crate::known::{Known, Options, Source};
 use crate::model::{Moment, Troubles};
 use crate::slots::{Seconds, auto_slot, whole};
@@ -62,6 +62,7 @@ pub(crate) struct Seen {
     keys: bool,
     clients: bool,
     servers: bool,
+    peers: bool,
     writes: bool,
     reads: bool,
     seconds: bool,
@@ -110,6 +111,7 @@ impl Builder {
         self.ended = self.ended.max(record.ended_unix_us());
         self.seconds.see(at);
         self.seen.version_1 += u64::from(record.version == 1);
+        self.seen.peers |= !matches!(record.hierarchy, Hierarchy::None | Hierarchy::Direct);
         if let Some(names) = record.names {
             self.seen.keys = true;
             if names.client != 0 {
@@ -157,8 +159,7 @@ impl Builder {
         } else {
             0
         };
-        let is_miss = matches!(group, Group::Miss | Group::Collapsed);
-        let is_hit = !is_miss && group != Group::Rest;
+        let (is_hit, is_miss) = (HITS.contains(&group), MISSES.contains(&group));
         let curves = [
             is_hit,
             is_miss,
@@ -282,6 +283,7 @@ impl Builder {
             (self.seen.keys, Known::KEYS),
             (self.seen.clients, Known::CLIENTS),
             (self.seen.servers, Known::SERVERS),
+            (self.seen.peers, Known::PEERS),
             (self.seen.writes, Known::WRITES),
             (self.seen.reads, Known::READS),
             (self.seen.seconds, Known::SECONDS),

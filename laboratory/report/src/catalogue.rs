@@ -4,10 +4,12 @@
 
 mod disk;
 mod figures;
+mod filled;
 mod ours;
 
 use profile::{Gauge, StageName};
 
+use crate::disks::DISKS_DRAWN_MAX;
 use crate::kinds::{Count, Group, Part, Timed};
 use crate::known::Known;
 use crate::model::{AxisKind, Combine, Form, Role};
@@ -24,6 +26,13 @@ pub(crate) struct FigureSpec {
     pub(crate) paper_saw: &'static str,
     pub(crate) notes: &'static [&'static str],
     pub(crate) curves: &'static [CurveSpec],
+}
+
+impl FigureSpec {
+    /// Is each of its curves of one disk? Those of disks that there are not are left out.
+    pub(crate) fn is_by_disk(&self) -> bool {
+        self.curves.iter().all(CurveSpec::is_of_a_disk)
+    }
 }
 
 /// A curve.
@@ -70,6 +79,12 @@ pub(crate) enum How {
     Sizes(&'static [Size]),
     /// Times over sizes.
     Over(Over),
+    /// Swap requests a second of the disk of that number.
+    DiskRate(u8),
+    /// The share of time in which it had something to do, as the kernel counts.
+    DiskBusy(u8),
+    /// Its swap-ins, milliseconds.
+    DiskTime(u8),
 }
 
 /// All, the paper's first.
@@ -83,6 +98,9 @@ pub(crate) fn figures() -> impl Iterator<Item = &'static FigureSpec> {
 pub(crate) fn is_of_the_paper(figure: &FigureSpec) -> bool {
     figure.id.parse::<u32>().is_ok()
 }
+
+/// Which requests or events put points into it, and which run or setting brings them: for those who see it empty.
+pub(crate) use self::filled::{TWO_READS, filled_by};
 
 /// Any connection to a server.
 const CONNECT: &[Timed] = &[Timed::ConnectNew, Timed::ConnectReused];
@@ -158,11 +176,18 @@ impl CurveSpec {
         self.also.and(self.how.needs())
     }
 
+    fn is_of_a_disk(&self) -> bool {
+        matches!(
+            self.how,
+            How::DiskRate(_) | How::DiskBusy(_) | How::DiskTime(_)
+        )
+    }
+
     /// How two of it become one.
     pub(crate) fn combine(&self) -> Combine {
         match self.how {
-            How::Time(..) | How::Over(_) => Combine::Sketch,
-            How::Rate(_) => Combine::Rate,
+            How::Time(..) | How::Over(_) | How::DiskTime(_) => Combine::Sketch,
+            How::Rate(_) | How::DiskRate(_) => Combine::Rate,
             How::Megabytes(_) => Combine::Megabytes,
             How::Percent(..) | How::Mean(..) => Combine::Ratio,
             // Of two sources nobody knows which documents are the same.
@@ -172,10 +197,30 @@ impl CurveSpec {
             How::Sizes(_) => Combine::Ratio,
             How::Share(..) => Combine::MedianShare,
             How::Part(..) => Combine::Share,
-            How::There(..) | How::Busy(_) | How::Level(..) | How::Rise(..) => Combine::Apart,
+            How::There(..) | How::Busy(_) | How::Level(..) | How::Rise(..) | How::DiskBusy(_) => {
+                Combine::Apart
+            }
         }
     }
 }
+
+/// A curve for each disk that is drawn; roles only give them colours that differ.
+macro_rules! by_disk {
+    ($how:path) => {
+        &[
+            curve("disk-1", "disk 1", Role::All, $how(0)),
+            curve("disk-2", "disk 2", Role::Miss, $how(1)),
+            curve("disk-3", "disk 3", Role::Hit, $how(2)),
+            curve("disk-4", "disk 4", Role::Collapsed, $how(3)),
+            curve("disk-5", "disk 5", Role::Uncachable, $how(4)),
+            curve("disk-6", "disk 6", Role::Reused, $how(5)),
+            curve("disk-7", "disk 7", Role::Dns, $how(6)),
+            curve("disk-8", "disk 8", Role::Other, $how(7)),
+        ]
+    };
+}
+const _: () = assert!(DISKS_DRAWN_MAX == 8, "a curve each");
+use by_disk;
 
 fn all(needs: impl IntoIterator<Item = Known>) -> Known {
     needs.into_iter().fold(Known::NOTHING, Known::and)
@@ -198,7 +243,9 @@ impl How {
                     3..=5 => OUT,
                     6 => IN.and(WRITE),
                     7 => IN,
-                    _ => WRITE,
+                    8 => WRITE,
+                    9 => Known::PEERS,
+                    _ => OUT.and(Known::PEERS),
                 }
             }
             How::Share(_, stages, _) => {
@@ -210,9 +257,11 @@ impl How {
                 StageName::ProxyReply,
             ]
             .map(Known::stage)),
-            How::Rise(..) | How::Level(..) => Known::SECONDS,
+            How::Rise(..) | How::Level(..) | How::DiskBusy(_) => Known::SECONDS,
+            How::DiskRate(_) => all([StageName::SwapIn, StageName::SwapOut].map(Known::stage)),
+            How::DiskTime(_) => Known::stage(StageName::SwapIn),
             How::Sizes(sizes) => all(sizes.iter().map(|size| match size {
-                Size::Hit | Size::Miss | Size::Rest => Known::NOTHING,
+                Size::Hit | Size::Miss | Size::Peer | Size::Rest => Known::NOTHING,
                 Size::SwapIn => Known::OBJECT_BYTES.and(Known::stage(StageName::SwapIn)),
                 Size::SwapOut => Known::OBJECT_BYTES.and(Known::stage(StageName::SwapOut)),
                 Size::HitFile | Size::MissFile => Known::KEYS,
@@ -268,6 +317,11 @@ impl Count {
             Count::Aborted | Count::ClientAborted | Count::OriginAborted => Known::ABORTS,
             Count::NotKept => Known::WRITES,
             Count::Uncachable => Known::UNCACHABLE,
+            Count::MemberHits
+            | Count::SiblingHits
+            | Count::ParentHits
+            | Count::FartherHits
+            | Count::PeerHitBytes => Known::PEERS,
             Count::ServerBytes => Known::OBJECT_BYTES,
             Count::SwapIns => Known::stage(StageName::SwapIn),
             Count::SwapOuts => Known::stage(StageName::SwapOut),
@@ -307,6 +361,7 @@ mod tests {
                 "{}",
                 figure.id
             );
+            assert!(filled_by(figure.id).len() > 20, "{}", figure.id);
             let is_over_time = matches!(figure.form, Form::Lines | Form::Stacked);
             assert!(
                 figure

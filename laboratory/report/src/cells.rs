@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use profile::{Event, Flags, Gauge, Hierarchy, Record, Stage, StageName};
 
+use crate::disks::Disks;
 use crate::gauges::{Courses, Gauges, is_lag};
 use crate::intervals::{GRID_US, Intervals, Levels};
 use crate::kinds::{Count, Group, Part, Presence, Timed};
@@ -26,16 +27,28 @@ const INTERVALS_MAX: usize = 8_000_000;
 const CARRIED_MAX: usize = 1_000_000;
 
 /// Sets of presences that a curve may want.
-pub(crate) const SETS: [&[Presence]; 9] = [
-    &[Presence::Hit, Presence::Miss, Presence::Rest],
+pub(crate) const SETS: [&[Presence]; 11] = [
+    &[
+        Presence::Hit,
+        Presence::Miss,
+        Presence::Peer,
+        Presence::Rest,
+    ],
     &[Presence::Miss],
     &[Presence::Hit],
-    &[Presence::OutHit, Presence::OutMiss, Presence::OutRest],
+    &[
+        Presence::OutHit,
+        Presence::OutMiss,
+        Presence::OutPeer,
+        Presence::OutRest,
+    ],
     &[Presence::OutMiss],
     &[Presence::OutHit],
     &[Presence::SwapIn, Presence::SwapOut],
     &[Presence::SwapIn],
     &[Presence::SwapOut],
+    &[Presence::Peer],
+    &[Presence::OutPeer],
 ];
 
 /// For each of [`SETS`]: its levels exactly, and by the grid.
@@ -45,10 +58,12 @@ pub(crate) type SetLevels = [[Levels; 2]; SETS.len()];
 pub(crate) struct Cells {
     times: Vec<Values>,
     counts: [u64; Count::COUNT],
-    /// Microseconds without overlap, of misses and of 200 hits that asked no server.
+    /// Microseconds without overlap, of misses that asked a server themselves and of 200 hits that asked no server.
     pub(crate) parts: [[u64; Part::COUNT]; 2],
     pub(crate) levels: SetLevels,
     pub(crate) courses: Courses,
+    /// By the number of the store.
+    pub(crate) disks: Disks,
     /// How long they last, seconds.
     pub(crate) seconds: f64,
 }
@@ -67,6 +82,7 @@ impl Cells {
             parts: Default::default(),
             levels: Default::default(),
             courses: Courses::new(),
+            disks: Disks::new(values_max),
             seconds: 0.0,
         }
     }
@@ -95,12 +111,13 @@ impl Cells {
 
     /// Is every percentile exact?
     pub(crate) fn is_exact(&self) -> bool {
-        self.times.iter().all(Values::is_exact)
+        self.times.iter().all(Values::is_exact) && self.disks.is_exact()
     }
 
     /// Before anything is asked of it.
     pub(crate) fn sort(&mut self) {
         self.times.iter_mut().for_each(Values::sort);
+        self.disks.sort();
     }
 
     /// Adds another slot.
@@ -128,6 +145,7 @@ impl Cells {
         for (&gauge, course) in &slot.courses {
             self.courses.entry(gauge).or_default().add(course);
         }
+        self.disks.add_times(&slot.disks);
         self.seconds += seconds;
     }
 
@@ -136,6 +154,7 @@ impl Cells {
         for (ours, theirs) in self.counts.iter_mut().zip(slot.counts) {
             *ours = ours.saturating_add(theirs);
         }
+        self.disks.add_counts(&slot.disks);
     }
 
     fn clear(&mut self) {
@@ -144,6 +163,7 @@ impl Cells {
         self.parts = Default::default();
         self.levels = Default::default();
         self.courses = Courses::new();
+        self.disks.clear();
     }
 
     fn push(&mut self, timed: Timed, group: Group, us: impl Into<u64>) {
@@ -227,7 +247,9 @@ impl OpenSlot {
             levels[0].leave_out(outside_us);
             levels[1].leave_out(outside_us / GRID_US);
         }
-        self.cells.courses = self.gauges.close();
+        let (courses, of_disks) = self.gauges.close();
+        self.cells.courses = courses;
+        self.cells.disks.ran(&of_disks);
         self.cells.sort();
     }
 
@@ -265,6 +287,7 @@ impl OpenSlot {
         self.count(record, group);
         let Some(group) = group else { return };
         self.presences(record, group, writes);
+        self.cells.disks.swapped(record);
         let is_aborted = is_aborted(record);
         if is_aborted && !self.with_aborted {
             return;
@@ -272,13 +295,14 @@ impl OpenSlot {
         let cells = &mut self.cells;
         cells.push(Timed::Response, group, record.total_us);
         times(cells, record, group);
+        cells.disks.timed(record);
         if let Some((_, on_disk)) = written(record, writes) {
             let stage = record.stage(StageName::SwapOut).expect("it names a write");
             let began = record.began_unix_us.saturating_add(stage.start_us.into());
             cells.push(Timed::SwapOutOnDisk, group, on_disk.saturating_sub(began));
         }
         let of = match group {
-            Group::Miss | Group::Collapsed => OF_MISSES,
+            Group::Miss => OF_MISSES,
             Group::OkAlone => OF_HITS,
             _ => return,
         };
@@ -288,30 +312,16 @@ impl OpenSlot {
     }
 
     fn count(&mut self, record: &Record, group: Option<Group>) {
-        use profile::Class;
         let cells = &mut self.cells;
         cells.add_to(Count::Requests, 1);
-        cells.add_to(
-            match record.class {
-                Class::MemoryHit => Count::MemoryHits,
-                Class::DiskHit => Count::DiskHits,
-                Class::ImsHit => Count::ImsHits,
-                Class::NegativeHit => Count::NegativeHits,
-                Class::Revalidated | Class::Stale => Count::OtherHits,
-                Class::Collapsed => Count::Collapsed,
-                Class::Miss => Count::OwnMisses,
-                Class::Uncachable => Count::Uncachable,
-                Class::Tunnel => Count::Tunnels,
-                Class::Error => Count::Errors,
-            },
-            1,
-        );
+        cells.add_to(Count::class_of(record), 1);
         let Some(group) = group else { return };
         cells.add_to(Count::Documents, 1);
         cells.add_to(Count::Bytes, record.bytes_out);
         cells.add_to(Count::ServerBytes, record.bytes_in);
         match group {
             Group::Miss | Group::Collapsed => cells.add_to(Count::Misses, 1),
+            Group::PeerHit => cells.add_to(Count::PeerHitBytes, record.bytes_out),
             Group::Rest => {}
             _ => {
                 cells.add_to(Count::Hits, 1);
@@ -343,6 +353,7 @@ impl OpenSlot {
         let at = |us: u32| began.saturating_add(us.into());
         let (kind, out) = match group {
             Group::Miss | Group::Collapsed => (Presence::Miss, Presence::OutMiss),
+            Group::PeerHit => (Presence::Peer, Presence::OutPeer),
             Group::Rest => (Presence::Rest, Presence::OutRest),
             _ => (Presence::Hit, Presence::OutHit),
         };
@@ -386,12 +397,14 @@ impl OpenSlot {
                 cells.add_to(Count::DeviceWriteBytes, write.bytes);
                 cells.add_to(Count::DeviceWriteRecords, write.records.into());
                 cells.push(Timed::DeviceWrite, Group::Rest, write.total_us);
+                cells.disks.wrote(write);
             }
             Event::Read(read) => {
                 cells.add_to(Count::DeviceReads, 1);
                 cells.add_to(Count::DeviceReadBytes, read.bytes);
                 cells.push(Timed::DeviceRead, Group::Rest, read.total_us);
                 cells.push(Timed::DeviceReadWait, Group::Rest, read.wait_us);
+                cells.disks.read(read);
             }
             Event::Second(second) => {
                 for &(gauge, value) in second.gauges.iter().filter(|(gauge, _)| is_lag(*gauge)) {

@@ -4,7 +4,7 @@
 
 use crate::cells::Day;
 use crate::kinds::{CACHABLE, MISSES, Timed};
-use crate::model::{Curve, Figure, Grid, Point, SourceReport};
+use crate::model::{AxisKind, Curve, Figure, Grid, Point, SourceReport};
 use crate::sizes::{class_of, middle};
 use crate::tables::one_and_two_reads;
 
@@ -20,6 +20,9 @@ pub(crate) fn add(report: &mut SourceReport, day: &Day) {
         if let Some(ours) = ours(figure, day, concurrent_misses) {
             figure.ours = ours;
         }
+        if let Some(note) = not_on_the_axis(figure) {
+            figure.notes.push(note);
+        }
         let different: Vec<String> = figure.curves.iter().filter_map(by_the_other_grid).collect();
         if !different.is_empty() {
             let way = match grid {
@@ -31,6 +34,28 @@ pub(crate) fn add(report: &mut SourceReport, day: &Day) {
                 .push(format!("{way}: {}.", different.join(", ")));
         }
     }
+}
+
+/// An axis of powers of ten has no place for 0: which points are not seen because of that.
+fn not_on_the_axis(figure: &Figure) -> Option<String> {
+    if figure.y.kind != AxisKind::Log || figure.x.kind != AxisKind::TimeUtc {
+        return None;
+    }
+    let curves = figure.curves.iter().filter_map(|curve| {
+        let slots = curve
+            .points
+            .iter()
+            .filter(|point| point.value <= 0.0)
+            .count();
+        (slots > 0).then(|| format!("{} in {slots} slots", curve.name))
+    });
+    let curves: Vec<String> = curves.collect();
+    (!curves.is_empty()).then(|| {
+        format!(
+            "The value is 0 and has no place on an axis of powers of ten: {}.",
+            curves.join(", ")
+        )
+    })
 }
 
 fn by_the_other_grid(curve: &Curve) -> Option<String> {
@@ -189,12 +214,20 @@ fn of_hits(figure: &Figure, concurrent_misses: Option<f64>) -> Option<String> {
     Some(match figure.id.as_str() {
         "7" => {
             let (documents, bytes) = (value("document")?, value("byte")?);
-            format!(
-                "DHR {} %, BHR {} %: {} points apart.",
+            let mut text = format!(
+                "DHR {} %, BHR {} %: {} points apart",
                 short(documents),
                 short(bytes),
                 short(documents - bytes)
-            )
+            );
+            if let (Some(documents), Some(bytes)) = (value("document-peers"), value("byte-peers")) {
+                text.push_str(&format!(
+                    "; with hits at peers {} % and {} %",
+                    short(documents),
+                    short(bytes)
+                ));
+            }
+            text + "."
         }
         "8" => format!(
             "Disk and IMS hits are {} % of all hits, IMS hits {} %.",

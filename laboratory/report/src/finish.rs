@@ -13,7 +13,7 @@ use crate::findings;
 use crate::kinds::{Count, Group};
 use crate::known::Known;
 use crate::measures;
-use crate::model::{Axis, AxisKind, Curve, Figure, Form, Point, Slot, SourceReport};
+use crate::model::{Axis, AxisKind, Curve, Figure, Form, Point, Slot, SourceKind, SourceReport};
 use crate::points::{self, Manner};
 use crate::protocols::Protocols;
 use crate::sizes::{FILES, Sizes};
@@ -71,6 +71,7 @@ fn finish(mut builder: Builder) -> Result<SourceReport, SpillError> {
         is_exact: true,
         manner,
         known,
+        kind: builder.source.kind,
     };
     for slot in &slots {
         let covered =
@@ -131,6 +132,7 @@ struct Pass {
     is_exact: bool,
     manner: Manner,
     known: Known,
+    kind: SourceKind,
 }
 
 impl Pass {
@@ -199,7 +201,7 @@ impl Pass {
     }
 
     fn curve(&self, spec: &CurveSpec, points: Vec<Point>, day: &Day, sizes: &Sizes) -> Curve {
-        let missing = self.known.missing(spec.needs());
+        let missing = self.known.missing(spec.needs(), self.kind);
         let (points, whole) = match spec.how {
             _ if missing.is_some() => (Vec::new(), None),
             How::Sizes(which) => points::cumulative(sizes, which, self.manner),
@@ -214,7 +216,7 @@ impl Pass {
         // A gauge that was never there is not known.
         let is_gauge = matches!(spec.how, How::Rise(..) | How::Level(..));
         let never = (is_gauge && points.is_empty() && missing.is_none())
-            .then(|| "not recorded by this source: this number of the machine".to_owned());
+            .then(|| "not recorded by this source: this number of the machine. The kernel, or this version, does not tell it.".to_owned());
         Curve {
             id: spec.id.to_owned(),
             name: spec.name.to_owned(),
@@ -260,7 +262,7 @@ fn writes(spill: &Spill, slot: &Range<u64>) -> Result<Writes, SpillError> {
     Ok(writes)
 }
 
-fn figure(spec: &FigureSpec, curves: Vec<Curve>, slot_us: u64) -> Figure {
+fn figure(spec: &FigureSpec, mut curves: Vec<Curve>, slot_us: u64) -> Figure {
     let x = match spec.form {
         Form::Lines | Form::Stacked => Axis {
             label: format!("time, UTC, slots of {}", length(slot_us)),
@@ -278,6 +280,17 @@ fn figure(spec: &FigureSpec, curves: Vec<Curve>, slot_us: u64) -> Figure {
         .all(|curve| curve.not_recorded.is_some())
         .then_some(first)
         .flatten();
+    let is_empty = curves.iter().all(|curve| curve.points.is_empty());
+    let filled_by = || {
+        format!(
+            "Empty: no request of this source had this. {}",
+            catalogue::filled_by(spec.id)
+        )
+    };
+    let empty = (is_empty && not_recorded.is_none()).then(filled_by);
+    if spec.is_by_disk() {
+        curves.retain(|curve| !curve.points.is_empty());
+    }
     Figure {
         id: spec.id.to_owned(),
         title: spec.title.to_owned(),
@@ -296,6 +309,7 @@ fn figure(spec: &FigureSpec, curves: Vec<Curve>, slot_us: u64) -> Figure {
         ours: String::new(),
         notes: spec.notes.iter().map(|&note| note.to_owned()).collect(),
         not_recorded,
+        empty,
     }
 }
 
@@ -309,13 +323,7 @@ fn length(us: u64) -> String {
 /// What this source could not tell, and what is not exact.
 fn notes(builder: &Builder, pass: &Pass, day: &Day, outside: u64, slots: usize) -> Vec<String> {
     let mut notes = builder.notes.clone();
-    let unknown = Known::PROFILE.without(pass.known);
-    if unknown != Known::NOTHING {
-        notes.push(format!(
-            "This source does not record: {}.",
-            unknown.words().join(", ")
-        ));
-    }
+    notes.extend(pass.known.all_missing(pass.kind));
     let mut note = |is_so: bool, text: String| notes.extend(is_so.then_some(text));
     note(
         builder.seen.version_1 > 0,

@@ -74,10 +74,10 @@ impl Gauges {
         }
     }
 
-    /// What the gauges did in the slot. The next slot begins.
-    pub(crate) fn close(&mut self) -> Courses {
-        let mut courses = Courses::new();
-        for (&(gauge, _), samples) in &mut self.0 {
+    /// What the gauges did in the slot, and the busy time of each disk by its number. The next slot begins.
+    pub(crate) fn close(&mut self) -> (Courses, Courses) {
+        let (mut courses, mut of_disks) = (Courses::new(), Courses::new());
+        for (&(gauge, number), samples) in &mut self.0 {
             samples.all.sort_unstable();
             let (Some(&first), Some(&last)) = (samples.all.first(), samples.all.last()) else {
                 continue;
@@ -99,16 +99,21 @@ impl Gauges {
                 .map(|&(_, value)| value as f64)
                 .sum::<f64>()
                 / count;
-            let course = courses.entry(gauge).or_default();
-            course.rise += rise as f64;
-            course.seconds = course.seconds.max(seconds);
-            course.means += mean;
-            course.slots = 1.0;
-            course.samples += samples.all.len() as u64;
+            let put = |course: &mut Course| {
+                course.rise += rise as f64;
+                course.seconds = course.seconds.max(seconds);
+                course.means += mean;
+                course.slots = 1.0;
+                course.samples += samples.all.len() as u64;
+            };
+            put(courses.entry(gauge).or_default());
+            if gauge == Gauge::DeviceBusyUs as u8 {
+                put(of_disks.entry(number).or_default());
+            }
             samples.before = Some(last);
             samples.all.clear();
         }
-        courses
+        (courses, of_disks)
     }
 }
 
@@ -139,14 +144,14 @@ mod tests {
         }
         put(&mut gauges, 10, 1, 5);
         put(&mut gauges, 12, 1, 9);
-        let course = gauges.close()[&(Gauge::DeviceReads as u8)];
+        let course = gauges.close().0[&(Gauge::DeviceReads as u8)];
         assert_eq!((course.rate(), course.samples), (Some(17.0), 5));
         assert_eq!(course.mean(), Some(340.0 / 3.0 + 7.0));
         // The next slot goes on from the last value; the process began anew in it.
         put(&mut gauges, 14, 0, 170);
         put(&mut gauges, 16, 0, 20);
-        let course = gauges.close()[&(Gauge::DeviceReads as u8)];
+        let course = gauges.close().0[&(Gauge::DeviceReads as u8)];
         assert_eq!((course.rise, course.seconds), (60.0, 4.0));
-        assert!(gauges.close().is_empty());
+        assert!(gauges.close().0.is_empty());
     }
 }

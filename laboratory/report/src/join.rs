@@ -209,6 +209,13 @@ fn known(reports: &[SourceReport]) -> Known {
     if !reports.iter().all(has_protocols) {
         known = known.without(Known::PROTOCOLS);
     }
+    // A source without peers has no hits there.
+    let has_peers = |report: &SourceReport| {
+        (report.figure("8b")).is_some_and(|figure| figure.not_recorded.is_none())
+    };
+    if !reports.iter().any(has_peers) {
+        known = known.without(Known::PEERS);
+    }
     for (curve, what) in [
         ("uncachable", Known::UNCACHABLE),
         ("aborted", Known::ABORTS),
@@ -233,6 +240,7 @@ fn tables(joined: &SourceReport, known: Known) -> Vec<Table> {
         tables::traffic(joined, Uniques::default()),
         tables::classes(joined, known),
         protocols::table(joined, known),
+        apart("disks", "Disks"),
         apart("22", "One I/O and its overhead"),
     ]
 }
@@ -251,17 +259,26 @@ impl Joining<'_> {
             .map(|report| &report.figures[number])
             .collect();
         let missing = all.iter().find_map(|figure| figure.not_recorded.clone());
+        // A figure that is empty in all of them is empty in the joined one, for the same reason.
+        let is_empty = all.iter().all(|figure| figure.empty.is_some());
         let mut joined = Figure {
             curves: Vec::new(),
             ours: String::new(),
             not_recorded: missing,
+            empty: all[0].empty.clone().filter(|_| is_empty),
             ..all[0].clone()
         };
         if joined.not_recorded.is_some() {
             return Ok(joined);
         }
-        for curve in &all[0].curves {
-            joined.curves.push(self.curve(&all, &curve.id)?);
+        let mut ids: Vec<&str> = Vec::new();
+        for curve in all.iter().flat_map(|figure| &figure.curves) {
+            if !ids.contains(&curve.id.as_str()) {
+                ids.push(&curve.id);
+            }
+        }
+        for id in ids {
+            joined.curves.push(self.curve(&all, id)?);
         }
         shares(&mut joined.curves);
         if joined

@@ -1,6 +1,6 @@
 //! The small sets that everything is counted by: groups of requests, what is timed, what is counted, what comes and goes.
 
-use profile::{Class, Record};
+use profile::{Class, Flags, Hierarchy, Record};
 
 use crate::model::SourceReport;
 
@@ -35,6 +35,8 @@ set! {
         Miss,
         /// A miss that shared another's fetch.
         Collapsed,
+        /// No hit here, but one of the peer that was asked, or of a proxy beyond it.
+        PeerHit,
         /// What can not be cached, and errors: only in *all*.
         Rest,
     }
@@ -52,7 +54,11 @@ pub(crate) const HITS: &[Group] = &[
 pub(crate) const OK_HITS: &[Group] = &[Group::OkAlone, Group::OkAsked];
 /// Misses.
 pub(crate) const MISSES: &[Group] = &[Group::Miss, Group::Collapsed];
-/// Hits and misses.
+/// Misses that asked a server themselves.
+pub(crate) const OWN_MISSES: &[Group] = &[Group::Miss];
+/// Hits at peers and beyond.
+pub(crate) const PEERS: &[Group] = &[Group::PeerHit];
+/// Hits, here and at peers, and misses.
 pub(crate) const CACHABLE: &[Group] = &[
     Group::OkAlone,
     Group::OkAsked,
@@ -60,6 +66,7 @@ pub(crate) const CACHABLE: &[Group] = &[
     Group::OtherHit,
     Group::Miss,
     Group::Collapsed,
+    Group::PeerHit,
 ];
 /// All.
 pub(crate) const ALL: &[Group] = Group::ALL;
@@ -78,10 +85,44 @@ impl Group {
                 }
             }
             class if class.is_hit() => Group::OtherHit,
+            _ if Level::of(record).is_some() => Group::PeerHit,
             Class::Miss => Group::Miss,
             Class::Collapsed => Group::Collapsed,
             _ => Group::Rest,
         })
+    }
+}
+
+/// Whose hit a request was that is none of our own.
+//= report section 5   Cache-Status gets a member at each hop, so the leaf's report knows at which level a hit was
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Level {
+    /// Of a member of the cluster.
+    Member,
+    /// Of a sibling.
+    Sibling,
+    /// Of a parent.
+    Parent,
+    /// Of a proxy beyond the one that was asked.
+    Beyond,
+}
+
+impl Level {
+    /// `None`: a hit of our own, or of nobody. A collapsed request asked nobody itself; an error or a tunnel is no document of a cache.
+    pub(crate) fn of(record: &Record) -> Option<Level> {
+        if !matches!(record.class, Class::Miss | Class::Uncachable) {
+            return None;
+        }
+        let asked = match record.hierarchy {
+            Hierarchy::Node => Level::Member,
+            Hierarchy::Sibling => Level::Sibling,
+            Hierarchy::Parent => Level::Parent,
+            Hierarchy::None | Hierarchy::Direct => return None,
+        };
+        if record.flags.contains(Flags::PEER_HIT) {
+            return Some(asked);
+        }
+        (record.flags.contains(Flags::FARTHER_HIT)).then_some(Level::Beyond)
     }
 }
 
@@ -172,6 +213,16 @@ set! {
         NegativeHits,
         /// Revalidated or stale.
         OtherHits,
+        /// Hits of a member of the cluster.
+        MemberHits,
+        /// Hits of a sibling.
+        SiblingHits,
+        /// Hits of a parent.
+        ParentHits,
+        /// Hits of a proxy beyond the peer that was asked.
+        FartherHits,
+        /// Bytes sent for these four.
+        PeerHitBytes,
         /// Bytes sent for hits.
         HitBytes,
         /// Bytes sent, but in tunnels.
@@ -218,12 +269,16 @@ set! {
         Hit,
         /// Misses.
         Miss,
+        /// Hits at peers.
+        Peer,
         /// Other requests.
         Rest,
         /// Connections to servers for hits.
         OutHit,
         /// Connections to servers for misses.
         OutMiss,
+        /// Connections to peers that had it.
+        OutPeer,
         /// Connections to servers for others.
         OutRest,
         /// Swap-ins.
@@ -257,7 +312,48 @@ set! {
     }
 }
 
+/// Hits at peers and beyond.
+pub(crate) const PEER_HITS: &[Count] = &[
+    Count::MemberHits,
+    Count::SiblingHits,
+    Count::ParentHits,
+    Count::FartherHits,
+];
+
+/// Hits of our own and of others.
+pub(crate) const HITS_WITH_PEERS: &[Count] = &[
+    Count::Hits,
+    Count::MemberHits,
+    Count::SiblingHits,
+    Count::ParentHits,
+    Count::FartherHits,
+];
+
 impl Count {
+    /// The one class that a request counts in: their sum is [`Count::Requests`].
+    pub(crate) fn class_of(record: &Record) -> Count {
+        if let Some(level) = Level::of(record) {
+            return match level {
+                Level::Member => Count::MemberHits,
+                Level::Sibling => Count::SiblingHits,
+                Level::Parent => Count::ParentHits,
+                Level::Beyond => Count::FartherHits,
+            };
+        }
+        match record.class {
+            Class::MemoryHit => Count::MemoryHits,
+            Class::DiskHit => Count::DiskHits,
+            Class::ImsHit => Count::ImsHits,
+            Class::NegativeHit => Count::NegativeHits,
+            Class::Revalidated | Class::Stale => Count::OtherHits,
+            Class::Collapsed => Count::Collapsed,
+            Class::Miss => Count::OwnMisses,
+            Class::Uncachable => Count::Uncachable,
+            Class::Tunnel => Count::Tunnels,
+            Class::Error => Count::Errors,
+        }
+    }
+
     /// As JSON calls it: `memory_hits`.
     pub(crate) fn name(self) -> String {
         let mut name = String::new();
@@ -275,5 +371,10 @@ impl SourceReport {
     /// A count of all slots.
     pub(crate) fn counted(&self, count: Count) -> u64 {
         self.counts.get(&count.name()).copied().unwrap_or(0)
+    }
+
+    /// Several, added.
+    pub(crate) fn counted_all(&self, counts: &[Count]) -> u64 {
+        (counts.iter()).fold(0, |sum, &count| sum.saturating_add(self.counted(count)))
     }
 }

@@ -45,11 +45,20 @@ impl Known {
     /// The client's protocol, and whether its connection is encrypted.
     pub const PROTOCOLS: Known = Known(1 << 22);
 
+    /// At which level a hit was that was none of the proxy's own.
+    pub const PEERS: Known = Known(1 << 23);
+
     /// A profile. What its files turn out not to have, such as those of version 1, is taken away while they are read.
-    pub const PROFILE: Known = Known((1 << 23) - 1);
+    pub const PROFILE: Known = Known((1 << 24) - 1);
     /// Squid's native access.log.
-    pub const SQUID: Known =
-        Known(Self::KEYS.0 | Self::CLIENTS.0 | Self::SERVERS.0 | Self::ABORTS.0 | Self::OUTGOING.0);
+    pub const SQUID: Known = Known(
+        Self::KEYS.0
+            | Self::CLIENTS.0
+            | Self::SERVERS.0
+            | Self::ABORTS.0
+            | Self::OUTGOING.0
+            | Self::PEERS.0,
+    );
     /// What version 1 of the profile has.
     pub(crate) const VERSION_1: Known = Known(
         (STAGES & !(1 << StageName::Wait as u32) & !(1 << StageName::Peer as u32))
@@ -95,19 +104,77 @@ impl Known {
     }
 
     /// Why something that needs `needs` is not there; `None`: it is.
-    pub(crate) fn missing(self, needs: Known) -> Option<String> {
+    pub(crate) fn missing(self, needs: Known, kind: SourceKind) -> Option<String> {
         let missing = needs.without(self);
         (missing != Known::NOTHING).then(|| {
             format!(
-                "not recorded by this source: {}",
-                missing.words().join(", ")
+                "not recorded by this source: {}. {}",
+                missing.words().join(", "),
+                missing.brought_by(kind)
             )
         })
     }
 
+    /// All that a profile may have and this source has not, a sentence for each way to get it.
+    pub(crate) fn all_missing(self, kind: SourceKind) -> Vec<String> {
+        let missing = Known::PROFILE.without(self);
+        let mut ways: Vec<(&str, Known)> = Vec::new();
+        for one in (0..u32::BITS).map(|bit| Known(missing.0 & 1 << bit)) {
+            let way = one.brought_by(kind);
+            match ways.iter_mut().find(|(other, _)| *other == way) {
+                _ if one == Known::NOTHING => {}
+                Some((_, of)) => *of = of.and(one),
+                None => ways.push((way, one)),
+            }
+        }
+        let sentence = |(way, of): (&str, Known)| {
+            format!(
+                "This source does not record: {}. {way}",
+                of.words().join(", ")
+            )
+        };
+        ways.into_iter().map(sentence).collect()
+    }
+
+    /// Which setting or run brings what is missing from a source of that kind.
+    fn brought_by(self, kind: SourceKind) -> &'static str {
+        const STAGES_OF_LOGFORMAT: Known = Known::stage(StageName::Dns)
+            .and(Known::stage(StageName::ProxyConnect))
+            .and(Known::stage(StageName::ServerReply))
+            .and(Known::SERVER_RESPONSE);
+        if self.has(Known::PEERS) {
+            return "No request of it asked a parent, a sibling or a member of a cluster (`[[parent]]`, `[[sibling]]`, `[cluster]`), or its \
+                version does not say whether they had it.";
+        }
+        match kind {
+            SourceKind::Squid if STAGES_OF_LOGFORMAT.has(self) => {
+                "Squid writes it with the `logformat` of docs/report.md."
+            }
+            SourceKind::Squid => {
+                "A log of Squid does not have it; a profile of Loligo does (`log.profile`)."
+            }
+            SourceKind::Joined => "One of the reports that were joined does not have it.",
+            SourceKind::Profile if self.has(Known::KEYS) => "`log.profile-keys = true` records it.",
+            SourceKind::Profile if self.has(Known::CLIENTS) => {
+                "`log.profile-keys` and `log.profile-clients`, both true, record it."
+            }
+            SourceKind::Profile if self.has(Known::SERVERS) => {
+                "Requests that ask a server have it, if `log.profile-keys` is true."
+            }
+            SourceKind::Profile if self.has(Known::WRITES) || self.has(Known::READS) => {
+                "Nothing of it happened: it takes a `[[store]]`, for writes something that may be stored, for reads hits that memory no \
+                 longer has (a smaller `memory`, a larger set of URLs, or a restart)."
+            }
+            SourceKind::Profile if self.has(Known::SECONDS) => {
+                "It is written once a second: a run of more than two seconds has it."
+            }
+            SourceKind::Profile => "A profile of a later version has it.",
+        }
+    }
+
     /// In words.
     pub(crate) fn words(self) -> Vec<&'static str> {
-        const WORDS: [&str; 23] = [
+        const WORDS: [&str; 24] = [
             "time to connect to the client",
             "time to resolve names",
             "time to connect to the server",
@@ -131,6 +198,7 @@ impl Known {
             "the state of the machine each second",
             "time of the server",
             "protocols of clients",
+            "hits at peers",
         ];
         (0..WORDS.len())
             .filter(|i| self.0 & 1 << i != 0)
@@ -186,14 +254,18 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let needs = Known::KEYS.and(Known::stage(StageName::SwapIn));
-        assert_eq!(Known::PROFILE.missing(needs), None);
+        assert_eq!(Known::PROFILE.missing(needs, SourceKind::Profile), None);
         assert_eq!(
-            Known::SQUID.missing(needs).unwrap(),
-            "not recorded by this source: time to read from the disk"
+            Known::SQUID.missing(needs, SourceKind::Squid).unwrap(),
+            "not recorded by this source: time to read from the disk. \
+             A log of Squid does not have it; a profile of Loligo does (`log.profile`)."
         );
+        let reply = Known::stage(StageName::ServerReply);
+        let why = Known::SQUID.missing(reply, SourceKind::Squid).unwrap();
+        assert!(why.contains("logformat"), "{why}");
         let more = Known::SQUID.with_stages(&[StageName::SwapIn]);
-        assert_eq!(more.missing(needs), None);
-        assert_eq!(Known::PROFILE.words().len(), 23);
+        assert_eq!(more.missing(needs, SourceKind::Squid), None);
+        assert_eq!(Known::PROFILE.words().len(), 24);
         assert!(!Known::VERSION_1.has(Known::stage(StageName::Wait)));
     }
 }

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Inside: `kinds` names what is counted, `catalogue` is the table of figures, `cells` is what is kept of a slot, `points` makes points of it;
-//! `values` has percentiles, `intervals` concurrency, `sizes` what goes over size, `uniques` first accesses, `asked` and `heavy` names, `spill` temporary files.
+//! `values` has percentiles, `intervals` concurrency, `sizes` what goes over size, `uniques` first accesses, `disks` each disk, `asked` and `heavy` names, `spill` temporary files.
 //!
 //! Not known here: files of profiles and logs, drawings, the command line.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod builder;
 mod catalogue;
 mod cells;
 mod compare;
+mod disks;
 mod findings;
 mod finish;
 mod gauges;

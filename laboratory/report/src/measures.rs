@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::catalogue::{self, CurveSpec, FigureSpec, How};
-use crate::kinds::Count;
+use crate::kinds::{Count, HITS_WITH_PEERS, PEER_HITS};
 use crate::known::Known;
 use crate::model::{Curve, Form, Measured, Point, SourceReport};
 use crate::sizes::{class_of, middle};
@@ -70,7 +70,7 @@ pub struct Measure {
 fn statistics(how: How) -> &'static [Statistic] {
     use Statistic::*;
     match how {
-        How::Time(..) | How::Sizes(_) => &[P50, P90, P99],
+        How::Time(..) | How::Sizes(_) | How::DiskTime(_) => &[P50, P90, P99],
         How::Over(_) => &[At(1 << 10), At(8 << 10), At(64 << 10)],
         _ => &[Value],
     }
@@ -78,10 +78,10 @@ fn statistics(how: How) -> &'static [Statistic] {
 
 fn unit(figure: &FigureSpec, how: How) -> &'static str {
     match how {
-        How::Time(..) | How::Over(_) => "ms",
+        How::Time(..) | How::Over(_) | How::DiskTime(_) => "ms",
         How::Sizes(_) => "bytes",
-        How::Rate(_) => "1/s",
-        How::Percent(..) | How::Busy(_) | How::Share(..) | How::Part(..) => "%",
+        How::Rate(_) | How::DiskRate(_) => "1/s",
+        How::Percent(..) | How::Busy(_) | How::Share(..) | How::Part(..) | How::DiskBusy(_) => "%",
         How::Rise(..) if figure.id == "20" => "%",
         _ => "",
     }
@@ -97,7 +97,7 @@ fn of_figures() -> impl Iterator<Item = (&'static FigureSpec, &'static CurveSpec
 }
 
 /// Table 3 and the totals: id, name, unit.
-const TOTALS: [(&str, &str, &str); 11] = [
+const TOTALS: [(&str, &str, &str); 14] = [
     ("table-3.documents", "requests", ""),
     ("table-3.unique-documents", "unique documents", ""),
     ("table-3.unique-clients", "unique clients", ""),
@@ -111,6 +111,17 @@ const TOTALS: [(&str, &str, &str); 11] = [
     (
         "total.byte-hit-ratio",
         "byte hit ratio of the whole source",
+        "%",
+    ),
+    ("total.peer-hits", "share of hits at peers", "%"),
+    (
+        "total.document-hit-ratio-with-peers",
+        "document hit ratio of the whole source, with hits at peers",
+        "%",
+    ),
+    (
+        "total.byte-hit-ratio-with-peers",
+        "byte hit ratio of the whole source, with hits at peers",
         "%",
     ),
     ("total.uncachable", "share of uncachable requests", "%"),
@@ -221,6 +232,10 @@ fn totals(
     let count = |count| report.counted(count);
     let unique = |count: Option<(u64, bool)>| count.map(|(count, _)| count as f64);
     let share = |some, of| (count(of) > 0).then(|| count(some) as f64 / count(of) as f64 * 100.0);
+    let of_peers = |some: &[Count], of| {
+        let ratio = report.counted_all(some) as f64 / count(of) as f64 * 100.0;
+        (count(of) > 0 && known.has(Known::PEERS)).then_some(ratio)
+    };
     let known_only = |what: Known, value: f64| known.has(what).then_some(value);
     [
         Some(count(Count::Documents) as f64),
@@ -230,6 +245,9 @@ fn totals(
         Some(count(Count::Bytes) as f64),
         share(Count::Hits, Count::Documents),
         share(Count::HitBytes, Count::Bytes),
+        of_peers(PEER_HITS, Count::Requests),
+        of_peers(HITS_WITH_PEERS, Count::Documents),
+        of_peers(&[Count::HitBytes, Count::PeerHitBytes], Count::Bytes),
         share(Count::Uncachable, Count::Requests).filter(|_| known.has(Known::UNCACHABLE)),
         share(Count::Collapsed, Count::Requests),
         share(Count::Errors, Count::Requests),

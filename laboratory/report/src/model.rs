@@ -138,6 +138,9 @@ pub struct Figure {
     pub notes: Vec<String>,
     /// Why this source can not fill it. Then there are no points, and the page says this sentence.
     pub not_recorded: Option<String>,
+    /// Why there are no points, though this source could have some, and which run or setting brings them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty: Option<String>,
 }
 
 /// How curves are drawn.

@@ -79,11 +79,25 @@ pub(crate) fn point(
         }
         How::Rise(gauges, scale) => gauge(cells, gauges, x, scale, Course::rate)?,
         How::Level(gauges, scale) => gauge(cells, gauges, x, scale, Course::mean)?,
+        How::DiskRate(number) => {
+            let counts = cells.disks.get(number)?.counts;
+            let sum = counts.swap_ins.saturating_add(counts.swap_outs);
+            plain(x, sum as f64 / cells.seconds, sum, sum as f64)
+        }
+        How::DiskBusy(number) => {
+            let course = cells.disks.get(number)?.busy?;
+            let percent = course.rate()? * 1e-4;
+            plain(x, percent, course.samples, percent * cells.seconds)
+        }
+        How::DiskTime(number) => {
+            let times = [&cells.disks.get(number)?.swap_in];
+            distribution(&Union::new(times), x, manner)?
+        }
         How::Sizes(_) | How::Over(_) => return None,
     };
     let is_by_time = matches!(
         how,
-        How::Rate(_) | How::Megabytes(_) | How::There(..) | How::Busy(_)
+        How::Rate(_) | How::Megabytes(_) | How::There(..) | How::Busy(_) | How::DiskRate(_)
     );
     point.is_hollow |= is_partial && is_by_time;
     Some(point)
@@ -91,7 +105,7 @@ pub(crate) fn point(
 
 fn response_count(cells: &Cells, of: usize) -> u64 {
     let groups: &[Group] = match of {
-        crate::cells::OF_MISSES => crate::kinds::MISSES,
+        crate::cells::OF_MISSES => crate::kinds::OWN_MISSES,
         _ => &[Group::OkAlone],
     };
     cells.union(&[Timed::Response], groups).count()

@@ -91,7 +91,7 @@ pub(crate) fn table(report: &SourceReport, known: Known) -> Table {
             percent(count("hits", row), count("documents", row)),
         ),
     };
-    let not_recorded = known.missing(Known::PROTOCOLS);
+    let not_recorded = known.missing(Known::PROTOCOLS, report.kind);
     Table {
         id: ID.to_owned(),
         title: "Requests by protocol and encryption".to_owned(),

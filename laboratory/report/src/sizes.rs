@@ -7,7 +7,7 @@
 use profile::{Record, StageName};
 
 use crate::cells::{DAY_VALUES_MAX, is_aborted};
-use crate::kinds::Group;
+use crate::kinds::{Group, HITS, MISSES};
 use crate::uniques::CURVES;
 use crate::values::{Union, Values};
 
@@ -18,6 +18,8 @@ pub(crate) enum Size {
     Hit,
     /// For misses.
     Miss,
+    /// For hits at peers.
+    Peer,
     /// For others.
     Rest,
     /// Stored sizes of what was read from the disk, each time.
@@ -41,7 +43,7 @@ pub(crate) const FILES: [Size; CURVES] = [
     Size::SwapInFile,
     Size::SwapOutFile,
 ];
-const SIZES: usize = 9;
+const SIZES: usize = 10;
 
 impl Size {
     /// Is it one of [`FILES`]?
@@ -150,10 +152,12 @@ impl Sizes {
         let (sent, stored) = (record.bytes_out, record.object_bytes);
         let stage = |name| record.stage(name);
         let (reads, writes) = (stage(StageName::SwapIn), stage(StageName::SwapOut));
-        let is_hit = !matches!(group, Group::Miss | Group::Collapsed | Group::Rest);
+        let is_miss = MISSES.contains(&group);
+        let is_hit = HITS.contains(&group);
         self.push(
             match group {
                 Group::Miss | Group::Collapsed => Size::Miss,
+                Group::PeerHit => Size::Peer,
                 Group::Rest => Size::Rest,
                 _ => Size::Hit,
             },
@@ -178,7 +182,7 @@ impl Sizes {
         };
         if is_hit {
             add(Over::Hit, total, sent);
-        } else if group != Group::Rest {
+        } else if is_miss {
             add(Over::Miss, total, sent);
             add(Over::SentMiss, replied, sent);
         }
@@ -190,7 +194,7 @@ impl Sizes {
         }
         if is_hit {
             add(Over::ReplyHit, server, stored);
-        } else if group != Group::Rest {
+        } else if is_miss {
             add(Over::ReplyMiss, server, stored);
         }
         add(Over::In, reads.map(|stage| stage.total_us), stored);

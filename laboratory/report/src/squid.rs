@@ -131,8 +131,9 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
     record.status = status;
     record.method = method;
     record.bytes_out = bytes_out;
-    record.flags = flags;
-    record.hierarchy = hierarchy(split(server).map_or(server, |(code, _)| code));
+    let asked = split(server).map_or(server, |(code, _)| code);
+    record.hierarchy = hierarchy(asked);
+    record.flags = flags.with(Flags::PEER_HIT, says_hit(asked));
     record.names = Some(names(url, client, record.hierarchy));
     let has_stages = found == FIELDS && set_stages(&mut record, [more[0], more[1], more[2]]);
     Ok(Line::Request {
@@ -231,6 +232,12 @@ fn hierarchy(code: &[u8]) -> Hierarchy {
     } else {
         Hierarchy::Parent
     }
+}
+
+/// Did the peer say before that it had it, by ICP, HTCP or its digest: `SIBLING_HIT`, `CD_PARENT_HIT`, `PARENT_UDP_HIT_OBJ`? What a peer that
+/// was not asked had is not in the log.
+fn says_hit(code: &[u8]) -> bool {
+    code.ends_with(b"_HIT") || code.windows(8).any(|word| word == b"_UDP_HIT")
 }
 
 fn names(url: &[u8], client: &[u8], hierarchy: Hierarchy) -> Names {

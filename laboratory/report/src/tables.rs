@@ -3,12 +3,15 @@
 use profile::MarkKind;
 use serde_json::Value;
 
+use crate::catalogue::TWO_READS;
 use crate::cells::Day;
-use crate::kinds::{ALL, Count, Timed};
+use crate::disks::Disk;
+use crate::kinds::{ALL, Count, PEER_HITS, Timed};
 use crate::known::Known;
-use crate::model::{Fact, SourceReport, Table};
+use crate::model::{Fact, SourceKind, SourceReport, Table};
 use crate::protocols;
 use crate::uniques::Uniques;
+use crate::values::{Union, Values};
 
 /// Facts from the text of a mark; more are left out.
 const FACTS_MAX: usize = 64;
@@ -27,7 +30,8 @@ pub(crate) fn tables(
         traffic(report, uniques),
         classes(report, known),
         protocols::table(report, known),
-        one_io(day, known),
+        disks(day, known, report.kind),
+        one_io(day, known, report.kind),
     ]
 }
 
@@ -56,7 +60,8 @@ fn from_mark(report: &SourceReport, id: &str, title: &str, kind: MarkKind) -> Ta
     match mark.map(|mark| serde_json::from_str::<Value>(&mark.text)) {
         None => {
             table.not_recorded = Some(format!(
-                "not recorded by this source: no mark of kind {}",
+                "not recorded by this source: no mark of kind {}. Loligo writes it into `log.profile` when it begins, so a profile from its \
+                 beginning has it; a log has none.",
                 kind.as_str()
             ))
         }
@@ -126,6 +131,10 @@ pub(crate) fn classes(report: &SourceReport, known: Known) -> Table {
         ("IMS hits (304)", Count::ImsHits),
         ("negative hits", Count::NegativeHits),
         ("other hits (revalidated, stale)", Count::OtherHits),
+        ("hits at a member of the cluster", Count::MemberHits),
+        ("hits at a sibling", Count::SiblingHits),
+        ("hits at a parent", Count::ParentHits),
+        ("hits beyond the peer", Count::FartherHits),
         ("collapsed", Count::Collapsed),
         ("misses", Count::OwnMisses),
         ("uncachable", Count::Uncachable),
@@ -136,6 +145,9 @@ pub(crate) fn classes(report: &SourceReport, known: Known) -> Table {
         ("not kept by the store", Count::NotKept),
     ];
     for (name, which) in rows {
+        if PEER_HITS.contains(&which) && !known.has(Known::PEERS) {
+            continue;
+        }
         let is_known = match which {
             Count::Uncachable => known.has(Known::UNCACHABLE),
             Count::ClientAborted | Count::OriginAborted => known.has(Known::ABORTS),
@@ -156,8 +168,73 @@ pub(crate) fn classes(report: &SourceReport, known: Known) -> Table {
         "byte hit ratio",
         percent(count(Count::HitBytes), count(Count::Bytes)),
     );
+    if known.has(Known::PEERS) {
+        let peers = report.counted_all(PEER_HITS);
+        table.add(
+            "document hit ratio with peers",
+            percent(count(Count::Hits) + peers, count(Count::Documents)),
+        );
+        table.add(
+            "byte hit ratio with peers",
+            percent(
+                count(Count::HitBytes).saturating_add(count(Count::PeerHitBytes)),
+                count(Count::Bytes),
+            ),
+        );
+    }
     table.add("bytes sent", count(Count::Bytes).to_string());
     table
+}
+
+/// What each disk did: a few lines for each.
+fn disks(day: &Day, known: Known, kind: SourceKind) -> Table {
+    let mut table = table(
+        "disks",
+        "Disks (disk 1 is the first store of the configuration)",
+    );
+    let needs =
+        Known::stage(profile::StageName::SwapIn).and(Known::stage(profile::StageName::SwapOut));
+    table.not_recorded = known.missing(needs, kind);
+    if table.not_recorded.is_some() {
+        return table;
+    }
+    for (number, all) in day.all.disks.iter() {
+        let busy = day.busy.disks.get(number);
+        disk(&mut table, number, all, busy);
+    }
+    if table.facts.is_empty() {
+        table.not_recorded = Some(
+            "empty: no request read from a disk or wrote to one. A `[[store]]` in the configuration brings them.".to_owned(),
+        );
+    }
+    table
+}
+
+/// Counts are of the whole source, times of the slots that are not idle.
+fn disk(table: &mut Table, number: u8, all: &Disk, busy: Option<&Disk>) {
+    let counts = all.counts;
+    let mut add = |name: &str, value: String| {
+        table.add(&format!("disk {}: {name}", u16::from(number) + 1), value);
+    };
+    let median = |of: fn(&Disk) -> &Values| {
+        let union = Union::new(busy.map(of));
+        match union.count() {
+            0 => "-".to_owned(),
+            _ => format!("{:.3} ms", union.at_percent(50) as f64 / 1000.0),
+        }
+    };
+    add("swap-ins", counts.swap_ins.to_string());
+    add("swap-in, median", median(|disk| &disk.swap_in));
+    add("swap-outs", counts.swap_outs.to_string());
+    add("reads", counts.reads.to_string());
+    add("read, median", median(|disk| &disk.read));
+    add("bytes read", counts.read_bytes.to_string());
+    add("writes", counts.writes.to_string());
+    add("write, median", median(|disk| &disk.write));
+    add("bytes written", counts.write_bytes.to_string());
+    let rate = busy.and_then(|disk| disk.busy).and_then(|it| it.rate());
+    let share = rate.map_or("-".to_owned(), |rate| format!("{:.1} %", rate * 1e-4));
+    add("busy", share);
 }
 
 /// Medians of swap-ins with one read and with two, microseconds.
@@ -170,17 +247,17 @@ pub(crate) fn one_and_two_reads(day: &Day) -> Option<(u64, u64)> {
 }
 
 //= paper 001 section 6.6.5   I/O = Total(2 pages) - Total(1 page), overhead = Total(1 page) - I/O
-fn one_io(day: &Day, known: Known) -> Table {
+fn one_io(day: &Day, known: Known, kind: SourceKind) -> Table {
     let mut table = table(
         "22",
         "One I/O and its overhead, from swap-ins with one read and with two",
     );
     let needs = Known::DEVICE_READS.and(Known::stage(profile::StageName::SwapIn));
-    table.not_recorded = known.missing(needs);
+    table.not_recorded = known.missing(needs, kind);
     let Some((one, two)) = one_and_two_reads(day).filter(|_| table.not_recorded.is_none()) else {
-        table
-            .not_recorded
-            .get_or_insert("there were no swap-ins with one read, or none with two".to_owned());
+        table.not_recorded.get_or_insert(format!(
+            "empty: there were no swap-ins with one read, or none with two reads. {TWO_READS}"
+        ));
         return table;
     };
     let ms = |us: i64| format!("{:.3} ms", us as f64 / 1000.0);

@@ -55,7 +55,7 @@ fn any_record() -> impl Strategy<Value = Record> {
     let sets = (
         0..Class::ALL.len(),
         prop_oneof![Just(200u16), any::<u16>()],
-        0..1024u32,
+        0..4096u32,
         0..5usize,
         0..16u8,
     );
@@ -129,6 +129,30 @@ fn sound(report: &SourceReport, given: usize) -> Result<(), TestCaseError> {
         report.requests
     );
     prop_assert_eq!(report.counts["requests"], report.requests);
+    // Each request is in exactly one class.
+    let classes = [
+        "memory_hits",
+        "disk_hits",
+        "ims_hits",
+        "negative_hits",
+        "other_hits",
+        "member_hits",
+        "sibling_hits",
+        "parent_hits",
+        "farther_hits",
+        "collapsed",
+        "own_misses",
+        "uncachable",
+        "errors",
+        "tunnels",
+    ];
+    prop_assert_eq!(
+        classes
+            .iter()
+            .map(|class| report.counts[*class])
+            .sum::<u64>(),
+        report.requests
+    );
     for pair in report.slots.windows(2) {
         prop_assert_eq!(
             pair[0].start_unix_us + report.slot_us,
@@ -159,7 +183,7 @@ fn sound(report: &SourceReport, given: usize) -> Result<(), TestCaseError> {
             }
             prop_assert!(curve.points.is_sorted_by(|a, b| a.x < b.x));
         }
-        let sums_to_100 = matches!(figure.id.as_str(), "8" | "24" | "24b" | "25");
+        let sums_to_100 = matches!(figure.id.as_str(), "8" | "8b" | "24" | "24b" | "25");
         if let Some(first) = figure.curves.first().filter(|_| sums_to_100) {
             for (at, point) in first.points.iter().enumerate() {
                 let sum: f64 = figure
@@ -221,6 +245,7 @@ proptest! {
         // Neither half may miss what the other knows, nor have a slot that is idle only there.
         for record in &mut records {
             record.version = 2;
+            record.hierarchy = Hierarchy::Parent;
             record.names = None;
             record.bytes_out %= 1 << 40;
         }

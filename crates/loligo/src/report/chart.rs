@@ -113,7 +113,7 @@ fn beside(mut panel: Panel, source: &SourceReport, figure: &Figure, on_days: boo
         panel = panel.curve(drawn(figure.form, &curve.name, look, layers));
     }
     if figure.curves.iter().all(|curve| curve.points.is_empty()) {
-        return panel.without("no request of this source had this");
+        return panel.without(why_empty(figure));
     }
     if figure.form == Form::OverSize {
         panel = panel.counts(counts(figure));
@@ -125,6 +125,12 @@ fn beside(mut panel: Panel, source: &SourceReport, figure: &Figure, on_days: boo
         }
     }
     panel
+}
+
+/// Of a figure without points.
+fn why_empty(figure: &Figure) -> &str {
+    let why = figure.not_recorded.as_ref().or(figure.empty.as_ref());
+    why.map_or("no request of this source had this", String::as_str)
 }
 
 /// A panel for each curve; sources differ in colour.
@@ -151,17 +157,16 @@ fn overlays(with: &[(usize, &SourceReport, &Figure)], on_days: bool) -> Vec<Pane
         if is_empty {
             let why = with.iter().find_map(|(_, _, figure)| {
                 let curve = figure.curve(id).and_then(|c| c.not_recorded.as_deref());
-                figure.not_recorded.as_deref().or(curve)
+                let whole = figure.not_recorded.as_deref();
+                whole.or(curve).or(figure.empty.as_deref())
             });
             panel = panel.without(why.unwrap_or("no request had this"));
         }
         panels.push(panel);
     }
     if panels.is_empty() {
-        let why = with
-            .iter()
-            .find_map(|(_, _, figure)| figure.not_recorded.as_deref());
-        panels.push(Panel::new("").without(why.unwrap_or("no request had this")));
+        let (_, _, first) = with[0];
+        panels.push(Panel::new("").without(why_empty(first)));
     }
     panels
 }
@@ -322,6 +327,14 @@ fn remarks(with: &[(usize, &SourceReport, &Figure)], has_names: bool) -> Vec<(St
         let missing: Vec<&str> = missing.map(|curve| curve.name.as_str()).collect();
         if !missing.is_empty() && figure.not_recorded.is_none() {
             let text = format!("not recorded by this source: {}", missing.join(", "));
+            out.push((name.clone(), text));
+        }
+        let is_drawn = figure.not_recorded.is_none() && figure.empty.is_none();
+        let without = (figure.curves.iter())
+            .filter(|curve| is_drawn && curve.points.is_empty() && curve.not_recorded.is_none());
+        let without: Vec<&str> = without.map(|curve| curve.name.as_str()).collect();
+        if !without.is_empty() {
+            let text = format!("no request had this: {}", without.join(", "));
             out.push((name, text));
         }
     }

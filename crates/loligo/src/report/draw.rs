@@ -16,8 +16,13 @@ pub fn page(sources: &[SourceReport], layout: Layout) -> Page {
     for (source, name) in sources.iter().zip(&names) {
         page.text(&about(source, name));
     }
-    for table in tables(sources) {
-        page.table(&table);
+    for id in ids_of_tables(sources) {
+        if let Some(table) = table(id, sources) {
+            page.table(&table);
+        }
+        for why in why_empty(id, sources) {
+            page.text(&why);
+        }
     }
     let notes = cannot_tell(sources);
     if !notes.is_empty() {
@@ -82,15 +87,18 @@ fn span_text(seconds: f64) -> String {
 
 /// Tables with the sources as columns.
 pub fn tables(sources: &[SourceReport]) -> Vec<Table> {
+    let ids = ids_of_tables(sources).into_iter();
+    ids.filter_map(|id| table(id, sources)).collect()
+}
+
+fn ids_of_tables(sources: &[SourceReport]) -> Vec<&str> {
     let mut ids: Vec<&str> = Vec::new();
     for table in sources.iter().flat_map(|source| &source.tables) {
         if !ids.contains(&table.id.as_str()) {
             ids.push(&table.id);
         }
     }
-    ids.into_iter()
-        .filter_map(|id| table(id, sources))
-        .collect()
+    ids
 }
 
 /// `None` if no source has a fact for it.
@@ -122,17 +130,28 @@ fn table(id: &str, sources: &[SourceReport]) -> Option<Table> {
     Some(out)
 }
 
+/// Tables that have nothing of a source.
+pub fn tables_without(sources: &[SourceReport]) -> Vec<String> {
+    let ids = ids_of_tables(sources).into_iter();
+    ids.flat_map(|id| why_empty(id, sources)).collect()
+}
+
+/// Why a table has nothing of a source, and what would fill it: a sentence for each source that has nothing.
+fn why_empty(id: &str, sources: &[SourceReport]) -> Vec<String> {
+    let of = |source: &SourceReport| {
+        let table = source.tables.iter().find(|table| table.id == id)?;
+        let why = table.not_recorded.as_ref()?;
+        Some(format!("{}: {}: {why}", called(source), caption(table)))
+    };
+    sources.iter().filter_map(of).collect()
+}
+
 /// Notes and troubles, in sentences.
 pub fn cannot_tell(sources: &[SourceReport]) -> Vec<String> {
     let mut out = Vec::new();
     for source in sources {
         let name = called(source);
         out.extend(source.notes.iter().map(|note| format!("{name}: {note}")));
-        for table in &source.tables {
-            if let Some(why) = &table.not_recorded {
-                out.push(format!("{name}: {}: {why}", caption(table)));
-            }
-        }
         let troubles = &source.troubles;
         if troubles.count > 0 {
             let more = troubles.count.saturating_sub(troubles.first.len() as u64);

@@ -6,7 +6,7 @@ use page::{Table, value_text};
 use report::Compared;
 use report::model::{Form, SourceReport};
 
-use super::draw::{about, cannot_tell, tables};
+use super::draw::{about, cannot_tell, tables, tables_without};
 use super::names::{called, figures, is_of_paper};
 
 /// The summary.
@@ -19,7 +19,7 @@ pub fn summary(sources: &[SourceReport]) -> String {
         out += &format!("\n{}", table.text());
     }
     out += &format!("\n{}", day(sources).text());
-    let notes = cannot_tell(sources);
+    let notes = [tables_without(sources), cannot_tell(sources)].concat();
     if !notes.is_empty() {
         out += "\nWhat the sources could not tell\n";
         for note in notes {

@@ -21,6 +21,21 @@ const LINE: f64 = 20.0;
 const CHARACTER: f64 = 6.8;
 const INK: &str = "svg{--ink:#1b2733;--paper:#fff;--faint:#5c6773;--rule:#d5dbe1}";
 
+/// Words in lines of at most so many characters, a longer word in a line of its own.
+fn folded(text: &str, characters: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is one");
+        let long = last.chars().count() + 1 + word.chars().count();
+        match (last.is_empty(), long > characters) {
+            (true, _) => last.push_str(word),
+            (false, false) => *last += &format!(" {word}"),
+            (false, true) => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 impl Chart {
     /// The file.
     pub fn svg_file(&self) -> String {
@@ -36,13 +51,15 @@ impl Chart {
             let y = MARGIN + CAPTION + (n / columns) as f64 * (height + TITLE);
             title(panel, x + 58.0, y + 12.0, &mut body);
             if let Some(why) = &panel.note {
-                let _ = writeln!(
-                    body,
-                    "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-                    x + width / 2.0,
-                    y + height / 2.0,
-                    escaped(why)
-                );
+                for (nth, line) in folded(why, (width / CHARACTER) as usize).iter().enumerate() {
+                    let _ = writeln!(
+                        body,
+                        "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+                        x + width / 2.0,
+                        y + height / 2.0 + (nth as f64 - 2.0) * LINE,
+                        escaped(line)
+                    );
+                }
                 continue;
             }
             let scales = Scales::beside(&shared, self, panel);

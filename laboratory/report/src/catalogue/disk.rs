@@ -1,9 +1,12 @@
 //! Figures 18 to 25 of paper 001: the disk, and of what response times are made; with the second versions of the last two.
 
-use super::How::{Busy, Over as OverSize, Part as InPart, Rate, Rise, Share, There, Time};
-use super::{CONNECT, FigureSpec, How, curve, figure, time};
+use super::How::{
+    Busy, DiskBusy, DiskRate, DiskTime, Over as OverSize, Part as InPart, Rate, Rise, Share, There,
+    Time,
+};
+use super::{CONNECT, FigureSpec, How, by_disk, curve, figure, time};
 use crate::cells::{OF_HITS, OF_MISSES};
-use crate::kinds::{ALL, Count, Group, MISSES, Part, Timed};
+use crate::kinds::{ALL, Count, Group, OWN_MISSES, Part, Timed};
 use crate::model::{AxisKind, Form, Role};
 use crate::sizes::Over;
 use profile::Gauge;
@@ -22,7 +25,7 @@ const HIT_STAGES: &[&[Timed]] = &[
 const ALONE: &[Group] = &[Group::OkAlone];
 
 const fn miss_share(at: usize) -> How {
-    Share(MISS_STAGES[at], MISS_STAGES, MISSES)
+    Share(MISS_STAGES[at], MISS_STAGES, OWN_MISSES)
 }
 
 const fn hit_share(at: usize) -> How {
@@ -31,6 +34,9 @@ const fn hit_share(at: usize) -> How {
 
 const MEDIANS: &str = "The median of each stage in the sum of the medians. A stage that a request did not have counts 0; \
     stages overlap, so their sum is not the response time: the next figure has no overlap.";
+const OF_OWN_MISSES: &str = "Of misses that asked a server themselves: collapsed requests wait for another's fetch, which has a figure of its own, \
+    and hits at peers are no misses.";
+const WHICH_DISK: &str = "Disk 1 is the first store of the configuration; Table 1 has its path. More than eight disks are only in the table of disks.";
 const EXCLUSIVE: &str = "Means without overlap: where two stages overlap, the later has the time. The parts add up to the \
     response time. The paper could not show this.";
 
@@ -71,6 +77,14 @@ pub(super) const DISK: &[FigureSpec] = &[
             )
             .dashed(),
         ],
+    ),
+    time(
+        "18b",
+        "Disk traffic intensity by disk",
+        "swap requests/s",
+        "",
+        &[WHICH_DISK],
+        by_disk!(DiskRate),
     ),
     time(
         "19",
@@ -124,13 +138,26 @@ pub(super) const DISK: &[FigureSpec] = &[
             .dashed(),
         ],
     ),
-    time(
+    figure(
+        "20b",
+        "Disk utilisation by disk",
+        Form::Lines,
+        ("% of the time, as the kernel counts", AxisKind::Percent),
+        "",
+        &[
+            WHICH_DISK,
+            "With what other programs read and write. Stores on one device have one curve each, all alike.",
+        ],
+        by_disk!(DiskBusy),
+    ),
+    figure(
         "21",
         "Disk response time",
-        "swap, ms",
+        Form::Lines,
+        ("swap, ms", AxisKind::Log),
         "Swap-outs are somewhat faster than swap-ins: the system delays writes.",
         &[
-            "A swap-out is handed over when the store has it. It is on disk when the write with its last byte is done; most of that time it waits for the cluster to fill.",
+            "By powers of ten, since handing over takes microseconds and a write waits for seconds. A swap-out is handed over when the store has it. It is on disk when the write with its last byte is done; most of that time it waits for the cluster to fill.",
         ],
         &[
             curve(
@@ -153,6 +180,17 @@ pub(super) const DISK: &[FigureSpec] = &[
             )
             .dashed(),
         ],
+    ),
+    time(
+        "21b",
+        "Disk response time by disk",
+        "swap-in, ms",
+        "",
+        &[
+            WHICH_DISK,
+            "Swap-ins. Reads and writes of each device are in the table of disks.",
+        ],
+        by_disk!(DiskTime),
     ),
     figure(
         "22",
@@ -209,7 +247,7 @@ pub(super) const DISK: &[FigureSpec] = &[
         Form::Stacked,
         ("% of the sum of the stages", AxisKind::Percent),
         "The server's reply is 50 to 60 %, less at the peak; client connect is at most 10 % and doubles at the peak; proxy reply is constant.",
-        &[MEDIANS],
+        &[MEDIANS, OF_OWN_MISSES],
         &[
             curve(
                 "client-connect",
@@ -243,7 +281,7 @@ pub(super) const DISK: &[FigureSpec] = &[
         Form::Stacked,
         ("% of the response time", AxisKind::Percent),
         "",
-        &[EXCLUSIVE],
+        &[EXCLUSIVE, OF_OWN_MISSES],
         &[
             curve(
                 "client-connect",

@@ -4,7 +4,9 @@
 
 use super::How::{Over as OverSize, Percent, Rate, Sizes, There, Time};
 use super::{CONNECT, FigureSpec, curve, figure, time};
-use crate::kinds::{ALL, Count, Group, HITS, MISSES, OK_HITS, Timed};
+use crate::kinds::{
+    ALL, Count, Group, HITS, HITS_WITH_PEERS, MISSES, OK_HITS, PEER_HITS, PEERS, Timed,
+};
 use crate::known::Known;
 use crate::model::{AxisKind, Form, Role};
 use crate::sizes::{Over, Size};
@@ -20,6 +22,21 @@ macro_rules! three {
     };
 }
 
+/// And hits at peers.
+macro_rules! four {
+    ($timed:expr) => {
+        &[
+            curve("hit", "hits", Role::Hit, Time($timed, HITS)),
+            curve("miss", "misses", Role::Miss, Time($timed, MISSES)),
+            curve("all", "all", Role::All, Time($timed, ALL)),
+            curve("peer", "hits at peers", Role::Peer, Time($timed, PEERS))
+                .needs_also(Known::PEERS),
+        ]
+    };
+}
+
+/// What was in no cache.
+const NOWHERE: &[Count] = &[Count::Misses, Count::Uncachable, Count::Errors];
 const FIRST_ACCESS: &str = "Each document counts once for each curve, at its first access.";
 /// In the order of the paper.
 pub(super) const NETWORK: &[FigureSpec] = &[
@@ -38,7 +55,7 @@ pub(super) const NETWORK: &[FigureSpec] = &[
                 "all",
                 "all",
                 Role::All,
-                Sizes(&[Size::Hit, Size::Miss, Size::Rest]),
+                Sizes(&[Size::Hit, Size::Miss, Size::Peer, Size::Rest]),
             ),
             curve(
                 "swap-in",
@@ -94,6 +111,7 @@ pub(super) const NETWORK: &[FigureSpec] = &[
             curve("all", "all", Role::All, Rate(&[Count::Requests])),
             curve("miss", "misses", Role::Miss, Rate(&[Count::Misses])),
             curve("hit", "hits", Role::Hit, Rate(&[Count::Hits])),
+            curve("peer", "hits at peers", Role::Peer, Rate(PEER_HITS)),
         ],
     ),
     time(
@@ -106,15 +124,19 @@ pub(super) const NETWORK: &[FigureSpec] = &[
             curve("all", "all", Role::All, There(0, 50)),
             curve("miss", "misses", Role::Miss, There(1, 50)),
             curve("hit", "hits", Role::Hit, There(2, 50)),
+            curve("peer", "hits at peers", Role::Peer, There(9, 50)),
         ],
     ),
-    time(
+    figure(
         "5",
         "Request response time",
-        "response time, ms",
+        Form::Lines,
+        ("response time, ms", AxisKind::Log),
         "A hit takes a fifth of the time of a miss; the cache saves 28 % (root) to 60 % (leaf).",
-        &[],
-        three!(&[Timed::Response]),
+        &[
+            "By powers of ten: a hit in memory takes a thousandth of a miss, and would lie on the floor of the paper's linear axis.",
+        ],
+        four!(&[Timed::Response]),
     ),
     figure(
         "6",
@@ -134,7 +156,10 @@ pub(super) const NETWORK: &[FigureSpec] = &[
         Form::Lines,
         ("%", AxisKind::Percent),
         "The document hit ratio is 7 to 9 points above the byte hit ratio; neither follows the load.",
-        &["Of all requests but tunnels: uncachable ones and errors are below the line."],
+        &[
+            "Of all requests but tunnels: uncachable ones and errors are below the line. With peers: hits of a parent, a sibling or a member \
+             that was asked, and of proxies beyond it, count as hits.",
+        ],
         &[
             curve(
                 "document",
@@ -148,6 +173,20 @@ pub(super) const NETWORK: &[FigureSpec] = &[
                 Role::All,
                 Percent(&[Count::HitBytes], &[Count::Bytes]),
             ),
+            curve(
+                "document-peers",
+                "documents, with peers",
+                Role::Hit,
+                Percent(HITS_WITH_PEERS, &[Count::Documents]),
+            )
+            .dashed(),
+            curve(
+                "byte-peers",
+                "bytes, with peers",
+                Role::All,
+                Percent(&[Count::HitBytes, Count::PeerHitBytes], &[Count::Bytes]),
+            )
+            .dashed(),
         ],
     ),
     figure(
@@ -156,7 +195,9 @@ pub(super) const NETWORK: &[FigureSpec] = &[
         Form::Lines,
         ("% of all hits", AxisKind::Percent),
         "Disk and IMS hits are over 90 %; IMS hits are 14 % on leaves, 23 % on the top level, 28 % on the root.",
-        &["Other: revalidated and stale."],
+        &[
+            "Of this proxy's own hits; the next figure has those of its peers. Other: revalidated and stale.",
+        ],
         &[
             curve(
                 "memory",
@@ -190,6 +231,58 @@ pub(super) const NETWORK: &[FigureSpec] = &[
             ),
         ],
     ),
+    // Roles give colours that differ.
+    figure(
+        "8b",
+        "Hits by level",
+        Form::Stacked,
+        ("% of documents", AxisKind::Percent),
+        "",
+        &[
+            "Each document once, at the cache nearest to the client that had it: this one, the peer that it asked, a proxy beyond that \
+             peer, or none. By the peer's Cache-Status, X-Cache or, in Squid's log, hierarchy code.",
+        ],
+        &[
+            curve(
+                "here",
+                "this proxy",
+                Role::Hit,
+                Percent(&[Count::Hits], &[Count::Documents]),
+            )
+            .needs_also(Known::PEERS),
+            curve(
+                "member",
+                "a member of the cluster",
+                Role::Peer,
+                Percent(&[Count::MemberHits], &[Count::Documents]),
+            ),
+            curve(
+                "sibling",
+                "a sibling",
+                Role::Wait,
+                Percent(&[Count::SiblingHits], &[Count::Documents]),
+            ),
+            curve(
+                "parent",
+                "a parent",
+                Role::All,
+                Percent(&[Count::ParentHits], &[Count::Documents]),
+            ),
+            curve(
+                "beyond",
+                "a proxy beyond the peer",
+                Role::Reused,
+                Percent(&[Count::FartherHits], &[Count::Documents]),
+            ),
+            curve(
+                "nowhere",
+                "no cache",
+                Role::Miss,
+                Percent(NOWHERE, &[Count::Documents]),
+            )
+            .needs_also(Known::PEERS),
+        ],
+    ),
     time(
         "9",
         "Concurrent outgoing connections",
@@ -202,6 +295,7 @@ pub(super) const NETWORK: &[FigureSpec] = &[
             curve("all", "all", Role::All, There(3, 50)),
             curve("miss", "misses", Role::Miss, There(4, 50)),
             curve("hit", "hits", Role::Hit, There(5, 50)),
+            curve("peer", "hits at peers", Role::Peer, There(10, 50)),
         ],
     ),
     time(
@@ -237,8 +331,8 @@ pub(super) const NETWORK: &[FigureSpec] = &[
         "Server reply time",
         "server reply, ms",
         "For hits 40 % (root), 60 % (top) and 70 % (leaf) shorter: the answer is a small 304.",
-        &[],
-        three!(&[Timed::ServerReply]),
+        &["Of hits at peers: the peer's reply."],
+        four!(&[Timed::ServerReply]),
     ),
     figure(
         "12",

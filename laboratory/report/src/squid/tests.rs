@@ -143,6 +143,24 @@ fn names_are_hashes_and_equal_for_equals() {
 }
 
 #[test]
+fn hits_of_peers_are_told_by_the_hierarchy_code() {
+    for (code, is_hit) in [
+        ("SIBLING_HIT/p", true),
+        ("CD_PARENT_HIT/p", true),
+        ("TIMEOUT_PARENT_HIT/p", true),
+        ("PARENT_UDP_HIT_OBJ/p", true),
+        ("FIRSTUP_PARENT/p", false),
+        ("PARENT_MISS/p", false),
+        ("HIER_DIRECT/10.0.0.1", false),
+        ("HIER_NONE/-", false),
+    ] {
+        let line = format!("1.000 5 10.0.0.1 TCP_MISS/200 100 GET http://a/ - {code} text/html");
+        let flags = request(&line).flags;
+        assert_eq!(flags.contains(Flags::PEER_HIT), is_hit, "{code}");
+    }
+}
+
+#[test]
 fn hierarchy_codes_name_whom_was_asked() {
     for (code, hierarchy) in [
         ("HIER_NONE/-", Hierarchy::None),
