@@ -156,6 +156,37 @@ fn a_profile_becomes_text_json_page_and_drawings() {
 }
 
 #[test]
+fn what_is_empty_says_why_and_what_fills_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "day.profile", profile_of(80, DAY_US));
+    let [html, svg] = ["day.html", "svg"].map(|name| dir.path().join(name));
+    let places = [&html, &svg].map(|path| path.to_str().unwrap());
+    let out = said(&["report", &file, "--html", places[0], "--svg", places[1]]);
+    assert!(
+        out.contains("day: Table 22. One I/O and its overhead"),
+        "{out}"
+    );
+    let page = std::fs::read_to_string(&html).unwrap();
+    let (before, _) = page.split_once("id=\"figure-1\"").unwrap();
+    assert!(before.contains("Table 22. One I/O and its overhead"));
+    assert!(before.contains("two reads"), "{before}");
+    let figure = page.split("id=\"figure-23\"").nth(1).unwrap();
+    let figure = figure.split("</figure>").next().unwrap();
+    assert!(figure.contains("A run with range requests"), "{figure}");
+    // Lines that fit, in a drawing alone.
+    let drawing = std::fs::read_to_string(svg.join("figure-23.svg")).unwrap();
+    assert!(
+        drawing.matches("text-anchor=\"middle\"").count() > 2,
+        "{drawing}"
+    );
+    for (figure, word) in [("figure-8b", "[[parent]]"), ("figure-20b", "once a second")] {
+        let here = page.split(&format!("id=\"{figure}\"")).nth(1).unwrap();
+        let here = here.split("</figure>").next().unwrap();
+        assert!(here.contains(word), "{figure}: {here}");
+    }
+}
+
+#[test]
 fn what_json_holds_is_a_source_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(dir.path(), "day.profile", profile_of(80, DAY_US));

@@ -123,7 +123,7 @@ pub(super) const DISK: &[FigureSpec] = &[
         ("% of the time with a swap request", AxisKind::Percent),
         "Often 90 % on the root and top level, at most 40 % on leaves.",
         &[
-            "Of all disks together. Swap-outs as in Figure 19. Dashed: as the kernel counts, summed over the disks.",
+            "Of all disks together. Swap-outs as in Figure 19. Dashed: as the kernel counts, summed over the stores; the next figure has each alone.",
         ],
         &[
             curve("all", "all", Role::SwapAll, Busy(6)),
