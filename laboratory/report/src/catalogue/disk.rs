@@ -175,7 +175,7 @@ pub(super) const DISK: &[FigureSpec] = &[
             curve(
                 "swap-out-disk",
                 "swap-out, on disk",
-                Role::SwapOut,
+                Role::Disk,
                 Time(&[Timed::SwapOutOnDisk], ALL),
             )
             .dashed(),
