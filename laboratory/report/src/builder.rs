@@ -283,7 +283,8 @@ impl Builder {
             (self.seen.keys, Known::KEYS),
             (self.seen.clients, Known::CLIENTS),
             (self.seen.servers, Known::SERVERS),
-            (self.seen.peers, Known::PEERS),
+            // Nobody was asked at all.
+            (self.seen.peers || self.requests == 0, Known::PEERS),
             (self.seen.writes, Known::WRITES),
             (self.seen.reads, Known::READS),
             (self.seen.seconds, Known::SECONDS),

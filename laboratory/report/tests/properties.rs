@@ -80,6 +80,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 server,
             });
             record.cluster = cluster;
+            record.store = (cluster % 3) as u8;
             for (name, stage) in StageName::ALL.into_iter().zip(stages) {
                 if let Some((start_us, first_us, total_us)) = stage {
                     record.set_stage(
@@ -153,6 +154,15 @@ fn sound(report: &SourceReport, given: usize) -> Result<(), TestCaseError> {
             .sum::<u64>(),
         report.requests
     );
+    // What the disks did together is what was done.
+    let swaps = |figure: &str| -> f64 {
+        let curves = report.figure(figure).unwrap().curves.iter();
+        let whole = curves.filter(|curve| curve.id == "all" || curve.id.starts_with("disk-"));
+        whole
+            .filter_map(|curve| Some(curve.day.as_ref()?.sum))
+            .sum()
+    };
+    prop_assert_eq!(swaps("18b"), swaps("18"));
     for pair in report.slots.windows(2) {
         prop_assert_eq!(
             pair[0].start_unix_us + report.slot_us,
