@@ -58,6 +58,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         line(&mut out, "disk", "none");
     }
     explain_stores(plan, &settled.stores_on_disk, &mut out);
+    if let Some(zone) = &settled.time_zone {
+        head(&mut out, "rules");
+        line(&mut out, "hours in", zone);
+    }
     if let Some(user) = &plan.user {
         head(&mut out, "process");
         let (name, uid, gid) = (&user.name, user.uid, user.gid);

@@ -80,6 +80,8 @@ pub struct Settled {
 
 /// What was found while a configuration was checked.
 #[derive(Default)]
+    /// The time zone by which the hours of rules count, if a rule has any that are not of UTC.
+    pub time_zone: Option<String>,
 pub struct Found {
     problems: Vec<Problem>,
     notes: Vec<String>,
@@ -121,6 +123,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         (&raw.listeners, &listeners),
         (&raw.rules, &rules),
         &mut found,
+    let time_zone = rules::time_zone(&raw.rules, &rules, machine, &mut found.problems);
     );
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
@@ -166,4 +169,5 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
 
 fn needs_allow(how: &str) -> String {
     format!("beyond this machine it must say whom it serves: {how}")
+        time_zone,
 }
