@@ -65,10 +65,7 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve_with(flags),
         Command::Accelerate(flags) => accelerate::run(flags),
         Command::Check(flags) => match settle(&flags) {
-            Ok((settled, raw)) => {
-                print(&config::explain::explain(&settled, &raw));
-                ExitCode::SUCCESS
-            }
+            Ok((settled, raw)) => check(settled, &raw),
             Err(code) => code,
         },
         Command::Explain(flags) => explain::run(&flags),
@@ -124,6 +121,20 @@ fn new_key() -> ExitCode {
     match proxy::new_cluster_key() {
         Ok(key) => {
             print(&format!("{}\n", key.to_hex()));
+/// `loligo check`, of what could be settled.
+fn check(mut settled: Settled, raw: &Raw) -> ExitCode {
+    let taken = config::addresses::taken(&settled.plan);
+    settled.notes.extend(taken.notes);
+    print(&config::explain::explain(&settled, raw));
+    for problem in &taken.problems {
+        eprintln!("loligo: {problem}");
+    }
+    match taken.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -61,10 +61,12 @@ fn check_explains_a_good_file() {
         "a.toml",
         "store.path = \"the-store\"\nstore.size = \"64MiB\"\n",
     );
-    let output = loligo(&["check", "-c", &file]);
+    // Addresses that nobody can have.
+    let (any, admin) = ("127.0.0.1:0", "127.0.0.1:0");
+    let output = loligo(&["check", "-c", &file, "--listen", any, "--admin", admin]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("forward proxy on 127.0.0.1:3128"), "{said}");
+    assert!(said.contains("forward proxy on 127.0.0.1, any"), "{said}");
     assert!(
         said.contains(&format!("{}/the-store", dir.path().display())),
         "{said}"
@@ -206,8 +208,6 @@ fn check_looks_where_serve_would() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-/// A proxy of the binary itself, on ports of the system's choice.
-struct Serving {
 #[test]
 fn hours_count_in_the_time_zone_that_tz_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -294,6 +294,8 @@ fn check_says_who_has_an_address() {
     assert!(said.contains(&told), "{said}");
 }
 
+/// A proxy of the binary itself, on ports of the system's choice.
+struct Serving {
     child: Child,
     /// Where clients connect.
     proxy: String,

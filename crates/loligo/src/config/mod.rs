@@ -17,11 +17,13 @@
 //! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
+//! | `addresses` | what somebody else has already, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
-//! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
+//! `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 mod acme;
+pub mod addresses;
 pub mod cluster;
 mod conditions;
 #[cfg(test)]
@@ -29,12 +31,14 @@ mod deployed;
 pub mod encryption;
 pub mod explain;
 pub mod file;
+mod foreign;
 pub mod general;
 pub mod listeners;
 pub mod machine;
 mod mirrors;
 #[cfg(test)]
 mod mistakes;
+mod oddities;
 mod peers;
 pub mod presets;
 pub mod problem;
@@ -76,12 +80,12 @@ pub struct Settled {
     pub notes: Vec<String>,
     /// Defaults that were lowered to fit this machine; nobody asked for more, so these are no warnings.
     pub fitted: Vec<String>,
+    /// The time zone by which the hours of rules count, if a rule has any that are not of UTC.
+    pub time_zone: Option<String>,
 }
 
 /// What was found while a configuration was checked.
 #[derive(Default)]
-    /// The time zone by which the hours of rules count, if a rule has any that are not of UTC.
-    pub time_zone: Option<String>,
 pub struct Found {
     problems: Vec<Problem>,
     notes: Vec<String>,
@@ -117,13 +121,14 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    oddities::note(raw, &listeners, &mut found.notes);
     let rules = rules::settle(&raw.rules, &listeners, &mut found);
+    let time_zone = rules::time_zone(&raw.rules, &rules, machine, &mut found.problems);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),
         (&raw.rules, &rules),
         &mut found,
-    let time_zone = rules::time_zone(&raw.rules, &rules, machine, &mut found.problems);
     );
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
@@ -164,10 +169,10 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         stores_on_disk,
         notes: found.notes,
         fitted: found.fitted,
+        time_zone,
     })
 }
 
 fn needs_allow(how: &str) -> String {
     format!("beyond this machine it must say whom it serves: {how}")
-        time_zone,
 }

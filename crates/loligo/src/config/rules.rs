@@ -70,7 +70,7 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         /// Condition: hours of the week, in this machine's time zone (`TZ`, else `/etc/localtime`; `loligo check` says which), or in UTC if
         /// that stands behind them. A zone that is not known is refused. Hours past midnight belong to the day on which they begin.
         "rule.time": "a list of `Mo-Fr 08:00-18:00`, `Sa`, `22:00-06:00 UTC`", "any" => when.hours = conditions::hours;
-        /// Condition: the scheme of the URL. Clients of reverse listeners ask for `http`; CONNECT has none.
+        /// Condition: the scheme of the URL. On a reverse listener it is the listener's own: `https` with `tls`, else `http`. CONNECT has none.
         "rule.scheme": "`http`, `https`", "any" => when.scheme = conditions::scheme;
         /// Condition: hosts, as the client names them. `*.` means all names below one, `[*]` every address instead of a name.
         "rule.host": "a list of `NAME`, `*.NAME`, addresses, `[*]`", "any" => when.hosts = conditions::hosts;
