@@ -13,6 +13,7 @@
 mod accelerate;
 mod bench;
 mod cli;
+mod completions;
 mod config;
 mod diagnostics;
 mod drawings;
@@ -51,10 +52,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_UNREADABLE: u8 = 2;
 
-/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages and completions are made of it
-/// (`examples/pages.rs`).
+/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
 pub fn command() -> clap::Command {
     help::laid_out(Cli::command())
+}
+
+/// The same, as shells are to complete it.
+pub fn completed() -> clap::Command {
+    completions::completed(command())
 }
 
 /// Does what was typed.
@@ -116,11 +121,6 @@ fn serve_with(flags: Flags) -> ExitCode {
     }
 }
 
-/// `loligo cluster key`
-fn new_key() -> ExitCode {
-    match proxy::new_cluster_key() {
-        Ok(key) => {
-            print(&format!("{}\n", key.to_hex()));
 /// `loligo check`, of what could be settled.
 fn check(mut settled: Settled, raw: &Raw) -> ExitCode {
     let taken = config::addresses::taken(&settled.plan);
@@ -135,6 +135,11 @@ fn check(mut settled: Settled, raw: &Raw) -> ExitCode {
     }
 }
 
+/// `loligo cluster key`
+fn new_key() -> ExitCode {
+    match proxy::new_cluster_key() {
+        Ok(key) => {
+            print(&format!("{}\n", key.to_hex()));
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -46,7 +46,7 @@ mod quotas;
 pub mod raw;
 pub mod reference;
 mod retired;
-mod rows;
+pub mod rows;
 mod rules;
 mod shadowed;
 pub mod stores;
