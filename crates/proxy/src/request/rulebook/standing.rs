@@ -98,6 +98,11 @@ impl Standing {
 }
 
 impl Rulebook {
+    /// Does a rule ask for the time?
+    pub fn asks_for_the_time(&self) -> bool {
+        !self.says.time.is_empty()
+    }
+
     /// The rules that a client may meet by this listener at this time.
     pub fn may_meet(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Met {
         self.among(&self.circumstances(client, listener, unix_ms))
