@@ -37,7 +37,7 @@ fn write(folder: &Path) -> io::Result<()> {
     // `loligo help` is for the terminal; a page for each of its subcommands would say everything twice.
     clap_mangen::generate_to(loligo::command().disable_help_subcommand(true), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut loligo::command(), "loligo", &completions)?;
+        generate_to(shell, &mut loligo::completed(), "loligo", &completions)?;
     }
     Ok(())
 }

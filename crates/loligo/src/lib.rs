@@ -13,6 +13,7 @@
 mod accelerate;
 mod bench;
 mod cli;
+mod completions;
 mod config;
 mod diagnostics;
 mod drawings;
@@ -51,10 +52,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_UNREADABLE: u8 = 2;
 
-/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages and completions are made of it
-/// (`examples/pages.rs`).
+/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
 pub fn command() -> clap::Command {
     help::laid_out(Cli::command())
+}
+
+/// The same, as shells are to complete it.
+pub fn completed() -> clap::Command {
+    completions::completed(command())
 }
 
 /// Does what was typed.
@@ -65,10 +70,7 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve_with(flags),
         Command::Accelerate(flags) => accelerate::run(flags),
         Command::Check(flags) => match settle(&flags) {
-            Ok((settled, raw)) => {
-                print(&config::explain::explain(&settled, &raw));
-                ExitCode::SUCCESS
-            }
+            Ok((settled, raw)) => check(settled, &raw),
             Err(code) => code,
         },
         Command::Explain(flags) => explain::run(&flags),
@@ -116,6 +118,20 @@ fn serve_with(flags: Flags) -> ExitCode {
             }
             complain_of(unsettled)
         }
+    }
+}
+
+/// `loligo check`, of what could be settled.
+fn check(mut settled: Settled, raw: &Raw) -> ExitCode {
+    let taken = config::addresses::taken(&settled.plan);
+    settled.notes.extend(taken.notes);
+    print(&config::explain::explain(&settled, raw));
+    for problem in &taken.problems {
+        eprintln!("loligo: {problem}");
+    }
+    match taken.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 

@@ -61,10 +61,12 @@ fn check_explains_a_good_file() {
         "a.toml",
         "store.path = \"the-store\"\nstore.size = \"64MiB\"\n",
     );
-    let output = loligo(&["check", "-c", &file]);
+    // Addresses that nobody can have.
+    let (any, admin) = ("127.0.0.1:0", "127.0.0.1:0");
+    let output = loligo(&["check", "-c", &file, "--listen", any, "--admin", admin]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("forward proxy on 127.0.0.1:3128"), "{said}");
+    assert!(said.contains("forward proxy on 127.0.0.1, any"), "{said}");
     assert!(
         said.contains(&format!("{}/the-store", dir.path().display())),
         "{said}"
@@ -204,6 +206,92 @@ fn check_looks_where_serve_would() {
         }
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn hours_count_in_the_time_zone_that_tz_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(
+        dir.path(),
+        "a.toml",
+        "store.path = \"none\"\n[[rule]]\ntime = \"Mo-Fr 08:00-18:00\"\ndeny = true\n\
+         [admin]\naddress = \"none\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n",
+    );
+    let with_zone = |zone: &str, arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_loligo"))
+            .args(arguments)
+            .env("TZ", zone)
+            .output()
+            .unwrap()
+    };
+    let explain = ["explain", "-c", &file, "--time", "We 12:00", "http://a/"];
+    for (zone, utc) in [
+        ("Asia/Tokyo", "We 03:00 UTC"),
+        (":Asia/Tokyo", "We 03:00 UTC"),
+        ("JST-9", "We 03:00 UTC"),
+        ("America/Bogota", "We 17:00 UTC"),
+        ("", "We 12:00 UTC"),
+    ] {
+        let said = text(&with_zone(zone, &explain).stdout);
+        assert!(said.contains(utc), "TZ={zone}: {said}");
+    }
+    let check = ["check", "-c", &file];
+    let said = text(&with_zone("Asia/Tokyo", &check).stdout);
+    assert!(said.contains("hours in      Asia/Tokyo\n"), "{said}");
+    for command in ["check", "serve"] {
+        let output = with_zone("Asia/Tokio", &[command, "-c", &file]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let said = text(&output.stderr);
+        let told = "a.toml:3: rule.time = \"Mo-Fr 08:00-18:00\": TZ=Asia/Tokio is no time zone that is known here; set TZ to a name";
+        assert!(said.contains(told), "{said}");
+    }
+    // Nobody asks for the time.
+    let nothing = [
+        "check",
+        "--store",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "none",
+    ];
+    let output = with_zone("Asia/Tokio", &nothing);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn check_says_who_has_an_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |address: &str| {
+        let content = format!(
+            "admin.address = \"none\"\nstore.path = \"none\"\n[[listener]]\naddress = \"{address}\"\n"
+        );
+        let file = write(dir.path(), "a.toml", content);
+        let output = loligo(&["check", "-c", &file]);
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let (code, _, said) = check(&address);
+    assert!(said.contains(&format!("{address} is in use by ")), "{said}");
+    let told = "; stop it, or choose another address";
+    assert!(said.contains(told) && code == Some(1), "{said}");
+    drop(other);
+    // The proxy whose configuration is about to be read again.
+    let store = dir.path().join("store");
+    let serving = Serving::with(&["--store", store.to_str().unwrap(), "--store-size", "8MiB"]);
+    let (code, said, complaint) = check(&serving.proxy);
+    assert_eq!(code, Some(0), "{complaint}");
+    let pid = serving.child.id();
+    let told = format!(
+        "note: {} is in use by loligo (process {pid})",
+        serving.proxy
+    );
+    assert!(said.contains(&told), "{said}");
 }
 
 /// A proxy of the binary itself, on ports of the system's choice.

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 
 use crate::dump::json_members;
 use crate::record::Record;
-use crate::{text, varint};
+use crate::{Hierarchy, StageName, text, varint};
 
 /// The most bytes of a request target that are logged.
 pub const URI_BYTES_MAX: usize = 8192;
@@ -205,7 +205,25 @@ impl<'a> Entry<'a> {
 
     /// Squid's word for where the answer came from.
     pub(crate) fn hierarchy_code(&self) -> &'static str {
-        self.record.hierarchy.squid_code(!self.origin.is_empty())
+        let asked = match self.found_nobody() {
+            true => Hierarchy::None,
+            false => self.record.hierarchy,
+        };
+        asked.squid_code(!self.origin.is_empty())
+    }
+
+    /// Whom the request went to.
+    pub(crate) fn asked(&self) -> &'a [u8] {
+        match self.found_nobody() {
+            true => b"",
+            false => self.peer,
+        }
+    }
+
+    /// Was a server to be asked, without even a try to connect to it? Its name has no address, or the client had gone before there was one.
+    fn found_nobody(&self) -> bool {
+        let by_name = matches!(self.record.hierarchy, Hierarchy::Direct | Hierarchy::Parent);
+        by_name && self.record.stage(StageName::ProxyConnect).is_none()
     }
 
     /// The URI the client asked for, without user name and password: as it came, or put together from Host and path.
@@ -321,7 +339,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b" - ");
     out.extend_from_slice(entry.hierarchy_code().as_bytes());
     out.push(b'/');
-    text::word(entry.peer, out);
+    text::word(entry.asked(), out);
     out.push(b' ');
     text::word(media_type(entry.content_type), out);
     out.push(b'\n');
@@ -349,7 +367,7 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"hierarchy\":\"");
     out.extend_from_slice(entry.hierarchy_code().as_bytes());
     out.extend_from_slice(b"\",\"peer\":");
-    text::json_string(entry.peer, out);
+    text::json_string(entry.asked(), out);
     out.extend_from_slice(b",\"origin\":");
     text::json_string(entry.origin, out);
     out.extend_from_slice(b",\"listener\":");
@@ -390,7 +408,6 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Hierarchy;
     use crate::record::tests::{any_record, memory_hit};
     use expect_test::expect;
     use proptest::prelude::*;
@@ -442,8 +459,7 @@ mod tests {
             first_us: 5_000_000,
             total_us: 5_000_100,
         };
-        let name = crate::StageName::ClientConnect;
-        entry.record.set_stage(name, connect);
+        entry.record.set_stage(StageName::ClientConnect, connect);
         let squid = line(squid_line, &entry);
         assert!(squid.starts_with("1700000005.167     44 "), "{squid}");
         let combined = line(combined_line, &entry);
@@ -479,6 +495,11 @@ mod tests {
 
     /// A reverse listener's request, with what an attacker would write into a log.
     fn reverse() -> Entry<'static> {
+        let mut record = Record {
+            hierarchy: Hierarchy::Direct,
+            ..memory_hit()
+        };
+        record.set_stage(StageName::ProxyConnect, crate::Stage::default());
         Entry {
             asking: Asking {
                 target: b"/a?b=\"c\"",
@@ -486,10 +507,7 @@ mod tests {
                 user_agent: b"x\" 200 1 \"\\\r\n10.0.0.1 - - [",
                 ..entry().asking
             },
-            record: Record {
-                hierarchy: Hierarchy::Direct,
-                ..memory_hit()
-            },
+            record,
             peer: b"origin.internal",
             origin: b"http://origin.internal:8080",
             ..entry()
@@ -506,6 +524,27 @@ mod tests {
         (nothing.asking.method, nothing.asking.user_agent) = (b"", b"");
         let text = line(combined_line, &nothing);
         assert!(text.ends_with("] \"-\" 200 10480 \"-\" \"-\"\n"), "{text}");
+    }
+
+    #[test]
+    fn a_server_whose_name_has_no_address_was_not_asked() {
+        let mut entry = Entry {
+            origin: b"",
+            ..reverse()
+        };
+        let asked = |entry: &Entry<'_>| {
+            let text = line(squid_line, entry);
+            text.split(' ').nth_back(1).unwrap().to_owned()
+        };
+        assert_eq!(asked(&entry), "HIER_DIRECT/origin.internal");
+        entry.record.stages[StageName::ProxyConnect as usize] = None;
+        (entry.record).set_stage(StageName::Dns, crate::Stage::default());
+        assert_eq!(asked(&entry), "HIER_NONE/-");
+        let value: serde_json::Value = serde_json::from_str(&line(json_line, &entry)).unwrap();
+        assert_eq!(
+            (&value["hierarchy"], &value["peer"]),
+            (&"HIER_NONE".into(), &"".into())
+        );
     }
 
     #[test]

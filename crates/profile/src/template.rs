@@ -175,7 +175,7 @@ const FIELDS: &[(&str, Value, &str)] = &[
     ),
     (
         "peer",
-        Foreign(|e| e.peer.into()),
+        Foreign(|e| e.asked().into()),
         "the host that was asked",
     ),
     (

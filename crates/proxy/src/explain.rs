@@ -57,7 +57,7 @@ pub struct Explained {
     /// Does the listener serve this client at all?
     pub client_is_served: bool,
     /// The time, where rules ask for it.
-    pub time: String,
+    pub time: Option<String>,
     /// The rules, in order.
     pub rules: Vec<ExplainedRule>,
     /// `served`, `denied`, `answered`, `redirected`, `refused`.
@@ -284,7 +284,7 @@ fn say(
     Explained {
         listener: name_of(listener).to_owned(),
         client_is_served: true,
-        time: format!("{} here, {} UTC", at.local, at.utc),
+        time: (book.asks_for_the_time()).then(|| format!("{} here, {} UTC", at.local, at.utc)),
         outcome,
         by: ruled
             .verdict
@@ -373,7 +373,11 @@ fn told_of(unmet: Unmet, rule: &Rule, at: &Circumstances, listener: &ListenerSta
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "listener {}, {}", self.listener, self.time)?;
+        write!(f, "listener {}", self.listener)?;
+        match &self.time {
+            Some(time) => writeln!(f, ", {time}")?,
+            None => writeln!(f)?,
+        }
         for rule in &self.rules {
             match &rule.unmet {
                 None => writeln!(f, "  {}: fits", rule.rule)?,

@@ -68,6 +68,7 @@ mod upgrade;
 mod upstreams;
 mod user;
 mod worker;
+mod zone;
 
 pub use cache::opening::StoreError;
 pub use clock::Clock;
@@ -85,3 +86,4 @@ pub use serve::{
 pub use tls::served::{Shown, check_certificate, check_client_ca};
 pub use upgrade::{predecessor::Predecessor, successor::Launch};
 pub use user::UserError;
+pub use zone::name_of_zone;

@@ -613,9 +613,11 @@ fn start_workers(
     Ok((threads, dealers))
 }
 
-/// The most objects that a newcomer may drive out of memory: a front has a bound.
+/// The most objects that a newcomer may drive out of memory: a front without a store has a bound. (What one with a store does not keep in
+/// memory would be read from its own disk.)
 fn burst_max(plan: &Plan) -> Option<usize> {
-    let cluster = plan.cluster.as_ref().filter(|cluster| cluster.front)?;
+    let cluster = plan.cluster.as_ref();
+    let cluster = cluster.filter(|cluster| cluster.front && plan.stores.is_empty())?;
     cluster.replacement_burst.map(|most| most as usize)
 }
 
@@ -647,5 +649,24 @@ pub(crate) async fn await_ready(
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
         Err(_) => Err(ServeError::Worker("it ended at once".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Cluster, StorePlan};
+
+    #[test]
+    fn a_front_without_a_store_keeps_what_is_short() {
+        let mut plan = Plan::with_listeners(Vec::new());
+        assert_eq!(burst_max(&plan), None);
+        plan.cluster = Some(Cluster {
+            front: true,
+            ..Cluster::default()
+        });
+        assert_eq!(burst_max(&plan), Some(10));
+        plan.stores = vec![StorePlan::at("store", None)];
+        assert_eq!(burst_max(&plan), None);
     }
 }

@@ -83,8 +83,8 @@ pub fn rows() -> Vec<Row<ClusterDraft>> {
             ("load", Spread::Load), ("hash", Spread::Hash),
         ]);
         /// The most objects that one which comes may drive out of the memory of a front without a store; with more, it is not kept there.
-        /// -1: any number.
-        "cluster.replacement-burst": "a number, 1 to 1000000, or -1", "-1" => replacement_burst = burst;
+        /// So a long object does not empty the memory of short ones. -1: any number; for a front whose clients ask for long objects again soon.
+        "cluster.replacement-burst": "a number, 1 to 1000000, or -1", "10" => replacement_burst = burst;
         /// The directory of the journal, which keeps purges for members that are away. A start without it drops what was stored
         /// before: a member with a store wants one. Never a copy of another member's: the purges of the two would be taken for each other.
         "cluster.state": "a path or `none`", "none" => plan.state = values::path_or_none;
@@ -277,7 +277,7 @@ mod tests {
             (cluster.name.as_str(), names),
             ("n1", vec!["other.example:3130"])
         );
-        assert_eq!(cluster.replacement_burst, None);
+        assert_eq!(cluster.replacement_burst, Some(10));
         let burst = |value: &str| {
             let text = SOUND.replace(
                 "front = true",

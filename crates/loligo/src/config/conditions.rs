@@ -18,7 +18,10 @@ pub fn words(given: &Given) -> Result<Vec<String>, String> {
         return Err("expected at least one value, and none empty; or leave it out".to_owned());
     }
     if words.len() > Rule::VALUES_MAX {
-        return Err(format!("at most {} values", Rule::VALUES_MAX));
+        let most = Rule::VALUES_MAX;
+        return Err(format!(
+            "at most {most} values; the others go into a second rule, hosts into a file (host-list)"
+        ));
     }
     let most = Rule::VALUE_BYTES_MAX;
     match words.iter().find(|word| word.len() > most) {
@@ -44,7 +47,10 @@ pub fn clients(given: &Given) -> Result<Vec<IpNet>, String> {
     let networks = values::networks(given)?;
     match networks.len() {
         0 => Err("expected at least one network, or leave it out".to_owned()),
-        n if n > Rule::VALUES_MAX => Err(format!("at most {} networks", Rule::VALUES_MAX)),
+        n if n > Rule::VALUES_MAX => Err(format!(
+            "at most {} networks; the others go into a second rule",
+            Rule::VALUES_MAX
+        )),
         _ => Ok(networks),
     }
 }
@@ -109,7 +115,10 @@ pub fn ports(given: &Given) -> Result<Vec<RangeInclusive<u16>>, String> {
     let ports = values::port_ranges(given)?;
     match ports.len() {
         0 => Err("expected at least one port, or leave it out".to_owned()),
-        n if n > Rule::VALUES_MAX => Err(format!("at most {} ports", Rule::VALUES_MAX)),
+        n if n > Rule::VALUES_MAX => Err(format!(
+            "at most {} ports; ranges take fewer",
+            Rule::VALUES_MAX
+        )),
         _ => Ok(ports),
     }
 }

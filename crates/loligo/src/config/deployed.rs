@@ -97,6 +97,22 @@ fn pods_find_each_other_by_the_service() {
 }
 
 #[test]
+fn a_pod_that_hangs_is_killed_and_one_that_drains_is_not() {
+    for set in ["kubernetes/nodes.yaml", "kubernetes/fronts.yaml"] {
+        let text = read(set);
+        let probe = |name: &str| {
+            let rest = text.split_once(name).expect("a probe").1;
+            let path = rest.split_once("path: ").expect("a path").1;
+            path.lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(probe("livenessProbe:"), "/livez", "{set}");
+        assert_eq!(probe("readinessProbe:"), "/healthz", "{set}");
+    }
+    let policy = read("kubernetes/networkpolicy.yaml");
+    assert!(policy.contains("kubernetes.io/metadata.name: monitoring"));
+}
+
+#[test]
 fn files_that_are_named_are_there() {
     let listed = values("kubernetes/kustomization.yaml", "- ");
     let manifests = listed.iter().filter(|name| name.ends_with(".yaml"));

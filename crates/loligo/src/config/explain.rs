@@ -58,6 +58,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         line(&mut out, "disk", "none");
     }
     explain_stores(plan, &settled.stores_on_disk, &mut out);
+    if let Some(zone) = &settled.time_zone {
+        head(&mut out, "rules");
+        line(&mut out, "hours in", zone);
+    }
     if let Some(user) = &plan.user {
         head(&mut out, "process");
         let (name, uid, gid) = (&user.name, user.uid, user.gid);
@@ -486,9 +490,6 @@ fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
             format!("{}, the file's size as it is", Size(*bytes))
         }
         (None, _) => "the whole device".to_owned(),
-        (Some(bytes), Some(Existing::File(now @ 1..))) if *now != bytes => {
-            format!("{}; the file there has {}", Size(bytes), Size(*now))
-        }
         (Some(bytes), Some(Existing::Device)) => format!("{} of the device", Size(bytes)),
         (Some(bytes), Some(Existing::File(1..))) => format!("{}, as the file has", Size(bytes)),
         (Some(bytes), _) => format!("{}, to be made at the first start", Size(bytes)),
@@ -532,7 +533,7 @@ fn differing(raw: &Raw, out: &mut String) {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
             match given.is_secret() {
                 true => format!("{key} = …"),
-                false => format!("{key} = {}", given.value),
+                false => format!("{key} = {}", given.value.excerpt()),
             }
         });
         lines.push(format!(
@@ -557,7 +558,7 @@ fn set_in<'a, T: 'a>(
     for row in rows {
         let given = block.find(&row.key).filter(|given| !row.is_default(given));
         lines.extend(given.map(|given| {
-            let (key, value, default) = (&row.key, &given.value, &row.default);
+            let (key, value, default) = (&row.key, given.value.excerpt(), &row.default);
             format!("{key} = {value}   (default: {default})")
         }));
     }

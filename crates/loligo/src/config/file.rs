@@ -8,6 +8,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::foreign::why_no_toml;
 use super::problem::{Place, Problem, did_you_mean};
 use super::raw::{Block, Given, Raw, Value};
 use super::{general, retired};
@@ -22,11 +23,14 @@ pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
         path: Arc::new(path.to_owned()),
         raw: Raw::default(),
     };
-    let root = DeTable::parse(text).map_err(|e| Problem {
-        place: parser.place(e.span().map_or(0, |span| span.start)),
-        key: String::new(),
-        value: String::new(),
-        message: format!("not TOML: {}", e.message().trim()),
+    let root = DeTable::parse(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        Problem {
+            place: parser.place(at),
+            key: String::new(),
+            value: String::new(),
+            message: why_no_toml(text, at, e.message()),
+        }
     })?;
     parser.root(root.get_ref());
     // A table's entries come in the order of their names.

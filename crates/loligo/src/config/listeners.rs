@@ -183,7 +183,7 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
     let mut rows = rows![RouteDraft:
         /// Hosts it is for. `*.example.org` is every name below example.org, not that name itself.
         "listener.route.host": "a name, or `*.` and a name", "any host" => host = values::host;
-        /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
+        /// Paths it is for: this one and all below it (`*` has no meaning here). Exact hosts come before `*.`, longer paths before shorter.
         "listener.route.path": "begins with `/`", "/" => path = values::route_path;
         /// Where its requests go. A path here is put before the request's own.
         "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https, or the `name[/PATH]` of an upstream", "required"

@@ -46,6 +46,8 @@ pub struct Machine {
     pub certificate: fn(&CertificateFiles) -> Result<Option<String>, String>,
     /// Checks that the file has authorities that can judge certificates of clients.
     pub client_ca: fn(&Path) -> Result<(), String>,
+    /// The name of the time zone by which the hours of rules count; the error says what to do.
+    pub time_zone: fn() -> Result<String, String>,
 }
 
 /// What was found at a path.
@@ -89,6 +91,7 @@ impl Machine {
             appendable,
             cluster_key,
             certificate,
+            time_zone: proxy::name_of_zone,
             client_ca: |path| proxy::check_client_ca(path).map_err(|e| e.to_string()),
             certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
         }

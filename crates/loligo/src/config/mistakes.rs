@@ -229,6 +229,79 @@ fn what_is_not_toml() {
 }
 
 #[test]
+fn a_configuration_of_another_program() {
+    let squid = "# Recommended minimum\nacl localnet src 10.0.0.0/8\nhttp_access allow localnet\nhttp_port 3128\n";
+    let nginx = "user www-data;\nevents {\n}\nhttp {\n  server {\n    listen 80;\n  }\n}\n";
+    let varnish = "vcl 4.1;\nbackend default {\n  .host = \"a\";\n}\nsub vcl_recv {\n}\n";
+    let haproxy =
+        "global\n  maxconn 100\nfrontend web\n  bind :80\nbackend app\n  server a 10.0.0.1:80\n";
+    for (text, program) in [
+        (squid, "Squid"),
+        (nginx, "nginx"),
+        (varnish, "Varnish"),
+        (haproxy, "HAProxy"),
+    ] {
+        let told = crate::config::testing::raw(text).unwrap_err()[0].to_string();
+        let words =
+            format!("this is a configuration of {program}, and Loligo's is in TOML; docs/guide.md");
+        assert!(told.contains(&words), "{told}");
+    }
+}
+
+#[test]
+fn slips_of_toml() {
+    for (text, expected) in [
+        (
+            "workers = 2\nname = “edge”\n",
+            "loligo.toml:2: not TOML: “ is a quotation mark of typography, which word processors put in; write \" in its place",
+        ),
+        (
+            "[store]\npath = \"/x/a\"\n[[store]]\npath = \"/x/b\"\n",
+            "loligo.toml:3: not TOML: where there are several, each begins with [[store]], the first one, too; here is a [store] with one pair of brackets",
+        ),
+        (
+            "[listener]\naddress = 1\n[listener]\naddress = 2\n",
+            "loligo.toml:3: not TOML: where there are several, each begins with [[listener]], the first one, too; here is a [listener] with one pair of brackets",
+        ),
+    ] {
+        let told = crate::config::testing::raw(text).unwrap_err();
+        assert_eq!(told[0].to_string(), expected);
+    }
+}
+
+#[test]
+fn words_that_other_programs_have() {
+    wrong(
+        "[[listener]]\nallow = \"all\"\norigin = [\"http://a\", \"http://b\"]\ncompress = true\n\
+         [[listener]]\naddress = 3130\norigin = \"http://a, http://b\"\n[[listener.route]]\norigin = [\"http://a\"]\n",
+        expect![[r#"
+            loligo.toml:2: listener.allow = "all": "all" is no network; for everybody write "any"
+            loligo.toml:3: listener.origin = ["http://a", "http://b"]: takes one server; for several write a block [[upstream]] with name = "app" and servers = ["http://…", "http://…"], and here its name, "app"
+            loligo.toml:4: listener.compress = true: there is no such setting here; `loligo settings` lists them all
+            loligo.toml:7: listener.origin = "http://a, http://b": takes one server; for several write a block [[upstream]] with name = "app" and servers = ["http://…", "http://…"], and here its name, "app"
+            loligo.toml:9: listener.route.origin = ["http://a"]: takes one server: leave the brackets out
+        "#]],
+    );
+}
+
+#[test]
+fn of_a_long_value_the_beginning_is_told() {
+    let hosts: Vec<String> = (0..10_000).map(|n| format!("\"h{n}.example\"")).collect();
+    let text = format!(
+        "[[rule]]\ndeny = true\nhost = [{}, \"http://x\"]\n",
+        hosts.join(", ")
+    );
+    wrong(
+        &text,
+        expect![[r#"
+            loligo.toml:3: rule.host = ["h0.example", "h1.example", "h2.example", "h3.example", "h4.example", "h5.example", "h6.example", "h7.example", … 10001 in all]: at most 256 values; the others go into a second rule, hosts into a file (host-list)
+        "#]],
+    );
+    let told = complaints(&format!("name = \"{}\"\n", "a".repeat(10_000)));
+    assert!(told.len() < 500, "{} bytes", told.len());
+}
+
+#[test]
 fn settings_in_the_wrong_place_and_what_follows_from_a_wrong_block() {
     wrong(
         "[[upstream]]\nname = \"app\"\nservers = []\n[[upstream]]\nname = \"other\"\nservers = [\"http://a\"]\nhealth = \"/x\"\n\

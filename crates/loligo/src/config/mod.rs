@@ -17,11 +17,13 @@
 //! | `upstreams` | `[[upstream]]`, and what routes name |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `user` | whom it becomes |
+//! | `addresses` | what somebody else has already, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
-//! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
+//! `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 mod acme;
+pub mod addresses;
 pub mod cluster;
 mod conditions;
 #[cfg(test)]
@@ -29,12 +31,14 @@ mod deployed;
 pub mod encryption;
 pub mod explain;
 pub mod file;
+mod foreign;
 pub mod general;
 pub mod listeners;
 pub mod machine;
 mod mirrors;
 #[cfg(test)]
 mod mistakes;
+mod oddities;
 mod peers;
 pub mod presets;
 pub mod problem;
@@ -42,7 +46,7 @@ mod quotas;
 pub mod raw;
 pub mod reference;
 mod retired;
-mod rows;
+pub mod rows;
 mod rules;
 mod shadowed;
 pub mod stores;
@@ -76,6 +80,8 @@ pub struct Settled {
     pub notes: Vec<String>,
     /// Defaults that were lowered to fit this machine; nobody asked for more, so these are no warnings.
     pub fitted: Vec<String>,
+    /// The time zone by which the hours of rules count, if a rule has any that are not of UTC.
+    pub time_zone: Option<String>,
 }
 
 /// What was found while a configuration was checked.
@@ -115,7 +121,9 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     );
     upstreams::check(&raw.upstreams, &upstreams, &listeners, &draft, &mut found);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    oddities::note(raw, &listeners, &mut found.notes);
     let rules = rules::settle(&raw.rules, &listeners, &mut found);
+    let time_zone = rules::time_zone(&raw.rules, &rules, machine, &mut found.problems);
     let quotas = quotas::settle(
         &raw.quotas,
         (&raw.listeners, &listeners),
@@ -161,6 +169,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         stores_on_disk,
         notes: found.notes,
         fitted: found.fitted,
+        time_zone,
     })
 }
 

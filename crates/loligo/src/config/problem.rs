@@ -81,31 +81,41 @@ impl fmt::Display for Problem {
 
 /// The name most like `wrong`, if one is near enough to be meant.
 pub fn did_you_mean<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = |name: &&str| distance(wrong, name);
-    // Also right: the last part of a name given without its section ("size" for "store.size").
-    let known: Vec<_> = known.collect();
-    let last = |name: &str| name.rsplit('.').next() == wrong.rsplit('.').next();
-    let best = known.iter().copied().min_by_key(near)?;
-    if near(&best) <= 1 + best.len() / 5 {
-        return Some(best);
+    fn last(name: &str) -> &str {
+        name.rsplit('.').next().unwrap_or(name)
     }
-    known.into_iter().find(|name| last(name))
+    // What all names of a block have in common says nothing about which is meant.
+    let near = |name: &&str| {
+        let most = 1 + last(name).len() / 5;
+        // Neither is it tried with what is far too long.
+        let errors = (wrong.len().abs_diff(name.len()) <= 4 * most).then(|| distance(wrong, name));
+        errors.filter(|errors| *errors <= most)
+    };
+    let known: Vec<_> = known.collect();
+    let best = (known.iter().copied()).filter_map(|name| Some((near(&name)?, name)));
+    // Also right: the last part of a name given without its section ("size" for "store.size").
+    best.min_by_key(|(errors, _)| *errors)
+        .map(|(_, name)| name)
+        .or_else(|| known.into_iter().find(|name| last(name) == last(wrong)))
 }
 
-/// Edit distance (insert, delete, replace). Names are short.
+/// How many letters were left out, put in, mistaken, or changed places with their neighbours. Names are short.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+            let replaced = rows[i][j] + usize::from(x != y);
+            let mut least = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -140,6 +150,8 @@ mod tests {
         assert_eq!(meant("limits.headmax"), Some("limits.head-max"));
         assert_eq!(meant("size"), Some("store.size"));
         assert_eq!(meant("colour"), None);
+        assert_eq!(meant("compress"), None);
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!((distance("stroe", "store"), distance("ab", "")), (1, 2));
     }
 }

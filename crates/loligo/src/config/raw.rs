@@ -8,6 +8,10 @@ use std::fmt;
 
 use super::problem::{Place, Problem};
 
+/// What is told of a value: so many items of a list, so many characters of a text.
+const EXCERPT_ITEMS: usize = 8;
+const EXCERPT_CHARS: usize = 300;
+
 /// All settings of a file and of flags.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Raw {
@@ -133,6 +137,29 @@ impl fmt::Display for Value {
     }
 }
 
+impl Value {
+    /// As in TOML, but of a long list the first items and their number, of a long text the beginning.
+    pub fn excerpt(&self) -> String {
+        let whole = match self {
+            Value::List(items) if items.len() > EXCERPT_ITEMS => {
+                let first: Vec<_> = (items.iter().take(EXCERPT_ITEMS))
+                    .map(Value::excerpt)
+                    .collect();
+                return format!("[{}, … {} in all]", first.join(", "), items.len());
+            }
+            Value::List(items) => {
+                let items: Vec<_> = items.iter().map(Value::excerpt).collect();
+                format!("[{}]", items.join(", "))
+            }
+            value => value.to_string(),
+        };
+        match whole.char_indices().nth(EXCERPT_CHARS) {
+            Some((end, _)) => format!("{}…", &whole[..end]),
+            None => whole,
+        }
+    }
+}
+
 impl Given {
     /// A setting from the command line.
     pub fn flag(key: &str, flag: &'static str, text: &str) -> Self {
@@ -150,7 +177,7 @@ impl Given {
             key: self.key.clone(),
             value: match self.is_secret() {
                 true => "…".to_owned(),
-                false => self.value.to_string(),
+                false => self.value.excerpt(),
             },
             message: message.into(),
         }

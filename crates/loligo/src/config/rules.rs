@@ -15,6 +15,7 @@ use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdic
 
 use super::Found;
 use super::conditions::{self, each};
+use super::machine::Machine;
 use super::problem::Problem;
 use super::quotas;
 use super::raw::{Block, Given, Value};
@@ -66,10 +67,10 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.client": "networks", "any" => when.clients = conditions::clients;
         /// Condition: listeners by which clients come, each by its `name`, its address, or its port.
         "rule.listener": "a list of listeners", "any" => listeners = conditions::words;
-        /// Condition: hours of the week, in this machine's time zone, or in UTC if that stands behind them. Hours past midnight belong to the
-        /// day on which they begin.
+        /// Condition: hours of the week, in this machine's time zone (`TZ`, else `/etc/localtime`; `loligo check` says which), or in UTC if
+        /// that stands behind them. A zone that is not known is refused. Hours past midnight belong to the day on which they begin.
         "rule.time": "a list of `Mo-Fr 08:00-18:00`, `Sa`, `22:00-06:00 UTC`", "any" => when.hours = conditions::hours;
-        /// Condition: the scheme of the URL. Clients of reverse listeners ask for `http`; CONNECT has none.
+        /// Condition: the scheme of the URL. On a reverse listener it is the listener's own: `https` with `tls`, else `http`. CONNECT has none.
         "rule.scheme": "`http`, `https`", "any" => when.scheme = conditions::scheme;
         /// Condition: hosts, as the client names them. `*.` means all names below one, `[*]` every address instead of a name.
         "rule.host": "a list of `NAME`, `*.NAME`, addresses, `[*]`", "any" => when.hosts = conditions::hosts;
@@ -156,6 +157,25 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
     let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
     found.notes.extend(shadowed::notes(blocks, &whens));
     rules
+}
+
+/// The name of the zone by which hours of rules count; none if all are of UTC.
+pub fn time_zone(
+    blocks: &[Block],
+    rules: &[Rule],
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+) -> Option<String> {
+    let has_local_hours = |rule: &Rule| rule.when.hours.iter().any(|hours| !hours.is_utc);
+    let number = rules.iter().position(has_local_hours)?;
+    match (machine.time_zone)() {
+        Ok(name) => Some(name),
+        Err(why) => {
+            let message = format!("{why}; or write UTC behind the hours");
+            problems.push(blocks[number].problem("rule.time", message));
+            None
+        }
+    }
 }
 
 /// The settings of a block, with those that are tables put together again.

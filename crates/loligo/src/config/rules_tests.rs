@@ -294,3 +294,27 @@ fn what_origins_are_told_is_not_shown() {
     let told = crate::config::explain::explain(&settled, &raw);
     assert!(!told.contains("s3cret") && told.contains("shown"), "{told}");
 }
+
+#[test]
+fn hours_of_this_machine_need_a_time_zone_that_is_known() {
+    let zone = |text: &str| settle_text(text).unwrap().time_zone;
+    let rule = |time: &str| {
+        format!("[[rule]]\ndeny = true\n[[rule]]\nhost = \"a\"\ntime = \"{time}\"\nbypass = true\n")
+    };
+    assert_eq!(
+        zone(&rule("Mo-Fr 08:00-18:00")).as_deref(),
+        Some("Europe/Berlin")
+    );
+    assert_eq!(zone(&rule("Mo-Fr 08:00-18:00 UTC")), None);
+    assert_eq!(zone("[[rule]]\ndeny = true\n"), None);
+    let lost = crate::config::machine::Machine {
+        time_zone: || Err("TZ=Berlin is no time zone that is known here".into()),
+        ..crate::config::testing::machine()
+    };
+    let raw = crate::config::testing::raw(&rule("Sa")).unwrap();
+    let problems = crate::config::into_plan(&raw, &lost).unwrap_err();
+    assert_eq!(
+        problems[0].to_string(),
+        "loligo.toml:5: rule.time = \"Sa\": TZ=Berlin is no time zone that is known here; or write UTC behind the hours"
+    );
+}

@@ -11,6 +11,7 @@
 //!   S5  new stores on one file system leave half of its free space together
 //!   S6  sizes that were given fit into the free space, together where the file system is one
 //!   S7  a store that exists can be opened, one that does not can be made
+//!   S8  a file that is there has the size that was given, if one was
 //!
 //! Not known here: the content of a device; opening it looks at that.
 
@@ -161,6 +162,19 @@ fn candidate<'a>(
         // S7
         (_, Some(why)) if !machine.open_stores.contains(&path) => complain(why.clone()),
         _ => {}
+    }
+    // S8
+    if let (Some(Existing::File(there @ 1..)), Some(given)) =
+        (&on_disk.existing, draft.plan.size_bytes)
+        && *there != given
+    {
+        let there = Size(*there);
+        let message = format!(
+            "{shown} has {there}, and a store keeps its size: write that, or leave size out; for a new, empty store of {} remove the file \
+             while no proxy runs",
+            Size(given)
+        );
+        found.problems.push(block.problem("store.size", message));
     }
     if draft.plan.force {
         found.notes.push(format!(

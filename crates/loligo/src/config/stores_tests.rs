@@ -40,9 +40,30 @@ fn an_existing_store_keeps_its_size_unless_told() {
     assert_eq!(size("store.path = \"/x/half-gib\""), None);
     assert_eq!(size("store.path = \"/x/device\""), None);
     assert_eq!(
-        size("[store]\npath = \"/x/half-gib\"\nsize = \"1GiB\""),
+        size("[store]\npath = \"/x/half-gib\"\nsize = \"512MiB\""),
+        Some(512 << 20)
+    );
+    // An empty file is as good as none.
+    assert_eq!(
+        size("[store]\npath = \"/x/empty\"\nsize = \"1GiB\""),
         Some(1 << 30)
     );
+}
+
+#[test]
+fn a_store_of_another_size_than_the_file_s_can_not_be() {
+    for size in ["1GiB", "256MiB"] {
+        let told = complaints(&format!(
+            "[store]\npath = \"/x/half-gib\"\nsize = \"{size}\"\n"
+        ));
+        assert_eq!(
+            told,
+            format!(
+                "loligo.toml:3: store.size = \"{size}\": /x/half-gib has 512MiB, and a store keeps its size: write that, or leave size out; \
+                 for a new, empty store of {size} remove the file while no proxy runs\n"
+            )
+        );
+    }
 }
 
 #[test]
@@ -53,8 +74,7 @@ fn a_store_larger_than_the_free_space_can_not_be() {
             loligo.toml:3: store.size = "4GiB": 4GiB do not fit: only 3GiB are free where /small/store is to be; a smaller size (flag --store-size), or another place
         "#]],
     );
-    // What an existing file has counts as free.
-    assert!(settle("[store]\npath = \"/small/half-gib\"\nsize = \"3584MiB\"").is_ok());
+    assert!(settle("[store]\npath = \"/small/half-gib\"\nsize = \"512MiB\"").is_ok());
     wrong(
         "[[store]]\npath = \"/small/a\"\nsize = \"2GiB\"\n[[store]]\npath = \"/x/a\"\nsize = \"2GiB\"\n\
          [[store]]\npath = \"/small/b\"\nsize = \"2GiB\"\n",
@@ -67,7 +87,7 @@ fn a_store_larger_than_the_free_space_can_not_be() {
 #[test]
 fn a_store_that_can_not_be_opened_is_told() {
     wrong(
-        "[store]\nsize = \"1GiB\"\npath = \"/closed/half-gib\"",
+        "[store]\nsize = \"512MiB\"\npath = \"/closed/half-gib\"",
         expect![[r#"
             loligo.toml:3: store.path = "/closed/half-gib": /closed/half-gib cannot be opened: Permission denied
         "#]],

@@ -31,6 +31,7 @@ pub fn machine() -> Machine {
             false => Ok(None),
         },
         client_ca: certificates,
+        time_zone: || Ok("Europe/Berlin".into()),
         cluster_key: |path| match path.starts_with("/missing") {
             true => Err("No such file or directory".into()),
             false => Ok(proxy::plan::ClusterKey::new([7; 32])),

@@ -297,6 +297,13 @@ pub enum Named {
 
 /// `http://HOST[:PORT][/PATH]`, or `NAME[/PATH]`.
 pub fn named(given: &Given) -> Result<Named, String> {
+    const SEVERAL: &str = "takes one server; for several write a block [[upstream]] with name = \"app\" and servers = [\"http://…\", \"http://…\"], and here its name, \"app\"";
+    match &given.value {
+        Value::List(servers) if servers.len() > 1 => return Err(SEVERAL.to_owned()),
+        Value::List(_) => return Err("takes one server: leave the brackets out".to_owned()),
+        Value::Text(text) if text.contains(',') => return Err(SEVERAL.to_owned()),
+        _ => {}
+    }
     let text = values::text(given)?.trim();
     let (name, path) = text.split_at(text.find('/').unwrap_or(text.len()));
     let path = path.trim_end_matches('/');

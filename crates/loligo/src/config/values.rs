@@ -457,6 +457,11 @@ pub fn networks(given: &Given) -> Read<Vec<IpNet>> {
                 IpNet::new_assert(IpAddr::from([0; 16]), 0),
             ]),
             "none" => {}
+            "all" | "*" | "all:all" | "everybody" | "everyone" | "0/0" | "world" => {
+                return Err(format!(
+                    "\"{text}\" is no network; for everybody write \"any\""
+                ));
+            }
             _ => networks.push(network(&text)?),
         }
     }

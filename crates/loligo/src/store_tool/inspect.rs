@@ -285,5 +285,14 @@ mod tests {
     fn every_kind_of_purge_has_a_name() {
         let names = [1, 2, 4, 5].map(super::predicate_name);
         assert_eq!(names, ["prefix", "tag", "soft-prefix", "soft-tag"]);
+        let counted = |n| names.map(|name| super::show::count(n, &name.replace('-', " ")));
+        assert_eq!(
+            counted(1),
+            ["1 prefix", "1 tag", "1 soft prefix", "1 soft tag"]
+        );
+        assert_eq!(
+            counted(2),
+            ["2 prefixes", "2 tags", "2 soft prefixes", "2 soft tags"]
+        );
     }
 }

@@ -60,9 +60,14 @@ pub fn harmless(text: &[u8]) -> String {
     out
 }
 
-/// `1 object`, `2 objects`.
+/// `1 object`, `2 objects`, `2 prefixes`.
 pub fn count(n: u64, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+    let end = match n {
+        1 => "",
+        _ if noun.ends_with(['s', 'x']) => "es",
+        _ => "s",
+    };
+    format!("{n} {noun}{end}")
 }
 
 /// Hexadecimal digits.

@@ -3,9 +3,14 @@
 /// Where nothing is known.
 pub const NONE: &str = "-";
 
+/// No figure here is below nothing, but sums of nothing are -0 (IEEE 754), which would be written with its sign.
+fn positive(n: f64) -> f64 {
+    n.max(0.0) + 0.0
+}
+
 /// A rate or a number: one digit behind the point below a hundred, else none.
 pub fn rate(n: f64) -> String {
-    match n {
+    match positive(n) {
         n if n >= 99.95 => count(n.round() as u64),
         n => format!("{n:.1}"),
     }
@@ -26,12 +31,13 @@ pub fn count(n: u64) -> String {
 
 /// A part of 1.
 pub fn percent(part: Option<f64>) -> String {
-    part.map_or_else(|| NONE.to_owned(), |part| format!("{:.1} %", part * 100.0))
+    let percent = |part: f64| format!("{:.1} %", positive(part) * 100.0);
+    part.map_or_else(|| NONE.to_owned(), percent)
 }
 
 /// Three digits and a unit.
-fn scaled(mut n: f64, base: f64, units: &[&str]) -> String {
-    let mut unit = 0;
+fn scaled(n: f64, base: f64, units: &[&str]) -> String {
+    let (mut n, mut unit) = (positive(n), 0);
     while n >= base - 0.5 && unit + 1 < units.len() {
         n /= base;
         unit += 1;
@@ -54,7 +60,7 @@ pub fn bytes(n: f64) -> String {
 pub fn time(us: Option<f64>) -> String {
     match us {
         None => NONE.to_owned(),
-        Some(us) if us < 9.95 => format!("{us:.1} us"),
+        Some(us) if us < 9.95 => format!("{:.1} us", positive(us)),
         Some(us) => scaled(us, 1000.0, &["us", "ms", "s"]),
     }
 }
@@ -172,6 +178,13 @@ mod tests {
             assert_eq!(about(s), text);
         }
         assert_eq!(percent(Some(0.6321)), "63.2 %");
+        assert_eq!(percent(Some(-0.0)), "0.0 %");
+        assert_eq!(percent(Some(-1e-9)), "0.0 %");
+        assert_eq!((rate(-0.0), rate(-1e-9)), ("0.0".into(), "0.0".into()));
+        assert_eq!(
+            (bytes(-0.0), time(Some(-0.0))),
+            ("0 B".into(), "0.0 us".into())
+        );
         assert_eq!(
             (span(59.9), span(7260.0)),
             ("59 s".into(), "2 h 1 min".into())

@@ -45,6 +45,8 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// Value of Sec-Fetch-Site: a browser says from whose page the request comes.
     pub site: Option<&'a [u8]>,
+    /// Value of Accept; the first line counts.
+    pub accept: Option<&'a [u8]>,
     /// It has Origin: a browser sends it for a page.
     pub is_of_a_page: bool,
     /// Whoever asks.
@@ -306,6 +308,7 @@ async fn turn(
         target: view.target,
         host: view.host,
         site: view.first(b"sec-fetch-site"),
+        accept: view.first(b"accept"),
         is_of_a_page: view.first(b"origin").is_some(),
         peer,
     };

@@ -8,8 +8,9 @@
 //! | `GET /live` | what goes on now, as JSON (`live`), for `loligo top` and the dashboard |
 //! | `GET /history`, `GET /history?step=1` | the last hour, the last minutes as JSON (`history`) |
 //! | `GET /profile` | the profile as it is written, without an end (`record::live`); 503 if too many listen |
-//! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
+//! | `GET /metrics` | for Prometheus (`exposition`), as OpenMetrics or in its older text format (`scrape`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
+//! | `GET /livez` | the same, but 200 while draining: whether a restart would help |
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
 //! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
 //! | `POST /upgrade` | has another process take this one's place ([`crate::upgrade`]) |
@@ -39,6 +40,7 @@ mod members;
 mod process;
 pub(crate) mod purge;
 mod pushes;
+mod scrape;
 mod status;
 mod upstreams;
 
@@ -68,6 +70,7 @@ use crate::{
         live::Live,
         process::Process,
         purge::Order,
+        scrape::Format,
         status::Status,
     },
     cluster::explaining::{Unexplained, explain},
@@ -306,6 +309,7 @@ impl Admin {
             }
             "" | "/" if gets => Answer::text(200, INDEX),
             "/healthz" if gets => self.health(),
+            "/livez" if gets => self.liveness(),
             "/status" if gets => {
                 let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
                 Answer::json(200, &status)
@@ -318,11 +322,14 @@ impl Admin {
             }
             "/history" if gets => self.answer_history(query),
             "/cluster/route" if gets => self.answer_route(query),
-            "/metrics" if gets => Answer {
-                content_type: exposition::CONTENT_TYPE,
-                body: exposition::render(self.facts()).into_bytes(),
-                ..Answer::text(200, "")
-            },
+            "/metrics" if gets => {
+                let format = Format::of(request.accept);
+                Answer {
+                    content_type: format.content_type(),
+                    body: format.write(exposition::render(self.facts())).into_bytes(),
+                    ..Answer::text(200, "")
+                }
+            }
             "/profile" if is_of_a_foreign_page(request) => Answer::text(403, FOREIGN_PAGE),
             "/profile" if request.method == "GET" => match self.shared.events.listen() {
                 Some(listening) => Answer::stream(listening),
@@ -338,8 +345,8 @@ impl Admin {
                 body: include_bytes!("dashboard.html").to_vec(),
                 ..Answer::text(200, "")
             },
-            "" | "/" | "/healthz" | "/status" | "/live" | "/history" | "/profile" | "/metrics"
-            | "/dashboard" | "/cluster/route" => not_allowed(GET),
+            "" | "/" | "/healthz" | "/livez" | "/status" | "/live" | "/history" | "/profile"
+            | "/metrics" | "/dashboard" | "/cluster/route" => not_allowed(GET),
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
     }
@@ -355,6 +362,14 @@ impl Admin {
                 }
             },
             Phase::Draining | Phase::Stopping => Answer::text(503, "draining"),
+        }
+    }
+
+    /// Would a restart help? While it drains, it would not: that ends by itself.
+    fn liveness(&self) -> Answer {
+        match watch::standstill(&self.shared) {
+            Some(cause) => Answer::text(503, &cause),
+            None => Answer::text(200, "ok"),
         }
     }
 
@@ -511,8 +526,9 @@ GET /live                  what goes on now as JSON; loligo top shows it
 GET /history               the last hour as JSON, a sample every 10 s
 GET /history?step=1        the last five minutes, a sample a second
 GET /profile               the profile of all requests as it is written, for loligo report --live
-GET /metrics               for Prometheus (OpenMetrics text)
+GET /metrics               for Prometheus: OpenMetrics if Accept asks for it, else text 0.0.4
 GET /healthz               200 while running, 503 while draining or at a standstill
+GET /livez                 200 while running or draining, 503 at a standstill
 GET /cluster/route?url=URL  where a GET of it would go, in a cluster; URL percent-encoded
 POST /reload               reads the configuration again; ?partial=1 leaves out what wants a restart
 POST /upgrade              starts the program anew, which takes over everything

@@ -13,6 +13,7 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
         target,
         host,
         site: None,
+        accept: None,
         is_of_a_page: false,
         peer: None,
     };
@@ -35,6 +36,7 @@ fn a_page_of_another_site_does_not_listen() {
             target: "/profile",
             host: Some("127.0.0.1:3129"),
             site: site.map(str::as_bytes),
+            accept: None,
             is_of_a_page: false,
             peer: None,
         };
@@ -108,6 +110,8 @@ fn health_follows_the_phase() {
     assert_eq!(health(), 200);
     admin.shared.phase.send_replace(Phase::Draining);
     assert_eq!(health(), 503);
+    // Whoever restarts what does not live must let it finish its requests.
+    assert_eq!(ask_as(&admin, None, "GET", "/livez").status, 200);
 }
 
 #[test]
@@ -132,6 +136,7 @@ fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
     assert_eq!(answer.status, 503);
     let said = String::from_utf8(answer.body).unwrap();
     assert!(said.contains("worker 1 has not moved"), "{said}");
+    assert_eq!(ask_as(&admin, None, "GET", "/livez").status, 503);
     admin.shared.pulses[1].beat();
     assert_eq!(ask_as(&admin, None, "GET", "/healthz").status, 200);
 }

@@ -80,6 +80,10 @@ fn it_is_told_which_rules_fit_and_why_others_do_not() {
     assert_eq!(told.told.as_deref(), Some("no"));
     let unmet = told.rules[0].unmet.as_deref().unwrap();
     assert!(unmet.starts_with("time: it is We 09:30 here"), "{unmet}");
+    assert!(
+        told.to_string()
+            .starts_with("listener 127.0.0.1:3128, We 09:30 here, ")
+    );
     let told = explain(&plan, &asking("GET", "http://good.example/a?b")).unwrap();
     assert_eq!(told.outcome, "served");
     assert_eq!(told.stored_as.as_deref(), Some("http://good.example/a?b"));
@@ -109,6 +113,14 @@ fn it_is_told_which_rules_fit_and_why_others_do_not() {
             "{method} {url}"
         );
     }
+}
+
+#[test]
+fn without_rules_of_time_there_is_none() {
+    let told = explain(&plan(Vec::new()), &asking("GET", "http://good.example/")).unwrap();
+    assert_eq!(told.time, None);
+    let words = told.to_string();
+    assert!(words.starts_with("listener 127.0.0.1:3128\n"), "{words}");
 }
 
 fn verdict() -> impl Strategy<Value = Option<Verdict>> {

@@ -61,7 +61,7 @@ besides {
     /// How a front without a store chooses the member that it pushes to.
     spread: Spread = Spread::default(),
     /// The most objects that one that comes may drive out of a front's memory; `None`: any number.
-    replacement_burst: Option<u32> = None,
+    replacement_burst: Option<u32> = Some(10),
     /// The directory of its journal; `None`: it is in memory only, and a start drops what was stored before.
     state: Option<PathBuf> = None,
 }

@@ -6,10 +6,13 @@ use ::proxy::plan::{AccessFormat, AccessLog, LogTarget, Plan};
 use serde_json::Value;
 
 use crate::harness::{
+    names::NameServer,
     running::{forward_plan, url},
     *,
 };
 
+/// Nobody listens there.
+const CLOSED: u16 = 1025;
 const AGENT: &str = "User-Agent: Agent/1 \"quoted\"";
 const REFERER: &str = "Referer: https://u:secret@www.example.org/from";
 
@@ -159,6 +162,35 @@ fn combined_lines_come_of_every_way_a_request_can_go() {
             "\"GET /a HTTP/1.0\" 200 \"-\" \"-\"",
             "\"-\" 400 \"-\" \"-\"",
         ]
+    );
+}
+
+#[test]
+fn a_server_whose_name_has_no_address_is_not_logged_as_asked() {
+    let names = NameServer::start(&Gate::new());
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut plan = logging(forward_plan(&[443]), &log, AccessFormat::Squid);
+    plan.dns.servers = vec![names.address];
+    let proxy = Proxy::start(plan);
+    let mut client = proxy.client();
+    // The second time the failure is remembered.
+    for host in ["missing.example", "missing.example", "found.example"] {
+        let answer = client.get(&format!("http://{host}:{CLOSED}/"));
+        assert!(answer.status >= 500, "{host}");
+    }
+    let to = "missing.example:443";
+    proxy.ask("CONNECT", to, &[&format!("Host: {to}")]);
+    proxy.stop();
+    let text = std::fs::read_to_string(log).unwrap();
+    let asked: Vec<_> = (text.lines())
+        .map(|line| line.split(' ').nth_back(1).unwrap())
+        .collect();
+    let none = "HIER_NONE/-";
+    assert_eq!(
+        asked,
+        [none, none, "HIER_DIRECT/found.example", none],
+        "{text}"
     );
 }
 

@@ -126,11 +126,33 @@ fn a_scrape_is_well_formed_and_complete() {
     let house = House::start();
     house.make_hit("/a");
     until(|| house.status()["requests"]["by_class"]["memory-hit"]["requests"] == 1);
-    let answer = house.proxy.admin("GET", "/metrics");
+    let admin = house.proxy.ready.admin.unwrap();
+    let host = format!("Host: {admin}");
+    let asks_for_it = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1";
+    let answer = Client::connect(admin)
+        .ask("GET", "/metrics", &[&host, asks_for_it])
+        .read("GET");
     let kind = answer.field("content-type").unwrap();
     assert!(kind.starts_with("application/openmetrics-text; version=1.0.0;"));
     let text = answer.text();
     assert!(text.ends_with("# EOF\n"));
+    assert!(text.contains("\n# TYPE loligo_requests counter\n"));
+    is_complete(text, &house);
+    // Who does not ask for it may not be able to read it.
+    let answer = house.proxy.admin("GET", "/metrics");
+    let kind = answer.field("content-type").unwrap();
+    assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+    let text = answer.text();
+    assert!(!text.contains("# EOF"));
+    assert!(text.contains("\n# TYPE loligo_requests_total counter\n"));
+    assert!(text.contains("\n# TYPE loligo_io_engine_info gauge\n"));
+    is_complete(text, &house);
+    house.proxy.stop();
+}
+
+/// Are samples under their families, and are all families there?
+#[track_caller]
+fn is_complete(text: &str, house: &House) {
     let mut family = "";
     for line in text.lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {
@@ -178,7 +200,6 @@ fn a_scrape_is_well_formed_and_complete() {
             "{begin} not in\n{text}"
         );
     }
-    house.proxy.stop();
 }
 
 #[test]
@@ -190,6 +211,7 @@ fn every_metric_says_what_it_counts_and_in_what() {
         .collect();
     assert!(helps.len() > 100, "{}", helps.len());
     for (at, (name, help)) in helps.iter().enumerate() {
+        let name = name.trim_end_matches("_total");
         let bare = name.trim_start_matches("loligo_").replace('_', " ");
         let says_more = |prefix: &str| {
             let help = help.trim_start_matches(prefix).to_ascii_lowercase();

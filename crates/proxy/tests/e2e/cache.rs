@@ -29,7 +29,7 @@ fn a_miss_then_a_memory_hit_then_after_a_restart_a_disk_hit() {
     assert_same(&miss.body, &body);
     assert_eq!(origin.count("/a"), 1);
     let found = &proxy.ready.stores[0];
-    assert!(found.contains("1 records found in order"), "{found}");
+    assert!(found.contains("1 record found in order"), "{found}");
 }
 
 #[test]

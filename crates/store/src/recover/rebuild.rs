@@ -406,10 +406,14 @@ impl Store {
         let scan_bytes = self.recovery().map_or(0, |progress| progress.total_bytes);
         let mib = scan_bytes.div_ceil(1 << 20);
         let records = figures.records;
+        let counted = match records {
+            1 => "1 record".to_owned(),
+            _ => format!("{records} records"),
+        };
         let words = match (clean, why) {
-            (true, None) => format!("{records} records found in order"),
+            (true, None) => format!("{counted} found in order"),
             (false, None) => format!(
-                "not stopped in order: {records} records known from the last checkpoint, {mib} MiB written since are read again"
+                "not stopped in order: {counted} known from the last checkpoint, {mib} MiB written since are read again"
             ),
             (_, Some(why)) if scan_bytes == 0 => {
                 format!(

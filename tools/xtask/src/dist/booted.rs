@@ -182,6 +182,7 @@ impl Booted {
             "systemd: started by the package, in its sandbox, not as root; disk I/O by {engine}"
         );
         self.try_reload()?;
+        self.try_upgrade(deb)?;
         self.run(&["systemctl", "restart", "loligo.service"])?;
         if !wait_until(PATIENCE, || {
             self.property("ActiveState").is_ok_and(|it| it == "active")
@@ -220,6 +221,22 @@ impl Booted {
         write("")?;
         reload()?;
         println!("systemd: reloaded without a restart; a wrong configuration was refused");
+        Ok(())
+    }
+
+    /// Installs the package once more while the service runs: the new program takes over, and systemd starts nothing anew.
+    fn try_upgrade(&self, deb: &str) -> Result<()> {
+        let since = || self.property("ActiveEnterTimestampMonotonic");
+        let (pid, began) = (self.property("MainPID")?, since()?);
+        self.run(&["dpkg", "--install", deb])?;
+        let (now, begins) = (self.property("MainPID")?, since()?);
+        if now == pid || begins != began {
+            let log = self.run(&["journalctl", "--no-pager", "--unit", "loligo.service"])?;
+            fail!(
+                "installing the package again restarts the service, or leaves the old program (process {pid}, now {now}):\n{log}"
+            );
+        }
+        println!("systemd: installed again, the new program took over without a restart");
         Ok(())
     }
 

@@ -42,7 +42,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
   cargo xtask dist --probe                                as root: installs, runs, removes, purges it in a clean root
   cargo xtask release && cargo xtask --binary target/pgo/x86_64-unknown-linux-gnu/release/loligo dist
 
---binary packs a program that is there; without it the release build is made.")]
+--binary packs a program that is there; without it the release build is made. In either case man pages and completions come from this
+workspace, whose command line is built for them (with --binary as a debug build): PROGRAM should be of the same commit.")]
 pub struct Options {
     /// Where the packages go [default: target/dist]
     #[arg(long, value_name = "FOLDER")]
@@ -114,20 +115,24 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the example of the crate `loligo` that has the command line.
+/// Runs the example of the crate `loligo` that has the command line. It is built like the program, if that is built here; for one that is
+/// given, in the way that takes the least time.
 fn write_pages(folder: &Path) -> Result<()> {
     empty(folder)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "loligo",
-            "--example",
-            "pages",
-            "--",
-        ])
+    let mut run = Command::new(cargo);
+    run.args(["run", "--package", "loligo", "--example", "pages"]);
+    if rivals::loligo_is_given() {
+        eprintln!(
+            "building the command line of this workspace, without optimisation, for man pages and completions; the program that is \
+             packed is {}",
+            rivals::loligo_binary().display()
+        );
+    } else {
+        run.arg("--release");
+    }
+    let status = run
+        .arg("--")
         .arg(folder)
         .current_dir(workspace::root())
         .status()

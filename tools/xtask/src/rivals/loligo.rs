@@ -50,6 +50,11 @@ pub fn binary() -> PathBuf {
     }
 }
 
+/// Was another program given than the release build?
+pub fn is_given() -> bool {
+    GIVEN.get().is_some()
+}
+
 /// Builds the release binary, unless another one was given.
 pub fn build() -> Result<()> {
     if GIVEN.get().is_some() {

@@ -4,6 +4,7 @@
 //! counts. A finding of [`Severity::Error`] fails the task.
 
 mod layers;
+mod pages;
 mod text;
 
 use std::fs;
@@ -71,6 +72,7 @@ pub fn run() -> Result<()> {
     }
     let crates = layers::read(&root)?;
     findings.extend(layers::check(&crates));
+    findings.extend(pages::check(&root)?);
     let mut files = Vec::new();
     walk(&root, &mut files)?;
     for path in files {

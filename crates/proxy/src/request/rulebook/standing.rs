@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use crate::plan::Minute;
+use crate::{plan::Minute, zone::zone};
 
 use super::{Met, Rulebook, fits::Circumstances};
 
@@ -23,7 +23,9 @@ pub struct Clock(Option<TimeZone>);
 impl Clock {
     /// Reads the time zone, if it is asked for.
     pub fn new(is_asked: bool) -> Clock {
-        Clock(is_asked.then(TimeZone::system))
+        // `check` and `serve` refuse a zone that is not known.
+        let zone = || zone().map_or(TimeZone::UTC, |(zone, _)| zone);
+        Clock(is_asked.then(zone))
     }
 
     /// The minute of the week, here and in UTC.
@@ -96,6 +98,11 @@ impl Standing {
 }
 
 impl Rulebook {
+    /// Does a rule ask for the time?
+    pub fn asks_for_the_time(&self) -> bool {
+        !self.says.time.is_empty()
+    }
+
     /// The rules that a client may meet by this listener at this time.
     pub fn may_meet(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Met {
         self.among(&self.circumstances(client, listener, unix_ms))
