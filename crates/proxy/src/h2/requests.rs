@@ -203,6 +203,7 @@ impl Server<'_> {
             && barred.is_none()
             && !view.seen.intersects(NOT_PLAIN);
         let mut pinned: Option<Box<Pinned>> = None;
+        let mut absent = None;
         if is_plain {
             let mut front = worker.front.borrow_mut();
             let asker = Asker {
@@ -217,7 +218,8 @@ impl Server<'_> {
                 fields: view.fields,
             };
             match look::look(worker, &mut front, asker, plain, began) {
-                Looked::Long | Looked::Absent(_) => {}
+                Looked::Long => {}
+                Looked::Absent(found) => absent = Some(found),
                 Looked::OnDisk(found) => pinned = Some(found),
                 Looked::Fresh(fresh) => {
                     let of = OfHit {
@@ -241,6 +243,7 @@ impl Server<'_> {
         let incoming = Incoming {
             accepted,
             barred,
+            absent,
             has_passed: pinned.as_ref().is_some_and(|found| found.passed.is_some()),
             ..Incoming::of_head(head, view.head_bytes, began)
         };
