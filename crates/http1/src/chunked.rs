@@ -16,10 +16,11 @@
 //! less; `Limits::fields_max` trailer lines.
 
 use fields::Fields;
-use httparse::{EMPTY_HEADER, Status};
+use httparse::Status;
 use message::{BODY_BYTES_MAX, Seen, is_token_byte};
 
-use crate::{FIELDS_MAX, Fault, Limits, Reject, lines};
+use crate::request::room_for;
+use crate::{Fault, Limits, Reject, lines};
 
 /// The most bytes of chunk extensions in one body, blanks and semicolons counted.
 //= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions
@@ -158,7 +159,7 @@ impl ChunkedDecoder {
             extension_bytes: 0,
             trailers: Vec::new(),
             trailer_bytes_max: limits.head_bytes_max.min(TRAILER_BYTES_MAX),
-            fields_max: limits.fields_max.min(FIELDS_MAX),
+            fields_max: limits.fields_max,
         }
     }
 
@@ -294,14 +295,18 @@ impl ChunkedDecoder {
         if section == b"\r\n" {
             return Ok(Fields::new());
         }
-        parse_trailers(&section, self.fields_max).ok_or(Fault::Trailers)
+        let limits = Limits {
+            fields_max: self.fields_max,
+            ..Limits::default()
+        };
+        parse_trailers(&section, &limits).ok_or(Fault::Trailers)
     }
 }
 
 /// A trailer section with its empty line: None if malformed.
-fn parse_trailers(section: &[u8], fields_max: usize) -> Option<Fields> {
-    let mut space = [EMPTY_HEADER; FIELDS_MAX];
-    let parsed = httparse::parse_headers(section, &mut space[..fields_max]);
+fn parse_trailers(section: &[u8], limits: &Limits) -> Option<Fields> {
+    let mut space = Vec::new();
+    let parsed = httparse::parse_headers(section, room_for(section, limits, &mut space));
     let Ok(Status::Complete((len, parsed))) = parsed else {
         return None;
     };

@@ -45,15 +45,15 @@ pub use write::{
     LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
 
-/// The most field lines in a head, and the size of a [`Scratch`]. [`Limits::fields_max`] cannot raise it.
-pub const FIELDS_MAX: usize = 128;
+/// The most field lines in a head, if nothing else is said.
+pub const FIELDS_MAX: usize = 1024;
 
 /// How much of a head is accepted. More is refused with 431, or 414 for the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The head, from the first byte to the empty line, in bytes.
     pub head_bytes_max: usize,
-    /// Field lines in a head or a trailer section; values above [`FIELDS_MAX`] count as that.
+    /// Field lines in a head or a trailer section. Only heads with more than a [`Scratch`] has room for cost an allocation.
     pub fields_max: usize,
     /// The request target, in bytes.
     pub target_bytes_max: usize,

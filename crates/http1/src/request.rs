@@ -20,13 +20,19 @@ use memchr::memchr;
 use message::{METHOD_BYTES_MAX, Seen, Version, host_text, is_target};
 
 use crate::framing::Facts;
-use crate::{FIELDS_MAX, Fault, Framing, Limits, Reject, lines};
+use crate::{Fault, Framing, Limits, Reject, lines};
+
+/// Field lines for which there is room without an allocation. Heads with more are rare: a browser sends twenty.
+const AT_HAND: usize = 128;
+
+/// The shortest field line: a letter, a colon, CRLF.
+const LINE_BYTES_MIN: usize = 4;
 
 /// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
 pub struct Scratch<'b> {
-    headers: [MaybeUninit<Header<'b>>; FIELDS_MAX],
-    /// Field lines of a version that httparse does not know. Empty and unallocated for all other requests.
-    later: Vec<Header<'b>>,
+    headers: [MaybeUninit<Header<'b>>; AT_HAND],
+    /// More field lines, and those of a version that httparse does not know. Empty and unallocated for all other heads.
+    more: Vec<Header<'b>>,
 }
 
 impl Scratch<'_> {
@@ -34,20 +40,38 @@ impl Scratch<'_> {
     #[inline]
     pub fn new() -> Self {
         Self {
-            headers: [const { MaybeUninit::uninit() }; FIELDS_MAX],
-            later: Vec::new(),
+            headers: [const { MaybeUninit::uninit() }; AT_HAND],
+            more: Vec::new(),
         }
-    }
-
-    pub(crate) fn fields_max(limits: &Limits) -> usize {
-        limits.fields_max.min(FIELDS_MAX)
     }
 }
 
 impl<'b> Scratch<'b> {
-    pub(crate) fn lines(&mut self, limits: &Limits) -> &mut [MaybeUninit<Header<'b>>] {
-        &mut self.headers[..Self::fields_max(limits)]
+    /// The room at hand, and the place for more.
+    pub(crate) fn rooms(
+        &mut self,
+        limits: &Limits,
+    ) -> (&mut [MaybeUninit<Header<'b>>], &mut Vec<Header<'b>>) {
+        let at_hand = limits.fields_max.min(AT_HAND);
+        (&mut self.headers[..at_hand], &mut self.more)
     }
+}
+
+/// Room for as many field lines as these bytes may have.
+#[cold]
+pub(crate) fn room_for<'s, 'b>(
+    bytes: &[u8],
+    limits: &Limits,
+    more: &'s mut Vec<Header<'b>>,
+) -> &'s mut [Header<'b>] {
+    let lines = limits.fields_max.min(bytes.len() / LINE_BYTES_MIN + 1);
+    more.resize(lines, httparse::EMPTY_HEADER);
+    more
+}
+
+/// Did a head not fit into the room at hand, and may it have more lines?
+pub(crate) fn needs_room<T>(parsed: &httparse::Result<T>, limits: &Limits) -> bool {
+    matches!(parsed, Err(Error::TooManyHeaders)) && limits.fields_max > AT_HAND
 }
 
 impl Default for Scratch<'_> {
@@ -165,11 +189,13 @@ fn parse<'s, 'b>(
     let bytes = &window[skipped..];
 
     let mut request = httparse::Request::new(&mut []);
-    let Scratch { headers, later } = scratch;
-    let headers = &mut headers[..Scratch::fields_max(limits)];
-    let mut parsed = request.parse_with_uninit_headers(bytes, headers);
-    if parsed == Err(Error::Version) {
-        parsed = parse_later_minor(&mut request, bytes, limits, later);
+    let (at_hand, more) = scratch.rooms(limits);
+    let mut parsed = request.parse_with_uninit_headers(bytes, at_hand);
+    if needs_room(&parsed, limits) {
+        request = httparse::Request::new(room_for(bytes, limits, more));
+        parsed = request.parse(bytes);
+    } else if parsed == Err(Error::Version) {
+        parsed = parse_later_minor(&mut request, bytes, limits, more);
     }
     let head = match parsed {
         Ok(Status::Complete(len)) => &bytes[..len],
@@ -246,8 +272,8 @@ fn parse_later_minor<'s, 'b>(
     match &rest[lines::MINOR_AT + 1..] {
         [] | [b'\r'] => Ok(Status::Partial),
         [b'\r', b'\n', fields @ ..] => {
-            space.resize(Scratch::fields_max(limits), httparse::EMPTY_HEADER);
-            let parsed = httparse::parse_headers(fields, space)?;
+            let room = room_for(fields, limits, space);
+            let parsed = httparse::parse_headers(fields, room)?;
             let Status::Complete((len, headers)) = parsed else {
                 return Ok(Status::Partial);
             };

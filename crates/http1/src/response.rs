@@ -14,7 +14,7 @@ use httparse::{Error, Header, Status};
 use message::{Seen, Version};
 
 use crate::framing::Facts;
-use crate::request::{Scratch, to_fields};
+use crate::request::{Scratch, needs_room, room_for, to_fields};
 use crate::{Fault, Framing, Limits, Reject, lines};
 
 /// A response head.
@@ -59,11 +59,16 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
         return Err(Fault::LineEnd);
     }
     let mut scratch = Scratch::new();
+    let (at_hand, more) = scratch.rooms(limits);
     let mut response = httparse::Response::new(&mut []);
     //= rfc9112 §5.1   a proxy MUST remove any such whitespace from a response message
-    let parsed = httparse::ParserConfig::default()
-        .allow_spaces_after_header_name_in_responses(true)
-        .parse_response_with_uninit_headers(&mut response, bytes, scratch.lines(limits));
+    let mut config = httparse::ParserConfig::default();
+    config.allow_spaces_after_header_name_in_responses(true);
+    let mut parsed = config.parse_response_with_uninit_headers(&mut response, bytes, at_hand);
+    if needs_room(&parsed, limits) {
+        response = httparse::Response::new(room_for(bytes, limits, more));
+        parsed = config.parse_response(&mut response, bytes);
+    }
     let head_bytes = match parsed {
         Ok(Status::Complete(len)) => len,
         Ok(Status::Partial) if !lines::ends_are_strict_so_far(bytes) => return Err(Fault::LineEnd),

@@ -251,6 +251,11 @@ impl Connection {
             + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
     }
 
+    /// Bytes of a field block that is not complete.
+    pub fn block_bytes(&self) -> usize {
+        self.block_of.map_or(0, |_| self.block.len())
+    }
+
     /// Can something still be sent on this stream?
     pub fn is_writable(&self, stream: StreamId) -> bool {
         let found = self.streams.get(stream);
@@ -356,7 +361,13 @@ impl Connection {
         let bytes = u32::try_from(bytes)
             .unwrap_or(u32::MAX)
             .min(found.recv_held);
-        found.recv_held -= bytes;
+        let left = found.recv_held - bytes;
+        // What was taken was work, however small its frames were.
+        found.recv_small = match u64::from(found.recv_held) {
+            0 => found.recv_small,
+            held => (u64::from(found.recv_small) * u64::from(left) / held) as u32,
+        };
+        found.recv_held = left;
         found.recv_credit += bytes;
         found.recv_taken = found.recv_taken.saturating_add(bytes);
         self.credit_stream(stream);
@@ -538,9 +549,12 @@ impl Connection {
                     window: found.recv_window.max(0),
                 },
             };
-            let held = found.recv_held;
+            let (held, small) = (found.recv_held, found.recv_small);
             self.streams.remove(stream, how);
             self.credit(held);
+            if !self.budget.left_unread(small) {
+                self.fail(Fault::SmallFrames);
+            }
         }
     }
 

@@ -96,7 +96,7 @@ faults! {
     connection ContinuationFlood ENHANCE_YOUR_CALM "too many or empty CONTINUATION frames"
     connection ResetFlood ENHANCE_YOUR_CALM "too many streams reset"
     connection UselessFrames ENHANCE_YOUR_CALM "too many frames that carry nothing"
-    connection SmallFrames ENHANCE_YOUR_CALM "too many small DATA frames"
+    connection SmallFrames ENHANCE_YOUR_CALM "too many small DATA frames that nobody takes"
     connection DataBehindReset FLOW_CONTROL_ERROR "more DATA than the window of a stream that is gone"
     connection TinyWindows ENHANCE_YOUR_CALM "windows that allow only tiny frames"
     // Too slow.
@@ -114,6 +114,7 @@ faults! {
     stream PriorityLength FRAME_SIZE_ERROR "PRIORITY that is not 5 bytes long"
     stream SelfDependency PROTOCOL_ERROR "stream that depends on itself"
     stream Stalled CANCEL "too little of the answer taken in time"
+    stream SmallOfStream ENHANCE_YOUR_CALM "too many small DATA frames behind the end of the answer"
     // Malformed requests (RFC 9113 §8.1.1).
     stream FieldName PROTOCOL_ERROR "malformed field name"
     stream FieldValue PROTOCOL_ERROR "malformed field value"

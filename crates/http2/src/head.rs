@@ -15,7 +15,7 @@ use message::{
     Authority, METHOD_BYTES_MAX, Scheme, Seen, host_text, is_target, is_token, parse_content_length,
 };
 
-use crate::hpack::{ENTRY_OVERHEAD_BYTES, Field, Kind};
+use crate::hpack::{Field, Kind};
 use crate::{Fault, Limits, Priority};
 
 /// A request head, checked; borrowed from the connection.
@@ -45,9 +45,15 @@ pub struct RequestView<'a> {
     pub takes_trailers: bool,
     /// Of the `priority` field.
     pub priority: Priority,
-    /// The size of the head as HPACK counts it: each field with 32 bytes more than its text.
+    /// The size of the head as HTTP/1 writes it, nearly: each field with 4 bytes more than its text. Crumbs of Cookie are one field.
     pub head_bytes: usize,
 }
+
+/// What a field adds to a head besides its text, as HTTP/1 writes it: colon, blank, CRLF.
+const LINE_BYTES: usize = 4;
+
+/// What a crumb of Cookie adds to its field.
+const CRUMB_BYTES: usize = 2;
 
 /// Which part of a message is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +115,16 @@ impl HeadBuffer {
         if self.fault.is_some() {
             return;
         }
-        self.bytes += field.name.len() + field.value.len() + ENTRY_OVERHEAD_BYTES;
-        self.count += 1;
+        let of_line = [Kind::Method, Kind::Scheme, Kind::Path, Kind::Protocol];
+        //= rfc9113 §8.2.3   crumbs of Cookie are one field, joined by "; "
+        let is_crumb = field.kind == Kind::Cookie && self.seen.contains(Seen::COOKIE);
+        self.bytes += field.value.len();
+        self.bytes += match is_crumb {
+            true => CRUMB_BYTES,
+            false => field.name.len() + LINE_BYTES,
+        };
+        // As many as HTTP/1 has lines: method, scheme and path stand in the request line.
+        self.count += usize::from(!is_crumb && !of_line.contains(&field.kind));
         let taken = if self.bytes > limits.head_bytes_max {
             Err(Fault::HeadTooLarge)
         } else if self.count > limits.fields_max {
@@ -296,6 +310,11 @@ impl HeadBuffer {
 
     pub(crate) fn priority(&self) -> Priority {
         self.priority
+    }
+
+    /// Has its answer no body?
+    pub(crate) fn is_head(&self) -> bool {
+        self.text_of(&self.method) == Some("HEAD")
     }
 
     /// A CONNECT: the stream is a tunnel.

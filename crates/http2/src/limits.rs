@@ -7,10 +7,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Streams at once; those count whose work has not ended, though the client reset them. Further ones: REFUSED_STREAM.
     pub streams_max: u32,
-    /// A head: names and values with 32 bytes for each field, as HPACK counts. More: 431. A compressed block above it ends the
-    /// connection.
+    /// A head: names and values with 4 bytes for each field, as HTTP/1 writes them; crumbs of Cookie are one field. More: 431. A compressed
+    /// block longer than that by more than 64 KiB ends the connection.
     pub head_bytes_max: usize,
-    /// Fields in a head, or in trailers; each crumb of Cookie is one. More: 431.
+    /// Fields in a head, or in trailers; crumbs of Cookie are one, and method, scheme and path none. More: 431.
     pub fields_max: usize,
     /// HPACK's dynamic table of what the client sends, in bytes.
     pub table_bytes_max: usize,
@@ -43,7 +43,7 @@ impl Limits {
     pub const DEFAULT: Self = Self {
         streams_max: 100,
         head_bytes_max: 64 * 1024,
-        fields_max: 128,
+        fields_max: 1024,
         table_bytes_max: 4096,
         stream_window: 64 * 1024,
         stream_window_max: 256 * 1024,

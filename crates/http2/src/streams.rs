@@ -39,6 +39,8 @@ pub(crate) struct Stream {
     pub(crate) is_released: bool,
 
     // From the client.
+    /// When its head came.
+    pub(crate) began: Duration,
     pub(crate) recv_ended: bool,
     /// What the client may still send.
     pub(crate) recv_window: i64,
@@ -48,6 +50,8 @@ pub(crate) struct Stream {
     pub(crate) recv_taken: u32,
     /// Given to the caller, not yet taken.
     pub(crate) recv_held: u32,
+    /// By how much the frames of that were too small; see `budget`.
+    pub(crate) recv_small: u32,
     /// Taken, not yet announced to the client.
     pub(crate) recv_credit: u32,
     /// Of Content-Length, still to come.

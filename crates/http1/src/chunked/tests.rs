@@ -1,6 +1,7 @@
 //! Examples of the chunked coding, well-formed and not.
 
 use super::*;
+use crate::FIELDS_MAX;
 
 /// Body and trailers of a whole body handed over in pieces of `step` bytes, and what was left over.
 fn decode_by(step: usize, mut text: &[u8]) -> Result<(Vec<u8>, Fields, usize), Fault> {

@@ -1,7 +1,7 @@
 //! Request heads, accepted and refused.
 
 use super::*;
-use crate::CONNECTION_OPTIONS_MAX;
+use crate::{CONNECTION_OPTIONS_MAX, FIELDS_MAX};
 
 /// The outcome of parsing `text`, which must be one whole head: a line of words, or the fault.
 fn outcome(text: &[u8]) -> Result<String, Fault> {
@@ -443,16 +443,35 @@ fn limits_hold() {
         with_limits(limits, &lines("Host: a\r\nB: \r\nC: \r\n")),
         Err(Fault::TooManyFields)
     );
-    let wide = Limits {
-        fields_max: usize::MAX,
-        ..Limits::default()
-    };
     let many = |count: usize| lines(&format!("Host: a\r\n{}", "A: b\r\n".repeat(count - 1)));
-    assert_eq!(with_limits(wide, &many(FIELDS_MAX)), Ok(true));
-    assert_eq!(
-        with_limits(wide, &many(FIELDS_MAX + 1)),
-        Err(Fault::TooManyFields)
-    );
+    for most in [2, 127, 128, 129, FIELDS_MAX, 5000] {
+        let limits = Limits {
+            fields_max: most,
+            ..Limits::default()
+        };
+        assert_eq!(with_limits(limits, &many(most)), Ok(true), "{most}");
+        let one_more = many(most + 1);
+        assert_eq!(
+            with_limits(limits, &one_more),
+            Err(Fault::TooManyFields),
+            "{most}"
+        );
+        // As soon as that is seen.
+        let part = &one_more[..one_more.len() - 2];
+        assert_eq!(with_limits(limits, part), Err(Fault::TooManyFields));
+        assert_eq!(
+            with_limits(limits, &many(most)[..part.len() - 6]),
+            Ok(false)
+        );
+    }
+    // They are the same lines, in whatever room they are read.
+    let mut scratch = Scratch::new();
+    let text = lines(&format!("Host: a\r\n{}X: y\r\n", "A: b\r\n".repeat(998)));
+    let view = parse_request(&text, &Limits::default(), &mut scratch);
+    let view = view.unwrap().unwrap();
+    assert_eq!((view.method, view.target), ("GET", "/"));
+    assert_eq!((view.fields().count(), view.head_bytes), (1000, text.len()));
+    assert_eq!(view.first(b"x"), Some(&b"y"[..]));
 }
 
 #[test]

@@ -213,6 +213,20 @@ fn limits_hold() {
     assert_eq!(of(&text[..39]), Ok(false));
     assert_eq!(of(&ok(&"y".repeat(40))), Err(Fault::HeadTooLarge));
     assert_eq!(of(&ok("A:\r\nB:\r\nC:")), Err(Fault::TooManyFields));
+    let many = |count: usize| ok(&["A: b"; 5000][..count].join("\r\n"));
+    for most in [127, 128, 129, crate::FIELDS_MAX] {
+        let limits = Limits {
+            fields_max: most,
+            ..Limits::default()
+        };
+        let of = |text: &str| {
+            let parsed = parse_response(text.as_bytes(), &limits, "GET");
+            let lines = parsed.map(|head| head.map(|head| head.fields.iter().count()));
+            lines.map_err(|reject| reject.fault())
+        };
+        assert_eq!(of(&many(most)), Ok(Some(most)));
+        assert_eq!(of(&many(most + 1)), Err(Fault::TooManyFields), "{most}");
+    }
 }
 
 #[test]

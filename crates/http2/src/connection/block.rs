@@ -7,14 +7,20 @@ use std::time::Duration;
 use super::input::Happened;
 use super::settings::WINDOW_DEFAULT;
 use super::{Connection, Drain};
-use crate::frame::{self, Header, flag, kind, word};
+use crate::frame::{self, Header, PAYLOAD_BYTES_MAX, flag, kind, word};
 use crate::head::Part;
 use crate::streams::Gone;
-use crate::{ErrorCode, Fault, StreamId, write_status};
+use crate::{ErrorCode, Fault, StreamId, write_field, write_status};
 
-/// The most CONTINUATION frames of a block.
+/// The most CONTINUATION frames of a block; or as many as a head of full length takes, twice, if that is more.
 //= CVE-2024-27316   a block must end
-const CONTINUATIONS_MAX: u32 = 8;
+const CONTINUATIONS_MAX: usize = 8;
+
+/// A block may be longer by so much than a head may be: it must be read, for the table's sake, to be answered 431.
+const BLOCK_BYTES_MORE: usize = 64 * 1024;
+
+/// A request that is refused costs as much as a reset, and as much more for each so many bytes of its block.
+const REFUSED_BYTES_FREE: usize = 4096;
 
 /// A block whose last frame has not come.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +28,9 @@ pub(super) struct Incomplete {
     stream: u32,
     ends: bool,
     depends_on_itself: bool,
-    continuations: u32,
+    continuations: usize,
+    /// Of the whole block.
+    bytes: usize,
     pub(super) began_at: Duration,
 }
 
@@ -68,6 +76,7 @@ impl Connection {
             ends: header.has(flag::END_STREAM),
             depends_on_itself,
             continuations: 0,
+            bytes: 0,
             began_at: now,
         };
         let fragment = &fragment[..len];
@@ -96,8 +105,9 @@ impl Connection {
             return Err(Fault::ContinuationExpected);
         }
         incomplete.continuations += 1;
+        let most = CONTINUATIONS_MAX.max(2 * self.limits.head_bytes_max / PAYLOAD_BYTES_MAX);
         let is_last = header.has(flag::END_HEADERS);
-        if incomplete.continuations > CONTINUATIONS_MAX || (payload.is_empty() && !is_last) {
+        if incomplete.continuations > most || (payload.is_empty() && !is_last) {
             return Err(Fault::ContinuationFlood);
         }
         let incomplete = *incomplete;
@@ -113,7 +123,7 @@ impl Connection {
     }
 
     fn collect(&mut self, fragment: &[u8]) -> Result<(), Fault> {
-        if self.block.len() + fragment.len() > self.limits.head_bytes_max {
+        if self.block.len() + fragment.len() > self.limits.head_bytes_max + BLOCK_BYTES_MORE {
             return Err(Fault::BlockTooLarge);
         }
         self.block.extend_from_slice(fragment);
@@ -123,10 +133,11 @@ impl Connection {
     /// A block is there whole.
     fn complete(
         &mut self,
-        of: Incomplete,
+        mut of: Incomplete,
         block: &[u8],
         now: Duration,
     ) -> Result<Option<Happened>, Fault> {
+        of.bytes = block.len();
         let purpose = self.purpose(of.stream)?;
         let part = match purpose {
             For::Trailers(_) => Part::Trailers,
@@ -140,7 +151,7 @@ impl Connection {
         read.map_err(|_| Fault::Compression)?;
         match purpose {
             For::Nobody(None) => self.charge_useless(now).map(|()| None),
-            For::Nobody(Some(fault)) => self.refuse(of.stream, fault, of.ends, now),
+            For::Nobody(Some(fault)) => self.refuse(of, fault, now),
             For::Ended(stream) => self.reset_for(stream, Fault::HeadersAfterEnd, now),
             For::Trailers(stream) => self.take_trailers(stream, of.ends, now),
             For::Request => self.take_request(of, now),
@@ -182,13 +193,13 @@ impl Connection {
     }
 
     fn take_request(&mut self, of: Incomplete, now: Duration) -> Result<Option<Happened>, Fault> {
-        self.budget.earn();
+        self.budget.request();
         let mut checked = self.head.finish_request(of.ends);
         if of.depends_on_itself {
             checked = Err(Fault::SelfDependency);
         }
         if let Err(fault) = checked {
-            return self.refuse(of.stream, fault, of.ends, now);
+            return self.refuse(of, fault, now);
         }
         let mut priority = self.head.priority();
         if !self.early_priorities.is_empty() {
@@ -207,6 +218,7 @@ impl Connection {
         let recv_window_max = self.limits.stream_window;
         let stream = self.streams.insert(of.stream);
         let found = self.streams.get_mut(stream).expect("it is new");
+        found.began = now;
         found.priority = priority;
         found.is_tunnel = is_tunnel;
         found.recv_ended = of.ends;
@@ -267,21 +279,21 @@ impl Connection {
     /// Answers or resets a request that the caller never hears of.
     fn refuse(
         &mut self,
-        id: u32,
+        of: Incomplete,
         fault: Fault,
-        ends: bool,
         now: Duration,
     ) -> Result<Option<Happened>, Fault> {
+        let (id, ends) = (of.stream, of.ends);
         self.counts.add(fault);
-        self.charge_reset(now)?;
+        //= CVE-2016-6581   what is read in vain costs by its length
+        let cost = 1 + of.bytes / REFUSED_BYTES_FREE;
+        if !self.budget.reset(cost as u32, now) {
+            return Err(Fault::ResetFlood);
+        }
         let window = self.window_of_new();
         self.streams.note_gone(id, Gone::ResetByUs { window });
         if let Some(status) = fault.status() {
-            let mut block = Vec::with_capacity(8);
-            write_status(status, &mut block);
-            let update = self.settings.take_table_update();
-            let frame_max = self.settings.frame_bytes_max();
-            frame::write_block(id, [update, &block, b""], true, frame_max, &mut self.out);
+            self.write_refusal(id, status, fault.reason());
         }
         if fault.status().is_none() || !ends {
             let code = match fault.status() {
@@ -291,5 +303,38 @@ impl Connection {
             frame::write_word(kind::RST_STREAM, id, code.0, &mut self.out);
         }
         Ok(Some(Happened::Refused(fault)))
+    }
+
+    /// An answer of our own to a request that has no stream. Its body is a sentence, where the windows have room for that.
+    fn write_refusal(&mut self, id: u32, status: u16, reason: &str) {
+        let body = format!("{status} Request Header Fields Too Large\n{reason}\n");
+        let window = self.send_window.min(self.settings.initial_window.into());
+        let has_body = !self.head.is_head() && window >= body.len() as i64;
+        let mut block = Vec::with_capacity(80);
+        write_status(status, &mut block);
+        if has_body {
+            write_field(b"content-type", b"text/plain; charset=utf-8", &mut block);
+            write_field(
+                b"content-length",
+                body.len().to_string().as_bytes(),
+                &mut block,
+            );
+        }
+        write_field(b"cache-control", b"no-store", &mut block);
+        let update = self.settings.take_table_update();
+        let frame_max = self.settings.frame_bytes_max();
+        let parts = [update, &block[..], b""];
+        frame::write_block(id, parts, !has_body, frame_max, &mut self.out);
+        if has_body {
+            self.send_window -= body.len() as i64;
+            let header = Header {
+                len: body.len(),
+                kind: kind::DATA,
+                flags: flag::END_STREAM,
+                stream: id,
+            };
+            header.write(&mut self.out);
+            self.out.extend_from_slice(body.as_bytes());
+        }
     }
 }

@@ -13,6 +13,9 @@ use crate::mistakes::{Mistake, makes};
 use crate::streams::Stream;
 use crate::{ErrorCode, Fault, Priority, StreamId};
 
+/// A reset within so long is rapid.
+const RAPID: Duration = Duration::from_secs(1);
+
 impl Connection {
     //= rfc9113 §6.3   priorities of RFC 7540 are read and ignored
     pub(super) fn priority(&mut self, header: Header, payload: &[u8], now: Duration) -> Stepped {
@@ -50,7 +53,10 @@ impl Connection {
             self.charge_useless(now)?;
             return Ok(None);
         }
-        self.charge_reset(now)?;
+        // A client that waited, and waits no longer, has held a stream for that long: so it cannot ask for more than others do.
+        if now.saturating_sub(found.began) < RAPID {
+            self.charge_reset(now)?;
+        }
         let found = self.streams.get_mut(stream).expect("it was found");
         found.is_reset_by_client = true;
         self.note_reset(stream);
@@ -89,8 +95,8 @@ impl Connection {
         }
         if self.stage == Stage::FirstSettings {
             self.stage = Stage::Frames;
-        } else {
-            self.charge_useless(now)?;
+        } else if !self.budget.settings(now) {
+            return Err(Fault::UselessFrames);
         }
         let before = i64::from(self.settings.initial_window);
         self.settings.apply(payload)?;

@@ -60,21 +60,25 @@ impl Connection {
             padding,
             ends,
         });
-        if !(self.budget.data(left, now) || ends) {
-            return Err(Fault::SmallFrames);
-        }
-        if left == 0 && !ends {
-            self.charge_useless(now)?;
-        }
-        let happened = self.charge_data(header, left, now)?;
+        // An end is wanted, however small it is.
+        let missing = match self.budget.data(left, now) {
+            _ if ends => 0,
+            _ if left == 0 => {
+                self.charge_useless(now)?;
+                0
+            }
+            missing => missing,
+        };
+        let happened = self.charge_data(header, left, missing, now)?;
         self.credit((pad_field + padding) as u32);
         Ok(Step::Took(HEADER_BYTES + pad_field, happened))
     }
 
-    /// A DATA frame with `left` bytes of a body begins: may its stream have it?
-    fn charge_data(&mut self, header: Header, left: usize, now: Duration) -> Stepped {
+    /// A DATA frame with `left` bytes of a body begins, too small by `missing`: may its stream have it?
+    fn charge_data(&mut self, header: Header, left: usize, missing: u32, now: Duration) -> Stepped {
         let len = header.len as i64;
         let Some(stream) = self.streams.find(header.stream) else {
+            self.charge_unread(missing)?;
             //= rfc9113 §5.4.2   what was sent before the reset was known is ignored; no window is opened for more
             return match self.streams.charge_gone(header.stream, len) {
                 Some(true) => Ok(None),
@@ -88,8 +92,15 @@ impl Connection {
                 }
             };
         };
+        let found = self.streams.get(stream).expect("it was found");
+        let (is_reset, is_released) = (found.is_reset, found.is_released);
+        if is_reset {
+            self.charge_unread(missing)?;
+        } else if is_released && !self.budget.unread_of_open(missing) {
+            return self.reset_for(stream, Fault::SmallOfStream, now);
+        }
         let found = self.streams.get_mut(stream).expect("it was found");
-        if found.is_reset {
+        if is_reset {
             if found.is_reset_by_client {
                 self.reset_number(header.stream, Fault::DataOnClosed, now)?;
                 return Ok(None);
@@ -108,6 +119,9 @@ impl Connection {
         if found.recv_window < 0 {
             return self.reset_for(stream, Fault::WindowExceeded, now);
         }
+        if !is_released {
+            found.recv_small += missing;
+        }
         // Padding is taken at once, or a client that sends nothing else would wait for ever.
         found.recv_credit += padding as u32;
         self.credit_stream(stream);
@@ -123,6 +137,14 @@ impl Connection {
             }
         }
         Ok(None)
+    }
+
+    /// Nobody takes a DATA frame that is too small by so much.
+    fn charge_unread(&mut self, missing: u32) -> Result<(), Fault> {
+        match self.budget.unread(missing) {
+            true => Ok(()),
+            false => Err(Fault::SmallFrames),
+        }
     }
 
     /// Gives what has come of a DATA frame's body, then passes over its padding.

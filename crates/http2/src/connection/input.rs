@@ -181,7 +181,7 @@ impl Connection {
     }
 
     pub(super) fn charge_reset(&mut self, now: Duration) -> Result<(), Fault> {
-        match self.budget.reset(now) {
+        match self.budget.reset(1, now) {
             true => Ok(()),
             false => Err(Fault::ResetFlood),
         }

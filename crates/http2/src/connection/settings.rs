@@ -26,11 +26,13 @@ const TABLE_BYTES_DEFAULT: u32 = 4096;
 /// Our preface: SETTINGS, and the connection's window.
 pub(super) fn write_ours(limits: &Limits, out: &mut Vec<u8>) {
     let of = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    // Peers count 32 bytes for each field, and hold back what is larger; we count 4.
+    let list_bytes = limits.head_bytes_max + 32 * limits.fields_max;
     let settings = [
         (HEADER_TABLE_SIZE, of(limits.table_bytes_max)),
         (MAX_CONCURRENT_STREAMS, limits.streams_max),
         (INITIAL_WINDOW_SIZE, limits.stream_window),
-        (MAX_HEADER_LIST_SIZE, of(limits.head_bytes_max)),
+        (MAX_HEADER_LIST_SIZE, of(list_bytes)),
         (ENABLE_CONNECT_PROTOCOL, u32::from(limits.extended_connect)),
         (NO_RFC7540_PRIORITIES, 1),
     ];

@@ -50,6 +50,19 @@ pub fn head(method: &str, path: &str) -> Vec<u8> {
     ])
 }
 
+/// A block of any length, in frames.
+pub fn headers(stream: u32, block: &[u8]) -> Vec<u8> {
+    let count = block.len().div_ceil(16_384);
+    let pieces = block.chunks(16_384).enumerate().map(|(nth, piece)| {
+        let end = if nth + 1 == count { END_HEADERS } else { 0 };
+        match nth {
+            0 => frame(HEADERS, END_STREAM | end, stream, piece),
+            _ => frame(CONTINUATION, end, stream, piece),
+        }
+    });
+    pieces.collect::<Vec<_>>().concat()
+}
+
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, WHOLE, stream, &head("GET", path))
 }
@@ -69,6 +82,8 @@ pub struct Pair {
     pub events: Vec<String>,
     /// Requests are kept open, instead of answered.
     pub holds: bool,
+    /// Bodies are taken as they come.
+    pub takes: bool,
     pub held: Vec<StreamId>,
     pub fatal: Option<Fault>,
 }
@@ -83,6 +98,7 @@ impl Pair {
             decoder: Decoder::new(0),
             events: Vec::new(),
             holds: false,
+            takes: true,
             held: Vec::new(),
             fatal: None,
         };
@@ -124,6 +140,7 @@ impl Pair {
             Reply::None => {}
             Reply::Request(stream, _) if self.holds => self.held.push(stream),
             Reply::Request(stream, path) => self.answer(stream, path.into()),
+            Reply::Data(..) if !self.takes => {}
             Reply::Data(stream, bytes) => self.connection.consumed(stream, bytes),
             Reply::Reset(stream) if self.holds => self.held.push(stream),
             Reply::Reset(stream) => self.connection.release(stream),

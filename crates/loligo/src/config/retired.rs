@@ -4,10 +4,6 @@
 
 const RETIRED: &[(&str, &str)] = &[
     (
-        "limits.fields-max",
-        "a head may have 128 field lines, and limits.head-max bytes",
-    ),
-    (
         "limits.target-max",
         "a request target may be as long as limits.head-max, at most 64KiB",
     ),

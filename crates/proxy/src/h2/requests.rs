@@ -27,10 +27,12 @@ use crate::{
     state::{StreamCount, Worker},
 };
 
-/// What is done before other connections of the worker get their turn. A hit in memory costs one.
-const TURN_COST: usize = 64;
-/// A request with a task costs so much of it: its task runs before the next connection does.
-const TASK_COST: usize = 4;
+/// What is done before other connections of the worker get their turn.
+const TURN_COST: usize = 64 * HIT_COST;
+/// A hit in memory costs so much of it, and DATA of an upload one, however small its frame is.
+const HIT_COST: usize = 16;
+/// A request with a task: its task runs before the next connection does.
+const TASK_COST: usize = 4 * HIT_COST;
 
 /// How far input was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,16 +102,13 @@ impl Server<'_> {
                             drop(http);
                             let worker = Rc::clone(worker);
                             let stream = link.open(stream, ends);
-                            cost += TASK_COST - 1;
+                            cost += TASK_COST - HIT_COST;
                             self.tasks
                                 .spawn_local(stream::run(worker, stream, work, count));
                         }
                         Do::Refuse => http.reset(stream, ErrorCode::REFUSED_STREAM),
                     }
-                    cost += 1;
-                    if cost >= TURN_COST {
-                        return (used, Taken::Enough);
-                    }
+                    cost += HIT_COST;
                 }
                 Some(Event::Data {
                     stream,
@@ -120,6 +119,7 @@ impl Server<'_> {
                     if !link.data(stream, bytes, ends) {
                         http.consumed(stream, len);
                     }
+                    cost += 1;
                 }
                 Some(Event::Trailers { stream, fields }) => link.trailers(stream, fields),
                 Some(Event::Reset { stream, by }) => {
@@ -137,6 +137,9 @@ impl Server<'_> {
                     }
                 }
                 Some(Event::GoAway(_)) => {}
+            }
+            if cost >= TURN_COST {
+                return (used, Taken::Enough);
             }
         }
     }
@@ -203,6 +206,7 @@ impl Server<'_> {
             && barred.is_none()
             && !view.seen.intersects(NOT_PLAIN);
         let mut pinned: Option<Box<Pinned>> = None;
+        let mut absent = None;
         if is_plain {
             let mut front = worker.front.borrow_mut();
             let asker = Asker {
@@ -217,7 +221,8 @@ impl Server<'_> {
                 fields: view.fields,
             };
             match look::look(worker, &mut front, asker, plain, began) {
-                Looked::Long | Looked::Absent(_) => {}
+                Looked::Long => {}
+                Looked::Absent(found) => absent = Some(found),
                 Looked::OnDisk(found) => pinned = Some(found),
                 Looked::Fresh(fresh) => {
                     let of = OfHit {
@@ -241,6 +246,7 @@ impl Server<'_> {
         let incoming = Incoming {
             accepted,
             barred,
+            absent,
             has_passed: pinned.as_ref().is_some_and(|found| found.passed.is_some()),
             ..Incoming::of_head(head, view.head_bytes, began)
         };

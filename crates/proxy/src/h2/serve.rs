@@ -428,13 +428,19 @@ impl<'w> Server<'w> {
         let (used, taken) = self.take_input(&input, came);
         input.advance(used);
         self.conn.input = input;
+        if used > 0 {
+            // What is left began later: each piece that comes may end within a frame.
+            self.partial_since = None;
+        }
         self.keep(taken, came)
     }
 
     /// Counts what is left of the input.
     fn keep(&mut self, taken: Taken, came: Instant) -> Taken {
         let conn = &mut self.conn;
-        if conn.input.is_empty() {
+        // A field block of several frames waits in the connection.
+        let bytes = conn.input.len() + self.link.http().block_bytes();
+        if bytes == 0 {
             (conn.input, conn.kept, self.partial_since) = (BytesMut::new(), None, None);
             return taken;
         }
@@ -442,11 +448,11 @@ impl<'w> Server<'w> {
         let has_room = match taken {
             Taken::All => {
                 let since = *self.partial_since.get_or_insert(came);
-                kept.grow(conn.input.len(), since)
+                kept.grow(bytes, since)
             }
             Taken::Enough | Taken::Fatal => {
                 self.partial_since = None;
-                kept.hold(conn.input.len())
+                kept.hold(bytes)
             }
         };
         if has_room {

@@ -71,8 +71,12 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         return;
     }
     // The one place where a request that is no hit begins to have effects.
-    if is_early && !stream.await_handshake().await {
-        return;
+    if is_early {
+        if !stream.await_handshake().await {
+            return;
+        }
+        // It may have been stored meanwhile.
+        incoming.absent = None;
     }
     if !is_taken_back && may_lack_body(&incoming.head, &purpose) {
         let watch = worker.deadlines.watch();

@@ -22,6 +22,10 @@ pub struct Limits {
     /// A response head; longer ones become 502. Larger than a request head, because policies and cookies of large
     /// applications make long heads.
     response_head_bytes_max: usize = bytes(4 * KIB, 64 * KIB, MIB),
+    /// Field lines of a head, or of trailers: of requests of HTTP/1 and HTTP/2 and of origins' answers. More get 431; of an origin 502.
+    /// Cookies that HTTP/2 sends apart are one line. The bound that counts is that of bytes; raise this one if an application
+    /// sends a line for each of its many things.
+    fields_max: usize = count(16, 1024, 16 * KIB),
     /// Incomplete heads and bytes that follow a request, all together. Beyond it the largest and slowest are given up: 431 or
     /// 408 for clients, 502 for origins' answers. Heads that arrive whole take none of it. The default is a head of full
     /// length for each of 4,096 clients at once. Heads of HTTP/2 requests that are being answered may take as much besides; further
@@ -66,8 +70,6 @@ pub struct Limits {
     waiters_max: usize = count(0, 1024, 64 * KIB),
 }
 besides {
-    /// Field lines of a head; more get 431 or 502. The parser's scratch space has as many.
-    fields_max: usize = 128,
     /// Bytes of a request target; longer ones get 414. As long as a head may be, at most [`Limits::TARGET_BYTES_MOST`].
     target_bytes_max: usize = 16 * KIB as usize,
     /// Bytes that one transfer may hold of `transfer_buffer_bytes`: a 64th.

@@ -183,7 +183,7 @@ fn a_malformed_head_is_logged() {
     let mut raw = Raw::connect(proxy.address());
     raw.send(&get(1, "no slash"));
     assert_eq!(raw.outcome(1), Some(Err(1)));
-    let many: Vec<u8> = (0..200).flat_map(|_| field(b"a", b"b")).collect();
+    let many: Vec<u8> = (0..1100).flat_map(|_| field(b"a", b"b")).collect();
     let block = [request("GET", "/"), many].concat();
     raw.send(&headers(END_STREAM, 3, &block));
     assert_eq!(raw.outcome(3), Some(Ok(431)));
@@ -232,6 +232,70 @@ fn heads_of_requests_under_way_are_bounded() {
     let mut raw = Raw::connect(proxy.address());
     raw.send(&get(1, "/new"));
     assert_eq!(raw.outcome(1), Some(Ok(200)));
+}
+
+#[test]
+fn a_head_may_have_many_fields_in_each_protocol() {
+    let names: Vec<String> = (0..300).map(|n| format!("X-{n}: v")).collect();
+    let lines: Vec<&str> = names.iter().map(String::as_str).collect();
+    let fields = [&lines[..], &["Cache-Control: no-store"]].concat();
+    let origin = Origin::sending(ok(&fields, "many"));
+    let proxy = Proxy::start(speaking(plan_for(&origin)));
+    let asked = |fields: &wire::Fields| {
+        let names = fields.0.iter().map(|(name, _)| name.to_lowercase());
+        names.filter(|name| name.starts_with("x-")).count()
+    };
+    let answer = proxy.ask("GET", "/1", &lines);
+    assert_eq!((answer.status, answer.text()), (200, "many"));
+    assert!((0..300).all(|n| answer.field(&format!("x-{n}")) == Some("v")));
+    assert!(asked(&origin.last().fields) >= 300);
+    // Crumbs are one line.
+    let mut raw = Raw::connect(proxy.address());
+    let each = |n: usize| field(format!("x-{n}").as_bytes(), b"v");
+    let many: Vec<u8> = (0..300).flat_map(each).collect();
+    let crumbs: Vec<u8> = (0..115)
+        .flat_map(|n| field(b"cookie", format!("n{n}={}", "v".repeat(60)).as_bytes()))
+        .collect();
+    let block = [request("GET", "/2"), many, crumbs].concat();
+    raw.send(&headers(END_STREAM, 1, &block));
+    assert_eq!(raw.outcome(1), Some(Ok(200)));
+    let last = origin.last();
+    assert!(asked(&last.fields) >= 300);
+    let cookies = last.field("cookie").unwrap();
+    assert_eq!(cookies.split("; ").count(), 115);
+}
+
+#[test]
+fn how_many_fields_is_a_setting() {
+    let lines: Vec<String> = (0..40).map(|n| format!("X-{n}: v")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let origin = Origin::start({
+        let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        move |exchange| {
+            let many: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let fields = if exchange.path() == "/many" {
+                &many[..]
+            } else {
+                &[]
+            };
+            exchange.send(ok(fields, "hello"));
+        }
+    });
+    let mut plan = speaking(plan_for(&origin));
+    plan.limits.fields_max = 32;
+    let proxy = Proxy::start(plan);
+    assert_eq!(proxy.ask("GET", "/", &lines[..20]).status, 200);
+    let refused = proxy.ask("GET", "/", &lines);
+    assert_eq!(refused.status, 431);
+    assert!(refused.text().contains("too many fields"), "{refused:?}");
+    let mut raw = Raw::connect(proxy.address());
+    let each = |count: usize| (0..count).flat_map(|n| field(format!("x-{n}").as_bytes(), b"v"));
+    for (id, count, status) in [(1, 20, 200), (3, 40, 431)] {
+        let block = [request("GET", "/"), each(count).collect()].concat();
+        raw.send(&headers(END_STREAM, id, &block));
+        assert_eq!(raw.outcome(id), Some(Ok(status)));
+    }
+    assert_eq!(proxy.ask("GET", "/many", &[]).status, 502);
 }
 
 #[test]
