@@ -9,8 +9,8 @@
 //! back, dropping the lease closes it, so no path can forget to count.
 //!
 //! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
-//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them,
-//! `pool` keeps them, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
+//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them and `listed` judges certificates,
+//! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -38,6 +38,7 @@ mod dns;
 mod failures;
 mod inward;
 pub mod outcome;
+mod listed;
 mod pool;
 mod tls;
 pub mod trip;

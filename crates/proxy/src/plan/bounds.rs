@@ -232,7 +232,7 @@ impl PoolLimits {
 /// TLS to origins. Certificates are always checked; there is no switch for that.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OriginTls {
-    /// PEM file with certificates trusted beside the system's.
+    /// PEM file with certificates trusted beside the system's: authorities', or origins' own.
     pub ca_file: Option<PathBuf>,
 }
 
