@@ -106,7 +106,8 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
             return after;
         }
     }
-    let (status, reason) = (error.status(), error.to_string());
+    tracing::debug!(%error, "there is no answer");
+    let (status, reason) = (error.status(), error.for_client());
     let after_s = error.retry_after_s();
     ex.failed_for_now(why, status, error.token(), &reason, after_s)
         .await

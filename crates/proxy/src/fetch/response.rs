@@ -41,6 +41,14 @@ impl FetchError {
         }
     }
 
+    /// What a client is told.
+    pub fn for_client(&self) -> String {
+        match self {
+            FetchError::Upstream(error) => error.for_client(),
+            FetchError::Abandoned => self.to_string(),
+        }
+    }
+
     /// When it is worth another try, seconds; `None`: nobody knows.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {

@@ -34,6 +34,11 @@ use crate::socket::Socket;
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// Failures of TLS are logged once in so long.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+/// When a name that could not be looked up again is asked for once more.
+const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
 /// The time-outs of connecting, and the bounds of the pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -66,6 +71,8 @@ pub struct Connector {
     tls: RefCell<Tls>,
     failures: Failures,
     machine: Machine,
+    /// When a failure of TLS was logged last, and how many were not since.
+    told: Cell<(Option<Instant>, u64)>,
     /// What members of it are asked to prove.
     cluster: Option<Arc<Cluster>>,
 }
@@ -80,6 +87,7 @@ impl Connector {
             tls: RefCell::new(tls),
             failures: Failures::new(settings.failure_ttl),
             machine: Machine::default(),
+            told: Cell::default(),
             cluster: None,
         }
     }
@@ -356,6 +364,7 @@ impl Connector {
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
+                self.log(to, &error, now);
         if !header.is_empty() {
             tcp.write_all(header).await?;
         }
@@ -365,6 +374,19 @@ impl Connector {
                 let tls = self.tls.borrow().clone();
                 Stream::Tls(tls.handshake(&to.host, tcp).await?)
             }
+    /// What went wrong in TLS is told nowhere else: clients get a word. At most once a second.
+    fn log(&self, to: &Destination, error: &ConnectError, now: Instant) {
+        if !matches!(error, ConnectError::Tls(..)) {
+            return;
+        }
+        let (last, untold) = self.told.get();
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PAUSE) {
+            return self.told.set((last, untold + 1));
+        }
+        self.told.set((Some(now), 0));
+        tracing::warn!(%to, %error, untold, "no connection; `untold` is how many failures of TLS were not logged before");
+    }
+
             None => Stream::Tcp(tcp),
         };
         Ok((stream, peer, is_inward))

@@ -288,10 +288,17 @@ impl ConnectError {
         }
     }
 
-    #[cfg(test)]
-    /// A sentence for error page and log.
-    pub fn reason(&self) -> String {
-        self.to_string()
+    /// What a client is told: nothing that the origin, its certificate or the system has said. That is for the log.
+    pub fn for_client(&self) -> String {
+        match self {
+            Self::Tls(..) => "TLS to the origin failed".to_owned(),
+            Self::Io(_) | Self::Member(_) => "connecting to the origin failed".to_owned(),
+            Self::Remembered(error) => {
+                let words = error.for_client();
+                format!("{words} (a moment ago; it was not tried again)")
+            }
+            other => other.to_string(),
+        }
     }
 
     /// The proxy error type of RFC 9209 §2.3: a token, fit for `detail` in Cache-Status.
@@ -411,7 +418,8 @@ mod tests {
         ];
         for error in all {
             assert!([403, 502, 503, 504].contains(&error.status()), "{error:?}");
-            assert!(!error.reason().is_empty());
+            let told = error.for_client();
+            assert!(!told.is_empty() && !told.contains("expired"), "{told}");
             assert!(
                 error
                     .detail_token()
