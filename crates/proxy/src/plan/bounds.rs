@@ -29,7 +29,8 @@ pub struct Limits {
     head_buffer_bytes: u64 = bytes(MIB, 64 * MIB, 64 * GIB),
     /// Bytes a second that a client must take, averaged over a minute in which bytes wait for it and it takes none; a slower
     /// client is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. Over HTTP/2 the same holds for
-    /// each stream whose window the client keeps closed: the stream is reset. `0`: no such rule.
+    /// each stream whose window the client keeps closed: the stream is reset. A request body must come as fast while it is waited for and
+    /// its origin has not begun to answer; then 408. gRPC is exempt from that. `0`: no such rule.
     client_rate_min: u64 = count(0, 100, MIB),
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
@@ -192,7 +193,8 @@ settings! {
 /// Connections to origins.
 pub struct PoolLimits {
     /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered, so this number,
-    /// times the workers, divided by the seconds a miss takes, is the most misses a second. Unless set, lowered to a worker's
+    /// times the workers, divided by the seconds a miss takes, is the most misses a second. The request bodies that one client is sending hold
+    /// a quarter of them at most; further ones wait as well. Unless set, lowered to a worker's
     /// share of the open files (`ulimit -n`) that `connections-max` leaves. Lower it to protect a weak origin; further
     /// requests wait up to `timeouts.connect`. As many unused connections are kept, and to all origins together 2048, or this
     /// number if it is larger.
