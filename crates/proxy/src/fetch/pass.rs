@@ -336,7 +336,16 @@ async fn ask(
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = whom::ask(worker, &watch, to, method, request).await;
+        let asked = whom::ask(worker, &watch, to, method, request);
+        let asked = match whom::is_safe(method) {
+            // What nobody waits for is not waited for.
+            true => tokio::select! {
+                biased;
+                asked = asked => asked,
+                () = ex.reply.client_leaves() => return Err(BodyError::Gone.into()),
+            },
+            false => asked.await,
+        };
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
             pass_interim(ex, wanted, &response).await?;

@@ -158,6 +158,8 @@ pub struct FetchRequest {
     pub is_conditional: bool,
     /// The version in which it came.
     pub version: Version,
+    /// The last answer could not be shared or stored, and likely this one cannot: it is not waited for without a client.
+    pub is_for_one: bool,
     /// The stored response to validate.
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
