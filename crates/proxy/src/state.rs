@@ -657,12 +657,15 @@ impl Worker {
         self.clock.set(read_clock(&self.shared.clock));
     }
 
-    /// Once a second: clock, pool, log buffers, front table.
-    pub fn every_second(&self) {
+    /// Once a second: clock, pool, names of origins, log buffers, front table.
+    pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
         self.set_clock();
+        for to in self.connector.sweep(now) {
+            let worker = Rc::clone(self);
+            tokio::task::spawn_local(async move { worker.connector.renew(&to).await });
+        }
         let pool = self.connector.pool();
-        pool.sweep(now);
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());

@@ -367,7 +367,7 @@ async fn ask(
     }
 }
 
-/// Sends head and body on a connection of its own, and listens meanwhile.
+/// Sends head and body, and listens meanwhile.
 async fn converse(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -379,6 +379,7 @@ async fn converse(
     let (worker, head) = (ex.worker, &wanted.head);
     let method = head.method.as_str();
     upstream.send(worker, watch, request).await?;
+    let rate_min = rate_min(ex, wanted);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         if waits_for_continue {
@@ -388,7 +389,6 @@ async fn converse(
                 waits_for_continue = false;
                 let continued = ex.reply.interim(100, "", &Fields::new()).await;
                 continued.map_err(|Gone| BodyError::Gone)?;
-    let rate_min = rate_min(ex, wanted);
                 continue;
             }
         } else if !ex.body.is_done() {

@@ -36,9 +36,10 @@ pub mod body;
 mod connect;
 mod dns;
 mod failures;
+mod habits;
 mod inward;
-pub mod outcome;
 mod listed;
+pub mod outcome;
 mod pool;
 mod tls;
 pub mod trip;
@@ -148,6 +149,11 @@ impl Stream {
                     .is_pending()
             }
         }
+    }
+
+    /// The same, but the kernel is asked at this moment. One system call, or two.
+    pub fn is_quiet_now(&mut self) -> bool {
+        self.is_quiet() && !crate::socket::is_readable(self.tcp())
     }
 }
 

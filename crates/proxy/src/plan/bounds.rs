@@ -196,11 +196,15 @@ pub struct PoolLimits {
     /// times the workers, divided by the seconds a miss takes, is the most misses a second. The request bodies that one client is sending hold
     /// a quarter of them at most; further ones wait as well. Unless set, lowered to a worker's
     /// share of the open files (`ulimit -n`) that `connections-max` leaves. Lower it to protect a weak origin; further
-    /// requests wait up to `timeouts.connect`. As many unused connections are kept, and to all origins together 2048, or this
-    /// number if it is larger.
+    /// requests wait up to `timeouts.connect`. As many unused connections are kept as were in use at once in the last minute or two
+    /// (at least two), and to all origins together 2048, or this number if it is larger.
     // At 50 ms a miss the default lets 20,000 misses a second through each worker, more than a core answers. Not higher: a
     // waiting request gets a warm connection, others open new ones.
     per_origin_max: usize = count(1, KIB, 16 * KIB),
+    /// How long a connection takes requests; it is closed after the one that is under way. Names are looked up again while
+    /// their connections are used, so one whose address the name has left takes no further request either. Lower it if
+    /// a balancer in front of the origin is to see new connections more often.
+    max_age: Duration = seconds(1, 3600, 604_800),
 }
 besides {
     /// Unused connections one worker keeps to one origin; further ones are closed after use. As many as may be in use: with
@@ -227,6 +231,7 @@ impl PoolLimits {
             per_origin_max,
             idle_per_origin_max: per_origin_max.min(idle_max),
             idle_max,
+            ..self
         }
     }
 }
