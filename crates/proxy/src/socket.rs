@@ -12,7 +12,10 @@ use std::{
 };
 
 use device::Arena;
-use rustix::net::SendFlags;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv},
+};
 use tokio::{io::Interest, net::TcpStream};
 
 #[cfg(feature = "simulation")]
@@ -162,6 +165,20 @@ async fn when_writable(
     };
     let send = || send(tcp.as_fd());
     tcp.async_io(Interest::WRITABLE, send).await
+}
+
+/// Has the kernel anything to be read from it: bytes, an end, an error? It is asked now, whatever the runtime knows.
+pub fn is_readable(socket: &Socket) -> bool {
+    #[cfg(not(feature = "simulation"))]
+    let tcp = socket;
+    #[cfg(feature = "simulation")]
+    let tcp = match socket {
+        Socket::Tcp(tcp) => tcp,
+        Socket::Memory(memory) => return memory.is_readable(),
+    };
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let peeked = recv(tcp.as_fd(), &mut [0u8; 1], flags);
+    !matches!(peeked, Err(Errno::WOULDBLOCK | Errno::INTR))
 }
 
 /// Bytes that were written and that the other side has not taken yet.

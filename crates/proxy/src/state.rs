@@ -47,6 +47,7 @@ use crate::{
     deadline::Deadlines,
     edition::Edition,
     fetch::flight::Flights,
+    fetch::uploads::Uploads,
     health::pulse::Pulse,
     listener::ListenerState,
     listening::{ListenerId, Listening},
@@ -525,6 +526,8 @@ pub struct Worker {
     pub pseudonyms: Pseudonyms,
     /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
     pub fetches: Cell<usize>,
+    /// Uploads under way, by client.
+    pub uploads: Uploads,
     /// Of what nothing could be kept in parts lately.
     pub range_pass_list: RangePassList,
     /// Is an access log written?
@@ -580,6 +583,7 @@ impl Worker {
             hasher,
             pseudonyms,
             fetches: Cell::new(0),
+            uploads: Uploads::default(),
             range_pass_list: RangePassList::new(),
             logs_access: Cell::new(logs_access),
             edition: Cell::new(0),
@@ -653,12 +657,15 @@ impl Worker {
         self.clock.set(read_clock(&self.shared.clock));
     }
 
-    /// Once a second: clock, pool, log buffers, front table.
-    pub fn every_second(&self) {
+    /// Once a second: clock, pool, names of origins, log buffers, front table.
+    pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
         self.set_clock();
+        for to in self.connector.sweep(now) {
+            let worker = Rc::clone(self);
+            tokio::task::spawn_local(async move { worker.connector.renew(&to).await });
+        }
         let pool = self.connector.pool();
-        pool.sweep(now);
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());

@@ -458,6 +458,7 @@ pub fn connector_settings(plan: &Plan) -> Settings {
             // brings thousands.
             waiting_per_destination_max: plan.limits.connections_max.max(1),
             idle_timeout: plan.timeouts.pool_idle,
+            max_age: plan.pool.max_age,
         },
         failure_ttl: plan.cache.unreachable_ttl,
     }

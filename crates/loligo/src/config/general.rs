@@ -178,7 +178,8 @@ pub fn rows() -> Vec<Row<Draft>> {
         "acme.contact": "an e-mail address", "none" => acme.contact = acme::contact;
         /// A folder for the account's key and the certificate, which the user of the proxy may write to. It is made where there is none.
         "acme.state": "a path", "required with acme.directory" => acme.state = values::path;
-        /// PEM file of certificates to trust for https origins beside the system's.
+        /// PEM file of certificates to trust for https origins beside the system's: of authorities, or of origins themselves. One of an origin
+        /// counts for the names in it and in its time, whatever else it says (`openssl req -x509` makes one that calls itself an authority).
         "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
     ];
     fn part<P>(

@@ -542,6 +542,7 @@ async fn shared(
     cache_status: Vec<u8>,
 ) -> Option<After> {
     let request = FetchRequest {
+        is_for_one: false,
         is_forwarded: true,
         copied,
         ..share::fetch_request(

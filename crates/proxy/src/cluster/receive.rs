@@ -84,7 +84,7 @@ async fn read(
     let limit = ex.edition().plan.timeouts.client_body;
     while let Some(part) = ex
         .body
-        .next(&mut ex.reply, limit)
+        .next(&mut ex.reply, limit, 0)
         .await
         .map_err(|_| Verdict::Malformed)?
     {
@@ -101,7 +101,7 @@ async fn read(
 async fn too_long(ex: &mut Exchange<'_>, length: u64) -> Verdict {
     let limit = ex.edition().plan.timeouts.client_body;
     let is_read = length <= THROWN_AWAY_MAX;
-    while is_read && let Ok(Some(_)) = ex.body.next(&mut ex.reply, limit).await {
+    while is_read && let Ok(Some(_)) = ex.body.next(&mut ex.reply, limit, 0).await {
         ex.body.taken();
     }
     Verdict::Size

@@ -143,7 +143,11 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     };
     let opened = match whom::tunnel(worker, to, head).await {
         Ok(opened) => opened,
-        Err(error) => return ex.refuse(error.status(), &error.to_string(), None).await,
+        Err(error) => {
+            tracing::debug!(%error, "there is no tunnel");
+            let (status, reason) = (error.status(), error.for_client());
+            return ex.refuse(status, &reason, Some(error.token())).await;
+        }
     };
     let Tunnel { lease, leftover } = opened;
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding

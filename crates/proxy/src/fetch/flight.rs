@@ -271,6 +271,19 @@ impl Flight {
         .await
     }
 
+    /// Waits until no reader is left.
+    pub async fn left(&self) {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.live().next().is_none() {
+                return Poll::Ready(());
+            }
+            state.producer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     /// From here on the body is stored in fragments of this size.
     pub fn keep_fragments(&self, bytes: u64) {
         let mut state = self.lock();

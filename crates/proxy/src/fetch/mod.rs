@@ -8,4 +8,5 @@ pub mod response;
 pub mod share;
 pub mod storing;
 pub mod task;
+pub mod uploads;
 pub mod whom;

@@ -24,8 +24,10 @@ use crate::{
     deadline::Watch,
     edition::Edition,
     fetch::prepare,
+    fetch::uploads::Place,
     fetch::whom::{self, To},
     listener::ListenerState,
+    origin::ConnectError,
     origin::body::Body,
     origin::outcome::UpstreamError,
     origin::upstream::{Upstream, framed, is_interim},
@@ -62,6 +64,15 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
     let asked_at = worker.now_ms();
     let began = worker.shared.store.sequence(wanted.primary);
     let mut upload = Upload::of(wanted.head.framing);
+    if !ex.body.is_done() {
+        upload.place = match place(ex, wanted).await {
+            Some(place) => Some(place),
+            None => {
+                let error = UpstreamError::Connect(ConnectError::Busy);
+                return failed(ex, wanted, why, error.into()).await;
+            }
+        };
+    }
     let (upstream, response) = match ask(ex, wanted, &request, &mut upload).await {
         Ok(answered) => answered,
         Err(failure) => return failed(ex, wanted, why, failure).await,
@@ -106,7 +117,8 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
             return after;
         }
     }
-    let (status, reason) = (error.status(), error.to_string());
+    tracing::debug!(%error, "there is no answer");
+    let (status, reason) = (error.status(), error.for_client());
     let after_s = error.retry_after_s();
     ex.failed_for_now(why, status, error.token(), &reason, after_s)
         .await
@@ -119,6 +131,27 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
     let is_asked =
         |chosen: &[u8]| fields::split_list(asked).any(|a| a.eq_ignore_ascii_case(chosen));
     chosen.peek().is_some() && chosen.all(is_asked)
+}
+
+/// A place among the uploads of the client, or none in time.
+async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
+    let plan = &ex.edition().plan;
+    let servers = wanted.asked.upstream.as_ref();
+    let servers = servers.map_or(1, |of| of.members.len().max(1));
+    let connections = plan.pool.per_origin_max.saturating_mul(servers);
+    let to = &wanted.asked.destination;
+    let (client, patience) = (ex.peer.ip(), plan.timeouts.connect);
+    let place = (ex.worker.uploads).place(client, to, connections, patience);
+    Box::pin(place).await
+}
+
+/// The least rate of an upload whose origin has not answered. A stream of gRPC may rest for as long as both sides like.
+fn rate_min(ex: &Exchange<'_>, wanted: &Wanted) -> u64 {
+    let content_type = wanted.request.first(b"content-type").unwrap_or_default();
+    match content_type.starts_with(b"application/grpc") {
+        true => 0,
+        false => ex.edition().plan.limits.client_rate_min,
+    }
 }
 
 /// How long the answer to an unsafe method waits for the disk, and for the other members of a cluster, to remember what it made untrue.
@@ -222,6 +255,8 @@ pub struct Upload {
     is_chunked: bool,
     /// Framed, and not yet written (and flushed) to the origin.
     unsent: Option<Bytes>,
+    /// Its place among the client's uploads, until it is through.
+    place: Option<Place>,
 }
 
 impl Upload {
@@ -229,6 +264,7 @@ impl Upload {
         Upload {
             is_chunked: framing == Framing::Chunked,
             unsent: None,
+            place: None,
         }
     }
 
@@ -253,13 +289,14 @@ async fn move_body(
     upload: &mut Upload,
     upstream: &mut Upstream,
     watch: &Watch,
+    rate_min: u64,
 ) -> Result<Heard, BodyError> {
     let Some(unsent) = &mut upload.unsent else {
         let limit = ex.edition().plan.timeouts.client_body;
         return tokio::select! {
             biased;
             () = upstream.readable(ex.worker) => Ok(Heard::Origin),
-            part = ex.body.next(&mut ex.reply, limit) => {
+            part = ex.body.next(&mut ex.reply, limit, rate_min) => {
                 upload.put(part?);
                 Ok(Heard::Body)
             }
@@ -270,6 +307,9 @@ async fn move_body(
         Ok(Moved::Sent) => {
             upload.unsent = None;
             ex.body.taken();
+            if ex.body.is_done() {
+                upload.place = None;
+            }
             Ok(Heard::Body)
         }
         Err(error) => Ok(Heard::Refused(error)),
@@ -296,7 +336,16 @@ async fn ask(
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = whom::ask(worker, &watch, to, method, request).await;
+        let asked = whom::ask(worker, &watch, to, method, request);
+        let asked = match whom::is_safe(method) {
+            // What nobody waits for is not waited for.
+            true => tokio::select! {
+                biased;
+                asked = asked => asked,
+                () = ex.reply.client_leaves() => return Err(BodyError::Gone.into()),
+            },
+            false => asked.await,
+        };
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
             pass_interim(ex, wanted, &response).await?;
@@ -318,7 +367,7 @@ async fn ask(
     }
 }
 
-/// Sends head and body on a connection of its own, and listens meanwhile.
+/// Sends head and body, and listens meanwhile.
 async fn converse(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -330,6 +379,7 @@ async fn converse(
     let (worker, head) = (ex.worker, &wanted.head);
     let method = head.method.as_str();
     upstream.send(worker, watch, request).await?;
+    let rate_min = rate_min(ex, wanted);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         if waits_for_continue {
@@ -342,7 +392,7 @@ async fn converse(
                 continue;
             }
         } else if !ex.body.is_done() {
-            match move_body(ex, upload, upstream, watch).await? {
+            match move_body(ex, upload, upstream, watch, rate_min).await? {
                 Heard::Origin => {}
                 Heard::Body => continue,
                 Heard::Refused(error) => {
@@ -476,7 +526,7 @@ async fn next_of_both(
             tokio::select! {
                 biased;
                 piece = answer.next(worker, watch) => return piece,
-                more = body.next(&mut ex.reply, limit) => match more {
+                more = body.next(&mut ex.reply, limit, 0) => match more {
                     Ok(more) => upload.put(more),
                     Err(_) => body.stop(), // the client stopped sending; it may still read
                 },
@@ -485,7 +535,12 @@ async fn next_of_both(
         };
         match answer.write_or_hear(watch, unsent).await {
             Ok(Moved::Heard) => break,
-            Ok(Moved::Sent) => body.taken(),
+            Ok(Moved::Sent) => {
+                body.taken();
+                if body.is_done() {
+                    upload.place = None;
+                }
+            }
             Err(_) => body.stop(), // it wants no more of it; its answer still counts
         }
         upload.unsent = None;

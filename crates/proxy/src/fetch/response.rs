@@ -41,6 +41,14 @@ impl FetchError {
         }
     }
 
+    /// What a client is told.
+    pub fn for_client(&self) -> String {
+        match self {
+            FetchError::Upstream(error) => error.for_client(),
+            FetchError::Abandoned => self.to_string(),
+        }
+    }
+
     /// When it is worth another try, seconds; `None`: nobody knows.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
@@ -150,6 +158,8 @@ pub struct FetchRequest {
     pub is_conditional: bool,
     /// The version in which it came.
     pub version: Version,
+    /// The last answer could not be shared or stored, and likely this one cannot: it is not waited for without a client.
+    pub is_for_one: bool,
     /// The stored response to validate.
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.

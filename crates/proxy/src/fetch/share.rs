@@ -89,7 +89,7 @@ pub async fn obtain(
         let counts_misses = !ex.record.tolls.misses.is_empty();
         let is_listed = |key: &Vec<u8>| flights.is_listed(primary, key);
         let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
-        let mut toll = None;
+        let (mut toll, mut is_for_one) = (None, false);
         if counts_misses && !is_under_way {
             toll = match Box::pin(toll::miss(ex)).await {
                 Ok(toll) => toll,
@@ -98,7 +98,12 @@ pub async fn obtain(
         }
         let join = match &key {
             None => Join::Alone,
-            Some(_) if is_alone_for_now(worker, wanted, ex.record.seen) => Join::Alone,
+            // What is purged meanwhile is purged in another process, which does not know of our fetches.
+            Some(_) if worker.shared.is_handed_over.load(Ordering::Relaxed) => Join::Alone,
+            Some(_) if is_passed_for_now(worker, wanted, ex.record.seen) => {
+                is_for_one = true;
+                Join::Alone
+            }
             Some(key) if asks_about_its_own && directives.may_share() => {
                 let joined = flights.join(primary, key);
                 joined.map_or(Join::Alone, Join::Joined)
@@ -155,14 +160,17 @@ pub async fn obtain(
             }
             Join::Alone => {
                 let reader = flights.start_alone(primary, sequence());
-                let fetch_request = fetch_request(asks_about_its_own);
+                let fetch_request = FetchRequest {
+                    is_for_one,
+                    ..fetch_request(asks_about_its_own)
+                };
                 let flight = Arc::clone(&reader.flight);
                 task::start(worker, flight, fetch_request);
                 (reader, false)
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(ex, wanted, &reader).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader, is_for_one).await else {
             return Obtained::Gone;
         };
         if joined {
@@ -288,11 +296,8 @@ fn join_or_start(
     shared.flights.join_or_start(wanted.primary, key, began)
 }
 
-fn is_alone_for_now(worker: &Worker, wanted: &Wanted, seen: Instant) -> bool {
-    // What is purged meanwhile is purged in another process, which does not know of our fetches.
-    if worker.shared.is_handed_over.load(Ordering::Relaxed) {
-        return true;
-    }
+/// Could the last answer not be shared?
+fn is_passed_for_now(worker: &Worker, wanted: &Wanted, seen: Instant) -> bool {
     let hit_for_pass = &worker.shared.flights.hit_for_pass;
     let party = Party::of(&wanted.request);
     let is_alone = hit_for_pass.contains(wanted.primary, party, seen);
@@ -347,6 +352,7 @@ pub fn fetch_request(
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
         is_conditional,
+        is_for_one: false,
         version: wanted.head.version,
         key: wanted.key.clone(),
         met: wanted.met,
@@ -362,15 +368,26 @@ pub fn fetch_request(
     }
 }
 
-/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
+/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone. `is_for_one`: that is looked for, for the
+/// fetch ends with its client; another one goes on, and so does a wait whose client has merely finished sending.
 async fn first_event(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
+    is_for_one: bool,
 ) -> Option<FirstEvent> {
     let mut heard = 0;
     loop {
-        let hint = match reader.heard(heard).await {
+        let next = reader.heard(heard);
+        let next = match is_for_one {
+            true => tokio::select! {
+                biased;
+                next = next => next,
+                () = ex.reply.client_leaves() => return None,
+            },
+            false => next.await,
+        };
+        let hint = match next {
             Heard::FirstEvent(first_event) => return Some(first_event),
             Heard::Hint(hint) => hint,
         };

@@ -132,7 +132,16 @@ impl Fetch {
         let purges = push::began(&self.worker, &self.fetch_request, self.flight.began);
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
-            let (upstream, head) = match self.ask(validating).await {
+            let asked = match self.fetch_request.is_for_one {
+                // Whoever asked for it is told nothing more.
+                true => tokio::select! {
+                    biased;
+                    asked = self.ask(validating) => asked,
+                    () = self.flight.left() => return,
+                },
+                false => self.ask(validating).await,
+            };
+            let (upstream, head) = match asked {
                 Ok(answer) => answer,
                 Err(error) => return self.fail(error),
             };

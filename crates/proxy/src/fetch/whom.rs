@@ -23,7 +23,7 @@ use crate::{
     mirror,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
-    origin::upstream::{self, Upstream, Whom, is_interim},
+    origin::upstream::{self, Fit, Upstream, Whom, is_interim},
     origin::{ConnectError, Lease},
     peers::health::Change,
     peers::known::{Peer, Way, Ways, hash_of_url},
@@ -156,7 +156,7 @@ pub fn of_hop(worker: &Worker, hop: Hop, error: UpstreamError) -> UpstreamError 
     }
 }
 
-/// A new connection to whoever is to be asked, for a request that is sent once, and that request. `request`: in the form for the origin.
+/// A connection to whoever is to be asked, for a request that is sent once, and that request. `request`: in the form for the origin.
 pub async fn connect(
     worker: &Worker,
     to: To<'_>,
@@ -164,9 +164,10 @@ pub async fn connect(
 ) -> Result<(Lease, Vec<u8>), UpstreamError> {
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
-    let (connected, way) = match (connect_one(worker, to, first).await, second) {
+    let fit = Fit::Young;
+    let (connected, way) = match (connect_one(worker, to, first, fit).await, second) {
         (Err(error), Some(second)) if may_go_on(&error, true) => {
-            (connect_one(worker, to, second).await, second)
+            (connect_one(worker, to, second, fit).await, second)
         }
         (connected, _) => (connected, first),
     };
@@ -208,7 +209,7 @@ async fn tunnel_by(
     way: Way,
     head: &RequestHead,
 ) -> Result<Tunnel, UpstreamError> {
-    let lease = connect_one(worker, to, way).await?;
+    let lease = connect_one(worker, to, way, Fit::New).await?;
     let Some((_, peer)) = parent(worker, way) else {
         let leftover = BytesMut::new();
         return Ok(Tunnel { lease, leftover });
@@ -328,15 +329,20 @@ async fn ask_one(
     }
 }
 
-async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, UpstreamError> {
+async fn connect_one(
+    worker: &Worker,
+    to: To<'_>,
+    way: Way,
+    fit: Fit,
+) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
-            Some(of) => Box::pin(asking::connect(worker, to, of)).await,
-            None => Ok(upstream::connect(worker, &to.origin(), true).await?.0),
+            Some(of) => Box::pin(asking::connect(worker, to, of, fit)).await,
+            None => Ok(upstream::connect(worker, &to.origin(), fit).await?.0),
         };
     };
     let whom = to.parent(worker, number, peer);
-    match upstream::connect(worker, &whom, true).await {
+    match upstream::connect(worker, &whom, fit).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),
     }

@@ -34,6 +34,11 @@ use crate::socket::Socket;
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// Failures of TLS are logged once in so long.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+/// When a name that could not be looked up again is asked for once more.
+const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
 /// The time-outs of connecting, and the bounds of the pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -66,6 +71,8 @@ pub struct Connector {
     tls: RefCell<Tls>,
     failures: Failures,
     machine: Machine,
+    /// When a failure of TLS was logged last, and how many were not since.
+    told: Cell<(Option<Instant>, u64)>,
     /// What members of it are asked to prove.
     cluster: Option<Arc<Cluster>>,
 }
@@ -80,6 +87,7 @@ impl Connector {
             tls: RefCell::new(tls),
             failures: Failures::new(settings.failure_ttl),
             machine: Machine::default(),
+            told: Cell::default(),
             cluster: None,
         }
     }
@@ -107,7 +115,10 @@ impl Connector {
         to: &Destination,
         access: &Destinations,
     ) -> Result<Socket, ConnectError> {
-        let found = self.addresses(to, &mut ConnectTimes::default()).await?;
+        let found = match without_question(&to.host) {
+            Some(found) => found,
+            None => self.resolver.look_up(&to.host).await?.to_try(),
+        };
         let addresses = permitted(found, to.port, access, &self.machine)?;
         let opened = timeout(self.connect_timeout.get(), race(&addresses)).await;
         let tcp = opened.unwrap_or(Err(ConnectError::Timeout))?;
@@ -116,7 +127,25 @@ impl Connector {
         Ok(tcp)
     }
 
-    /// The pool, for its gauges and its sweep.
+    /// Once a second: closes what the pool need not keep. Returns the destinations whose connections are used and whose names are to be
+    /// looked up again ([`Self::renew`]).
+    pub fn sweep(&self, now: Instant) -> Vec<Destination> {
+        self.pool.sweep(now)
+    }
+
+    /// Looks a name up again; connections to addresses that it has left take no further request. While it cannot be looked up, it leads
+    /// where it led.
+    pub async fn renew(&self, to: &Destination) {
+        match self.resolver.look_up_anew(&to.host).await {
+            Ok(found) => self.pool.resolved(to, &found.addresses, found.until),
+            Err(error) => {
+                tracing::debug!(%to, %error, "the name could not be looked up again");
+                self.pool.unresolved(to, Instant::now() + RENEW_AGAIN);
+            }
+        }
+    }
+
+    /// The pool, for its gauges.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -145,6 +174,27 @@ impl Connector {
         match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
+            Grant::Slot(slot) => self.open(slot, to, access, times).await,
+        }
+    }
+
+    /// A connection for a request that may not be repeated: a new one, or one that was released meanwhile and is young. `recalls`: not if
+    /// it has failed a moment ago.
+    pub async fn lease_young(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        recalls: bool,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        if recalls {
+            self.recall(to, access, times)?;
+        }
+        match self.wait_for_place(to, times).await? {
+            Grant::Warm(mut lease) => match lease.is_permitted(access) && lease.is_young() {
+                true => Ok(lease),
+                false => self.open(lease.into_slot(), to, access, times).await,
+            },
             Grant::Slot(slot) => self.open(slot, to, access, times).await,
         }
     }
@@ -314,6 +364,7 @@ impl Connector {
             }
             Err(error) => {
                 let now = Instant::now();
+                self.log(to, &error, now);
                 self.failures.note(to, &found, &addresses, &error, now);
                 return Err(error);
             }
@@ -321,6 +372,19 @@ impl Connector {
         };
         self.failures.clear(to);
         Ok(Lease::new(slot, stream, peer, is_inward))
+    }
+
+    /// What went wrong in TLS is told nowhere else: clients get a word. At most once a second.
+    fn log(&self, to: &Destination, error: &ConnectError, now: Instant) {
+        if !matches!(error, ConnectError::Tls(..)) {
+            return;
+        }
+        let (last, untold) = self.told.get();
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PAUSE) {
+            return self.told.set((last, untold + 1));
+        }
+        self.told.set((Some(now), 0));
+        tracing::warn!(%to, %error, untold, "no connection; `untold` is how many failures of TLS were not logged before");
     }
 
     async fn addresses(
@@ -334,7 +398,9 @@ impl Connector {
         let began = Instant::now();
         let answer = self.resolver.look_up(&to.host).await;
         times.dns = Some((began, Instant::now()));
-        answer
+        let found = answer?;
+        self.pool.resolved(to, &found.addresses, found.until);
+        Ok(found.to_try())
     }
 
     async fn open_stream(

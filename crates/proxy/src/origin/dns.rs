@@ -9,10 +9,12 @@
 //!
 //! Not known here: which addresses may be used (`access`), and which of them answers (`connect`).
 //! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond: dropped),
-//! `DnsSettings::names_max` answers kept.
+//! `DnsSettings::names_max` answers kept, [`SILENT_MAX`] names without an answer (beyond: asked for again).
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -23,11 +25,33 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 
 use super::ConnectError;
+use crate::clock::Instant;
 
 /// The most names that one worker looks up at once; further ones are refused.
 const LOOKUPS_MAX: usize = 1024;
 /// The most addresses of one name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
+
+/// The most names without an answer that are remembered.
+const SILENT_MAX: usize = 1024;
+/// How long a name without an answer is remembered: as long as the wait for it took, but not longer than this.
+const SILENT_FOR_MAX: Duration = Duration::from_secs(30);
+
+/// What a look-up has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// All addresses, never none.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Until when they hold.
+    pub(super) until: Instant,
+}
+
+impl Found {
+    /// Those that are tried, in their order: at most `ADDRESSES_MAX`.
+    pub(super) fn to_try(&self) -> Vec<IpAddr> {
+        alternate(&self.addresses)
+    }
+}
 
 /// How names are looked up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +91,8 @@ pub struct Resolver {
     settings: RefCell<DnsSettings>,
     hickory: RefCell<Option<TokioResolver>>,
     asking: Cell<usize>,
+    /// Names whose look-up had no answer, and until when they are not asked for again.
+    silent: RefCell<HashMap<Box<str>, Instant>>,
 }
 
 /// Names that need no query: IP literals, `localhost` and everything below it.
@@ -87,6 +113,7 @@ impl Resolver {
             settings: RefCell::new(settings),
             hickory: RefCell::new(None),
             asking: Cell::new(0),
+            silent: RefCell::default(),
         }
     }
 
@@ -95,6 +122,7 @@ impl Resolver {
         if *self.settings.borrow() != settings {
             self.settings.replace(settings);
             self.hickory.take();
+            self.silent.take();
         }
     }
 
@@ -110,24 +138,56 @@ impl Resolver {
         self.asking.get()
     }
 
-    /// The addresses of `host` (lower case), at most `ADDRESSES_MAX`, never none.
-    pub async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
-        self.ask(host).await.map(|found| alternate(&found))
+    /// The addresses of `host` (lower case). A name that had no answer a moment ago is not asked for again.
+    pub(super) async fn look_up(&self, host: &str) -> Result<Found, ConnectError> {
+        let began = Instant::now();
+        if self.is_silent(host, began) {
+            let error = Arc::new(ConnectError::DnsTimeout);
+            return Err(ConnectError::Remembered(error));
+        }
+        let found = self.ask(host).await;
+        match &found {
+            Err(ConnectError::DnsTimeout) => self.note_silent(host, began),
+            _ => _ = self.silent.borrow_mut().remove(host),
+        }
+        found
+    }
+
+    fn is_silent(&self, host: &str, now: Instant) -> bool {
+        let silent = self.silent.borrow();
+        silent.get(host).is_some_and(|until| now < *until)
+    }
+
+    fn note_silent(&self, host: &str, began: Instant) {
+        let now = Instant::now();
+        let mut silent = self.silent.borrow_mut();
+        if silent.len() >= SILENT_MAX {
+            silent.retain(|_, until| now < *until);
+        }
+        if silent.len() < SILENT_MAX {
+            let wait = now.saturating_duration_since(began);
+            silent.insert(host.into(), now + wait.min(SILENT_FOR_MAX));
+        }
+    }
+
+    /// The addresses of `host`, although it had no answer a moment ago.
+    pub(super) async fn look_up_anew(&self, host: &str) -> Result<Found, ConnectError> {
+        self.ask(host).await
     }
 
     /// The addresses of `host` (lower case) in ascending order, the first `most` of them, never none.
     pub async fn look_up_all(&self, host: &str, most: usize) -> Result<Vec<IpAddr>, ConnectError> {
-        let mut found = self.ask(host).await?;
+        let mut found = self.ask(host).await?.addresses;
         found.sort_unstable();
         found.dedup();
         found.truncate(most);
         Ok(found)
     }
 
-    /// All addresses of `host`, never none.
-    async fn ask(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn ask(&self, host: &str) -> Result<Found, ConnectError> {
         if let Some(addresses) = without_question(host) {
-            return Ok(addresses);
+            let until = Instant::now() + self.settings.borrow().ttl_max;
+            return Ok(Found { addresses, until });
         }
         // Not `from_str`, which would apply IDNA rules: the host is ASCII as the client sent it.
         let name = Name::from_ascii(host).map_err(|_| ConnectError::NotFound)?;
@@ -145,10 +205,10 @@ impl Resolver {
         };
         let addresses: Vec<IpAddr> = answer.iter().collect();
         if addresses.is_empty() {
-            Err(ConnectError::NotFound)
-        } else {
-            Ok(addresses)
+            return Err(ConnectError::NotFound);
         }
+        let until = Instant::from_std(answer.valid_until());
+        Ok(Found { addresses, until })
     }
 
     fn attempts(&self) -> u32 {
@@ -388,7 +448,7 @@ mod tests {
         }
         let work = async {
             let few = resolver.look_up("many.example").await.unwrap();
-            assert_eq!(few.len(), ADDRESSES_MAX);
+            assert_eq!(few.to_try().len(), ADDRESSES_MAX);
         };
         server.while_answering(work).await;
     }
@@ -416,10 +476,8 @@ mod tests {
         });
         let asked = server.while_answering(async {
             for _ in 0..3 {
-                assert_eq!(
-                    resolver.look_up("two.example").await,
-                    Ok(ips(&["2001:db8::7", "192.0.2.7"]))
-                );
+                let found = resolver.look_up("two.example").await.unwrap();
+                assert_eq!(found.to_try(), ips(&["2001:db8::7", "192.0.2.7"]));
             }
         });
         assert_eq!(asked.await, 2, "one question for each family");

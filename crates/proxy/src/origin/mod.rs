@@ -9,8 +9,8 @@
 //! back, dropping the lease closes it, so no path can forget to count.
 //!
 //! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
-//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them,
-//! `pool` keeps them, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
+//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them and `listed` judges certificates,
+//! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -36,7 +36,9 @@ pub mod body;
 mod connect;
 mod dns;
 mod failures;
+mod habits;
 mod inward;
+mod listed;
 pub mod outcome;
 mod pool;
 mod tls;
@@ -147,6 +149,11 @@ impl Stream {
                     .is_pending()
             }
         }
+    }
+
+    /// The same, but the kernel is asked at this moment. One system call, or two.
+    pub fn is_quiet_now(&mut self) -> bool {
+        self.is_quiet() && !crate::socket::is_readable(self.tcp())
     }
 }
 
@@ -287,10 +294,17 @@ impl ConnectError {
         }
     }
 
-    #[cfg(test)]
-    /// A sentence for error page and log.
-    pub fn reason(&self) -> String {
-        self.to_string()
+    /// What a client is told: nothing that the origin, its certificate or the system has said. That is for the log.
+    pub fn for_client(&self) -> String {
+        match self {
+            Self::Tls(..) => "TLS to the origin failed".to_owned(),
+            Self::Io(_) | Self::Member(_) => "connecting to the origin failed".to_owned(),
+            Self::Remembered(error) => {
+                let words = error.for_client();
+                format!("{words} (a moment ago; it was not tried again)")
+            }
+            other => other.to_string(),
+        }
     }
 
     /// The proxy error type of RFC 9209 §2.3: a token, fit for `detail` in Cache-Status.
@@ -410,7 +424,8 @@ mod tests {
         ];
         for error in all {
             assert!([403, 502, 503, 504].contains(&error.status()), "{error:?}");
-            assert!(!error.reason().is_empty());
+            let told = error.for_client();
+            assert!(!told.is_empty() && !told.contains("expired"), "{told}");
             assert!(
                 error
                     .detail_token()

@@ -69,6 +69,22 @@ impl UpstreamError {
         }
     }
 
+    /// What a client is told, with the word of RFC 9209. It has no names but its own, and nothing that an origin has said: that is for the
+    /// log.
+    pub fn for_client(&self) -> String {
+        format!("{} ({})", self.words(), self.token())
+    }
+
+    fn words(&self) -> String {
+        match self {
+            UpstreamError::Connect(error) => error.for_client(),
+            UpstreamError::Closed(_) => "the origin closed the connection".to_owned(),
+            UpstreamError::NoServer { .. } => "no server of the origin is up".to_owned(),
+            UpstreamError::Peer { error, .. } => error.words().replace("the origin", "a parent"),
+            other => other.to_string(),
+        }
+    }
+
     /// When it is worth another try, seconds; `None`: nobody knows.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
@@ -91,6 +107,51 @@ impl UpstreamError {
             UpstreamError::Refused(_) => "http_request_denied",
             UpstreamError::NoServer { .. } => "destination_unavailable",
             UpstreamError::Peer { error, .. } => error.token(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::TlsFault;
+
+    #[test]
+    fn a_client_gets_the_word_and_no_name() {
+        let tls = |fault| {
+            let said = "certificate is only valid for DnsName(\"other.test\")";
+            ConnectError::Tls(fault, said.into())
+        };
+        let of_parent = |error| UpstreamError::Peer {
+            name: "inner.test".into(),
+            error: Box::new(error),
+        };
+        let remembered = ConnectError::Remembered(Arc::new(tls(TlsFault::Certificate)));
+        let said = || io::Error::other("inner.test:8080 said 10:15:12");
+        for (error, word) in [
+            (tls(TlsFault::Certificate).into(), "tls_certificate_error"),
+            (tls(TlsFault::Alert).into(), "tls_alert_received"),
+            (remembered.into(), "destination_unavailable"),
+            (UpstreamError::Closed(said()), "connection_terminated"),
+            (
+                of_parent(UpstreamError::Closed(said())),
+                "connection_terminated",
+            ),
+            (
+                of_parent(tls(TlsFault::Protocol).into()),
+                "tls_protocol_error",
+            ),
+            (
+                UpstreamError::NoServer {
+                    upstream: "inner.test".into(),
+                    back_in_s: 1,
+                },
+                "destination_unavailable",
+            ),
+        ] {
+            let told = error.for_client();
+            assert!(told.ends_with(&format!("({word})")), "{told}");
+            assert!(!told.contains(".test") && !told.contains("10:15"), "{told}");
         }
     }
 }

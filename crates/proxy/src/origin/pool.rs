@@ -7,9 +7,13 @@
 //!      └──────────── reuse ─────────────┘   └── slot ── connected
 //! ```
 //!
-//! The newest idle connection is the most likely to be open still. Using it lets the oldest time out, so the pool
-//! shrinks to what the load needs. At a destination's bound, requests wait in order. A released connection, or the
-//! right to open one, goes straight to the first in the queue.
+//! The newest idle connection is the most likely to be open still. No more stay idle than were in use at once in the
+//! last minute or two (but [`KEPT_MIN`]). A request that may not be repeated gets one that is young
+//! (`habits`) and that the kernel, asked at that moment, has nothing to read from. At a destination's bound, requests
+//! wait in order. A released connection, or the right to open one, goes straight to the first in the queue.
+//!
+//! A connection takes no further request once it is older than `max_age`, or once its name has left its address
+//! ([`Pool::resolved`]).
 //!
 //! A [`Slot`] is that right: it is counted when made and uncounted when dropped. A [`Lease`] is a slot with its
 //! stream.
@@ -20,8 +24,11 @@
 //! P3  only a destination at its bound has waiters
 //!   P4  no bound of `Limits` is exceeded
 //!
-//! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock. Not known here: how
+//! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock, except for a young
+//! connection. Not known here: how
 //! connections are made (`connect`), whether an answer was complete (the caller).
+
+mod idle;
 
 use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
@@ -34,9 +41,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use self::idle::{Idle, Name, Shown, leads_to};
+use super::habits::Habits;
 use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
 use crate::upstreams::Turn;
+
+/// As many connections to a destination may be idle, however few were in use at once.
+const KEPT_MIN: usize = 2;
 
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +64,8 @@ pub struct Limits {
     pub waiting_per_destination_max: usize,
     /// How long an idle connection is kept; origins commonly close theirs after 5 to 75 s.
     pub idle_timeout: Duration,
+    /// How long a connection takes requests.
+    pub max_age: Duration,
 }
 
 impl Default for Limits {
@@ -64,6 +78,7 @@ impl Default for Limits {
             // for a tenth of a second there are thousands.
             waiting_per_destination_max: 16 << 10,
             idle_timeout: Duration::from_secs(60),
+            max_age: Duration::from_secs(3600),
         }
     }
 }
@@ -86,6 +101,9 @@ struct State {
     put_back: u64,
     /// The time of the last sweep.
     now: Instant,
+    /// When the current span of the peaks began.
+    span_began: Instant,
+    habits: Habits,
 }
 
 #[derive(Default)]
@@ -93,16 +111,12 @@ struct Entry {
     /// Oldest first.
     idle: VecDeque<Idle>,
     in_use: usize,
+    /// The most in use at once, in this span and in the one before.
+    peaks: [usize; 2],
+    /// Where its name leads; `None`: it needs no look-up.
+    name: Option<Name>,
     /// In order of arrival. Waiters that gave up have closed senders.
     waiting: VecDeque<oneshot::Sender<Grant>>,
-}
-
-struct Idle {
-    stream: Stream,
-    peer: SocketAddr,
-    is_inward: bool,
-    since: Instant,
-    order: u64,
 }
 
 /// What a waiter receives.
@@ -128,6 +142,10 @@ pub struct Lease {
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
+    opened: Instant,
+    shown: Shown,
+    /// How long after the last answer it was known to be open when it was taken from the pool.
+    seen_open: Duration,
     /// It was opened in the name of a client, and is nobody else's.
     is_for_one: bool,
     /// If its destination was chosen among several: it counts as in flight there.
@@ -137,11 +155,18 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(slot: Slot, stream: Stream, peer: SocketAddr, is_inward: bool) -> Self {
+        let opened = slot.pool.0.state.borrow().now;
         Self {
             stream,
             peer,
             is_inward,
             reused: false,
+            opened,
+            shown: Shown {
+                answered: opened,
+                told: None,
+            },
+            seen_open: Duration::ZERO,
             is_for_one: false,
             turn: None,
             slot,
@@ -176,6 +201,29 @@ impl Lease {
     /// before any answer may be worth another try on a new connection (RFC 9112 §9.3.1).
     pub fn is_reused(&self) -> bool {
         self.reused
+    }
+
+    /// The head of an answer came at this time. `told`: so long the origin keeps the connection open afterwards, if it said so.
+    pub fn answered(&mut self, at: Instant, told: Option<Duration>) {
+        self.shown = Shown { answered: at, told };
+    }
+
+    /// The origin had closed it before the request came there.
+    pub fn was_closed(&self) {
+        let (to, now) = (&self.slot.destination, Instant::now());
+        let mut state = self.slot.pool.0.state.borrow_mut();
+        state.habits.seen_closed(to, self.seen_open, now);
+    }
+
+    /// May it carry a request that may not be repeated? It has just been given back by another request.
+    pub(super) fn is_young(&mut self) -> bool {
+        let now = Instant::now();
+        let age = now.saturating_duration_since(self.shown.answered);
+        let state = self.slot.pool.0.state.borrow();
+        let young = (state.habits).young(&self.slot.destination, self.shown.told, now);
+        drop(state);
+        self.seen_open = age;
+        age < young && self.stream.is_quiet_now()
     }
 
     /// It carries a request whose server was chosen so.
@@ -250,13 +298,16 @@ impl Pool {
             limits.per_destination_max > 0,
             "a bound of 0 connections serves nobody"
         );
+        let now = Instant::now();
         let state = State {
             destinations: HashMap::new(),
             idle: 0,
             in_use: 0,
             waiting: 0,
             put_back: 0,
-            now: Instant::now(),
+            now,
+            span_began: now,
+            habits: Habits::default(),
         };
         Self(Rc::new(Inner {
             limits: Cell::new(limits),
@@ -291,7 +342,7 @@ impl Pool {
                 if first.is_closed() {
                     continue;
                 }
-                entry.in_use += 1;
+                entry.take();
                 state.in_use += 1;
                 let slot = Slot {
                     pool: self.clone(),
@@ -315,47 +366,6 @@ impl Pool {
         state.retain_idle(|idle| !matches!(idle.stream, Stream::Tls(_)));
     }
 
-    /// The newest idle connection to `destination` that is still open and whose address `access` permits (it may have
-    /// been opened for another listener). `None` too if the destination is at its bound.
-    pub fn checkout(&self, destination: &Destination, access: &Destinations) -> Option<Lease> {
-        let mut state = self.0.state.borrow_mut();
-        let state = &mut *state;
-        let entry = state.destinations.get_mut(destination)?;
-        if entry.in_use >= self.0.limits.get().per_destination_max {
-            return None;
-        }
-        for at in (0..entry.idle.len()).rev() {
-            let idle = &entry.idle[at];
-            if access.check_pooled(idle.peer, idle.is_inward).is_err() {
-                continue;
-            }
-            let mut idle = entry.idle.remove(at).expect("`at` is below the length");
-            state.idle -= 1;
-            if idle.stream.is_quiet() {
-                entry.in_use += 1;
-                state.in_use += 1;
-                let slot = Slot {
-                    pool: self.clone(),
-                    destination: destination.clone(),
-                    is_counted: true,
-                };
-                return Some(Lease {
-                    stream: idle.stream,
-                    peer: idle.peer,
-                    is_inward: idle.is_inward,
-                    reused: true,
-                    is_for_one: false,
-                    turn: None,
-                    slot,
-                });
-            }
-        }
-        if entry.is_unused() {
-            state.destinations.remove(destination);
-        }
-        None
-    }
-
     /// The right to one more connection, or a connection that is released while we wait.
     pub(super) async fn slot(
         &self,
@@ -371,7 +381,7 @@ impl Pool {
                 None => state.destinations.entry(destination.clone()).or_default(),
             };
             if entry.in_use < limits.per_destination_max {
-                entry.in_use += 1;
+                entry.take();
                 state.in_use += 1;
                 if entry.in_use + entry.idle.len() > limits.per_destination_max {
                     entry.idle.pop_front();
@@ -400,16 +410,6 @@ impl Pool {
         }
     }
 
-    /// Closes connections that were idle for too long or that the origin has closed. Once a second.
-    pub fn sweep(&self, now: Instant) {
-        let idle_timeout = self.0.limits.get().idle_timeout;
-        let mut state = self.0.state.borrow_mut();
-        state.now = now;
-        state.retain_idle(|idle| {
-            now.saturating_duration_since(idle.since) < idle_timeout && idle.stream.is_quiet()
-        });
-    }
-
     /// Idle connections.
     pub fn idle(&self) -> usize {
         self.0.state.borrow().idle
@@ -427,7 +427,17 @@ impl Pool {
     }
 
     fn put_back(&self, lease: Lease) {
+        let limits = self.0.limits.get();
         let mut state = self.0.state.borrow_mut();
+        let entry = state.destinations.get(&lease.slot.destination);
+        let name = entry.and_then(|entry| entry.name.as_ref());
+        if state.now.saturating_duration_since(lease.opened) >= limits.max_age
+            || !leads_to(name, lease.peer)
+        {
+            // Dropping it wants the state.
+            drop(state);
+            return;
+        }
         if let Some(first) = state.next_waiting(&lease.slot.destination) {
             drop(state);
             // If the waiter has gone, the connection is closed and its slot goes to the next one.
@@ -438,6 +448,8 @@ impl Pool {
             stream,
             peer,
             is_inward,
+            opened,
+            shown,
             mut slot,
             ..
         } = lease;
@@ -445,10 +457,13 @@ impl Pool {
             stream,
             peer,
             is_inward,
+            opened,
+            shown,
             since: state.now,
+            checked: shown.answered,
             order: state.put_back,
         };
-        slot.is_counted = !state.shelve(&slot.destination, idle, &self.0.limits.get());
+        slot.is_counted = !state.shelve(&slot.destination, idle, &limits);
         drop(state);
         drop(slot);
     }
@@ -494,6 +509,17 @@ impl Pool {
 }
 
 impl Entry {
+    /// One more is in use.
+    fn take(&mut self) {
+        self.in_use += 1;
+        self.peaks[0] = self.peaks[0].max(self.in_use);
+    }
+
+    /// So many may be idle.
+    fn kept_max(&self) -> usize {
+        self.peaks[0].max(self.peaks[1]).max(KEPT_MIN)
+    }
+
     fn is_unused(&self) -> bool {
         self.idle.is_empty() && self.in_use == 0 && self.waiting.is_empty()
     }
@@ -528,7 +554,12 @@ impl State {
             .destinations
             .get_mut(destination)
             .expect("a slot's destination is known (P2)");
-        if entry.idle.len() >= limits.idle_per_destination_max {
+        let is_beyond_use = entry.idle.len() >= entry.kept_max();
+        if is_beyond_use && !self.habits.knows(destination, self.now) {
+            // The others grow older, and so show for how long the origin keeps them.
+            return false;
+        }
+        if is_beyond_use || entry.idle.len() >= limits.idle_per_destination_max {
             entry.idle.pop_front();
             self.idle -= 1;
         }
@@ -557,10 +588,10 @@ impl State {
         self.retain_idle(|idle| idle.order > newest_closed);
     }
 
-    fn retain_idle(&mut self, mut keep: impl FnMut(&mut Idle) -> bool) {
+    fn retain_idle(&mut self, mut keep: impl FnMut(&Idle) -> bool) {
         let mut left = 0;
         self.destinations.retain(|_, entry| {
-            entry.idle.retain_mut(&mut keep);
+            entry.idle.retain(&mut keep);
             left += entry.idle.len();
             !entry.is_unused()
         });

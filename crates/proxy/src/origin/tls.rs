@@ -1,7 +1,7 @@
 //! TLS towards origins: verified, named, HTTP/1.1.
 //!
 //! The system's trusted roots are read once, at the first https origin, on a thread that may block. Without roots
-//! every https origin fails with a message that says so. Verification cannot be switched off.
+//! every https origin fails with a message that says so. Verification (`listed`) cannot be switched off.
 //!
 //! Source: RFC 9110 §4.3.4 (the certificate must match the origin's host), RFC 7301 (ALPN).
 //! Not known here: the handshake's time-out (`connect`).
@@ -17,6 +17,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::listed::Verifier;
 use super::{ConnectError, TlsFault};
 
 /// The verifier of origins. A clone shares roots and resumable sessions: make one for the process.
@@ -87,7 +88,7 @@ impl Tls {
 
     /// One that trusts these certificates beside the system's as they are now: itself, if nothing has changed.
     pub async fn renewed(&self, own: Vec<CertificateDer<'static>>) -> Tls {
-        let next = Tls::new(self.0.system, own);
+        let next = Tls::new(self.0.system, own.clone());
         let Some(Ok(made)) = self.0.config.get() else {
             // The system's were not read yet, or not with success.
             let is_untouched = self.0.config.get().is_none() && self.0.own == next.0.own;
@@ -98,7 +99,11 @@ impl Tls {
             inner.config.get_or_init(|| inner.configure()).clone()
         });
         match read.await {
-            Ok(Ok(read)) if read.roots.roots == made.roots.roots => self.clone(),
+            Ok(Ok(read))
+                if read.roots.roots == made.roots.roots && self.0.own == own.as_slice() =>
+            {
+                self.clone()
+            }
             _ => next,
         }
     }
@@ -147,11 +152,15 @@ impl Inner {
     /// Reads files, so not on a worker's thread.
     fn configure(&self) -> Result<Made, Arc<str>> {
         let mut roots = RootCertStore::empty();
-        let (_, unusable) = roots.add_parsable_certificates(self.own.iter().cloned());
+        roots.add_parsable_certificates(self.own.iter().cloned());
+        let listed: Vec<_> = (self.own.iter().filter(|it| Verifier::can_list(it)))
+            .cloned()
+            .collect();
+        let unusable = self.own.len() - listed.len();
         if unusable > 0 {
             tracing::warn!(
                 unusable,
-                "certificates of the configured file can not be used as roots"
+                "certificates of the configured file can not be used"
             );
         }
         if self.system {
@@ -162,15 +171,17 @@ impl Inner {
             let (used, unusable) = roots.add_parsable_certificates(found.certs);
             tracing::debug!(used, unusable, "trusted roots of the system");
         }
-        if roots.is_empty() {
+        if roots.is_empty() && listed.is_empty() {
             return Err(NO_ROOTS.into());
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = Verifier::new(Arc::clone(&roots), listed, Arc::clone(&provider))?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Arc::from(error.to_string()))?
-            .with_root_certificates(Arc::clone(&roots))
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Made {
@@ -237,16 +248,34 @@ mod tests {
     impl Origin {
         async fn named(name: &str) -> Self {
             let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-            let certificate = made.cert.der().clone();
             let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-            let mut config = ServerConfig::builder_with_provider(Arc::new(
-                rustls::crypto::ring::default_provider(),
-            ))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.clone()], key)
-            .unwrap();
+            Origin::with(made.cert.der().clone(), key, rustls::DEFAULT_VERSIONS).await
+        }
+
+        /// One whose certificate has what its author wants.
+        async fn made(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
+            let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+            change(&mut params);
+            let pair = rcgen::KeyPair::generate().unwrap();
+            let certificate = params.self_signed(&pair).unwrap().der().clone();
+            let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
+            Origin::with(certificate, key, rustls::DEFAULT_VERSIONS).await
+        }
+
+        async fn with(
+            certificate: CertificateDer<'static>,
+            key: PrivateKeyDer<'static>,
+            versions: &[&'static rustls::SupportedProtocolVersion],
+        ) -> Self {
+            let provider = rustls::crypto::ring::default_provider();
+            let key = provider.key_provider.load_private_key(key).unwrap();
+            // Not checked against its key: the library reads no certificate of version 1.
+            let shown = rustls::sign::CertifiedKey::new(vec![certificate.clone()], key);
+            let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(versions)
+                .unwrap()
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(shown)));
             config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
             Self {
                 listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
@@ -368,6 +397,83 @@ mod tests {
         let (ours, _theirs) = tokio::join!(lease(&connector, &to), one.accept());
         assert_eq!(fault_of(ours), TlsFault::Certificate);
         assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    async fn accepts(origin: &Origin, connector: &Connector) -> Result<(), TlsFault> {
+        let to = origin.destination();
+        let (ours, _theirs) = tokio::join!(lease(connector, &to), origin.accept());
+        match ours {
+            Ok(_) => Ok(()),
+            refused => Err(fault_of(refused)),
+        }
+    }
+
+    fn connector(tls: &Tls) -> Connector {
+        Connector::new(Settings::default(), tls.clone())
+    }
+
+    /// What `openssl req -x509` makes.
+    #[tokio::test]
+    async fn a_listed_certificate_may_call_itself_an_authority() {
+        let unconstrained = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let is_ca = |params: &mut rcgen::CertificateParams| params.is_ca = unconstrained;
+        let origin = Origin::made("127.0.0.1", is_ca.clone()).await;
+        assert_eq!(accepts(&origin, &connector(&origin.tls)).await, Ok(()));
+        // Another one is listed, and this one is for another name.
+        let other = Origin::made("127.0.0.1", is_ca.clone()).await;
+        let refused = accepts(&other, &connector(&origin.tls)).await;
+        assert_eq!(refused, Err(TlsFault::Certificate));
+        let elsewhere = Origin::made("127.0.0.2", is_ca).await;
+        let refused = accepts(&elsewhere, &connector(&elsewhere.tls)).await;
+        assert_eq!(refused, Err(TlsFault::Certificate));
+    }
+
+    #[tokio::test]
+    async fn a_listed_certificate_holds_in_its_time_only() {
+        for (from, until) in [(2000, 2001), (2090, 2091)] {
+            let origin = Origin::made("127.0.0.1", |params| {
+                params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+                params.not_before = rcgen::date_time_ymd(from, 1, 1);
+                params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            });
+            let origin = origin.await;
+            let refused = accepts(&origin, &connector(&origin.tls)).await;
+            assert_eq!(refused, Err(TlsFault::Certificate), "{from}");
+        }
+    }
+
+    /// Version 1, the name is the common one: `openssl x509 -req -signkey`.
+    const OLD: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBJTCBywIULunetM8rCKogU6SzQpPSZ/Ogtq8wCgYIKoZIzj0EAwIwFDESMBAG\n\
+A1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEyNzIwMDU0M1oYDzIxMjYxMTAzMjAwNTQz\n\
+WjAUMRIwEAYDVQQDDAkxMjcuMC4wLjEwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC\n\
+AAS7nx8R8eriAioV59/x1RcEYgv1RPmgIoXmdtToQzmD5wwnts3y/ADq0EDgprEF\n\
+XQW8ZG1BMpTSA4oKbuIyHI2pMAoGCCqGSM49BAMCA0kAMEYCIQDkzrcQm6SzPoNN\n\
+lgqGfj17Mtb0CF8xc84BygRuYB97tgIhANuPg25R+9lDjVn8Sfz+iOuDQ0d+8lVR\n\
+Pyyh5BB6NQLB\n\
+-----END CERTIFICATE-----";
+    const OLD_KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5iELGrriJAtOIc9V\n\
+0CCf5qpPoNM6zAhdEtoRV7BpCIehRANCAAS7nx8R8eriAioV59/x1RcEYgv1RPmg\n\
+IoXmdtToQzmD5wwnts3y/ADq0EDgprEFXQW8ZG1BMpTSA4oKbuIyHI2p\n\
+-----END PRIVATE KEY-----";
+
+    #[tokio::test]
+    async fn a_listed_certificate_may_be_of_version_1() {
+        let certificate = CertificateDer::from_pem_slice(OLD.as_bytes()).unwrap();
+        for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+            let key = PrivateKeyDer::from_pem_slice(OLD_KEY.as_bytes()).unwrap();
+            let origin = Origin::with(certificate.clone(), key, &[version]).await;
+            assert_eq!(accepts(&origin, &connector(&origin.tls)).await, Ok(()));
+            // Whoever has the certificate and not its key.
+            let pair = rcgen::KeyPair::generate().unwrap();
+            let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
+            let thief = Origin::with(certificate.clone(), key, &[version]).await;
+            assert!(accepts(&thief, &connector(&thief.tls)).await.is_err());
+            let unlisted = Origin::named("127.0.0.1").await.tls;
+            let refused = accepts(&origin, &connector(&unlisted)).await;
+            assert_eq!(refused, Err(TlsFault::Certificate));
+        }
     }
 
     #[tokio::test]

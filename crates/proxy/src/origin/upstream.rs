@@ -15,6 +15,7 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     task::Poll,
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -104,11 +105,22 @@ pub struct Upstream {
     pub received: Instant,
 }
 
-/// A connection to the one who is asked, pooled if there is one and `fresh` is not asked for; and whether it was.
+/// Which connection a request may go out on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// Any pooled one: the request is sent again if that turns out to be closed.
+    Pooled,
+    /// A pooled one only if the origin is not about to close it, as far as can be known: the request is sent once.
+    Young,
+    /// A new one.
+    New,
+}
+
+/// A connection to the one who is asked, a pooled one if there is one that fits; and whether it was.
 pub async fn connect(
     worker: &Worker,
     whom: &Whom<'_>,
-    fresh: bool,
+    fit: Fit,
 ) -> Result<(Lease, bool), UpstreamError> {
     let Whom {
         destination,
@@ -123,9 +135,12 @@ pub async fn connect(
     trip.begins(destination, hash, hop);
     let mut start = Instant::now();
     let mut times = ConnectTimes::default();
-    let pooled = match fresh || header.is_some() {
-        true => None,
-        false => worker.connector.pool().checkout(destination, rules),
+    let pool = worker.connector.pool();
+    let pooled = match fit {
+        _ if header.is_some() => None,
+        Fit::New => None,
+        Fit::Pooled => pool.checkout(destination, rules),
+        Fit::Young => pool.checkout_young(destination, rules),
     };
     // Boxed: making a connection is rare and its future large.
     let lease = match pooled {
@@ -136,14 +151,21 @@ pub async fn connect(
                 connector.connect_telling(destination, rules, header, recalls, &mut times);
             Box::pin(telling).await
         }
+        None if fit == Fit::Young => {
+            // With a choice, whether it is tried was decided there.
+            let (connector, recalls) = (&worker.connector, turn.is_none());
+            Box::pin(connector.lease_young(destination, rules, recalls, &mut times)).await
+        }
         // Whether it is tried was decided with the choice.
-        None if turn.is_some() && fresh => {
+        None if turn.is_some() && fit == Fit::New => {
             Box::pin((worker.connector).connect_untold(destination, rules, &mut times)).await
         }
         None if turn.is_some() => {
             Box::pin((worker.connector).lease_untold(destination, rules, &mut times)).await
         }
-        None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await,
+        None if fit == Fit::New => {
+            Box::pin(worker.connector.connect(destination, rules, &mut times)).await
+        }
         None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
     };
     let mut lease = match lease {
@@ -195,9 +217,9 @@ pub async fn ask(
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let mut fresh = false;
+    let mut fit = Fit::Pooled;
     loop {
-        let (lease, reused) = connect(worker, whom, fresh).await?;
+        let (lease, reused) = connect(worker, whom, fit).await?;
         let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
         let result = async {
             upstream.send(worker, watch, request).await?;
@@ -206,7 +228,7 @@ pub async fn ask(
         .await;
         match result {
             Ok(head) => return Ok((upstream, head)),
-            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fresh = true,
+            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fit = Fit::New,
             Err(error) => return Err(error),
         }
     }
@@ -258,6 +280,9 @@ impl Upstream {
         let is_of_the_pool = self.lease.is_reused()
             && self.input.is_empty()
             && matches!(error, UpstreamError::Closed(_));
+        if is_of_the_pool {
+            self.lease.was_closed();
+        }
         if let Some(turn) = self.lease.turn().filter(|_| !is_of_the_pool) {
             turn.failed(error);
         }
@@ -422,8 +447,11 @@ impl Upstream {
     }
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
-    pub fn body(self, head: &ResponseHead) -> Body {
+    pub fn body(mut self, head: &ResponseHead) -> Body {
         let reusable = head.keep_alive && !self.unsound && !is_interim(head);
+        if reusable {
+            self.lease.answered(self.received, told(head));
+        }
         Body::new(
             self.lease,
             (self.input, self.is_exact),
@@ -438,6 +466,18 @@ impl Upstream {
         self.trip.ended();
         (self.lease, self.input)
     }
+}
+
+/// How long the origin keeps the connection open when nothing is asked for, if it says so: `Keep-Alive: timeout=5`.
+fn told(head: &ResponseHead) -> Option<Duration> {
+    let mut told = head.fields.members(b"keep-alive");
+    let seconds = told.find_map(|member| {
+        let (name, value) = member.split_at_checked(b"timeout=".len())?;
+        let value = std::str::from_utf8(value).ok()?;
+        name.eq_ignore_ascii_case(b"timeout=")
+            .then(|| value.trim().parse::<u32>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
 /// What a read brought.

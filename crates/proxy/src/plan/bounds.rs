@@ -33,7 +33,8 @@ pub struct Limits {
     head_buffer_bytes: u64 = bytes(MIB, 64 * MIB, 64 * GIB),
     /// Bytes a second that a client must take, averaged over a minute in which bytes wait for it and it takes none; a slower
     /// client is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. Over HTTP/2 the same holds for
-    /// each stream whose window the client keeps closed: the stream is reset. `0`: no such rule.
+    /// each stream whose window the client keeps closed: the stream is reset. A request body must come as fast while it is waited for and
+    /// its origin has not begun to answer; then 408. gRPC is exempt from that. `0`: no such rule.
     client_rate_min: u64 = count(0, 100, MIB),
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
@@ -194,13 +195,18 @@ settings! {
 /// Connections to origins.
 pub struct PoolLimits {
     /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered, so this number,
-    /// times the workers, divided by the seconds a miss takes, is the most misses a second. Unless set, lowered to a worker's
+    /// times the workers, divided by the seconds a miss takes, is the most misses a second. The request bodies that one client is sending hold
+    /// a quarter of them at most; further ones wait as well. Unless set, lowered to a worker's
     /// share of the open files (`ulimit -n`) that `connections-max` leaves. Lower it to protect a weak origin; further
-    /// requests wait up to `timeouts.connect`. As many unused connections are kept, and to all origins together 2048, or this
-    /// number if it is larger.
+    /// requests wait up to `timeouts.connect`. As many unused connections are kept as were in use at once in the last minute or two
+    /// (at least two), and to all origins together 2048, or this number if it is larger.
     // At 50 ms a miss the default lets 20,000 misses a second through each worker, more than a core answers. Not higher: a
     // waiting request gets a warm connection, others open new ones.
     per_origin_max: usize = count(1, KIB, 16 * KIB),
+    /// How long a connection takes requests; it is closed after the one that is under way. Names are looked up again while
+    /// their connections are used, so one whose address the name has left takes no further request either. Lower it if
+    /// a balancer in front of the origin is to see new connections more often.
+    max_age: Duration = seconds(1, 3600, 604_800),
 }
 besides {
     /// Unused connections one worker keeps to one origin; further ones are closed after use. As many as may be in use: with
@@ -227,6 +233,7 @@ impl PoolLimits {
             per_origin_max,
             idle_per_origin_max: per_origin_max.min(idle_max),
             idle_max,
+            ..self
         }
     }
 }
@@ -234,7 +241,7 @@ impl PoolLimits {
 /// TLS to origins. Certificates are always checked; there is no switch for that.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OriginTls {
-    /// PEM file with certificates trusted beside the system's.
+    /// PEM file with certificates trusted beside the system's: authorities', or origins' own.
     pub ca_file: Option<PathBuf>,
 }
 

@@ -14,7 +14,8 @@ use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, Limits};
 
 use crate::{
-    conn::socket::Conn,
+    clock::Instant,
+    conn::{pace::Pace, socket::Conn},
     deadline::Watch,
     h2::{Came, Stream},
     reply::Reply,
@@ -49,6 +50,8 @@ pub struct RequestBody {
     is_stopped: bool,
     /// Bytes that came, as the client framed them.
     pub received: u64,
+    /// How fast it comes while it is waited for.
+    pace: Pace,
 }
 
 enum State {
@@ -70,6 +73,35 @@ struct OfStream {
     has_ended: bool,
 }
 
+/// A wait for the client, also one that is given up because the origin says something.
+struct Waited<'a>(&'a mut Pace, Instant);
+
+impl<'a> Waited<'a> {
+    fn begin(pace: &'a mut Pace) -> Self {
+        Waited(pace, Instant::now())
+    }
+
+    /// So many bytes have ended it.
+    fn for_bytes(self, bytes: usize, rate_min: u64) {
+        let mut this = self;
+        this.note();
+        this.0.untaken = bytes as u64;
+        this.0.ask(0, rate_min);
+    }
+
+    fn note(&mut self) {
+        let now = Instant::now();
+        self.0.wait(now.saturating_duration_since(self.1));
+        self.1 = now;
+    }
+}
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
 impl RequestBody {
     /// The body that an HTTP/1 head announces.
     pub fn framed(framing: Framing, limits: &Limits) -> RequestBody {
@@ -82,6 +114,7 @@ impl RequestBody {
             is_outstanding: false,
             is_stopped: false,
             received: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -92,6 +125,7 @@ impl RequestBody {
             is_outstanding: false,
             is_stopped: false,
             received: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -145,18 +179,20 @@ impl RequestBody {
     }
 
     /// The next part; `None` when there is none. Safe to cancel: what was read stays with the connection until it is
-    /// yielded.
+    /// yielded. A client that sends nothing for `limit`, or less than `rate_min` bytes a second on the average of a minute in which it is
+    /// waited for, is too slow.
     pub async fn next(
         &mut self,
         from: &mut Reply<'_>,
         limit: Duration,
+        rate_min: u64,
     ) -> Result<Option<Part>, BodyError> {
         assert!(
             !self.is_outstanding,
             "a part is asked for while the origin has not taken the one before"
         );
         if let State::Stream(_) = self.state {
-            return self.next_of_stream(limit).await;
+            return self.next_of_stream(limit, rate_min).await;
         }
         let Some(conn) = from.source() else {
             // Nothing can come: else the caller would ask for ever.
@@ -171,28 +207,37 @@ impl RequestBody {
             if matches!(self.state, State::Done) {
                 return Ok(None);
             }
-            match conn.read(BODY_READ_BYTES, limit).await {
+            let patience = self.pace.patience(limit, rate_min);
+            let waited = Waited::begin(&mut self.pace);
+            match conn.read(BODY_READ_BYTES, patience).await {
                 Err(_) => {
                     let reason = "the request body took too long to arrive";
                     return Err(BodyError::Bad(408, reason));
                 }
-                Ok(Ok(n)) if n > 0 => {}
+                Ok(Ok(n)) if n > 0 => waited.for_bytes(n, rate_min),
                 Ok(_) => return Err(BodyError::Gone),
             }
         }
     }
 
-    async fn next_of_stream(&mut self, limit: Duration) -> Result<Option<Part>, BodyError> {
+    async fn next_of_stream(
+        &mut self,
+        limit: Duration,
+        rate_min: u64,
+    ) -> Result<Option<Part>, BodyError> {
         let State::Stream(from) = &mut self.state else {
             return Ok(None);
         };
-        match from.stream.body(&from.watch, limit).await {
+        let patience = self.pace.patience(limit, rate_min);
+        let waited = Waited::begin(&mut self.pace);
+        match from.stream.body(&from.watch, patience).await {
             Err(_) => {
                 let reason = "the request body took too long to arrive";
                 Err(BodyError::Bad(408, reason))
             }
             Ok(Came::Gone) => Err(BodyError::Gone),
             Ok(Came::Data(data, is_last)) => {
+                waited.for_bytes(data.len(), rate_min);
                 self.received += data.len() as u64;
                 from.outstanding_bytes = data.len();
                 // The end of a body of unknown length is a part of its own.
@@ -250,5 +295,37 @@ impl RequestBody {
         self.received += used as u64;
         conn.input_taken();
         Ok(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+    const RATE: u64 = 100;
+
+    /// Six waits of ten seconds, each for so many bytes.
+    fn is_cut_after_a_minute(bytes: usize) -> bool {
+        let mut pace = Pace::default();
+        for _ in 0..6 {
+            let began = Instant::now() - Duration::from_secs(10);
+            Waited(&mut pace, began).for_bytes(bytes, RATE);
+        }
+        pace.patience(LIMIT, RATE).is_zero()
+    }
+
+    #[test]
+    fn an_upload_that_dribbles_is_cut_and_one_with_pauses_is_not() {
+        assert!(is_cut_after_a_minute(900));
+        assert!(!is_cut_after_a_minute(1100));
+    }
+
+    #[test]
+    fn a_wait_that_was_given_up_counts() {
+        let mut pace = Pace::default();
+        drop(Waited(&mut pace, Instant::now() - Duration::from_secs(60)));
+        assert!(pace.patience(LIMIT, RATE).is_zero());
+        assert!(!pace.patience(LIMIT, 0).is_zero(), "the rule is off");
     }
 }

@@ -540,7 +540,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        let (reason, after_s) = (error.to_string(), error.retry_after_s());
+        tracing::debug!(%error, "there is no answer");
+        let (reason, after_s) = (error.for_client(), error.retry_after_s());
         ex.failed_for_now(self.why, code, error.token(), &reason, after_s)
             .await
     }

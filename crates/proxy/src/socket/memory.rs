@@ -113,6 +113,11 @@ impl Memory {
         lock(&self.outgoing).bytes.len() as u64
     }
 
+    pub(super) fn is_readable(&self) -> bool {
+        let pipe = lock(&self.incoming);
+        pipe.is_reset || pipe.is_ended || !pipe.bytes.is_empty()
+    }
+
     fn read(&self, buf: &mut ReadBuf<'_>, waker: Option<&Waker>) -> io::Result<()> {
         let mut pipe = lock(&self.incoming);
         if pipe.is_reset {

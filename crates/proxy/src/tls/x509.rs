@@ -21,6 +21,8 @@ pub struct Facts {
     pub addresses: Vec<IpAddr>,
     /// `CN=a, O=b`; what cannot be printed is `?`.
     pub subject: String,
+    /// The last common name of the subject, lower case.
+    pub common_name: Option<String>,
     /// When it begins to hold, seconds since 1970.
     pub from_unix_s: i64,
     /// When it ends.
@@ -28,6 +30,7 @@ pub struct Facts {
 }
 
 const BOOLEAN: u8 = 0x01;
+const BITS: u8 = 0x03;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
@@ -59,9 +62,11 @@ impl Facts {
         let mut facts = Facts {
             from_unix_s: from,
             until_unix_s: until,
-            subject: subject(take(&mut rest, SEQUENCE)?),
             ..Facts::default()
         };
+        let name = take(&mut rest, SEQUENCE)?;
+        facts.subject = subject(name);
+        facts.common_name = common_name(name);
         // The key; then optional fields, the extensions last.
         next(&mut rest)?;
         while let Some((tag, value)) = next(&mut rest) {
@@ -70,6 +75,34 @@ impl Facts {
             }
         }
         Some(facts)
+    }
+
+    /// Is it for this name? A wildcard stands for one label, the first. A certificate without names is for its common name, as it was
+    /// before there were others.
+    pub fn is_for_name(&self, name: &str) -> bool {
+        let fits = |of: &String| match of.strip_prefix("*.") {
+            Some(parent) => {
+                let below = name.split_once('.').map(|(_, below)| below);
+                below.is_some_and(|below| below.eq_ignore_ascii_case(parent))
+            }
+            None => name.eq_ignore_ascii_case(of),
+        };
+        match self.has_names() {
+            true => self.names.iter().any(fits),
+            false => self.common_name.iter().any(fits),
+        }
+    }
+
+    /// Is it for this address?
+    pub fn is_for_address(&self, address: IpAddr) -> bool {
+        match self.has_names() {
+            true => self.addresses.contains(&address),
+            false => self.common_name.as_deref() == Some(&address.to_string()),
+        }
+    }
+
+    fn has_names(&self) -> bool {
+        !self.names.is_empty() || !self.addresses.is_empty()
     }
 
     fn read_extensions(&mut self, mut value: &[u8]) -> Option<()> {
@@ -113,6 +146,49 @@ impl Facts {
             false => all.join(", "),
         }
     }
+}
+
+/// The public key of a certificate in DER, with what kind it is (SubjectPublicKeyInfo).
+pub fn key(der: &[u8]) -> Option<&[u8]> {
+    let mut whole = der;
+    let mut certificate = take(&mut whole, SEQUENCE)?;
+    let mut rest = take(&mut certificate, SEQUENCE)?;
+    if rest.first() == Some(&VERSION) {
+        next(&mut rest)?;
+    }
+    // Serial number, algorithm, issuer, validity, subject.
+    for _ in 0..5 {
+        next(&mut rest)?;
+    }
+    let from = rest;
+    take(&mut rest, SEQUENCE)?;
+    Some(&from[..from.len() - rest.len()])
+}
+
+/// The parts of a public key: which algorithm it is of, and its bits.
+pub fn parts_of_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut whole = key;
+    let mut parts = take(&mut whole, SEQUENCE)?;
+    let algorithm = take(&mut parts, SEQUENCE)?;
+    // The first byte says how many of the last bits do not count: none.
+    let bits = take(&mut parts, BITS)?.strip_prefix(&[0])?;
+    Some((algorithm, bits))
+}
+
+/// The last common name of a name.
+fn common_name(mut name: &[u8]) -> Option<String> {
+    let mut found = None;
+    while let Some(mut set) = take(&mut name, SET) {
+        while let Some(mut pair) = take(&mut set, SEQUENCE) {
+            if take(&mut pair, OID) == Some(&[0x55, 0x04, 0x03])
+                && let Some((_, value)) = next(&mut pair)
+            {
+                let text = std::str::from_utf8(value).ok();
+                found = text.map(str::to_ascii_lowercase);
+            }
+        }
+    }
+    found
 }
 
 fn address(value: &[u8]) -> Option<IpAddr> {
@@ -258,6 +334,31 @@ fn subject(mut name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_compared_as_clients_compare_them() {
+        let of = |names: &[&str], common: &str| Facts {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            common_name: Some(common.to_owned()),
+            ..Facts::default()
+        };
+        let listed = of(&["a.test", "*.b.test"], "c.test");
+        for (name, fits) in [
+            ("a.test", true),
+            ("A.test", true),
+            ("x.b.test", true),
+            ("b.test", false),
+            ("x.y.b.test", false),
+            ("c.test", false),
+        ] {
+            assert_eq!(listed.is_for_name(name), fits, "{name}");
+        }
+        let bare = of(&[], "c.test");
+        assert!(bare.is_for_name("c.test") && !bare.is_for_name("a.test"));
+        let ip = "192.0.2.1".parse().unwrap();
+        assert!(of(&[], "192.0.2.1").is_for_address(ip));
+        assert!(!bare.is_for_address(ip) && !of(&["a.test"], "192.0.2.1").is_for_address(ip));
+    }
     use proptest::prelude::*;
     use rcgen::{CertificateParams, DnType, KeyPair};
 

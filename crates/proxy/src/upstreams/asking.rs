@@ -18,7 +18,7 @@ use crate::{
     deadline::Watch,
     fetch::whom::{To, is_safe, may_go_on},
     origin::outcome::UpstreamError,
-    origin::upstream::{self, Whom},
+    origin::upstream::{self, Fit, Whom},
     origin::{ConnectError, Lease},
     plan::Balance,
     request::target::Asked,
@@ -61,17 +61,18 @@ pub async fn ask(
     }
 }
 
-/// A new connection to a server, for a request that is sent once.
+/// A connection to a server, for a request that is sent once.
 pub async fn connect(
     worker: &Worker,
     to: To<'_>,
     of: &Arc<Upstream>,
+    fit: Fit,
 ) -> Result<Lease, UpstreamError> {
     let mut tries = Tries::begin(of, to.asked, false);
     let mut turn = tries.first()?;
     loop {
         let whom = whom_of(to, &turn);
-        let error = match upstream::connect(worker, &whom, true).await {
+        let error = match upstream::connect(worker, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),
             Err(error) => error,
         };

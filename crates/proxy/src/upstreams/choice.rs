@@ -10,7 +10,7 @@
 use crate::plan::Balance;
 
 /// A server that may be asked.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Candidate {
     /// Its number in the upstream.
     pub number: usize,

@@ -189,33 +189,38 @@ impl Upstream {
         may_try: bool,
         now: Instant,
     ) -> Option<(usize, bool)> {
+        // On the stack: no request allocates for its choice.
+        let mut candidates = [Candidate::default(); plan::SERVERS_MAX];
         for is_backup in [false, true] {
-            let mut ready: Vec<Candidate> = Vec::new();
-            let mut due: Vec<usize> = Vec::new();
+            let (mut count, mut due) = (0, Tried::default());
             for (number, member) in self.members.iter().enumerate() {
                 if member.is_backup != is_backup || tried.0 & (1 << number) != 0 {
                     continue;
                 }
                 match self.admits(member, now) {
-                    Admits::All(percent) => ready.push(Candidate {
-                        number,
-                        weight: f64::from(member.weight) * f64::from(percent) / 100.0,
-                        hash: member.server.hash,
-                        load: member.server.in_flight.load(Ordering::Relaxed),
-                        owed: 0.0,
-                    }),
-                    Admits::Trial => due.push(number),
+                    Admits::All(percent) => {
+                        candidates[count] = Candidate {
+                            number,
+                            weight: f64::from(member.weight) * f64::from(percent) / 100.0,
+                            hash: member.server.hash,
+                            load: member.server.in_flight.load(Ordering::Relaxed),
+                            owed: 0.0,
+                        };
+                        count += 1;
+                    }
+                    Admits::Trial => due.0 |= 1 << number,
                     Admits::None(_) => {}
                 }
             }
+            let ready = &mut candidates[..count];
             // If it is still down, the request has to have somewhere else to go.
             let is_trial = ready.is_empty() || may_try;
-            let mut trials = due.into_iter().filter(|_| is_trial);
+            let mut trials = (0..self.members.len()).filter(|n| is_trial && due.0 & (1 << n) != 0);
             let trial = trials.find(|n| locked(&self.members[*n].server.breaker).begin_trial(now));
             let chosen = match trial {
                 Some(number) => (number, true),
                 None if ready.is_empty() => continue,
-                None => (self.choose_of(&mut ready, key), false),
+                None => (self.choose_of(ready, key), false),
             };
             tried.0 |= 1 << chosen.0;
             return Some(chosen);

@@ -182,7 +182,7 @@ fn what_was_sent_with_a_body_is_not_sent_again() {
     let answer = client.ask("POST", URL, &["Content-Length: 1"]).send("x");
     let answer = answer.read("POST");
     assert_eq!(answer.status, 502);
-    assert!(answer.text().contains("the parent 1"), "{}", answer.text());
+    assert!(answer.text().contains("a parent"), "{}", answer.text());
     assert_eq!((silent.requests().len(), second.requests().len()), (1, 0));
     // Where nothing was sent, the next is asked.
     let proxy = Proxy::start(leaf(vec![
@@ -236,7 +236,7 @@ fn direct_is_never_after_or_before() {
         answer.cache(),
         "loligo; fwd=uri-miss; detail=connection_refused"
     );
-    assert!(answer.text().contains("the parent top refused"));
+    assert!(answer.text().contains("a parent refused"));
     // The origin is not there: the parent may know more.
     let mut plan = leaf(vec![parent("top", live.address)]);
     plan.parents[0].direct = Direct::Prefer;
@@ -376,7 +376,7 @@ fn a_tunnel_goes_through_a_parent() {
     let proxy = Proxy::start(plan);
     let answer = proxy.client().send(connect).read("CONNECT");
     assert_eq!(answer.status, 403);
-    assert!(answer.text().contains("the parent top refused a tunnel"));
+    assert!(answer.text().contains("a parent refused a tunnel"));
 }
 
 #[test]

@@ -29,6 +29,7 @@
 //! | `bodies` | request bodies, early responses |
 //! | `budgets` | what many may take together, and the slow |
 //! | `negative` | failures that are remembered |
+//! | `origins` | connections to origins: which are used again and by what, names that move, what clients are told of failures |
 //! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
 //! | `interim` | interim responses |
@@ -118,6 +119,7 @@ mod limits;
 mod mirrors;
 mod monitoring;
 mod negative;
+mod origins;
 mod parts;
 mod parts_short;
 mod peers_review;

@@ -355,11 +355,7 @@ fn with_all_down_what_is_stale_is_served_or_503_with_retry_after() {
         assert_eq!(answer.status, 503);
         let said = answer.fields.get("proxy-status");
         assert_eq!(said, Some("loligo; error=destination_unavailable"));
-        assert!(
-            answer
-                .text()
-                .contains("no server of the upstream app is up")
-        );
+        assert!(answer.text().contains("no server of the origin is up"));
         Some(())
     });
     assert_eq!(proxy.get("/stored").text(), "stored");

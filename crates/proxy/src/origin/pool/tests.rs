@@ -17,6 +17,7 @@ fn small() -> Limits {
         per_destination_max: 2,
         waiting_per_destination_max: 2,
         idle_timeout: Duration::from_secs(60),
+        max_age: Duration::from_secs(3600),
     }
 }
 
@@ -283,5 +284,123 @@ async fn who_gave_up_waiting_neither_blocks_the_queue_nor_loses_the_place() {
     drop(cancelled);
     assert!(matches!(patient.await, Ok(Grant::Slot(_))));
     assert_eq!((pool.in_use(), pool.waiting()), (0, 0));
+    pool.audit();
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn what_may_not_be_repeated_gets_a_connection_that_its_origin_keeps_for_longer() {
+    let (pool, origin) = (Pool::new(small()), Origin::new().await);
+    let young = || pool.checkout_young(&origin.destination, &Destinations::default());
+    for (told, is_young) in [(60, true), (0, false)] {
+        let (mut lease, _theirs) = origin.lease(&pool).await;
+        lease.answered(Instant::now(), Some(told * SECOND));
+        lease.reuse();
+        assert_eq!(young().is_some(), is_young, "{told} s");
+        drop(origin.checkout(&pool));
+    }
+    let (mut lease, _theirs) = origin.lease(&pool).await;
+    lease.answered(Instant::now() - 60 * SECOND, Some(60 * SECOND));
+    lease.reuse();
+    assert!(young().is_none(), "it is about to be closed");
+    assert_eq!(pool.idle(), 1, "another request may have it");
+    pool.audit();
+}
+
+#[tokio::test]
+async fn the_kernel_is_asked_whether_a_young_connection_is_open() {
+    let (pool, origin) = (Pool::new(small()), Origin::new().await);
+    let (mut lease, theirs) = origin.lease(&pool).await;
+    lease.answered(Instant::now(), Some(60 * SECOND));
+    lease.reuse();
+    drop(theirs);
+    // Nothing is awaited, so the runtime knows of nothing.
+    assert!(
+        pool.checkout_young(&origin.destination, &Destinations::default())
+            .is_none()
+    );
+    assert_eq!((pool.idle(), pool.in_use()), (0, 0));
+    pool.audit();
+}
+
+#[tokio::test]
+async fn as_many_stay_idle_as_were_in_use_at_once_lately() {
+    let limits = Limits {
+        per_destination_max: 9,
+        idle_per_destination_max: 9,
+        idle_max: 9,
+        idle_timeout: 1000 * SECOND,
+        ..small()
+    };
+    let (pool, origin) = (Pool::new(limits), Origin::new().await);
+    let start = Instant::now();
+    pool.sweep(start);
+    let mut leases = Vec::new();
+    for _ in 0..5 {
+        leases.push(origin.lease(&pool).await);
+    }
+    let (leases, _theirs): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
+    leases.into_iter().for_each(Lease::reuse);
+    for (at, idle) in [(1, 5), (60, 5), (119, 5), (120, 2), (200, 2)] {
+        pool.sweep(start + at * SECOND);
+        assert_eq!(pool.idle(), idle, "after {at} s");
+        pool.audit();
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_leaves_an_address_takes_its_connections_along() {
+    let (pool, origin) = (Pool::new(small()), Origin::new().await);
+    let start = Instant::now();
+    let (idle, _idle) = origin.lease(&pool).await;
+    let (used, _used) = origin.lease(&pool).await;
+    let resolved = |ip: &str, until| {
+        let addresses = [ip.parse().unwrap()];
+        pool.resolved(&origin.destination, &addresses, until);
+    };
+    resolved("127.0.0.1", start + 5 * SECOND);
+    idle.reuse();
+    assert!(pool.sweep(start + 4 * SECOND).is_empty());
+    assert_eq!(
+        pool.sweep(start + 5 * SECOND),
+        [origin.destination.clone()],
+        "it is time to look it up again"
+    );
+    assert!(pool.sweep(start + 6 * SECOND).is_empty(), "under way");
+    pool.unresolved(&origin.destination, start + 8 * SECOND);
+    assert_eq!(pool.idle(), 1, "it leads where it led");
+    assert_eq!(pool.sweep(start + 8 * SECOND).len(), 1);
+    resolved("::ffff:127.0.0.1", start + 9 * SECOND);
+    assert_eq!(pool.idle(), 1, "the same address");
+    resolved("127.0.0.2", start + 9 * SECOND);
+    assert_eq!((pool.idle(), pool.in_use()), (0, 1));
+    used.reuse();
+    assert_eq!((pool.idle(), pool.in_use()), (0, 0));
+    assert!(
+        pool.sweep(start + 20 * SECOND).is_empty(),
+        "nobody needs it"
+    );
+    pool.audit();
+}
+
+#[tokio::test]
+async fn an_old_connection_takes_no_further_request() {
+    let limits = Limits {
+        max_age: 30 * SECOND,
+        ..small()
+    };
+    let (pool, origin) = (Pool::new(limits), Origin::new().await);
+    let start = Instant::now();
+    pool.sweep(start);
+    let (one, _one) = origin.lease(&pool).await;
+    let (other, _other) = origin.lease(&pool).await;
+    one.reuse();
+    pool.sweep(start + 29 * SECOND);
+    assert_eq!(pool.idle(), 1);
+    pool.sweep(start + 30 * SECOND);
+    assert_eq!(pool.idle(), 0);
+    other.reuse();
+    assert_eq!((pool.idle(), pool.in_use()), (0, 0));
     pool.audit();
 }

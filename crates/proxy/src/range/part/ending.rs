@@ -79,7 +79,8 @@ impl Parts<'_, '_> {
     }
 
     pub(super) async fn failed(&mut self, error: &UpstreamError) -> Outcome {
-        let (status, reason) = (error.status(), error.to_string());
+        tracing::debug!(%error, "there is no answer");
+        let (status, reason) = (error.status(), error.for_client());
         let (why, after_s) = (self.why, error.retry_after_s());
         let answered = (self.ex).failed_for_now(why, status, error.token(), &reason, after_s);
         Outcome::Answered(answered.await)

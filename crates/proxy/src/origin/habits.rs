@@ -1,0 +1,184 @@
+//! How long origins keep a connection that nobody uses, as far as they have shown it.
+//!
+//! A request that may not be repeated goes out on a pooled connection only while that is *young*: idle for less than a bound that its
+//! origin has earned.
+//!
+//! | what the origin has shown | the bound |
+//! |---|---|
+//! | nothing yet | none of its connections is young |
+//! | a connection stays open for [`SHOWN_MIN`] after an answer | [`FIRST`], or half of the longest time that one stayed open |
+//! | `Keep-Alive: timeout` | that time without a second, or without half of it |
+//! | a connection was closed sooner than that | half of that connection's time, for [`MEMORY`] |
+//!
+//! Times are counted from the head of the last answer: nobody knows when the origin was through with the rest of it.
+//!
+//! Not known here: connections. Limits: [`HABITS_MAX`] origins a worker; what a further one shows is not noted, so none of its connections
+//! is young.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::Destination;
+use crate::clock::Instant;
+
+/// The most origins whose habits are known.
+const HABITS_MAX: usize = 2048;
+/// The bound of an origin that has shown little.
+const FIRST: Duration = Duration::from_secs(1);
+/// An origin that closes after each answer does so within less than this.
+const SHOWN_MIN: Duration = Duration::from_millis(10);
+/// How long it is remembered that a connection was closed early, and any habit of an origin that shows nothing more.
+const MEMORY: Duration = Duration::from_secs(600);
+
+struct Habit {
+    /// The longest that a connection was seen open after an answer.
+    open: Duration,
+    /// The shortest time after which one was closed, and when that was seen.
+    closed: Option<(Duration, Instant)>,
+    /// When it showed something.
+    seen: Instant,
+}
+
+/// What the origins of one worker have shown.
+#[derive(Default)]
+pub(super) struct Habits(HashMap<Destination, Habit>);
+
+impl Habits {
+    /// An idle connection is open so long after an answer.
+    pub(super) fn seen_open(&mut self, to: &Destination, age: Duration, now: Instant) {
+        if age < SHOWN_MIN {
+            return;
+        }
+        if let Some(habit) = self.of(to, now) {
+            habit.open = habit.open.max(age);
+        }
+    }
+
+    /// The origin has closed an idle connection, which was last seen open so long after an answer.
+    pub(super) fn seen_closed(&mut self, to: &Destination, age: Duration, now: Instant) {
+        if let Some(habit) = self.of(to, now) {
+            let before = habit.closed.filter(|closed| is_recent(closed.1, now));
+            habit.closed = Some((before.map_or(age, |(least, _)| least.min(age)), now));
+        }
+    }
+
+    /// Has it shown anything?
+    pub(super) fn knows(&self, to: &Destination, now: Instant) -> bool {
+        let habit = self.0.get(to);
+        habit.is_some_and(|habit| is_recent(habit.seen, now))
+    }
+
+    /// For how long after an answer a connection is young. `told`: how long the origin said that it keeps it.
+    pub(super) fn young(&self, to: &Destination, told: Option<Duration>, now: Instant) -> Duration {
+        let habit = self.0.get(to).filter(|habit| is_recent(habit.seen, now));
+        if habit.is_none() && self.0.len() >= HABITS_MAX {
+            return Duration::ZERO;
+        }
+        let shown = match (told, habit) {
+            (Some(told), _) => told - FIRST.min(told / 2),
+            (None, Some(habit)) if !habit.open.is_zero() => FIRST.max(habit.open / 2),
+            (None, _) => return Duration::ZERO,
+        };
+        let closed = habit.and_then(|habit| habit.closed);
+        match closed.filter(|closed| is_recent(closed.1, now)) {
+            Some((age, _)) if age < shown => age / 2,
+            _ => shown,
+        }
+    }
+
+    fn of(&mut self, to: &Destination, now: Instant) -> Option<&mut Habit> {
+        if !self.0.contains_key(to) {
+            if self.0.len() >= HABITS_MAX {
+                self.0.retain(|_, habit| is_recent(habit.seen, now));
+            }
+            if self.0.len() >= HABITS_MAX {
+                return None;
+            }
+            let habit = Habit {
+                open: Duration::ZERO,
+                closed: None,
+                seen: now,
+            };
+            self.0.insert(to.clone(), habit);
+        }
+        let habit = self.0.get_mut(to)?;
+        if !is_recent(habit.seen, now) {
+            habit.open = Duration::ZERO;
+        }
+        habit.seen = now;
+        Some(habit)
+    }
+}
+
+fn is_recent(seen: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(seen) < MEMORY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+    const MS: Duration = Duration::from_millis(1);
+
+    fn to(host: &str) -> Destination {
+        Destination {
+            tls: false,
+            host: host.into(),
+            port: 80,
+            member: None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_young_until_something_was_shown() {
+        let (mut habits, a, now) = (Habits::default(), to("a"), Instant::now());
+        assert_eq!(habits.young(&a, None, now), Duration::ZERO);
+        habits.seen_open(&a, MS, now);
+        assert_eq!(habits.young(&a, None, now), Duration::ZERO);
+        habits.seen_open(&a, 20 * MS, now);
+        assert_eq!(habits.young(&a, None, now), S);
+        habits.seen_open(&a, 30 * S, now);
+        assert_eq!(habits.young(&a, None, now), 15 * S);
+        let later = now + MEMORY;
+        assert_eq!(habits.young(&a, None, later), Duration::ZERO);
+        habits.seen_open(&a, 20 * MS, later);
+        assert_eq!(habits.young(&a, None, later), S, "the old is forgotten");
+    }
+
+    #[test]
+    fn an_origin_that_tells_is_believed_until_it_breaks_its_word() {
+        let (mut habits, a, now) = (Habits::default(), to("a"), Instant::now());
+        assert_eq!(habits.young(&a, Some(5 * S), now), 4 * S);
+        assert_eq!(habits.young(&a, Some(S), now), S / 2);
+        habits.seen_closed(&a, 4 * S, now);
+        assert_eq!(habits.young(&a, Some(5 * S), now), 4 * S, "its word");
+        habits.seen_closed(&a, S, now);
+        habits.seen_closed(&a, 2 * S, now);
+        assert_eq!(habits.young(&a, Some(5 * S), now), S / 2);
+        assert_eq!(habits.young(&a, Some(5 * S), now + MEMORY), 4 * S);
+    }
+
+    #[test]
+    fn one_that_closes_at_once_has_no_young_connections() {
+        let (mut habits, a, now) = (Habits::default(), to("a"), Instant::now());
+        habits.seen_closed(&a, Duration::ZERO, now);
+        habits.seen_open(&a, 20 * MS, now);
+        for told in [None, Some(5 * S)] {
+            assert_eq!(habits.young(&a, told, now), Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn beyond_the_bound_nothing_is_young() {
+        let (mut habits, now) = (Habits::default(), Instant::now());
+        for n in 0..HABITS_MAX {
+            habits.seen_open(&to(&n.to_string()), S, now);
+        }
+        habits.seen_open(&to("more"), S, now);
+        assert_eq!(habits.young(&to("more"), Some(5 * S), now), Duration::ZERO);
+        assert_eq!(habits.young(&to("0"), Some(5 * S), now), 4 * S);
+        let later = now + MEMORY;
+        habits.seen_open(&to("more"), S, later);
+        assert_eq!(habits.0.len(), 1);
+    }
+}
