@@ -20,6 +20,8 @@
 //!
 //! Not known here: freshness, HTTP, the disk.
 
+mod weeding;
+
 use crate::clock::Instant;
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -32,6 +34,7 @@ use httpcache::UnixMillis;
 use replacement::Lru;
 use store::KeyHash;
 
+use self::weeding::Walk;
 use crate::cache::{object::Object, purged::Purged};
 
 /// Number of shards; a power of two.
@@ -107,15 +110,6 @@ enum As {
     Wanted,
     /// It was a companion.
     Prefetched,
-}
-
-/// How far objects were compared with purges by pattern.
-#[derive(Default)]
-struct Walk {
-    /// The epoch at its beginning; 0: there is none.
-    upto: u64,
-    shard: usize,
-    slot: usize,
 }
 
 /// The shared tier.
@@ -458,57 +452,6 @@ impl MemoryTier {
         let compared = known.map_or(0, |resident| resident.compared());
         self.make_stale(&mut shard, slot, now, compared);
         true
-    }
-
-    /// Makes stale the object with this primary hash and all its variants.
-    pub fn doubt_variants(&self, primary: KeyHash, now: UnixMillis) {
-        while !self.purged.note_resource(primary, now) {
-            self.weed();
-        }
-        self.weed();
-    }
-
-    /// Whatever matches a purge by pattern (`predicate`) is not served any more from now on, or, if the purge is soft, is stale. It costs the
-    /// same however many objects there are.
-    ///
-    /// Call it after the purge was recorded, so that [`MemoryTier::insert`] refuses objects that come meanwhile.
-    pub fn purge(&self, kind: u8, pattern: &[u8], now: UnixMillis) {
-        while !self.purged.note(kind, pattern, now) {
-            self.weed();
-        }
-        self.weed();
-    }
-
-    /// Compares the next [`SWEPT_AT_ONCE`] objects with the purges by pattern. When all objects were compared with a purge, it is dropped.
-    /// True: there is more to compare.
-    pub fn weed(&self) -> bool {
-        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
-        if walk.upto == 0 {
-            if self.purged.is_empty() {
-                return false;
-            }
-            // Whoever inserts after this has an epoch that is not older.
-            walk.upto = self.purged.epoch();
-        }
-        let mut left = SWEPT_AT_ONCE;
-        while left > 0 && walk.shard < SHARDS {
-            let shard = &self.shards[walk.shard];
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let end = shard.slots.len().min(walk.slot + left);
-            for slot in walk.slot..end {
-                self.compare(&mut shard, slot as u32);
-            }
-            left -= end.saturating_sub(walk.slot);
-            walk.slot = end;
-            if end >= shard.slots.len() {
-                (walk.shard, walk.slot) = (walk.shard + 1, 0);
-            }
-        }
-        if walk.shard == SHARDS {
-            self.purged.prune(walk.upto);
-            *walk = Walk::default();
-        }
-        !self.purged.is_empty()
     }
 
     /// Takes everything out that was there at the call.
