@@ -113,6 +113,7 @@ mod http2_tunnels;
 mod huge;
 mod interim;
 mod keys;
+mod laggards;
 mod large;
 mod limits;
 mod mirrors;
