@@ -136,6 +136,7 @@ mod rules;
 mod rules_parts;
 mod sharing;
 mod smuggling;
+mod stale_parts;
 mod targeted;
 mod tls;
 mod tls_early;
