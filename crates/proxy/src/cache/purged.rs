@@ -23,7 +23,8 @@ use super::{object::Object, predicate};
 /// The kind that makes stale a resource with all its variants. Its pattern is [`word_of`] the primary hash.
 const SOFT_RESOURCE: u8 = u8::MAX;
 
-/// The purges, and their newest epoch.
+/// The purges, and their newest epoch. Each hit reads that, so what others write lies elsewhere.
+#[repr(align(128))]
 pub(super) struct Purged {
     epoch: AtomicU64,
     table: Mutex<Table>,

@@ -167,7 +167,9 @@ async fn send_span(
     span: Span<'_>,
 ) -> Ended {
     let Span {
-        range, mut from, ..
+        mut range,
+        mut from,
+        ..
     } = span;
     let mut at = range.start;
     let mut may_ask = true;
@@ -200,6 +202,8 @@ async fn send_span(
                     note_laggard(ex, matches!(got, Got::Lagged));
                     return Ended::Lost;
                 };
+                // Of a body that is arriving it was not said.
+                range.end = range.end.min(rest.range.end);
                 from = Source::Origin(Box::new(rest));
                 Ok(())
             }

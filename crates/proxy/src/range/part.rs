@@ -437,13 +437,13 @@ impl Parts<'_, '_> {
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
         if let Some(validation) = self.validation.take() {
-            validation.is_confirmed(&self.fetch_request, &confirmed);
+            validation.confirm(&self.fetch_request, &confirmed);
         }
         if !confirmed.is_kept {
             return Outcome::Pass;
         }
         let cookies = confirmed.decision.cookies_of(&head.fields);
-        self.from_fresh(confirmed.object, &cookies, false).await
+        self.serve_fresh(confirmed.object, &cookies, false).await
     }
 
     /// Another request validates the stored object.
@@ -469,7 +469,7 @@ impl Parts<'_, '_> {
                 self.ex.record.waits_no_more(None);
                 self.began = self.began.min(reader.flight.began);
                 let fresh = validated.object.clone();
-                return self.from_fresh(fresh, b"", true).await;
+                return self.serve_fresh(fresh, b"", true).await;
             }
             FirstEvent::Validated(_) | FirstEvent::Failed(_) => {
                 self.ex.record.waits_no_more(None);
@@ -479,7 +479,7 @@ impl Parts<'_, '_> {
     }
 
     /// Answers from an object that the origin has just confirmed. `cookies`: lines for this client alone.
-    async fn from_fresh(&mut self, fresh: Object, cookies: &[u8], is_collapsed: bool) -> Outcome {
+    async fn serve_fresh(&mut self, fresh: Object, cookies: &[u8], is_collapsed: bool) -> Outcome {
         let worker = self.ex.worker;
         // What is there is sent at the client's pace.
         self.fill_lock = None;

@@ -74,7 +74,7 @@ impl Validation {
     }
 
     /// The origin has confirmed the object.
-    pub fn is_confirmed(self, fetch_request: &FetchRequest, confirmed: &Confirmed) {
+    pub fn confirm(self, fetch_request: &FetchRequest, confirmed: &Confirmed) {
         let Some(reader) = &self.reader else {
             return;
         };
@@ -187,7 +187,7 @@ async fn answered(
             let update = (&head.fields, head.version);
             let confirmed =
                 prepare::confirmed(worker, fetch_request, stale, update, asked_at, began);
-            validation.is_confirmed(fetch_request, &confirmed);
+            validation.confirm(fetch_request, &confirmed);
         }
         // It has changed, or cannot be told to be the same.
         200 | 206 | 404 | 410 => worker.shared.forget_stored(stale),

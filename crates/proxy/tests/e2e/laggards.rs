@@ -70,6 +70,9 @@ fn one_that_stands_still_gets_the_rest_by_itself() {
         assert_whole(quick.wire.exactly(LEN), &body, "quick");
         assert_whole(slow.wire.exactly(LEN), &body, "slow");
         assert_eq!(origin.count("/a"), 2);
+        // The answer ended as it should.
+        slow.ask("GET", "/b", &[]);
+        assert_eq!(slow.read_head().status, 200);
         assert_eq!(proxy.counter("body_laggards_cut"), 0);
     }
 }
