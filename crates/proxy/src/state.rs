@@ -257,8 +257,8 @@ impl Shared {
         }
     }
 
-    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many
-    /// objects it met in memory: how many there are on disk is found out when they are read.
+    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. What that is, is found out
+    /// when it is read, from memory or disk.
     ///
     /// # Errors
     /// The pattern is too long for the log, or there is no room for one more.
@@ -266,7 +266,7 @@ impl Shared {
         &self,
         predicate: &Predicate,
         now: UnixMillis,
-    ) -> Result<(u64, DurabilityHandles), NotTaken> {
+    ) -> Result<DurabilityHandles, NotTaken> {
         let (kind, pattern) = predicate.encode();
         // In this order: see `invalidate`.
         let before = self.store.predicates_percent();
@@ -275,10 +275,10 @@ impl Shared {
         let handles = handles?;
         self.flights
             .forget_all(|_, key| predicate.may_be_about(key));
-        let soft = predicate.soft.then_some(now);
-        let is_about = |object: &Object| !makes(Mistake::SkipSweep) && predicate.is_about(object);
-        let met = self.memory.sweep(soft, is_about);
-        Ok((met, handles))
+        if !makes(Mistake::SkipSweep) {
+            self.memory.purge(kind, &pattern, now);
+        }
+        Ok(handles)
     }
 
     /// Says once that the room for purges by pattern comes to its end.
@@ -310,8 +310,7 @@ impl Shared {
         let met = !makes(Mistake::KeepFresh) && self.memory.doubt(primary, now);
         if self.store.marker(primary).is_some() {
             // Its variants lie under hashes of their own.
-            self.memory
-                .sweep(Some(now), |object| object.primary == primary);
+            self.memory.doubt_variants(primary, now);
         }
         (indexed || met, handles)
     }
@@ -682,6 +681,7 @@ impl Worker {
         }
         self.front.borrow_mut().sweep(now);
         self.shared.fragments.leave(&self.shared.memory);
+        self.shared.memory.weed();
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {
             metrics::add(&self.counters.log_records_lost, lost);

@@ -82,6 +82,7 @@ pub use inspect::{
     Summary,
 };
 pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
+pub use log::predicates::{Full, Met, Predicates};
 pub use mistakes::{Mistake, Mistakes};
 pub use part::PartPlace;
 pub use record::{

@@ -149,7 +149,8 @@ pub fn rows() -> Vec<Row<Draft>> {
         "log.access-format": "`squid`, `json`, `combined`, or text with `${FIELD}`", "squid" => access_format = values::access_format;
         /// Under which facility syslog gets the access log.
         "log.syslog-facility": "`user`, `daemon`, `local0` to `local7`", "local7" => facility = values::facility;
-        /// The profile file: one small binary record a request. `loligo profile dump` prints it.
+        /// The profile file: one small binary record a request. `loligo profile dump` prints it. SIGHUP or SIGUSR1 reopens it. The
+        /// Debian package rotates `/var/log/loligo/*.profile` with the access log.
         "log.profile": "a path or `none`", "none" => plan.logs.profile = values::path_or_none;
         /// Whether its records have hashes of the URL, of the server and of the client, under a secret of the store: they tell first
         /// accesses and unique documents apart, and name none. `false` saves 12 bytes a request.

@@ -55,7 +55,7 @@ pub struct Machine {
 pub struct OnDisk {
     /// The file or device that exists already.
     pub existing: Option<Existing>,
-    /// Bytes free to us in the file system it is or would be in.
+    /// Bytes free to us in the file system it is or would be in, if that says so.
     pub free_bytes: Option<u64>,
     /// Which file system that is.
     pub file_system: Option<u64>,
@@ -193,8 +193,9 @@ fn look(path: &Path) -> OnDisk {
         .find_map(|dir| rustix::fs::statvfs(dir).ok());
     OnDisk {
         existing,
-        free_bytes: file_system
-            .as_ref()
+        // One that counts no blocks (9p, FUSE) does not say what is free; whether there is room is seen when the file is made.
+        free_bytes: (file_system.as_ref())
+            .filter(|fs| fs.f_blocks > 0)
             .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)),
         file_system: file_system.map(|fs| fs.f_fsid),
         refused: refused(path, Access::READ_OK | Access::WRITE_OK, true),
@@ -344,5 +345,11 @@ mod tests {
                 .free_bytes
                 .is_some()
         );
+    }
+
+    #[test]
+    fn a_file_system_that_counts_no_blocks_does_not_say_what_is_free() {
+        let there = look(Path::new("/proc/store"));
+        assert_eq!((there.free_bytes, there.existing), (None, None));
     }
 }

@@ -82,7 +82,7 @@ impl Order {
 /// What a purge did, as it is answered.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Purged {
-    /// Was anything there? Of a prefix or a tag nobody knows what there is on disk.
+    /// Was anything there? Of a prefix or a tag that is not known: what is stored is compared when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purged: Option<bool>,
     /// Will it hold after a crash?
@@ -102,9 +102,6 @@ pub struct Purged {
     /// As it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Of a prefix or a tag: objects it met in memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_memory: Option<u64>,
     /// Of a cluster.
     #[serde(flatten)]
     pub members: MembersTold,
@@ -137,9 +134,8 @@ pub async fn purge(
         }
         None => {}
     }
-    match &mut done.purged {
-        Some(purged) => *purged = applied.found || applied.met > 0,
-        None => done.in_memory = Some(applied.met),
+    if let Some(purged) = &mut done.purged {
+        *purged = applied.found;
     }
     let began = Instant::now();
     let settled = shared.settle(&applied.handles, DURABLE_WAIT);

@@ -9,6 +9,9 @@
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
 //! front never serves a marked one; the mark is set before a purge is acknowledged.
 //!
+//! A purge by pattern marks nothing: it begins a new epoch, and an object that was not compared with all epochs is compared before it is
+//! served, by the front too (`purged`).
+//!
 //! Part of the room is lent to the fragments of large objects (`fragments`), and comes back when they need less.
 //!
 //! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
@@ -16,6 +19,8 @@
 //! would drive out more objects than that.
 //!
 //! Not known here: freshness, HTTP, the disk.
+
+mod weeding;
 
 use crate::clock::Instant;
 use std::sync::{
@@ -29,16 +34,19 @@ use httpcache::UnixMillis;
 use replacement::Lru;
 use store::KeyHash;
 
-use crate::cache::object::Object;
+use self::weeding::Walk;
+use crate::cache::{object::Object, purged::Purged};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
-/// Objects that a sweep checks under one lock, in some hundred microseconds.
+/// Objects that are looked at in a row, in some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
 /// Prefetched entries get one of this many parts of a full shard.
 const PREFETCHED_PART: u64 = 4;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
+/// In place of the epoch of an object that has left.
+const GONE: u64 = u64::MAX;
 
 /// An object in the tier.
 #[derive(Debug)]
@@ -47,28 +55,37 @@ pub struct Resident {
     pub object: Object,
     /// Its head as HTTP/2 sends it, once somebody has asked so; counted in `Shard::bytes`.
     block: OnceLock<Bytes>,
-    gone: AtomicBool,
+    /// It was compared with the purges up to this epoch, or is [`GONE`]. Written under its shard's lock.
+    compared: AtomicU64,
     asked: AtomicBool,
 }
 
 impl Resident {
-    fn new(object: Object) -> Arc<Resident> {
+    fn new(object: Object, compared: u64) -> Arc<Resident> {
         Arc::new(Resident {
             object,
             block: OnceLock::new(),
-            gone: AtomicBool::new(false),
+            compared: AtomicU64::new(compared),
             asked: AtomicBool::new(false),
         })
+    }
+
+    fn compared(&self) -> u64 {
+        self.compared.load(Ordering::Acquire)
+    }
+
+    fn leave(&self) {
+        self.compared.store(GONE, Ordering::Release);
     }
 
     fn block_bytes(&self) -> u64 {
         self.block.get().map_or(0, |block| block.len() as u64)
     }
 
-    /// Still in the tier, so still allowed to be served from it.
+    /// Still in the tier?
     #[inline]
-    pub fn is_here(&self) -> bool {
-        !self.gone.load(Ordering::Acquire)
+    fn is_here(&self) -> bool {
+        self.compared() != GONE
     }
 }
 
@@ -100,6 +117,9 @@ pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
     /// Of each shard, how often something was taken out of it for good.
     removals: Box<[AtomicU64]>,
+    /// Purges by pattern that objects are to be compared with.
+    purged: Purged,
+    walk: Mutex<Walk>,
     bytes_max: AtomicU64,
     /// Of these, what fragments have.
     lent_bytes: AtomicU64,
@@ -132,6 +152,8 @@ impl MemoryTier {
         MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             removals: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
+            purged: Purged::new(),
+            walk: Mutex::default(),
             bytes_max: AtomicU64::new(bytes_max),
             lent_bytes: AtomicU64::new(0),
             replaced_bytes: AtomicU64::new(0),
@@ -232,7 +254,7 @@ impl MemoryTier {
     /// The object with this key. If there is none, the key of the one with the same hash.
     pub fn look_up(&self, hash: KeyHash, key: &[u8]) -> Result<Arc<Resident>, Option<Bytes>> {
         let mut shard = self.shard(hash);
-        let slot = shard.find(hash).ok_or(None)?;
+        let slot = self.current(&mut shard, hash).ok_or(None)?;
         let resident = shard.slots[slot as usize].as_ref().ok_or(None)?;
         if resident.object.key != key {
             return Err(Some(resident.object.key.clone()));
@@ -247,9 +269,54 @@ impl MemoryTier {
 
     /// The object under exactly this key, without counting that as a use.
     pub fn peek(&self, hash: KeyHash, key: &[u8]) -> Option<Arc<Resident>> {
-        let shard = self.shard(hash);
-        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
+        let mut shard = self.shard(hash);
+        let slot = self.current(&mut shard, hash)?;
+        let resident = shard.slots[slot as usize].as_ref()?;
         (resident.object.key == key).then(|| Arc::clone(resident))
+    }
+
+    /// The object with this hash, compared with all purges.
+    fn current(&self, shard: &mut Shard, hash: KeyHash) -> Option<u32> {
+        let slot = shard.find(hash)?;
+        self.compare(shard, slot).then_some(slot)
+    }
+
+    /// Compares the object in this slot with the purges since it was last. False: there is none, or not any more.
+    #[inline]
+    fn compare(&self, shard: &mut Shard, slot: u32) -> bool {
+        let Some(resident) = &shard.slots[slot as usize] else {
+            return false;
+        };
+        // Asked before them: one that comes meanwhile is of a later epoch.
+        let epoch = self.purged.epoch();
+        let since = resident.compared();
+        if since == epoch {
+            return true;
+        }
+        let (met, at) = self.purged.meet(since, &resident.object);
+        if met.dead {
+            self.drop_slot(shard, slot);
+            return false;
+        }
+        match met.stale {
+            true => self.make_stale(shard, slot, at, epoch),
+            false => resident.compared.store(epoch, Ordering::Release),
+        }
+        true
+    }
+
+    /// Replaces the object in this slot, if there is one, by one that is stale and was compared up to this epoch.
+    fn make_stale(&self, shard: &mut Shard, slot: u32, at: UnixMillis, epoch: u64) {
+        let resident = &mut shard.slots[slot as usize];
+        let stale = resident.as_ref().map(|fresh| {
+            let mut object = fresh.object.clone();
+            object.standing.expire_at(at);
+            Resident::new(object, epoch)
+        });
+        if let Some(fresh) = std::mem::replace(resident, stale) {
+            fresh.leave();
+            self.uncount(shard, fresh.block_bytes());
+        }
     }
 
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
@@ -270,6 +337,8 @@ impl MemoryTier {
             return false;
         }
         let mut shard = self.shard(object.hash);
+        // Asked before `wanted`, which knows the purges up to here.
+        let epoch = self.purged.epoch();
         if !wanted(&shard, &object) {
             return false;
         }
@@ -303,7 +372,7 @@ impl MemoryTier {
             self.drop_slot(&mut shard, slot);
             (self.replaced_bytes).fetch_add(before - shard.bytes, Ordering::Relaxed);
         }
-        let resident = Resident::new(object);
+        let resident = Resident::new(object, epoch);
         let slot = match shard.free.pop() {
             Some(slot) => {
                 shard.slots[slot as usize] = Some(resident);
@@ -379,46 +448,24 @@ impl MemoryTier {
         let Some(slot) = shard.find(hash) else {
             return false;
         };
-        let resident = &mut shard.slots[slot as usize];
-        let stale = resident.as_ref().map(|fresh| stale_copy(fresh, now));
-        if let Some(fresh) = std::mem::replace(resident, stale) {
-            fresh.gone.store(true, Ordering::Release);
-            self.uncount(&mut shard, fresh.block_bytes());
-        }
+        let known = shard.slots[slot as usize].as_ref();
+        let compared = known.map_or(0, |resident| resident.compared());
+        self.make_stale(&mut shard, slot, now, compared);
         true
     }
 
-    /// Checks every object that was there at the call. Those that match (`is_meant`) are removed or, with `soft`,
-    /// made stale by `now`. Returns their number.
-    ///
-    /// Call it after the purge was recorded, so that [`MemoryTier::insert`] refuses objects that come meanwhile. A
-    /// lock is held for [`SWEPT_AT_ONCE`] objects.
-    pub fn sweep(&self, soft: Option<UnixMillis>, is_meant: impl Fn(&Object) -> bool) -> u64 {
-        let mut count = 0;
+    /// Takes everything out that was there at the call.
+    pub fn clear(&self) {
         for shard in &self.shards {
             let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
             let end = lock().slots.len();
             for from in (0..end).step_by(SWEPT_AT_ONCE) {
                 let mut shard = lock();
                 for slot in from..(from + SWEPT_AT_ONCE).min(end) {
-                    let resident = &mut shard.slots[slot];
-                    let Some(meant) = resident.as_ref().filter(|r| is_meant(&r.object)) else {
-                        continue;
-                    };
-                    count += 1;
-                    let Some(now) = soft else {
-                        self.drop_slot(&mut shard, slot as u32);
-                        continue;
-                    };
-                    let stale = stale_copy(meant, now);
-                    if let Some(fresh) = resident.replace(stale) {
-                        fresh.gone.store(true, Ordering::Release);
-                        self.uncount(&mut shard, fresh.block_bytes());
-                    }
+                    self.drop_slot(&mut shard, slot as u32);
                 }
             }
         }
-        count
     }
 
     /// The head of an object as HTTP/2 sends it, which `make` makes once. `None`: the object has left the tier meanwhile.
@@ -447,6 +494,12 @@ impl MemoryTier {
         resident.block.get()
     }
 
+    /// Is it in the tier, and was it compared with all purges?
+    #[inline]
+    fn may_serve(&self, resident: &Resident) -> bool {
+        resident.compared() == self.purged.epoch()
+    }
+
     fn uncount(&self, shard: &mut Shard, bytes: u64) {
         shard.bytes -= bytes;
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -467,7 +520,7 @@ impl MemoryTier {
         shard.free.push(slot);
         self.uncount(shard, cost + resident.block_bytes());
         self.objects.fetch_sub(1, Ordering::Relaxed);
-        resident.gone.store(true, Ordering::Release);
+        resident.leave();
     }
 
     /// The largest object admitted, overhead included.
@@ -508,13 +561,6 @@ fn number_of_shard(hash: KeyHash) -> usize {
 /// The longest object that is admitted to a tier of this size.
 fn admitted_max(bytes_max: u64, object_bytes_max: u64) -> u64 {
     object_bytes_max.min(bytes_max / SHARDS as u64 / 8)
-}
-
-/// The same object, stale by `now`.
-fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
-    let mut object = fresh.object.clone();
-    object.standing.expire_at(now);
-    Resident::new(object)
 }
 
 impl Shard {
@@ -581,7 +627,7 @@ impl Front {
         let slot = &mut self.slots[at];
         let here = slot
             .as_ref()
-            .is_some_and(|r| r.object.hash == hash && r.is_here() && r.object.key == key);
+            .is_some_and(|r| r.object.hash == hash && tier.may_serve(r) && r.object.key == key);
         if here {
             let resident = slot.as_ref().ok_or(None)?;
             if !resident.asked.load(Ordering::Relaxed) {

@@ -1,6 +1,7 @@
 //! Prefetched entries.
 
 use super::*;
+use crate::cache::predicate::{About, Predicate};
 use httpcache::{Standing, StandingFlags};
 
 /// Room for so many objects of a kilobyte in each shard.
@@ -167,4 +168,124 @@ fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_mor
     while tier.shrink() {}
     assert_eq!((tier.objects(), tier.bytes()), (0, 0));
     assert!(!tier.insert(object(1), |_| true));
+}
+
+/// Tags and prefixes as a purge names them.
+fn purge(tier: &MemoryTier, about: &str, soft: bool) {
+    let about = match about.strip_prefix("tag ") {
+        Some(tag) => About::Tag(tag.into()),
+        None => About::Prefix(about.into()),
+    };
+    let (kind, pattern) = Predicate { about, soft }.encode();
+    tier.purge(kind, &pattern, UnixMillis(1000));
+}
+
+/// An object whose key is its number, with one tag.
+fn tagged(n: u64, tag: &str) -> Object {
+    Object {
+        head: format!("HTTP/1.1 200 OK\r\nSurrogate-Key: x {tag}\r\n").into(),
+        ..object(n)
+    }
+}
+
+/// Of how many objects the tiers of these tests are.
+const MANY: u64 = 20 * SWEPT_AT_ONCE as u64;
+
+/// A tier with many objects in all shards, every other one with the tag `even`.
+fn many() -> MemoryTier {
+    let tier = MemoryTier::new(1 << 30, u64::MAX);
+    for n in 0..MANY {
+        let tag = if n % 2 == 0 { "even" } else { "odd" };
+        let hash = KeyHash(n << 40 | n);
+        let (key, primary) = (n.to_string().into(), hash);
+        let object = Object {
+            key,
+            hash,
+            primary,
+            body: bytes::Bytes::new(),
+            ..tagged(n, tag)
+        };
+        assert!(tier.insert(object, |_| true));
+    }
+    tier
+}
+
+fn look(tier: &MemoryTier, front: &mut Front, n: u64) -> Option<u32> {
+    let hash = KeyHash(n << 40 | n);
+    let found = front.look_up(tier, hash, n.to_string().as_bytes());
+    found.ok().map(|it| it.object.standing.lifetime_s)
+}
+
+#[test]
+fn a_purge_by_tag_or_prefix_looks_at_few_objects_and_holds_for_all_at_once() {
+    let (tier, mut front) = (many(), Front::new());
+    let last = MANY - 2;
+    // In the front, and in use.
+    assert!(look(&tier, &mut front, last).is_some());
+    assert!(look(&tier, &mut front, 11).is_some());
+    purge(&tier, "tag EVEN", false);
+    let taken = MANY - tier.objects();
+    assert!(taken <= SWEPT_AT_ONCE as u64, "{taken} were looked for");
+    for n in [last, 0, 2, MANY / 2] {
+        assert_eq!(look(&tier, &mut front, n), None, "{n}");
+        assert!(
+            tier.peek(KeyHash(n << 40 | n), n.to_string().as_bytes())
+                .is_none()
+        );
+    }
+    for n in [11, 1, MANY - 1] {
+        assert_eq!(look(&tier, &mut front, n), Some(60), "{n}");
+    }
+    purge(&tier, "11", true);
+    assert_eq!(look(&tier, &mut front, 11), Some(0), "stale");
+    assert_eq!(look(&tier, &mut front, 1101), Some(0), "stale, too");
+    assert_eq!(look(&tier, &mut front, 21), Some(60));
+    purge(&tier, "", false);
+    assert_eq!(look(&tier, &mut front, 21), None);
+    // What came after a purge is not met by it.
+    assert!(tier.insert(tagged(7, "even"), |_| true));
+    assert!(ask(&tier, 7));
+    while tier.weed() {}
+    assert!(ask(&tier, 7));
+    assert_eq!(tier.objects(), 1, "what was purged is gone");
+}
+
+#[test]
+fn purges_by_pattern_do_not_pile_up() {
+    let tier = many();
+    let slices = (MANY / SWEPT_AT_ONCE as u64) as usize;
+    for n in 0..10 * slices {
+        purge(&tier, &format!("tag t{n}"), n % 2 == 0);
+        assert!(tier.purged.len() <= 2 * slices + 2, "after {n}");
+    }
+    assert_eq!(tier.objects(), MANY);
+    while tier.weed() {}
+    assert_eq!(tier.purged.len(), 0);
+}
+
+#[test]
+fn a_soft_purge_of_a_resource_makes_its_variants_stale() {
+    let (tier, mut front) = (many(), Front::new());
+    let primary = KeyHash(9 << 40 | 9);
+    let variant = Object {
+        key: "9 de".into(),
+        hash: KeyHash(77),
+        primary,
+        ..object(77)
+    };
+    assert!(tier.insert(variant, |_| true));
+    tier.doubt_variants(primary, UnixMillis(1000));
+    let found = tier.get(KeyHash(77), b"9 de").unwrap();
+    assert_eq!(found.object.standing.lifetime_s, 0);
+    assert_eq!(look(&tier, &mut front, 9), Some(0));
+    assert_eq!(look(&tier, &mut front, 8), Some(60));
+}
+
+#[test]
+fn one_that_is_made_stale_by_itself_is_still_compared_with_purges_before() {
+    let (tier, mut front) = (many(), Front::new());
+    let n = MANY - 2;
+    purge(&tier, "tag even", false);
+    assert!(tier.doubt(KeyHash(n << 40 | n), UnixMillis(1000)));
+    assert_eq!(look(&tier, &mut front, n), None);
 }

@@ -15,5 +15,6 @@ pub mod opening;
 pub mod parts;
 pub mod predicate;
 pub mod preloaded;
+mod purged;
 pub mod room;
 pub mod written;

@@ -1,8 +1,8 @@
 //! Purges by pattern: the meaning of the predicates in a store's invalidation log.
 //!
 //! The index has no URLs, so it cannot find the objects of a prefix or tag. A purge is therefore stored as a
-//! *predicate*, and every older record is compared with it when it is read, or in the background (`store`). The
-//! memory tier is swept at once, and objects under way are compared before they are published
+//! *predicate*, and every older record is compared with it when it is read, or in the background (`store`). Objects in
+//! memory are compared when they are asked for (`purged`), and objects under way before they are published
 //! ([`crate::state::Shared::still_valid`]).
 //!
 //! | kind | pattern | a record it meets |
@@ -23,7 +23,7 @@
 
 use store::Manner;
 
-use crate::cache::object::{self, Object};
+use crate::cache::object;
 
 /// The kind of predicate that names a prefix of the full key.
 pub const PREFIX: u8 = 1;
@@ -62,8 +62,13 @@ pub fn manner(kind: u8) -> Manner {
 
 /// The tags of a record in small letters, for the store (`store::Settings::words`).
 pub fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
+    words_of_head(object::head_of_meta(meta), each);
+}
+
+/// The tags of a stored head in small letters.
+pub(super) fn words_of_head(head: &[u8], each: &mut dyn FnMut(&[u8])) {
     let mut small = Vec::new();
-    each_tag(object::head_of_meta(meta), &mut |tag| {
+    each_tag(head, &mut |tag| {
         small.clear();
         small.extend(tag.iter().map(u8::to_ascii_lowercase));
         each(&small);
@@ -113,14 +118,6 @@ impl Predicate {
         Some(Predicate { about, soft })
     }
 
-    /// Does it match this object? Gives the same answer as the store for its record.
-    pub fn is_about(&self, object: &Object) -> bool {
-        match &self.about {
-            About::Prefix(prefix) => object.key.starts_with(prefix),
-            About::Tag(tag) => has_tag(&object.head, tag),
-        }
-    }
-
     /// May it match the response of a fetch for this key?
     pub fn may_be_about(&self, key: &[u8]) -> bool {
         match &self.about {
@@ -131,12 +128,7 @@ impl Predicate {
     }
 }
 
-/// Does a stored head name the tag?
-fn has_tag(head: &[u8], tag: &[u8]) -> bool {
-    each_tag(head, &mut |one| one.eq_ignore_ascii_case(tag))
-}
-
-/// Calls `found` with each tag of a stored head until it returns true; returns whether it did.
+/// Calls `is_it` with each tag of a stored head until it returns true; returns whether it did.
 fn each_tag(head: &[u8], is_it: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     head.split(|&byte| byte == b'\n').skip(1).any(|line| {
         // The first letter excludes most lines.
@@ -163,6 +155,11 @@ fn named<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Does a stored head name the tag?
+    fn has_tag(head: &[u8], tag: &[u8]) -> bool {
+        each_tag(head, &mut |one| one.eq_ignore_ascii_case(tag))
+    }
 
     #[test]
     fn tags_are_members_of_two_fields() {

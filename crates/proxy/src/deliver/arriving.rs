@@ -95,6 +95,7 @@ pub async fn response(
     let mut holding = Holding::default();
     let whole = match response.length {
         Some(bytes) if response.is_forwarded => Whole::Forwarded(&response.fields, bytes),
+        Some(bytes) if response.is_resumable => Whole::Arriving(&response.fields, bytes),
         _ => Whole::Unknown,
     };
     let is_begun = spans::send(ex, wanted, whole, &mut holding, spans, b"").await;

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | memory | they never are |
 //! | disk, fragment by fragment | before anything was sent the caller does something else; later they come from the origin |
-//! | a fetch under way | the same; without an origin that could fill the hole the answer breaks off |
+//! | a fetch under way, also one that this client is too slow for | the same; without an origin that could fill the hole the answer breaks off |
 //! | the origin, into fragments on the way | the origin is asked once more |
 //! | a member of our cluster | another one is asked for the rest, or the origin |
 //!
@@ -31,7 +31,7 @@ use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::ResponseHead;
+use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
 
 use crate::{
@@ -125,6 +125,8 @@ pub enum Whole<'a> {
     Stored(&'a Object),
     /// A response with these fields and a body of so many bytes, which a member of our cluster is sending: another one, or the origin.
     Forwarded(&'a Fields, u64),
+    /// The same, which the origin is sending: the origin, once more.
+    Arriving(&'a Fields, u64),
 }
 
 /// Sends these spans, then `tail`, and ends the answer, or breaks it off.
@@ -165,7 +167,9 @@ async fn send_span(
     span: Span<'_>,
 ) -> Ended {
     let Span {
-        range, mut from, ..
+        mut range,
+        mut from,
+        ..
     } = span;
     let mut at = range.start;
     let mut may_ask = true;
@@ -198,6 +202,8 @@ async fn send_span(
                     note_laggard(ex, matches!(got, Got::Lagged));
                     return Ended::Lost;
                 };
+                // Of a body that is arriving it was not said.
+                range.end = range.end.min(rest.range.end);
                 from = Source::Origin(Box::new(rest));
                 Ok(())
             }
@@ -477,7 +483,7 @@ async fn ask_for_rest(
     let (stored, total) = match whole {
         Whole::Unknown => return None,
         Whole::Stored(object) => (object.fields(), object.body_bytes()),
-        Whole::Forwarded(fields, bytes) => (fields.clone(), bytes),
+        Whole::Forwarded(fields, bytes) | Whole::Arriving(fields, bytes) => (fields.clone(), bytes),
     };
     if RequestDirectives::parse(&wanted.request).only_if_cached {
         return None;
@@ -494,21 +500,30 @@ async fn ask_for_rest(
     let is_rest = |head: &ResponseHead| {
         head.status == 206 && httpcache::is_part(&stored, &head.fields, first, last, total)
     };
+    let is_all = |head: &ResponseHead| {
+        let has_length = head.framing == Framing::Length(total);
+        head.status == 200 && has_length && httpcache::is_of_same(&stored, &head.fields)
+    };
     let of_member = match whole {
         Whole::Forwarded(..) => Box::pin(forwarding::ask(ex, wanted, &fields)).await,
-        Whole::Unknown | Whole::Stored(_) => None,
+        Whole::Unknown | Whole::Stored(_) | Whole::Arriving(..) => None,
     };
     let answered = match of_member.filter(|(_, head)| is_rest(head)) {
         Some(answered) => answered,
         None => ask_origin(ex, wanted, &fields).await?,
     };
     let (upstream, head) = answered;
-    if !is_rest(&head) {
+    let sent = if is_rest(&head) {
+        first..behind
+    } else if matches!(whole, Whole::Arriving(..)) && is_all(&head) {
+        // The origin knows no ranges: what the client has is passed over.
+        0..total
+    } else {
         return None;
-    }
+    };
     metrics::add(&worker.counters.bodies_completed, 1);
     let body = upstream.body(&head);
-    Some(FromOrigin::new(worker, body, first..behind, None))
+    Some(FromOrigin::new(worker, body, sent, None))
 }
 
 /// Sends the origin a GET with these fields, and waits for the head of its answer.

@@ -180,6 +180,16 @@ async fn not_modified(
     ex.answer(said, head, Length::None, body, started).await
 }
 
+/// Is all there that the request asks for of this object?
+pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> bool {
+    let (request, total) = (&wanted.request, object.body_bytes());
+    let range = match ex.reply.is_head_only() {
+        true => ByteRange::Whole,
+        false => httpcache::byte_range(request, &object.fields(), total),
+    };
+    is_there(ex.worker, object, &range, total).await
+}
+
 /// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
 async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {

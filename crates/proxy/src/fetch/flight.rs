@@ -10,9 +10,11 @@
 //!
 //! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
 //! window. Beyond it
-//!  - a flight nobody stores waits for its only reader (back-pressure to the origin);
-//!  - with several readers, as soon as one has seen everything and waits, those that lag a window behind it are
-//!    cut ([`Broken::Lagged`]);
+//!  - a flight nobody stores waits for its slowest reader (back-pressure to the origin);
+//!  - if the rest of the body can be asked for by itself, it does not wait for a reader that is a window behind while another
+//!    one has seen everything: that reader leaves it, and goes on by a request of its own ([`Broken::Lagged`]);
+//!  - else a reader that takes nothing for [`STILL_MAX`] while another one waits is cut: one that never reads must not hold up the
+//!    others for ever;
 //!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
 //!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
 //!
@@ -51,12 +53,15 @@ use crate::{
 /// Tables of flights; a power of two.
 const SHARDS: usize = 16;
 
+/// So long, or twice as long, a reader may take nothing while another one waits for the fetch that it holds up.
+pub const STILL_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The origin closed, stalled or broke the framing.
     Origin,
-    /// This reader was too slow.
+    /// This reader was too slow for the others: it may go on by itself.
     Lagged,
 }
 
@@ -134,6 +139,8 @@ struct Reader {
     is_content: bool,
     waker: Option<Waker>,
     lagged: bool,
+    /// Where it stood when it was last seen to hold up others.
+    held_at: Option<u64>,
 }
 
 #[derive(Default)]
@@ -162,6 +169,8 @@ struct State {
     fragments_of: Option<(Bytes, u64)>,
     /// Most bytes kept for readers once they are stored.
     window: u64,
+    /// A reader that is so many bytes behind one that waits goes on by itself; nothing: it cannot.
+    lag_max: Option<u64>,
     /// Keep everything from the start (a small object that is being stored).
     keep_all: bool,
     /// Keep everything from the start until half a window has come.
@@ -226,6 +235,11 @@ impl Flight {
         (state.unread.worth, state.unread.length) = (worth, length);
     }
 
+    /// From now on a reader that is so far behind others leaves it, and goes on by a request of its own.
+    pub fn is_resumable(&self, lag_max: u64) {
+        self.lock().lag_max = Some(lag_max);
+    }
+
     /// Publishes body bytes and lets go of what nobody needs. `window`: most bytes to keep. False when the last
     /// reader has gone, and the rest is not stored or not worth it: stop fetching.
     pub fn push(&self, piece: Bytes, window: u64) -> bool {
@@ -257,9 +271,10 @@ impl Flight {
             if state.live().next().is_none() {
                 return Poll::Ready(false);
             }
-            if state.end - state.base >= window {
-                // One reader that stands still must not hold up the others.
-                state.cut_laggards(window);
+            if state.end - state.base >= window
+                && let Some(lag_max) = state.lag_max
+            {
+                state.let_go(lag_max);
                 self.trim(&mut state);
             }
             if state.end - state.base < window {
@@ -282,6 +297,14 @@ impl Flight {
             Poll::Pending
         })
         .await
+    }
+
+    /// The producer has waited for [`STILL_MAX`] in [`Flight::room`]: cuts readers that hold up others, and have taken nothing since the
+    /// last time.
+    pub fn cut_still(&self, window: u64) {
+        let mut state = self.lock();
+        state.cut_still(window);
+        self.trim(&mut state);
     }
 
     /// From here on the body is stored in fragments of this size.
@@ -449,21 +472,46 @@ impl State {
         self.readers.iter().flatten().filter(|r| !r.lagged)
     }
 
-    /// Nobody is cut for being behind one that is merely less slow: as long as no reader waits for more, the
-    /// origin is held back for all of them.
-    fn cut_laggards(&mut self, window: u64) {
-        let end = self.end;
-        if !self.live().any(|r| r.at >= end && r.waker.is_some()) {
+    /// Does a reader wait that has seen everything? As long as none does, nobody is held up: the origin is held back for all of them.
+    fn is_waited_for(&self) -> bool {
+        self.live().any(|r| r.at >= self.end && r.waker.is_some())
+    }
+
+    /// Readers that are so far behind one that waits leave.
+    fn let_go(&mut self, lag_max: u64) {
+        if !self.is_waited_for() {
             return;
         }
-        for reader in self.readers.iter_mut().flatten() {
-            // One that wants a part may be ahead of what has come.
-            if !reader.lagged && end.saturating_sub(reader.at) >= window {
-                // It no longer counts; `trim` lets go of what only it needed.
-                reader.lagged = true;
-                reader.at = u64::MAX;
-            }
+        let end = self.end;
+        let readers = self.readers.iter_mut().flatten();
+        for reader in readers.filter(|reader| reader.is_behind(end, lag_max)) {
+            reader.leave();
         }
+    }
+
+    /// Readers that are so far behind one that waits leave, if they stand where they stood the last time.
+    fn cut_still(&mut self, window: u64) {
+        let (end, is_waited_for) = (self.end, self.is_waited_for());
+        for reader in self.readers.iter_mut().flatten() {
+            let at = Some(reader.at).filter(|_| is_waited_for && reader.is_behind(end, window));
+            if at.is_some() && reader.held_at == at {
+                reader.leave();
+            }
+            reader.held_at = at;
+        }
+    }
+}
+
+impl Reader {
+    fn is_behind(&self, end: u64, bytes: u64) -> bool {
+        // One that wants a part may be ahead of what has come.
+        !self.lagged && end.saturating_sub(self.at) >= bytes
+    }
+
+    /// It no longer counts: what only it needed is let go.
+    fn leave(&mut self) {
+        self.lagged = true;
+        self.at = u64::MAX;
     }
 }
 
@@ -623,6 +671,7 @@ impl State {
             is_content,
             waker: None,
             lagged: false,
+            held_at: None,
         });
         match self.readers.iter().position(Option::is_none) {
             Some(slot) => {
@@ -636,3 +685,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,6 +120,12 @@ pub fn response(
     }
     let mut wire = Vec::with_capacity(512);
     let content_type = lines::write_head(head.status, &reason_of(head), &fields, &mut wire);
+    //= rfc9110 §15.3.7.3   parts are put together only if they share the same strong validator
+    let is_resumable = head.status == 200
+        && length.is_some()
+        && httpcache::has_strong_validator(&fields)
+        // What the origin sends is not what the route makes of it.
+        && fetch_request.asked.mirror.is_none();
     Response {
         status: head.status,
         fields,
@@ -135,6 +141,7 @@ pub fn response(
         asked_with: Arc::clone(&fetch_request.request),
         decision,
         is_forwarded: fetch_request.is_forwarded,
+        is_resumable,
     }
 }
 

@@ -97,6 +97,8 @@ pub struct Response {
     pub decision: Decision,
     /// A member of our cluster sends it: as in [`FetchRequest`].
     pub is_forwarded: bool,
+    /// A reader that has a part of its body can get the rest by another request.
+    pub is_resumable: bool,
 }
 
 impl Response {

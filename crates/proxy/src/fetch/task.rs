@@ -24,7 +24,9 @@ use crate::{
     cache::object::Object,
     cluster::push::{self, Began, Came, Collecting},
     deadline::Watch,
-    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated, Worth},
+    fetch::flight::{
+        Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, STILL_MAX, Validated, Worth,
+    },
     fetch::hit_for_pass::{Noted, Party},
     fetch::prepare::{self, confirmed},
     fetch::response::{FetchRequest, Response},
@@ -274,6 +276,7 @@ impl Fetch {
         };
         let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);
         let (joinable, length) = (response.storable.is_ok(), response.length);
+        let is_resumable = response.is_resumable;
         if !joinable {
             worker.shared.flights.remove(flight);
         }
@@ -291,6 +294,9 @@ impl Fetch {
                 percent: limits.quick_abort_percent,
             };
             flight.is_worth(worth, length);
+        }
+        if is_resumable {
+            flight.is_resumable(self.window());
         }
         flight.publish(first_event, joinable, keeping, self.window());
 
@@ -401,8 +407,13 @@ impl Fetch {
                 true => SMALL_WINDOW_BYTES,
                 false => self.window(),
             };
-            if !flight.room(window).await {
-                return Err(Broken::Origin); // nobody reads and nobody stores
+            match self.watch.limit(STILL_MAX, pin!(flight.room(window))).await {
+                Ok(true) => {}
+                Ok(false) => return Err(Broken::Origin), // nobody reads and nobody stores
+                Err(_) => {
+                    flight.cut_still(window);
+                    continue;
+                }
             }
             if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.disk) {
                 // A body that comes faster than the disk writes waits for the disk, for a while.

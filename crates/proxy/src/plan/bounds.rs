@@ -59,7 +59,9 @@ pub struct Limits {
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together, with the fragments of large objects read from disk for
     /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then
-    /// its origin is read no further until its readers catch up. When fragments take half of it, clients that stand still
+    /// its origin is read no further until its slowest reader catches up. If the body has a length and a strong validator, a reader that
+    /// is so far behind another one gets the rest by a request of its own instead; else it is cut if it takes nothing for 10 to 20 s
+    /// while others wait for it. When fragments take half of it, clients that stand still
     /// give back theirs. A quarter of it may be memory in which long bodies are received where they are stored.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
     /// A fetch whose clients have all left goes on, to be stored, if no more of the body than this is missing; if nobody knows how

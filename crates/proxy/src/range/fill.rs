@@ -185,7 +185,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
 }
 
 /// Counts a fetch that a drain waits for, however it ends.
-struct UnderWay<'a>(&'a Worker);
+pub(super) struct UnderWay<'a>(pub(super) &'a Worker);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {

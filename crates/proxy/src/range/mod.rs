@@ -4,3 +4,4 @@ pub mod fill;
 pub mod fill_lock;
 pub mod part;
 pub mod pass_list;
+pub mod validation;

@@ -18,7 +18,8 @@
 //! Passed through unchanged: several ranges, other units, ranges with other conditions, with Authorization, refused by
 //! admission, on the range pass list (`pass_list`), and all ranges if there is no disk.
 //!
-//! Limits: an answer keeps one fragment in memory. A request for a part that another one fetches waits for it (`fill_lock`).
+//! Limits: an answer keeps one fragment in memory. A request for a part that another one fetches waits for it (`fill_lock`), and one for a
+//! part of a stale object for the validation that is under way (`validation`).
 //! Not known here: what may be stored and when it is fresh (`httpcache`), storing a complete response (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
@@ -54,6 +55,7 @@ use crate::{
     origin::upstream::Upstream,
     range::fill::Filling,
     range::fill_lock::{self, FillLock},
+    range::validation::{Validates, Validation},
     record::metrics,
     reply::After,
     request::exchange::{Exchange, forwarded},
@@ -82,6 +84,19 @@ pub enum Outcome {
     Fetch,
     /// Nothing was sent: another request has fetched the part meanwhile.
     LookAgain,
+    /// Nothing was sent: another request has asked whether it is still good, and what came of that is seen by looking again.
+    Validated,
+}
+
+/// What a request may still wait for that another one does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MayWait {
+    /// A validation, then a part.
+    ForAll,
+    /// A part: it has waited for a validation.
+    ForPart,
+    /// Nothing.
+    No,
 }
 
 /// A request for a part, on its way to an answer.
@@ -94,20 +109,22 @@ struct Parts<'a, 'c> {
     /// The invalidation sequence before the origin was asked.
     began: Sequence,
     asked_at: UnixMillis,
-    may_wait: bool,
+    may_wait: MayWait,
     /// Other requests wait for this fetch.
     fill_lock: Option<FillLock>,
+    /// Other requests wait for this validation.
+    validation: Option<Validation>,
     fragment_bytes: u64,
 }
 
-/// Answers a request for a part, or for an object with holes. `may_wait`: for another request that fetches the same part.
+/// Answers a request for a part, or for an object with holes. `may_wait`: for another request that does the same.
 pub async fn answer(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     directives: &RequestDirectives,
     held: Option<Held>,
     why: Forward,
-    may_wait: bool,
+    may_wait: MayWait,
 ) -> Outcome {
     let request: &Fields = &wanted.request;
     //= rfc9111 §3.5   a response to a request with Authorization is not combined with parts for all
@@ -134,8 +151,12 @@ pub async fn answer(
         why,
         began: store.sequence(),
         asked_at: worker.now_ms(),
-        may_wait: may_wait && directives.is_plain(),
+        may_wait: match directives.is_plain() {
+            true => may_wait,
+            false => MayWait::No,
+        },
         fill_lock: None,
+        validation: None,
         fragment_bytes: u64::from(store.fragment_bytes()),
         ex,
     };
@@ -150,7 +171,9 @@ pub async fn answer(
     parts.fetch_request.stale = Some(held.object.clone());
     match (held.is_usable, spec) {
         (true, _) => parts.fill(held.object).await,
-        (false, Some(spec)) => parts.validate(held.object, spec).await,
+        // The validation that it has waited for came to nothing: the origin is asked once for all, and for all of it.
+        (false, Some(_)) if parts.may_wait == MayWait::ForPart => Outcome::Fetch,
+        (false, Some(spec)) => parts.validate(directives, held.object, spec).await,
         (false, None) => Outcome::Fetch,
     }
 }
@@ -174,11 +197,7 @@ impl Parts<'_, '_> {
         {
             return Outcome::Pass;
         }
-        let begins = match spec {
-            RangeSpec::FromTo { first, .. } => first / size,
-            RangeSpec::Suffix { .. } => u64::MAX,
-        };
-        if !self.takes_fill_lock(begins).await {
+        if !self.takes_fill_lock(begin_of(spec, size)).await {
             return Outcome::LookAgain;
         }
         let mut fields = onward::plain_fields(&wanted.request);
@@ -209,8 +228,9 @@ impl Parts<'_, '_> {
         let first_event = reader.first_event().await;
         self.ex.record.hears_head();
         let shared = self.shared(directives, &reader, &first_event).await;
-        if shared.is_none() {
-            self.ex.record.waits_no_more(None);
+        match shared {
+            Some(_) => metrics::add(&worker.counters.flights_joined, 1),
+            None => self.ex.record.waits_no_more(None),
         }
         shared
     }
@@ -237,7 +257,6 @@ impl Parts<'_, '_> {
         if !is_soon || !share::may_have(worker, wanted, directives, first_event) {
             return None;
         }
-        metrics::add(&worker.counters.flights_joined, 1);
         let status = forwarded(self.ex.edition(), self.why, |line| {
             response.say_stored(line.collapsed(true))
         });
@@ -349,7 +368,12 @@ impl Parts<'_, '_> {
     }
 
     /// The stored object must be validated first.
-    async fn validate(&mut self, stale: Object, spec: RangeSpec) -> Outcome {
+    async fn validate(
+        &mut self,
+        directives: &RequestDirectives,
+        stale: Object,
+        spec: RangeSpec,
+    ) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         if share::is_conditional(&wanted.request) || worker.disk.is_none() {
             return Outcome::Fetch;
@@ -357,6 +381,22 @@ impl Parts<'_, '_> {
         let now = worker.now_ms();
         if worker.range_pass_list.contains(wanted.primary, now) {
             return Outcome::Pass;
+        }
+        if self.may_wait == MayWait::ForAll {
+            match Validation::join_or_begin(worker, wanted) {
+                Validates::First(validation) => self.validation = Some(validation),
+                Validates::Another(reader) => {
+                    return self.validated_by_another(directives, &reader).await;
+                }
+                Validates::Alone => {}
+            }
+            // If it has changed, the others wait for the part, too.
+            if !self
+                .takes_fill_lock(begin_of(spec, self.fragment_bytes))
+                .await
+            {
+                return Outcome::LookAgain;
+            }
         }
         if let Some(answered) = self.pay().await {
             return answered;
@@ -396,16 +436,62 @@ impl Parts<'_, '_> {
         let _ = upstream.body(head).next(worker, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
+        if let Some(validation) = self.validation.take() {
+            validation.confirm(&self.fetch_request, &confirmed);
+        }
         if !confirmed.is_kept {
             return Outcome::Pass;
         }
         let cookies = confirmed.decision.cookies_of(&head.fields);
-        let fresh = confirmed.object;
+        self.serve_fresh(confirmed.object, &cookies, false).await
+    }
+
+    /// Another request validates the stored object.
+    async fn validated_by_another(
+        &mut self,
+        directives: &RequestDirectives,
+        reader: &FlightReader,
+    ) -> Outcome {
+        let (worker, wanted) = (self.ex.worker, self.wanted);
+        self.ex.record.waits();
+        let first_event = reader.first_event().await;
+        self.ex.record.hears_head();
+        match &first_event {
+            FirstEvent::Response(_) => {
+                if let Some(after) = self.shared(directives, reader, &first_event).await {
+                    return Outcome::Answered(after);
+                }
+                self.ex.record.waits_no_more(None);
+            }
+            FirstEvent::Validated(validated)
+                if share::may_have(worker, wanted, directives, &first_event) =>
+            {
+                self.ex.record.waits_no_more(None);
+                self.began = self.began.min(reader.flight.began);
+                let fresh = validated.object.clone();
+                return self.serve_fresh(fresh, b"", true).await;
+            }
+            FirstEvent::Validated(_) | FirstEvent::Failed(_) => {
+                self.ex.record.waits_no_more(None);
+            }
+        }
+        Outcome::Validated
+    }
+
+    /// Answers from an object that the origin has just confirmed. `cookies`: lines for this client alone.
+    async fn serve_fresh(&mut self, fresh: Object, cookies: &[u8], is_collapsed: bool) -> Outcome {
+        let worker = self.ex.worker;
+        // What is there is sent at the client's pace.
+        self.fill_lock = None;
         let ttl = fresh.standing.ttl_s(worker.now_ms());
         let status = forwarded(self.ex.edition(), self.why, |line| {
-            line.forward_status(304).ttl(ttl)
+            let line = line.forward_status(304).ttl(ttl);
+            match is_collapsed {
+                true => line.collapsed(true),
+                false => line,
+            }
         });
-        let (shown, class) = (fresh.with_lines(&cookies), Class::Revalidated);
+        let (shown, class) = (fresh.with_lines(cookies), Class::Revalidated);
         let answered = stored::object(self.ex, self.wanted, &shown, class, status);
         if let Some(after) = answered.await {
             return Outcome::Answered(after);
@@ -470,6 +556,8 @@ impl Parts<'_, '_> {
                 None
             }
         };
+        // Whoever waits for it finds the new object, and waits for the part.
+        self.validation = None;
         let filling = object
             .as_ref()
             .and_then(|object| Filling::begin(worker, object, span.first, self.began, false));
@@ -494,7 +582,10 @@ impl Parts<'_, '_> {
     /// Waits if another request fetches the part that begins with this fragment. False: that request has fetched it.
     async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         let worker = self.ex.worker;
-        if self.may_wait {
+        let may_wait = self.may_wait != MayWait::No;
+        // Never two: it would wait for itself.
+        self.fill_lock = None;
+        if may_wait {
             // Requests for another variant do not wait for this one.
             let key = share::flight_key(worker, self.wanted);
             let hash = worker.hasher.hash(&key);
@@ -502,7 +593,7 @@ impl Parts<'_, '_> {
             self.fill_lock = fill_lock::take_or_wait(locks, &watch, hash, fragment).await;
         }
         self.asked_at = worker.now_ms();
-        !self.may_wait || self.fill_lock.is_some()
+        !may_wait || self.fill_lock.is_some()
     }
 
     /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.
@@ -573,7 +664,15 @@ fn part_of_ours(
     is_ours.then_some(got)
 }
 
-fn set_range(fields: &mut Fields, spec: RangeSpec) {
+/// The number of the fragment at which a range begins, for the fill lock.
+fn begin_of(spec: RangeSpec, fragment_bytes: u64) -> u64 {
+    match spec {
+        RangeSpec::FromTo { first, .. } => first / fragment_bytes,
+        RangeSpec::Suffix { .. } => u64::MAX,
+    }
+}
+
+pub(super) fn set_range(fields: &mut Fields, spec: RangeSpec) {
     let mut value = Vec::new();
     spec.write(&mut value);
     fields.set(b"Range", &value);

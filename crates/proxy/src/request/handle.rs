@@ -40,7 +40,8 @@ use crate::{
     peers::digest_serving,
     plan::{Balance, Forwarded},
     quota::toll::{self, Stopped},
-    range::part::{self, Held, Outcome},
+    range::part::{self, Held, MayWait, Outcome},
+    range::validation,
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
     request::forwarded as forwarding,
@@ -128,7 +129,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     } else if wanted.bypass {
         Forward::Bypass
     } else {
-        return cached(ex, &wanted, true).await;
+        return cached(ex, &wanted, MayWait::ForAll).await;
     };
     //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
     if is_read && RequestDirectives::parse(&wanted.request).only_if_cached {
@@ -260,8 +261,8 @@ struct Looked {
     why: Forward,
 }
 
-/// `may_wait`: for a part that another request fetches, and look again afterwards.
-async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After {
+/// `may_wait`: for what another request does about the same, and look again afterwards.
+async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -> After {
     let looked = match look(ex, wanted).await {
         Ok(after) => return after,
         Err(looked) => looked,
@@ -301,11 +302,14 @@ async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After
                 ex.record.asks_elsewhere();
                 return Box::pin(pass::exchange(ex, wanted, why)).await;
             }
-            Outcome::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
+            Outcome::LookAgain => return Box::pin(cached(ex, wanted, MayWait::No)).await,
+            Outcome::Validated => return Box::pin(cached(ex, wanted, MayWait::ForPart)).await,
             Outcome::Fetch => {}
         }
     }
-    fetched(ex, wanted, directives, looked.found.as_ref(), why, may_wait).await
+    let may_look_again = may_wait != MayWait::No;
+    let found = looked.found.as_ref();
+    fetched(ex, wanted, directives, found, why, may_look_again).await
 }
 
 /// Looks for what is stored, and answers with it if it may be served as it is. `Err`: it may not.
@@ -341,8 +345,15 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         let class = match verdict {
             Verdict::Fresh => Ok(found.stored.hit_class()),
             Verdict::StaleAllowed => Ok(Class::Stale),
-            // Behind the client's back all of it would be fetched.
-            Verdict::StaleWhileRevalidate if is_sparse => Err(Forward::Stale),
+            Verdict::StaleWhileRevalidate if is_sparse => {
+                match stored::has_wanted(ex, wanted, object).await {
+                    true => {
+                        validation::validate_behind(ex, wanted, found);
+                        Ok(Class::Stale)
+                    }
+                    false => Err(Forward::Stale),
+                }
+            }
             Verdict::StaleWhileRevalidate => {
                 share::fetch_behind(ex, wanted, found);
                 Ok(Class::Stale)
@@ -414,7 +425,7 @@ async fn fetched(
     let obtained = share::obtain(ex, wanted, directives, found, may_look_again).await;
     let answer = match obtained {
         Obtained::Answer(answer) => answer,
-        Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
+        Obtained::LookAgain => return Box::pin(cached(ex, wanted, MayWait::No)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
         Obtained::Stopped(stopped) => {
             return beyond(ex, wanted, directives, found, why, stopped).await;
@@ -526,7 +537,14 @@ impl Fetching<'_> {
             began,
             is_usable: true,
         });
-        let parts = part::answer(ex, self.wanted, self.directives, held, self.why, false);
+        let parts = part::answer(
+            ex,
+            self.wanted,
+            self.directives,
+            held,
+            self.why,
+            MayWait::No,
+        );
         match Box::pin(parts).await {
             Outcome::Answered(after) => after,
             _ => Box::pin(pass::exchange(ex, self.wanted, self.why)).await,

@@ -290,8 +290,7 @@ fn invalidate(shared: &Shared, entries: Vec<Said>) -> Option<Vec<store::set::Dur
             Told::Key(primary) => Some(shared.invalidate(primary).1),
             Told::Doubt(primary) => Some(shared.doubt(primary, now).1),
             Told::Matching { kind, pattern } => Predicate::decode(kind, &pattern)
-                .and_then(|predicate| shared.invalidate_matching(&predicate, now).ok())
-                .map(|(_, handles)| handles),
+                .and_then(|predicate| shared.invalidate_matching(&predicate, now).ok()),
         };
         // The others are carried out all the same.
         all = all.zip(handles).map(|(mut all, handles)| {

@@ -34,12 +34,14 @@ const WEED_SHARE: usize = 8;
 
 /// No room for one more predicate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Full;
+pub struct Full;
 
 /// How predicates meet a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Met {
+pub struct Met {
+    /// One that is not soft is about it.
     pub dead: bool,
+    /// A soft one is about it.
     pub stale: bool,
 }
 
@@ -51,9 +53,9 @@ struct Group {
     patterns: BTreeMap<Box<[u8]>, Sequence>,
 }
 
-/// See the head of this file.
+/// Purges by pattern that still apply, and how they meet a record: those of a store, or of what is kept in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Predicates {
+pub struct Predicates {
     manner: fn(u8) -> Manner,
     words: Words,
     groups: BTreeMap<u8, Group>,
@@ -77,7 +79,7 @@ fn encoded_of(pattern: &[u8]) -> usize {
 
 impl Predicates {
     /// None yet. A checkpoint has room for `encoded_bytes_max`.
-    pub(crate) fn new(manner: fn(u8) -> Manner, words: Words, encoded_bytes_max: usize) -> Self {
+    pub fn new(manner: fn(u8) -> Manner, words: Words, encoded_bytes_max: usize) -> Self {
         Self {
             manner,
             words,
@@ -95,12 +97,7 @@ impl Predicates {
     ///
     /// # Errors
     /// There is no room; nothing was noted.
-    pub(crate) fn note(
-        &mut self,
-        kind: u8,
-        pattern: &[u8],
-        sequence: Sequence,
-    ) -> Result<(), Full> {
+    pub fn note(&mut self, kind: u8, pattern: &[u8], sequence: Sequence) -> Result<(), Full> {
         if !self.would_take(kind, pattern) {
             return Err(Full);
         }
@@ -145,7 +142,7 @@ impl Predicates {
     }
 
     /// How the predicates since `began` meet a record.
-    pub(crate) fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
+    pub fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
         let mut met = Met::default();
         let mut asks_words = false;
         for group in self.groups.values().filter(|group| group.newest > began) {
@@ -172,7 +169,7 @@ impl Predicates {
     }
 
     /// Drops those up to `upto`: nothing older is left that was not compared with them.
-    pub(crate) fn prune(&mut self, upto: Sequence) {
+    pub fn prune(&mut self, upto: Sequence) {
         let before = self.encoded_bytes;
         let (count, memory, encoded) = (
             &mut self.count,
@@ -241,14 +238,19 @@ impl Predicates {
     }
 
     /// Nothing that began from here on is met by any.
-    pub(crate) fn newest(&self) -> Sequence {
+    pub fn newest(&self) -> Sequence {
         let newest = self.groups.values().map(|group| group.newest);
         newest.max().unwrap_or(0)
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// What they take in memory.

@@ -41,8 +41,6 @@ pub struct Change {
 pub struct Applied {
     /// Was anything of the names there?
     pub found: bool,
-    /// Objects in memory that the patterns met.
-    pub met: u64,
     /// To be settled.
     pub handles: Vec<DurabilityHandles>,
     /// A pattern was not taken: the others behind it neither.
@@ -88,10 +86,7 @@ impl Change {
         for about in &self.patterns {
             let (about, soft) = (about.clone(), self.soft);
             match shared.invalidate_matching(&Predicate { about, soft }, now) {
-                Ok((met, handles)) => {
-                    applied.met += met;
-                    applied.handles.push(handles);
-                }
+                Ok(handles) => applied.handles.push(handles),
                 Err(refused) => {
                     applied.refused = Some(refused);
                     break;
@@ -101,7 +96,7 @@ impl Change {
         applied
     }
 
-    /// Does applying it look at all of memory?
+    /// May applying it look at many objects in memory?
     pub fn takes_long(&self) -> bool {
         !self.patterns.is_empty() || self.soft
     }

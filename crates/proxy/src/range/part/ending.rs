@@ -14,6 +14,7 @@ use crate::{
     fetch::task,
     origin::outcome::UpstreamError,
     origin::upstream::Upstream,
+    range::validation::Validation,
     reply::Length,
     request::exchange::{Said, forwarded},
 };
@@ -22,8 +23,11 @@ impl Parts<'_, '_> {
     /// Treats an answer that is no part like any other fetch.
     pub(super) async fn adopted(&mut self, upstream: Upstream, head: ResponseHead) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        // No other request may join: the fetch began before purges that may have come by now.
-        let reader = (worker.shared.flights).start_alone(wanted.primary, self.began);
+        let validation = self.validation.take().and_then(Validation::into_reader);
+        let reader = validation.unwrap_or_else(|| {
+            // No other request may join: the fetch began before purges that may have come by now.
+            (worker.shared.flights).start_alone(wanted.primary, self.began)
+        });
         let flight = std::sync::Arc::clone(&reader.flight);
         let (fetch_request, asked_at) = (self.fetch_request.clone(), self.asked_at);
         task::adopt(worker, flight, fetch_request, upstream, head, asked_at);

@@ -1,0 +1,76 @@
+//! Purges by pattern, and the walk through memory that lets go of what they are about.
+//!
+//! A purge is noted (`purged`); whatever it is about is found when it is asked for. So that it does not stay noted for ever, each purge, and
+//! each worker once a second, compares [`SWEPT_AT_ONCE`] objects: a walk through all of them takes as many purges as there are thousands of objects,
+//! and at its end all purges from before its beginning are dropped. So there are never more than twice as many.
+//!
+//! Not known here: how an object is compared.
+
+use std::sync::PoisonError;
+
+use httpcache::UnixMillis;
+use store::KeyHash;
+
+use super::{MemoryTier, SHARDS, SWEPT_AT_ONCE};
+
+/// How far objects were compared with purges by pattern.
+#[derive(Default)]
+pub(super) struct Walk {
+    /// The epoch at its beginning; 0: there is none.
+    upto: u64,
+    shard: usize,
+    slot: usize,
+}
+
+impl MemoryTier {
+    /// Makes stale the object with this primary hash and all its variants.
+    pub fn doubt_variants(&self, primary: KeyHash, now: UnixMillis) {
+        while !self.purged.note_resource(primary, now) {
+            self.weed();
+        }
+        self.weed();
+    }
+
+    /// Whatever matches a purge by pattern (`predicate`) is not served any more from now on, or, if the purge is soft, is stale. It costs the
+    /// same however many objects there are.
+    ///
+    /// Call it after the purge was recorded, so that [`MemoryTier::insert`] refuses objects that come meanwhile.
+    pub fn purge(&self, kind: u8, pattern: &[u8], now: UnixMillis) {
+        while !self.purged.note(kind, pattern, now) {
+            self.weed();
+        }
+        self.weed();
+    }
+
+    /// Compares the next [`SWEPT_AT_ONCE`] objects with the purges by pattern. When all objects were compared with a purge, it is dropped.
+    /// True: there is more to compare.
+    pub fn weed(&self) -> bool {
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        if walk.upto == 0 {
+            if self.purged.is_empty() {
+                return false;
+            }
+            // Whoever inserts after this has an epoch that is not older.
+            walk.upto = self.purged.epoch();
+        }
+        let mut left = SWEPT_AT_ONCE;
+        while left > 0 && walk.shard < SHARDS {
+            let shard = &self.shards[walk.shard];
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = shard.slots.len().min(walk.slot + left);
+            for slot in walk.slot..end {
+                self.compare(&mut shard, slot as u32);
+            }
+            left -= end.saturating_sub(walk.slot);
+            walk.slot = end;
+            if end >= shard.slots.len() {
+                (walk.shard, walk.slot) = (walk.shard + 1, 0);
+            }
+        }
+        if walk.shard == SHARDS {
+            self.purged.prune(walk.upto);
+            *walk = Walk::default();
+        }
+        !self.purged.is_empty()
+    }
+}
