@@ -188,6 +188,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
             (key, primary)
         }
     };
+    let mut withheld = Fields::new();
+    if ruled.strip_cookies {
+        if ex.worker.shared.cluster.is_some() {
+            head.fields
+                .all(b"cookie")
+                .for_each(|value| withheld.push(b"Cookie", value));
+        }
+        head.fields.remove(b"cookie");
+    }
+    // The origin sees no other cookies than the key.
     ex.record.route = place.route_number();
     ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
@@ -202,15 +212,6 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if place.tells_client() {
         let header = proxy_header::write(ex.peer, listener.listener.address);
         asked.header = Some(header.into());
-    }
-    let mut withheld = Fields::new();
-    if ruled.strip_cookies {
-        if ex.worker.shared.cluster.is_some() {
-            head.fields
-                .all(b"cookie")
-                .for_each(|value| withheld.push(b"Cookie", value));
-        }
-        head.fields.remove(b"cookie");
     }
     ex.record.facts.key = primary.0;
     if head.seen.intersects(Seen::RANGE) {
