@@ -104,6 +104,9 @@ pub struct Rules {
     pub store_set_cookie: bool,
     /// Obey targeted fields: true for a cache that works for the origin. (RFC 9213 §3)
     pub targeted: bool,
+    /// A request with Cookie keeps what is only guessed to be fresh out of the store: true for a cache that works for the origin, whose
+    /// pages differ by cookies more often than they say so.
+    pub cookie_bars_guess: bool,
     /// Which of a client's directives are obeyed.
     pub client_directives: ClientDirectives,
 }
@@ -124,6 +127,7 @@ impl Default for Rules {
             store_set_cookie: false,
             targeted: true,
             client_directives: ClientDirectives::Obey,
+            cookie_bars_guess: false,
         }
     }
 }

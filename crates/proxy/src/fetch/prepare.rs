@@ -262,7 +262,9 @@ fn is_kept(
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     let storable = httpcache::storable(&request, &answer, &decision.rules);
-    if let Err(NotStorable::Authorization | NotStorable::RequestNoStore) = storable {
+    if let Err(NotStorable::Authorization | NotStorable::Cookie | NotStorable::RequestNoStore) =
+        storable
+    {
         // It is for this client alone, and says nothing of what others may be given.
         return false;
     }
