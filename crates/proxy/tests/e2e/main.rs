@@ -116,6 +116,7 @@ mod keys;
 mod large;
 mod limits;
 mod mirrors;
+mod mirrors_redirected;
 mod monitoring;
 mod negative;
 mod parts;
