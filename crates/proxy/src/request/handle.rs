@@ -14,7 +14,7 @@ use crate::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
-use http1::Framing;
+use http1::{Framing, RequestHead};
 use httpcache::{
     RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
@@ -56,6 +56,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     if ex.worker.shared.cluster.is_some() {
         of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
     }
+    without_empty_body(&mut incoming.head);
     let head = &incoming.head;
     if let Some(barred) = incoming.barred {
         let (status, reason, token) = barred.answer();
@@ -139,6 +140,17 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
 }
 
 /// What a request wants: the resource it names, and what the operator's rules say of it.
+/// A GET whose body has a length of 0 has none, and is like any other.
+//= rfc9112 §6.3   a Content-Length of 0: no body
+fn without_empty_body(head: &mut RequestHead) {
+    let is_read = matches!(head.method.as_str(), "GET" | "HEAD");
+    let has_none = matches!(head.framing, Framing::None | Framing::Length(0));
+    if is_read && has_none && head.seen.intersects(Seen::CONTENT_LENGTH) {
+        head.framing = Framing::None;
+        head.fields.remove(b"content-length");
+    }
+}
+
 pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
     let mut head = incoming.head;
     let listener = &ex.listener;
