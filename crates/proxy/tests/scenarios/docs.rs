@@ -71,6 +71,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9111", "5.4", "Pragma"),
     ("9111", "5.5", "Warning"),
     ("9111", "7.3", "Caching of Sensitive Information"),
+    ("9110", "4.2.3", "http(s) Normalization and Comparison"),
     ("9110", "5.3", "Field Order"),
     ("9110", "5.6.1", "Lists (#rule ABNF Extension)"),
     ("9110", "5.6.4", "Quoted Strings"),
