@@ -85,7 +85,9 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {
         "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
-        "PURGE" => return Box::pin(port_purge::answer(ex, head)).await,
+        method if port_purge::METHODS.contains(&method) => {
+            return Box::pin(port_purge::answer(ex, head)).await;
+        }
         "OPTIONS" | "TRACE" => {
             if let Some(after) = Box::pin(methods::final_recipient(ex, head)).await {
                 return after;
