@@ -150,6 +150,8 @@ pub struct FetchRequest {
     pub is_conditional: bool,
     /// The version in which it came.
     pub version: Version,
+    /// Its client takes trailers.
+    pub takes_trailers: bool,
     /// The stored response to validate.
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.

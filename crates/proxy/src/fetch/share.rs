@@ -348,6 +348,7 @@ pub fn fetch_request(
         request: Arc::clone(&wanted.request),
         is_conditional,
         version: wanted.head.version,
+        takes_trailers: wanted.takes_trailers,
         key: wanted.key.clone(),
         met: wanted.met,
         extras: wanted.extras.clone(),

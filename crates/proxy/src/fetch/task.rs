@@ -441,6 +441,9 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
         metrics::add(&worker.counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
+    if fetch_request.takes_trailers {
+        onward::ask_for_trailers(&mut fields);
+    }
     let FetchRequest { version, asked, .. } = fetch_request;
     onward::request(
         &fetch_request.listener.edition,

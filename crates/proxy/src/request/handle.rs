@@ -122,12 +122,11 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     let head = &wanted.head;
     let is_read = head.method == "GET" || head.method == "HEAD";
     let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
-    let why = if !is_read
-        || head.framing != Framing::None
-        || wanted.upgrade.is_some()
-        || head.seen.intersects(conditions)
-    {
+    let why = if !is_read || head.framing != Framing::None || wanted.upgrade.is_some() {
         Forward::Method
+    } else if head.seen.intersects(conditions) {
+        //= rfc9211 §2.2   request: what the request says, not its method, forbids an answer from here
+        Forward::Request
     } else if wanted.bypass {
         Forward::Bypass
     } else {
@@ -141,7 +140,6 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     Box::pin(pass::exchange(ex, &wanted, why)).await
 }
 
-/// What a request wants: the resource it names, and what the operator's rules say of it.
 /// A GET whose body has a length of 0 has none, and is like any other.
 //= rfc9112 §6.3   a Content-Length of 0: no body
 fn without_empty_body(head: &mut RequestHead) {
@@ -153,6 +151,7 @@ fn without_empty_body(head: &mut RequestHead) {
     }
 }
 
+/// What a request wants: the resource it names, and what the operator's rules say of it.
 pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
     let mut head = incoming.head;
     let listener = &ex.listener;
@@ -189,6 +188,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if let Some(changing) = changing {
         changing.change_request(&mut head.fields);
     }
+    let mut withheld = Fields::new();
+    if ruled.strip_cookies {
+        if ex.worker.shared.cluster.is_some() {
+            head.fields
+                .all(b"cookie")
+                .for_each(|value| withheld.push(b"Cookie", value));
+        }
+        head.fields.remove(b"cookie");
+    }
+    // The origin sees no other cookies than the key.
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     // No rule is about it, so the key is the same, and nothing has been waited for since it was looked for.
     let absent = incoming.absent.filter(|_| ruled.shape.is_none());
@@ -202,16 +211,6 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
             (key, primary)
         }
     };
-    let mut withheld = Fields::new();
-    if ruled.strip_cookies {
-        if ex.worker.shared.cluster.is_some() {
-            head.fields
-                .all(b"cookie")
-                .for_each(|value| withheld.push(b"Cookie", value));
-        }
-        head.fields.remove(b"cookie");
-    }
-    // The origin sees no other cookies than the key.
     ex.record.route = place.route_number();
     ex.record.tolls = listener.tolls_of(ruled.met);
     if !ex.record.tolls.is_none() {
@@ -471,7 +470,7 @@ async fn beyond(
         && let Some(found) = share::valid(ex.worker, found)
     {
         // As if it did not answer.
-        let stale = stored::on_error(ex, wanted, found.object(), directives, why, (429, true));
+        let stale = stored::on_error(ex, wanted, found.object(), directives, why, (None, true));
         if let Some(after) = Box::pin(stale).await {
             beyond.note();
             return after;
@@ -485,7 +484,7 @@ impl Fetching<'_> {
     async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
         let (joined, in_vain) = (answer.joined, answer.in_vain);
         if matches!(response.status, 500 | 502..=504)
-            && let Some(after) = self.stale_instead(ex, response.status, false).await
+            && let Some(after) = self.stale_instead(ex, Some(response.status), false).await
         {
             return after;
         }
@@ -552,7 +551,7 @@ impl Fetching<'_> {
     async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError) -> After {
         let disconnected = !matches!(error, FetchError::Abandoned);
         let code = error.status();
-        if let Some(after) = self.stale_instead(ex, code, disconnected).await {
+        if let Some(after) = self.stale_instead(ex, None, disconnected).await {
             return after;
         }
         let (reason, after_s) = (error.to_string(), error.retry_after_s());
@@ -564,7 +563,7 @@ impl Fetching<'_> {
     async fn stale_instead(
         &self,
         ex: &mut Exchange<'_>,
-        status: u16,
+        status: Option<u16>,
         disconnected: bool,
     ) -> Option<After> {
         let object = self.found?.object();

@@ -106,6 +106,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9110", "15.5", "Client Error 4xx"),
     ("9110", "15.5.17", "416 Range Not Satisfiable"),
     ("9112", "5.1", "Field Line Parsing"),
+    ("9112", "6.3", "Message Body Length"),
     ("9112", "7.1", "Chunked Transfer Coding"),
     ("9112", "8", "Handling Incomplete Messages"),
     (
