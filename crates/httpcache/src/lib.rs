@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache_status;
+mod chain;
 mod codings;
 mod date;
 mod directives;
@@ -48,6 +49,7 @@ mod withheld;
 
 use fields::Fields;
 
+pub use chain::{Bound, Hop, bind};
 pub use date::{DATE_BYTES, UnixMillis, format_date, parse_date};
 pub use directives::{ClientDirectives, DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
 pub use freshness::{Standing, StandingFlags};
@@ -102,6 +104,9 @@ pub struct Rules {
     pub stale_if_error_s: u32,
     /// Store responses with Set-Cookie even without `public` or `s-maxage`, and store Set-Cookie.
     pub store_set_cookie: bool,
+    /// A request with Cookie keeps what is only guessed to be fresh out of the store: true for a cache that works for the origin, whose
+    /// pages differ by cookies more often than they say so.
+    pub cookie_bars_guess: bool,
     /// Obey targeted fields: true for a cache that works for the origin. (RFC 9213 §3)
     pub targeted: bool,
     /// Which of a client's directives are obeyed.
@@ -122,6 +127,7 @@ impl Default for Rules {
             stale_while_revalidate_s: 0,
             stale_if_error_s: 0,
             store_set_cookie: false,
+            cookie_bars_guess: false,
             targeted: true,
             client_directives: ClientDirectives::Obey,
         }

@@ -129,10 +129,13 @@ pub fn content_range(answer: &Fields) -> Option<ContentRange> {
 
 /// Turns the fields of a 206 into those of the 200 that it is part of.
 //= rfc9111 §3.3   a 206 may be stored as if it were an incomplete 200
+//= rfc9530 §2   Content-Digest is of the part, and so is Content-MD5
 pub fn as_if_whole(partial: &Fields) -> Fields {
     let mut whole = partial.clone();
     whole.remove(b"content-range");
     whole.remove(b"content-length");
+    whole.remove(b"content-digest");
+    whole.remove(b"content-md5");
     whole
 }
 

@@ -1,9 +1,10 @@
 //! May this response be stored, and may it be shared with requests that wait for it?
 //!
-//! The rules of RFC 9111 §3 for a shared cache. Each refusal has a name for Cache-Status. Four rules are stricter
+//! The rules of RFC 9111 §3 for a shared cache. Each refusal has a name for Cache-Status. Five rules are stricter
 //! than the RFC. Only GET is stored (HEAD is answered from it). A response with Set-Cookie is stored only if the
 //! origin means it for shared caches, and then without the cookie ([`take_cookies`]). A status that depends on the
-//! client or on the request (401, 412, 416, …) is never stored. Neither is a response that could never be reused.
+//! client or on the request (401, 412, 416, …) is never stored. Neither is a response that could never be reused, nor, where the operator's
+//! [`Rules::cookie_bars_guess`] says so, one without an explicit word on its freshness to a request with Cookie.
 //!
 //! Not known here: sizes, space, what is already stored.
 //!
@@ -41,6 +42,8 @@ pub enum NotStorable {
     Authorization,
     /// It sets a cookie, and the origin does not say that it is for all.
     SetCookie,
+    /// The request had Cookie, and nobody says how long the answer is fresh.
+    Cookie,
     /// No other request would match.
     VaryStar,
     /// It could never be reused: no lifetime and no validator.
@@ -65,6 +68,7 @@ impl NotStorable {
             NotStorable::Private => "private",
             NotStorable::Authorization => "authorization",
             NotStorable::SetCookie => "set-cookie",
+            NotStorable::Cookie => "cookie",
             NotStorable::VaryStar => "vary-star",
             NotStorable::NoFreshness => "no-freshness",
             NotStorable::Malformed => "malformed",
@@ -135,6 +139,12 @@ fn storable_as(
         sets_cookie(fields) && !cookie_for_all,
         NotStorable::SetCookie,
     )?;
+    //= rfc9111 §4.2.2   a heuristic is allowed, not demanded: an answer that may be one user's is not guessed to be everybody's
+    let is_said = || rules.ttl_s.is_some() || speaks_of_reuse(said, fields);
+    refuse(
+        rules.cookie_bars_guess && request.fields.contains(b"cookie") && !is_said(),
+        NotStorable::Cookie,
+    )?;
     //= rfc9111 §4.1   a member "*" always fails to match
     refuse(vary_list(fields).is_err(), NotStorable::VaryStar)?;
     //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
@@ -201,8 +211,13 @@ pub fn may_share_as(
         waiter.method
     };
     let waiter = Request { method, ..*waiter };
+    // What was stored from a request without Cookie serves those with one, too.
+    let for_waiter = Rules {
+        cookie_bars_guess: false,
+        ..*rules
+    };
     storable(leader, response, rules).is_ok()
-        && storable(&waiter, response, rules).is_ok()
+        && storable(&waiter, response, &for_waiter).is_ok()
         && vary_agrees(leader.fields, waiter.fields, response.fields, terms.list)
         && !matches!(judge(standing, terms.directives, now), Verdict::Validate(_))
 }
@@ -211,8 +226,13 @@ fn may_be_guessed(status: u16, rules: &Rules) -> bool {
     heuristically_cacheable(status) || kept_by_rule(status, rules)
 }
 
+/// Does the origin say how long it may be reused, or that it is for all?
+pub(crate) fn speaks_of_reuse(said: &ResponseDirectives, fields: &Fields) -> bool {
+    said.shared_on_purpose() || said.no_cache || has_explicit_lifetime(said, fields)
+}
+
 /// Statuses whose caching rules are implemented here.
-fn understood(status: u16) -> bool {
+pub(crate) fn understood(status: u16) -> bool {
     heuristically_cacheable(status) || matches!(status, 302 | 303 | 307)
 }
 
@@ -230,7 +250,7 @@ fn never_stored(status: u16) -> bool {
 }
 
 /// Would a cookie be stored?
-fn sets_cookie(fields: &Fields) -> bool {
+pub(crate) fn sets_cookie(fields: &Fields) -> bool {
     let shown = |name: &[u8]| fields.contains(name) && !is_withheld(fields, name);
     shown(b"set-cookie") || shown(b"set-cookie2")
 }
@@ -628,5 +648,42 @@ mod tests {
         assert!(shared(varying, "GET Accept-Language: DA"));
         assert!(!shared(varying, "GET Accept-Language: de"));
         assert!(!shared(varying, "GET"));
+    }
+
+    #[test]
+    fn what_a_cookie_may_have_chosen_needs_a_word_on_its_freshness() {
+        let rules = Rules {
+            cookie_bars_guess: true,
+            default_ttl_s: 60,
+            negative_ttl_s: 60,
+            ..Rules::default()
+        };
+        for silent in [
+            "200 Last-Modified: @-1000",
+            "200 ETag: \"a\"",
+            "200 Date: @0",
+            "404 Date: @0",
+            "200 Cache-Control: must-revalidate & ETag: \"a\"",
+        ] {
+            check_with(&rules, &format!("GET Cookie: a=b | {silent}"), "cookie");
+            check_with(&rules, &format!("GET | {silent}"), "stored");
+            check(
+                &format!("GET Cookie: a=b | {silent} & ETag: \"b\""),
+                "stored",
+            );
+        }
+        for said in [
+            "200 Cache-Control: max-age=60",
+            "200 Date: @0 & Expires: @60",
+            "200 Cache-Control: public & Last-Modified: @-1000",
+            "200 Cache-Control: no-cache & ETag: \"a\"",
+        ] {
+            check_with(&rules, &format!("GET Cookie: a=b | {said}"), "stored");
+        }
+        let ruled = Rules {
+            ttl_s: Some(60),
+            ..rules
+        };
+        check_with(&ruled, "GET Cookie: a=b | 200 Date: @0", "stored");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! HTTP/1.1 spreads it over the request line, Host and the connection; later versions send its parts as fields. The
 //! normal form is what caches compare: scheme and host in lower case, no default port, at least `/` for a path, no
-//! fragment, percent-escapes with upper-case digits (RFC 9110 §4.2.3). No escape is decoded and no dot segment
-//! removed: origins treat those differently. If two URIs name the same resource, it is stored twice, which costs only
+//! fragment, percent-escapes with upper-case digits, and none of unreserved characters (RFC 9110 §4.2.3). No other escape is decoded
+//! and no dot segment removed: origins treat those differently. If two URIs name the same resource, it is stored twice, which costs only
 //! space.
 //!
 //! References (in Location and the like) are resolved as RFC 3986 §5.2 says; there dot segments are removed, as a
@@ -114,7 +114,7 @@ impl<'a> Named<'a> {
         if !self.path.starts_with('/') {
             out.push(b'/');
         }
-        write_escapes_upper(self.path.as_bytes(), out);
+        write_normal(self.path.as_bytes(), out);
     }
 
     /// What `reference` means in a response from here, in normal form; `None` if that is no http or https URI.
@@ -206,21 +206,37 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// `%3a` -> `%3A`
+/// `%3a` -> `%3A`, `%7E` -> `~`
 //= rfc9110 §4.2.3   percent-encoded octets: the case of hexadecimal digits does not matter
-fn write_escapes_upper(text: &[u8], out: &mut Vec<u8>) {
+//= rfc3986 §6.2.2.2   those of unreserved characters are the characters
+fn write_normal(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(percent) = rest.iter().position(|&byte| byte == b'%') {
         let (before, escape) = rest.split_at(percent);
         out.extend_from_slice(before);
-        let len = match escape {
-            [_, high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => 3,
-            _ => 1,
+        let byte = match escape {
+            [_, high, low, ..] => escaped(*high, *low),
+            _ => None,
         };
-        out.extend(escape[..len].iter().map(u8::to_ascii_uppercase));
+        let len = if byte.is_some() { 3 } else { 1 };
+        match byte {
+            Some(byte) if is_unreserved(byte) => out.push(byte),
+            _ => out.extend(escape[..len].iter().map(u8::to_ascii_uppercase)),
+        }
         rest = &escape[len..];
     }
     out.extend_from_slice(rest);
+}
+
+/// The byte that `%` and these digits stand for.
+fn escaped(high: u8, low: u8) -> Option<u8> {
+    let digit = |hex: u8| char::from(hex).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
+/// (RFC 3986 §2.3)
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -250,7 +266,11 @@ mod tests {
             ("http://example.com?q=1", "http://example.com/?q=1"),
             (
                 "http://example.com/%7ea%3a%zz%",
-                "http://example.com/%7Ea%3A%zz%",
+                "http://example.com/~a%3A%zz%",
+            ),
+            (
+                "http://example.com/%61%2d%2E%5f%2f%257e?%41=%26",
+                "http://example.com/a-._%2F%257e?A=%26",
             ),
             (
                 "http://example.com/a/../b//c/.",

@@ -171,6 +171,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
             rules: httpcache::Rules {
                 targeted: listener.heeds.targeted,
                 client_directives: listener.heeds.client_directives,
+                cookie_bars_guess: matches!(listener.role, Role::Reverse(_)),
                 ..edition.rules
             },
             foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),

@@ -27,7 +27,7 @@ use crate::log::predicates::{Met, Predicates};
 use crate::log::weed::Bed;
 use crate::mistakes::Mistake;
 use crate::pause::Pause;
-use crate::record::{Corrupt, Expected, RecordParts};
+use crate::record::{Corrupt, Expected, HEADER_BYTES, RecordParts};
 use crate::recover::journal::{self, Journal};
 use crate::recover::scan::Scan;
 use crate::recover::scan_reads::Reads;
@@ -42,6 +42,7 @@ use crate::write::locality::Buffers;
 use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Extent, Unified};
+use replacement::PolicyKind;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -233,6 +234,16 @@ impl Store {
     /// The largest object this store takes, in bytes of body.
     pub fn object_bytes_max(&self) -> u64 {
         self.limits.object_bytes_max
+    }
+
+    /// Does the policy take a record with so many bytes of key, metadata and body? It refuses in silence.
+    pub fn policy_takes(&self, record_bytes: impl FnOnce() -> u64) -> bool {
+        match self.limits.policy() {
+            Some(PolicyKind::LruThreshold { size_max }) => {
+                HEADER_BYTES as u64 + record_bytes() <= size_max
+            }
+            _ => true,
+        }
     }
 
     /// Bodies larger than this are to be cut into fragments of this size.

@@ -11,6 +11,8 @@
 //!
 //! Not known here: which of several rules counts (`proxy::rulebook`).
 
+use std::time::Duration;
+
 use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
 use super::Found;
@@ -81,7 +83,8 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.port": "a list of ports and ranges", "any" => when.ports = conditions::ports;
         /// Condition: paths, as the client sends them, without query. `/a` is `/a` and all below it; a path with `*` must fit as a
         /// whole, `*` is any number of any characters: `*.jpg`, `/api/*/list`. Escapes make no difference; what is refused is refused in each
-        /// way a server may read the path (`//`, `..`, `%2F`).
+        /// way a server may read the path (`//`, `..`, `%2F`), and more is stored or shared (`ttl`, `strip-cookies`, `ignore-query`) only where each
+        /// of these ways fits.
         "rule.path": "a list of `/PATH`, or patterns with `*`", "any" => when.paths = conditions::paths;
         /// Condition: parameters of the query, by name, or by name and value: `debug`, `format=json*`.
         "rule.query": "a list of names, or patterns with `=` or `*`", "any" => when.queries = conditions::queries;
@@ -156,6 +159,10 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
         .collect();
     let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
     found.notes.extend(shadowed::notes(blocks, &whens));
+    let pairs = blocks.iter().zip(&rules).enumerate();
+    found
+        .notes
+        .extend(pairs.filter_map(|(at, (block, rule))| note_of_ending(at, block, rule)));
     rules
 }
 
@@ -176,6 +183,27 @@ pub fn time_zone(
             None
         }
     }
+}
+
+/// A note on a rule that has a lifetime for an ending of paths, whatever the answer is. Rules of presets are about what their indexes name.
+fn note_of_ending(at: usize, block: &Block, rule: &Rule) -> Option<String> {
+    let Rule { when, then, .. } = rule;
+    let is_ending = |path: &&String| path.starts_with('*') && !path.ends_with('*');
+    let ending = when.paths.iter().find(is_ending)?;
+    let is_time = |time: &Option<Duration>| time.is_some_and(|time| !time.is_zero());
+    let lasts = [then.ttl, then.ttl_min, then.default_ttl]
+        .iter()
+        .any(is_time);
+    let is_of_preset = block.given.iter().all(|given| given.place == block.place);
+    if !lasts || !when.content_types.is_empty() || is_of_preset {
+        return None;
+    }
+    let message = format!(
+        "a lifetime by the ending of a path alone: an application that answers /account{} with the account has it stored for all; say the content-type as well",
+        ending.replace('*', "/x")
+    );
+    let key = format!("rule {}", at + 1);
+    Some(block.problem(&key, message).to_string())
 }
 
 /// The settings of a block, with those that are tables put together again.

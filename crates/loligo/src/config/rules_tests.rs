@@ -318,3 +318,24 @@ fn hours_of_this_machine_need_a_time_zone_that_is_known() {
         "loligo.toml:5: rule.time = \"Sa\": TZ=Berlin is no time zone that is known here; or write UTC behind the hours"
     );
 }
+
+#[test]
+fn a_lifetime_by_ending_without_a_type_is_noted() {
+    let notes = |text: &str| settle_text(text).unwrap().notes;
+    assert_eq!(
+        notes("[[rule]]\npath = [\"/a\", \"*.css\"]\nttl = \"1d\"\n"),
+        [
+            "loligo.toml:1: rule 1: a lifetime by the ending of a path alone: an application that answers /account/x.css with the account has it stored for all; say the content-type as well"
+        ]
+    );
+    for silent in [
+        "path = \"*.css\"\nttl = \"1d\"\ncontent-type = \"text/css\"",
+        "path = \"*.css\"\nttl = \"0s\"",
+        "path = \"*.css\"\nbypass = true",
+        "path = \"/static\"\nttl = \"1d\"",
+    ] {
+        assert_eq!(notes(&format!("[[rule]]\n{silent}\n")), [""; 0], "{silent}");
+    }
+    let preset = "[[listener]]\npreset = \"pypi\"\nupstream = \"https://index.example\"\n";
+    assert_eq!(notes(preset), [""; 0]);
+}

@@ -17,7 +17,7 @@ use crate::reply::lines;
 /// Version of the metadata layout below; another one is a miss.
 const META_VERSION: u8 = 2;
 /// Fixed part of the metadata before the head.
-const META_FIXED_BYTES: usize = 16 + Standing::BYTES;
+pub const META_FIXED_BYTES: usize = 16 + Standing::BYTES;
 
 /// A complete stored response. Cloning it shares the bytes.
 #[derive(Clone, Debug)]

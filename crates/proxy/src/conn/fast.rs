@@ -103,7 +103,7 @@ pub fn answer(
     if view.method != "GET"
         || view.seen.intersects(NOT_PLAIN)
         || view.version != Version::Http11
-        || view.framing != Framing::None
+        || !matches!(view.framing, Framing::None | Framing::Length(0))
         || (view.seen.intersects(Seen::UPGRADE) && asks_to_switch(view))
     {
         return Fast::NotHere;

@@ -25,7 +25,7 @@ use crate::{
     state::Worker,
 };
 
-/// Fields that make a request take the long way.
+/// Fields that make a request take the long way; so does a body.
 pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::PRAGMA)
     .union(Seen::RANGE)
@@ -35,7 +35,6 @@ pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::IF_MATCH)
     .union(Seen::IF_UNMODIFIED_SINCE)
     .union(Seen::EXPECT)
-    .union(Seen::CONTENT_LENGTH)
     .union(Seen::TRANSFER_ENCODING);
 
 /// Counted at the quotas of each request, if there are any; and whose bytes are counted, if that is.

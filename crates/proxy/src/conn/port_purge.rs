@@ -9,8 +9,11 @@
 //! |---|---|
 //! | `Fastly-Soft-Purge: 1` | stale instead of removed |
 //! | `X-Purge-Method: regex`, the path ends in `.*` | all URLs with this prefix; other expressions are refused with 501 |
+//! | one that names tags ([`TAG_FIELDS`]) | 501 |
 //!
-//! The second is how "purge all" arrives (`PURGE /.*`). Taken for a URL it would purge nothing and be answered 200.
+//! The second is how "purge all" arrives (`PURGE /.*`). Taken for a URL it would purge nothing and be answered 200. So would `PURGE /*`, and one
+//! that means tags would purge the home page: they are refused with 501, and so are [`METHODS`] of other caches, which are not forwarded
+//! either.
 //!
 //! Not known here: how a purge works (`admin::purge`, which also makes the answers).
 
@@ -29,6 +32,22 @@ use crate::{
 
 /// The methods of a port without permitted purges.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// Methods by which other caches purge: a resource, by expression, by tags.
+pub const METHODS: [&str; 3] = ["PURGE", "BAN", "PURGEKEYS"];
+
+/// Fields by which modules name tags to purge.
+const TAG_FIELDS: [&[u8]; 9] = [
+    b"x-magento-tags-pattern",
+    b"surrogate-key",
+    b"cache-tag",
+    b"cache-tags",
+    b"x-cache-tag",
+    b"x-cache-tags",
+    b"xkey",
+    b"xkey-purge",
+    b"xkey-softpurge",
+];
 
 /// Characters with another meaning in an expression than in a URL, except the dot, which is in most file names.
 const EXPRESSION: &[char] = &[
@@ -51,6 +70,9 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         let reason = "this address may not purge: purge-from names those that may";
         return ex.refuse(403, reason, None).await;
     }
+    if let Some(reason) = is_of_no_url(head) {
+        return ex.refuse(501, reason, None).await;
+    }
     if let Err(misplaced) =
         target::locate(&listener, &head.method, &head.target, head.host.as_deref())
     {
@@ -70,6 +92,20 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         }
         Err(reason) => ex.refuse(400, reason, None).await,
     }
+}
+
+/// Why it is no purge of a URL.
+fn is_of_no_url(head: &RequestHead) -> Option<&'static str> {
+    let names_tags = || TAG_FIELDS.iter().any(|name| head.fields.contains(name));
+    if head.method != "PURGE" || names_tags() {
+        return Some(
+            "only URLs are purged on this port: tags by DELETE /cache?tag= at the admin interface, prefixes by DELETE /cache?prefix= there",
+        );
+    }
+    let is_of_many = head.target.ends_with('*') && !head.fields.contains(b"x-purge-method");
+    is_of_many.then_some(
+        "PURGE takes one URL, without *: prefixes by DELETE /cache?prefix= at the admin interface, or by X-Purge-Method: regex and a path that ends in .*",
+    )
 }
 
 /// The purge that is asked for; `None` if it needs an expression. `address`: used if Host is missing.

@@ -55,7 +55,7 @@ pub async fn response(
             let head = stored::part_head(&response.fields, part, total);
             (head, Length::Known(part.len()), part.first..part.last + 1)
         }
-        Some((None, total)) => (stored::unsatisfied_head(total), Length::Known(0), 0..0),
+        Some((None, total)) => (stored::unsatisfied_head(ex, total), Length::Known(0), 0..0),
         None => {
             let head = ReplyHead::of_lines(response.status, &response.head);
             match (response.bodiless, response.length) {

@@ -81,7 +81,7 @@ pub async fn object(
             let multipart = Multipart::new(hasher, &parts, object.content_type(), total);
             return several(ex, wanted, object, said, multipart, &mut holding).await;
         }
-        ByteRange::Unsatisfiable => (unsatisfied_head(total), Length::Known(0), 0..0),
+        ByteRange::Unsatisfiable => (unsatisfied_head(ex, total), Length::Known(0), 0..0),
     };
     if object.large.is_none() {
         let body = object.body.slice(range.start as usize..range.end as usize);
@@ -110,8 +110,7 @@ async fn several(
     multipart: Multipart,
     holding: &mut Holding,
 ) -> Option<After> {
-    let mut fields = object.fields();
-    fields.remove(b"content-length");
+    let mut fields = fields_of_part(&object.fields());
     fields.set(b"Content-Type", &multipart.content_type);
     let head = ReplyHead::new(206, "", &fields);
     ex.begin(said, head, Length::Known(multipart.bytes()));
@@ -128,15 +127,15 @@ async fn several(
     is_begun.then(|| ex.finish())
 }
 
-/// Answers with a stale object because its origin failed, if the rules allow it. `failure`: the status owed for that, and whether
-/// there was no answer at all.
+/// Answers with a stale object because its origin failed, if the rules allow it. `failure`: the status of its answer, if there was one, and
+/// whether the origin could not be reached.
 pub async fn on_error(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     stale: &Object,
     directives: &RequestDirectives,
     why: Forward,
-    (status, disconnected): (u16, bool),
+    (status, disconnected): (Option<u16>, bool),
 ) -> Option<After> {
     let now = ex.worker.now_ms();
     if !httpcache::may_serve_on_error(&stale.standing, directives, now, disconnected) {
@@ -144,9 +143,12 @@ pub async fn on_error(
     }
     let ttl = stale.standing.ttl_s(now);
     let line = forwarded(ex.edition(), why, |line| {
-        line.forward_status(status)
-            .ttl(ttl)
-            .detail("stale-if-error")
+        //= rfc9211 §2.3   the status that the next hop's response had: without a response there is none
+        let line = match status {
+            Some(status) => line.forward_status(status),
+            None => line,
+        };
+        line.ttl(ttl).detail("stale-if-error")
     });
     object(ex, wanted, stale, Class::Stale, line).await
 }
@@ -173,9 +175,9 @@ async fn not_modified(
         said.class = Class::ImsHit;
     }
     said.content_type = b"";
+    // What is stored has our Via, and so has what arrives.
     let fields = httpcache::not_modified_fields(&object.fields());
-    let mut head = ReplyHead::new(304, "", &fields);
-    head.add_lines(&ex.edition().via_line);
+    let head = ReplyHead::new(304, "", &fields);
     let body = Bytes::new();
     ex.answer(said, head, Length::None, body, started).await
 }
@@ -214,19 +216,37 @@ async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u6
 
 /// The head of a 206 with one part; its length is told by the reply.
 pub fn part_head(fields: &Fields, part: Part, total: impl Into<Option<u64>>) -> ReplyHead {
-    let mut fields = fields.clone();
-    fields.remove(b"content-length");
+    let mut fields = fields_of_part(fields);
     let mut value = Vec::new();
     httpcache::write_content_range(part.first, part.last, total, &mut value);
     fields.set(b"Content-Range", &value);
     ReplyHead::new(206, "", &fields)
 }
 
+/// The fields of a whole as those of a part of it.
+//= rfc9530 §2   Content-Digest is of the content of this one message; Repr-Digest is of the whole and stays
+fn fields_of_part(whole: &Fields) -> Fields {
+    let mut fields = whole.clone();
+    for name in [
+        &b"content-length"[..],
+        b"content-digest",
+        b"content-md5",
+        b"trailer",
+    ] {
+        fields.remove(name);
+    }
+    fields
+}
+
 /// The head of a 416.
-pub fn unsatisfied_head(total: u64) -> ReplyHead {
+pub fn unsatisfied_head(ex: &Exchange<'_>, total: u64) -> ReplyHead {
     let mut value = Vec::new();
     httpcache::write_unsatisfied_range(total, &mut value);
     let mut fields = Fields::new();
+    let now = ex.worker.unix_ms(Instant::now());
+    fields.push(b"Date", &httpcache::format_date(now));
     fields.push(b"Content-Range", &value);
-    ReplyHead::new(416, "", &fields)
+    let mut head = ReplyHead::new(416, "", &fields);
+    head.add_lines(&ex.edition().via_line);
+    head
 }

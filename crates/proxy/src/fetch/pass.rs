@@ -87,7 +87,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
     invalidate(worker, &ex.listener, wanted, &response).await;
     if ex.reply.is_head_only() && !wanted.bypass {
         head::note(worker, &ex.listener, wanted, &response, asked_at, began).await;
-        let failure = (response.status, false);
+        let failure = (Some(response.status), false);
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) = head::instead(ex, wanted, why, failure).await
         {
@@ -112,7 +112,7 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
     worker.counters.origin_failed(error.token());
     ex.reply.keep_open_if(ex.body.is_through());
     if ex.reply.is_head_only() && !wanted.bypass {
-        let failure = (error.status(), true);
+        let failure = (None, true);
         if let Some(after) = head::instead(ex, wanted, why, failure).await {
             return after;
         }
@@ -213,9 +213,7 @@ fn request_bytes(edition: &Edition, wanted: &Wanted) -> Vec<u8> {
         fields.push(b"Connection", b"Upgrade");
         fields.push(b"Upgrade", protocol);
     } else if wanted.takes_trailers {
-        //= rfc9110 §10.1.4   TE is for this hop alone, so Connection names it; trailers are passed on
-        fields.push(b"Connection", b"TE");
-        fields.push(b"TE", b"trailers");
+        onward::ask_for_trailers(&mut fields);
     }
     if let Some(left) = fields
         .first(b"max-forwards")

@@ -269,18 +269,37 @@ fn is_kept(
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     let storable = httpcache::storable(&request, &answer, &decision.rules);
-    if let Err(NotStorable::Authorization | NotStorable::RequestNoStore) = storable {
+    if let Err(NotStorable::Authorization | NotStorable::Cookie | NotStorable::RequestNoStore) =
+        storable
+    {
         // It is for this client alone, and says nothing of what others may be given.
         return false;
     }
     let fits = fresh.body_bytes() <= decision.object_bytes_max;
     if storable.is_err() || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
-        let _ = worker.shared.invalidate(fresh.primary);
-        worker.shared.tell_members(name_of_key(&fresh.key));
+        match same_vary {
+            true => end_of(worker, stale),
+            false => end_of_all(worker, stale),
+        }
         return false;
     }
     true
+}
+
+/// What is stored is known to be out of date, and has no successor. Nobody waits for that to be durable: a crash may bring back what is out
+/// of date, never what was purged.
+//= rfc9111 §4.1   other variants are answers to other requests: they stay
+pub fn end_of(worker: &Worker, stale: &Object) {
+    match stale.hash == stale.primary {
+        true => end_of_all(worker, stale),
+        false => worker.shared.forget_stored(stale),
+    }
+}
+
+fn end_of_all(worker: &Worker, stale: &Object) {
+    let _ = worker.shared.invalidate(stale.primary);
+    worker.shared.tell_members(name_of_key(&stale.key));
 }
 
 /// Puts an object in the place of one whose body it has. `began`: what was purged since then does not come back.

@@ -162,6 +162,8 @@ pub struct FetchRequest {
     pub version: Version,
     /// The last answer could not be shared or stored, and likely this one cannot: it is not waited for without a client.
     pub is_for_one: bool,
+    /// Its client takes trailers.
+    pub takes_trailers: bool,
     /// The stored response to validate.
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.

@@ -354,6 +354,7 @@ pub fn fetch_request(
         is_conditional,
         is_for_one: false,
         version: wanted.head.version,
+        takes_trailers: wanted.takes_trailers,
         key: wanted.key.clone(),
         met: wanted.met,
         extras: wanted.extras.clone(),

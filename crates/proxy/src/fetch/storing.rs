@@ -20,6 +20,7 @@ use crate::{
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
     record::facts::{Handed, SwapOut},
+    reply::lines,
     request::key::{name_of_key, variant_key},
     state::Worker,
 };
@@ -99,7 +100,12 @@ impl Storing {
         let store = shared.store.of(flight.primary);
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
-        let admitted = shared.has_disk && shared.admits(flight.primary, length);
+        let record_bytes = || response.stored_bytes(length.min(u64::from(store.fragment_bytes())));
+        let admitted = shared.has_disk
+            && shared.admits(flight.primary, length)
+            && store.policy_takes(|| {
+                object::META_FIXED_BYTES as u64 + fetch_request.key.len() as u64 + record_bytes()
+            });
         let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = fetch_request.listener.edition.plan.limits.object_bytes_max;
@@ -136,12 +142,13 @@ impl Storing {
             let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
             flight.note_swap_out(refused);
         }
+        let (head, content_type) = head_to_store(response);
         let mut kept = Kept {
             place,
-            head: response.head.clone(),
+            head,
             response: Draft {
                 status: response.status,
-                content_type: response.content_type,
+                content_type,
                 standing: response.standing,
                 bodiless: response.bodiless,
             },
@@ -487,6 +494,20 @@ impl Cut {
         kept.handed(disk, flight, start, handed);
         stored
     }
+}
+
+/// Status line and fields as they are stored, and where the value of Content-Type lies.
+//= rfc9111 §3.1   trailers are not stored: nothing says then that they follow
+fn head_to_store(response: &Response) -> (Bytes, (u16, u16)) {
+    if !response.fields.contains(b"trailer") {
+        return (response.head.clone(), response.content_type);
+    }
+    let mut fields = response.fields.clone();
+    fields.remove(b"trailer");
+    let mut head = Vec::with_capacity(response.head.len());
+    let reason = message::reason_phrase(response.status);
+    let content_type = lines::write_head(response.status, reason, &fields, &mut head);
+    (head.into(), content_type)
 }
 
 /// Can parts that come later be told to be of the same version, and is what came checked already?

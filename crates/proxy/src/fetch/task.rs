@@ -38,7 +38,6 @@ use crate::{
     origin::upstream::{Upstream, is_interim},
     peers::siblings::{self, Wish},
     record::metrics,
-    request::key::name_of_key,
     request::onward,
     state::Worker,
 };
@@ -357,13 +356,12 @@ impl Fetch {
         };
         response.stored = !matches!(storing, Storing::No);
         let replaces = response.status < 400 || matches!(response.status, 404 | 410);
-        if !response.stored && stale.is_some() && !keeps_stale && replaces {
-            // The stored response is known to be out of date, and its successor is not kept.
-            // Nobody waits for it to be durable: a crash may bring back what is out of date, never what was purged.
-            let _ = worker.shared.invalidate(flight.primary);
-            if let Some(stale) = stale {
-                worker.shared.tell_members(name_of_key(&stale.key));
-            }
+        if let Some(stale) = stale
+            && !response.stored
+            && !keeps_stale
+            && replaces
+        {
+            prepare::end_of(worker, stale);
         }
         storing
     }
@@ -462,6 +460,9 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
     if let Some(stale) = stale {
         metrics::add(&worker.counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
+    }
+    if fetch_request.takes_trailers {
+        onward::ask_for_trailers(&mut fields);
     }
     let FetchRequest { version, asked, .. } = fetch_request;
     onward::request(

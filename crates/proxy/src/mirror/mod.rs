@@ -19,6 +19,9 @@
 //! Redirects and tokens lead only to hosts on the operator's lists, and never to this machine or a link-local address unless the list has
 //! the address itself. From https nothing leads to http.
 //!
+//! What the answers on the way forbid becomes part of the last one's fields (`httpcache::bind`), so that whoever stores, shares or validates it obeys
+//! that as well.
+//!
 //! Not known here: caching, clients. Limits: those of [`Mirroring`]; tokens as in `token`.
 
 mod filter;
@@ -40,6 +43,7 @@ use std::{
 
 use fields::Fields;
 use http1::{Fault, Framing, Reject, ResponseHead};
+use httpcache::UnixMillis;
 use ipnet::IpNet;
 
 use self::{
@@ -141,8 +145,12 @@ pub async fn ask(
         request: Cow::Borrowed(request),
         at: None,
         has_crossed: false,
+        hops: Vec::new(),
     };
     let (mut upstream, mut head) = asking.answered().await?;
+    if !asking.hops.is_empty() {
+        bind_to_hops(worker, to, request, &asking.hops, &upstream, &mut head);
+    }
     if asking.has_crossed {
         // A cookie of another host is none of the client's.
         head.fields.remove(b"set-cookie");
@@ -167,6 +175,45 @@ struct Asking<'a> {
     at: Option<Next>,
     /// It has been to another origin.
     has_crossed: bool,
+    /// The redirects that were followed, and when they came; at most [`Mirroring::REDIRECTS_MAX`].
+    hops: Vec<(ResponseHead, UnixMillis)>,
+}
+
+/// Adds to the last answer what the redirects on the way forbid, as answers to the client's `request`.
+fn bind_to_hops(
+    worker: &Worker,
+    to: To<'_>,
+    request: &[u8],
+    hops: &[(ResponseHead, UnixMillis)],
+    upstream: &Upstream,
+    head: &mut ResponseHead,
+) {
+    let mut asked_with = Fields::new();
+    for name in ["authorization", "cookie"] {
+        if has_field(request, format!("\r\n{name}:").as_bytes()) {
+            asked_with.push(name.as_bytes(), b"");
+        }
+    }
+    let request = httpcache::Request {
+        method: "GET",
+        fields: &asked_with,
+    };
+    let received = worker.unix_ms(upstream.received);
+    for (hop, at) in hops {
+        let hop = hop_of(hop, *at);
+        let bound = httpcache::bind(&request, &hop, &hop_of(head, received), &to.listener.rules);
+        bound.add_to(&mut head.fields);
+    }
+}
+
+fn hop_of(head: &ResponseHead, received: UnixMillis) -> httpcache::Hop<'_> {
+    httpcache::Hop {
+        response: httpcache::Response {
+            status: head.status,
+            fields: &head.fields,
+        },
+        received,
+    }
 }
 
 impl Asking<'_> {
@@ -198,7 +245,9 @@ impl Asking<'_> {
                 return Err(UpstreamError::Redirects);
             }
             metrics::add(&self.worker.counters.mirror_redirects_followed, 1);
+            let received = self.worker.unix_ms(upstream.received);
             finish(self.worker, self.watch, upstream, &head).await;
+            self.hops.push((head, received));
             let is_origin = is_same(&next.destination, &self.to.asked.destination);
             self.has_crossed |= !is_origin;
             let host = match is_origin {

@@ -136,7 +136,7 @@ settings! {
 /// The caching rules that are a choice; the rest is RFC 9111.
 pub struct CacheRules {
     /// A response that states no lifetime is fresh for this percentage of its age since Last-Modified (RFC 9111 §4.2.2). 0:
-    /// not at all.
+    /// not at all. On reverse listeners nothing of that is stored, nor by the lifetimes below, if the request had Cookie.
     heuristic_percent: u32 = count(0, 10, 100),
     /// The longest lifetime by `heuristic-percent`.
     heuristic_max: Duration = seconds(0, 86_400, YEAR),

@@ -102,7 +102,7 @@ settings! {
 pub struct Then {
     /// Ask the origin each time, and store nothing. With a condition on the response: store nothing. `false` exempts from a later rule.
     bypass: Option<bool> = switch(false) => "false",
-    /// Remove `Cookie` from the request, after `key-cookies` was applied: the origin does not see it.
+    /// Remove `Cookie` from the request: neither the origin sees it, nor `key-cookies`.
     strip_cookies: Option<bool> = switch(false) => "false",
     /// Remove `Set-Cookie` from answers to GET that could otherwise be stored. Only where such answers are the same for all
     /// clients.
@@ -143,6 +143,50 @@ besides {
     /// Changes of the answer's.
     response_edits: Vec<Edit> = Vec::new(),
 }
+}
+
+impl Then {
+    /// Is more stored, or one answer given to more requests? Then the rule must hold in each way a server may read the path.
+    pub fn shares_more(&self) -> bool {
+        let is_time = |time: Option<Duration>| time.is_some_and(|time| !time.is_zero());
+        let times = [
+            self.ttl,
+            self.ttl_min,
+            self.default_ttl,
+            self.negative_ttl,
+            self.stale_while_revalidate,
+            self.stale_if_error,
+        ];
+        self.bypass == Some(false)
+            || self.bypass.is_none()
+                && (self.strip_cookies == Some(true)
+                    || self.strip_set_cookie == Some(true)
+                    || times.into_iter().any(is_time)
+                    || self
+                        .key
+                        .as_ref()
+                        .is_some_and(|key| !key.ignore_query.is_empty()))
+    }
+
+    /// Is less stored, or an answer given to fewer requests, and nothing else? Then one way to read the path is enough.
+    pub fn shares_less(&self) -> bool {
+        let bounds = [
+            self.ttl,
+            self.ttl_min,
+            self.ttl_max,
+            self.default_ttl,
+            self.negative_ttl,
+            self.stale_while_revalidate,
+            self.stale_if_error,
+        ];
+        !self.shares_more()
+            && (self.bypass == Some(true)
+                || self.strip_cookies == Some(false)
+                || self.strip_set_cookie == Some(false)
+                || self.object_bytes_max.is_some()
+                || bounds.iter().any(Option::is_some)
+                || self.key.is_some())
+    }
 }
 
 /// Changes of keys by a rule.

@@ -318,7 +318,8 @@ impl<'c> Exchange<'c> {
 
     /// Has the client's connection another request behind this one? Not if it may still send a body that nobody reads.
     pub fn keep_open_without_body(&mut self, framing: Framing) {
-        self.reply.keep_open_if(framing == Framing::None);
+        self.reply
+            .keep_open_if(matches!(framing, Framing::None | Framing::Length(0)));
     }
 
     /// Counts and logs the request; says what happens to the connection.

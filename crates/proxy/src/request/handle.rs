@@ -14,7 +14,7 @@ use crate::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
-use http1::Framing;
+use http1::{Framing, RequestHead};
 use httpcache::{
     RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
@@ -57,6 +57,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     if ex.worker.shared.cluster.is_some() {
         of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
     }
+    without_empty_body(&mut incoming.head);
     let head = &incoming.head;
     if let Some(barred) = incoming.barred {
         let (status, reason, token) = barred.answer();
@@ -85,7 +86,9 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {
         "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
-        "PURGE" => return Box::pin(port_purge::answer(ex, head)).await,
+        method if port_purge::METHODS.contains(&method) => {
+            return Box::pin(port_purge::answer(ex, head)).await;
+        }
         "OPTIONS" | "TRACE" => {
             if let Some(after) = Box::pin(methods::final_recipient(ex, head)).await {
                 return after;
@@ -120,12 +123,11 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
     let head = &wanted.head;
     let is_read = head.method == "GET" || head.method == "HEAD";
     let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
-    let why = if !is_read
-        || head.framing != Framing::None
-        || wanted.upgrade.is_some()
-        || head.seen.intersects(conditions)
-    {
+    let why = if !is_read || head.framing != Framing::None || wanted.upgrade.is_some() {
         Forward::Method
+    } else if head.seen.intersects(conditions) {
+        //= rfc9211 §2.2   request: what the request says, not its method, forbids an answer from here
+        Forward::Request
     } else if wanted.bypass {
         Forward::Bypass
     } else {
@@ -137,6 +139,17 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         return not_cached(ex).await;
     }
     Box::pin(pass::exchange(ex, &wanted, why)).await
+}
+
+/// A GET whose body has a length of 0 has none, and is like any other.
+//= rfc9112 §6.3   a Content-Length of 0: no body
+fn without_empty_body(head: &mut RequestHead) {
+    let is_read = matches!(head.method.as_str(), "GET" | "HEAD");
+    let has_none = matches!(head.framing, Framing::None | Framing::Length(0));
+    if is_read && has_none && head.seen.intersects(Seen::CONTENT_LENGTH) {
+        head.framing = Framing::None;
+        head.fields.remove(b"content-length");
+    }
 }
 
 /// What a request wants: the resource it names, and what the operator's rules say of it.
@@ -176,6 +189,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if let Some(changing) = changing {
         changing.change_request(&mut head.fields);
     }
+    let mut withheld = Fields::new();
+    if ruled.strip_cookies {
+        if ex.worker.shared.cluster.is_some() {
+            head.fields
+                .all(b"cookie")
+                .for_each(|value| withheld.push(b"Cookie", value));
+        }
+        head.fields.remove(b"cookie");
+    }
+    // The origin sees no other cookies than the key.
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     // No rule is about it, so the key is the same, and nothing has been waited for since it was looked for.
     let absent = incoming.absent.filter(|_| ruled.shape.is_none());
@@ -203,15 +226,6 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if place.tells_client() {
         let header = proxy_header::write(ex.peer, listener.listener.address);
         asked.header = Some(header.into());
-    }
-    let mut withheld = Fields::new();
-    if ruled.strip_cookies {
-        if ex.worker.shared.cluster.is_some() {
-            head.fields
-                .all(b"cookie")
-                .for_each(|value| withheld.push(b"Cookie", value));
-        }
-        head.fields.remove(b"cookie");
     }
     ex.record.facts.key = primary.0;
     if head.seen.intersects(Seen::RANGE) {
@@ -467,7 +481,7 @@ async fn beyond(
         && let Some(found) = share::valid(ex.worker, found)
     {
         // As if it did not answer.
-        let stale = stored::on_error(ex, wanted, found.object(), directives, why, (429, true));
+        let stale = stored::on_error(ex, wanted, found.object(), directives, why, (None, true));
         if let Some(after) = Box::pin(stale).await {
             beyond.note();
             return after;
@@ -481,7 +495,7 @@ impl Fetching<'_> {
     async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
         let (joined, in_vain) = (answer.joined, answer.in_vain);
         if matches!(response.status, 500 | 502..=504)
-            && let Some(after) = self.stale_instead(ex, response.status, false).await
+            && let Some(after) = self.stale_instead(ex, Some(response.status), false).await
         {
             return after;
         }
@@ -555,7 +569,7 @@ impl Fetching<'_> {
     async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError) -> After {
         let disconnected = !matches!(error, FetchError::Abandoned);
         let code = error.status();
-        if let Some(after) = self.stale_instead(ex, code, disconnected).await {
+        if let Some(after) = self.stale_instead(ex, None, disconnected).await {
             return after;
         }
         tracing::debug!(%error, "there is no answer");
@@ -568,7 +582,7 @@ impl Fetching<'_> {
     async fn stale_instead(
         &self,
         ex: &mut Exchange<'_>,
-        status: u16,
+        status: Option<u16>,
         disconnected: bool,
     ) -> Option<After> {
         let object = self.found?.object();

@@ -101,7 +101,7 @@ pub async fn instead(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     why: Forward,
-    failure: (u16, bool),
+    failure: (Option<u16>, bool),
 ) -> Option<After> {
     let found = find::find(ex.worker, wanted, &mut false).await?;
     let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);

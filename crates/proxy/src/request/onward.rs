@@ -48,6 +48,13 @@ pub fn end_to_end(request: &Fields) -> Fields {
     fields
 }
 
+/// Says that trailers are welcome.
+//= rfc9110 §10.1.4   TE is for this hop alone, so Connection names it; trailers are passed on
+pub fn ask_for_trailers(fields: &mut Fields) {
+    fields.push(b"Connection", b"TE");
+    fields.push(b"TE", b"trailers");
+}
+
 /// The client's fields, without conditions and range.
 pub fn plain_fields(request: &Fields) -> Fields {
     let mut fields = end_to_end(request);

@@ -464,7 +464,15 @@ fn read_pair(
         if response.first() != Some(&0x30) {
             return Err(unusable(file, "is no OCSP response (DER)"));
         }
-        pair.ocsp = Some(response);
+        match x509::is_about_another(&response, &pair.cert[0]) {
+            // The certificate may have been renewed just now, and the response not yet. Clients would end the handshake.
+            true => tracing::warn!(
+                file = %file.display(),
+                certificate = %files.chain.display(),
+                "the OCSP response is about another certificate: it is not sent"
+            ),
+            false => pair.ocsp = Some(response),
+        }
     }
     Ok((pair, facts))
 }

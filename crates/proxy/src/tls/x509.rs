@@ -31,13 +31,16 @@ pub struct Facts {
 
 const BOOLEAN: u8 = 0x01;
 const BITS: u8 = 0x03;
+const INTEGER: u8 = 0x02;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
+const ENUMERATED: u8 = 0x0a;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
+const RESPONSE_BYTES: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
@@ -189,6 +192,51 @@ fn common_name(mut name: &[u8]) -> Option<String> {
         }
     }
     found
+}
+
+/// Is this OCSP response about other certificates than this one? What cannot be read is left for clients to judge.
+//= rfc6960 §4.2.1   each single response names its certificate by issuer and serial number
+pub fn is_about_another(response: &[u8], certificate: &[u8]) -> bool {
+    let (Some(serials), Some(own)) = (serials_of(response), serial_of(certificate)) else {
+        return false;
+    };
+    !serials.contains(&own)
+}
+
+fn serial_of(mut certificate: &[u8]) -> Option<&[u8]> {
+    let mut rest = take(&mut take(&mut certificate, SEQUENCE)?, SEQUENCE)?;
+    if rest.first() == Some(&VERSION) {
+        next(&mut rest)?;
+    }
+    take(&mut rest, INTEGER)
+}
+
+/// The serial numbers of the certificates that an OCSP response is about.
+fn serials_of(mut response: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut response = take(&mut response, SEQUENCE)?;
+    take(&mut response, ENUMERATED)?;
+    let mut typed = take(&mut take(&mut response, RESPONSE_BYTES)?, SEQUENCE)?;
+    take(&mut typed, OID)?;
+    let mut basic = take(&mut typed, OCTETS)?;
+    let mut data = take(&mut take(&mut basic, SEQUENCE)?, SEQUENCE)?;
+    if data.first() == Some(&VERSION) {
+        next(&mut data)?;
+    }
+    // Who answers, and when.
+    next(&mut data)?;
+    take(&mut data, GENERALIZED_TIME)?;
+    let mut responses = take(&mut data, SEQUENCE)?;
+    let mut serials = Vec::new();
+    while !responses.is_empty() {
+        let mut single = take(&mut responses, SEQUENCE)?;
+        let mut certificate = take(&mut single, SEQUENCE)?;
+        // Algorithm, and hashes of the issuer's name and key.
+        for _ in 0..3 {
+            next(&mut certificate)?;
+        }
+        serials.push(take(&mut certificate, INTEGER)?);
+    }
+    Some(serials)
 }
 
 fn address(value: &[u8]) -> Option<IpAddr> {

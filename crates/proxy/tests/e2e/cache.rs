@@ -468,3 +468,95 @@ fn a_field_of_the_connection_selects_no_variant() {
         }
     }
 }
+
+#[test]
+fn a_304_from_the_cache_names_this_proxy_once() {
+    let origin = Origin::sending(ok(&[FRESH, "ETag: \"a\"", "Via: 1.1 front"], "x"));
+    let proxy = Proxy::before(&origin);
+    let condition = ["If-None-Match: \"a\""];
+    let whole = proxy.get("/a");
+    let via = whole.fields.all("via").join(", ");
+    assert_eq!(via.matches(',').count(), 1, "{via}");
+    // From what is stored, and from what arrives.
+    for target in ["/a", "/b"] {
+        let answer = proxy.ask("GET", target, &condition);
+        assert_eq!((answer.status, answer.is_hit()), (304, target == "/a"));
+        assert_eq!(answer.fields.all("via").join(", "), via, "{target}");
+    }
+}
+
+#[test]
+fn what_a_policy_does_not_take_is_not_said_to_be_stored() {
+    let origin = Origin::start(|exchange| {
+        let bytes = exchange.path()[1..].parse().unwrap();
+        exchange.send(ok(&[FRESH], pattern(bytes)));
+    });
+    let disk = Disk::of_mib(16);
+    let mut plan = disk.under(plan_for(&origin));
+    plan.storing.replacement = "lru-threshold=10000".parse().unwrap();
+    plan.memory_bytes = 0;
+    let proxy = Proxy::start(plan);
+    for (bytes, says) in [
+        ("5000", "loligo; fwd=uri-miss; stored"),
+        ("9990", "loligo; fwd=uri-miss; detail=not-admitted"),
+        ("20000", "loligo; fwd=uri-miss; detail=not-admitted"),
+        ("3000000", "loligo; fwd=uri-miss; detail=not-admitted"),
+    ] {
+        let target = format!("/{bytes}");
+        assert_eq!(proxy.get(&target).cache(), says, "{bytes}");
+        assert_eq!(
+            proxy.get(&target).is_hit(),
+            says.ends_with("stored"),
+            "{bytes}"
+        );
+    }
+}
+
+#[test]
+fn a_hit_announces_no_trailers() {
+    let origin = Origin::start(|exchange| {
+        let fields = [FRESH, "Trailer: X-Sum", "Content-Type: text/x"];
+        let head = head(
+            "200 OK",
+            &[&fields[..], &["Transfer-Encoding: chunked"]].concat(),
+        );
+        let body = [chunk("hello"), b"0\r\nX-Sum: 1\r\n\r\n".to_vec()].concat();
+        exchange.send([head, body].concat());
+    });
+    let proxy = Proxy::before(&origin);
+    let miss = proxy.get("/a");
+    assert_eq!(miss.field("trailer"), Some("X-Sum"));
+    assert_eq!(miss.trailers.get("x-sum"), Some("1"));
+    for method in ["GET", "HEAD"] {
+        let hit = proxy.ask(method, "/a", &[]);
+        assert!(hit.is_hit() && hit.field("trailer").is_none(), "{hit:?}");
+        assert_eq!(hit.field("content-type"), Some("text/x"));
+    }
+    let part = proxy.ask("GET", "/a", &["Range: bytes=1-2"]);
+    assert_eq!((part.text(), part.field("trailer")), ("el", None));
+}
+
+#[test]
+fn a_get_with_a_body_is_not_answered_from_the_cache() {
+    let origin = Origin::start(|exchange| {
+        exchange.body();
+        let nth = exchange.nth();
+        exchange.send(ok(&[FRESH], nth.to_string()));
+    });
+    let proxy = Proxy::before(&origin);
+    let mut client = proxy.client();
+    let first = client.get("/a");
+    let with_body = client::request("GET", "/a", &["Content-Length: 1"], "x");
+    let passed = client.send(with_body).read("GET");
+    assert_eq!(passed.cache(), "loligo; fwd=method; detail=pass");
+    assert_ne!(passed.text(), first.text());
+    // A length of 0 is no body, by the short way as by the long one.
+    for fields in [
+        &["Content-Length: 0"][..],
+        &["Content-Length: 0", "Cache-Control: x"],
+    ] {
+        let answer = client.ask("GET", "/a", fields).read("GET");
+        assert!(answer.is_hit(), "{answer:?}");
+        assert_eq!(answer.text(), first.text());
+    }
+}

@@ -118,6 +118,7 @@ mod laggards;
 mod large;
 mod limits;
 mod mirrors;
+mod mirrors_redirected;
 mod monitoring;
 mod negative;
 mod origins;

@@ -11,7 +11,7 @@ use super::harness::{
     running::{own_host_plan, with_admin},
 };
 
-fn mirror(origin: &Origin, mirror: Mirroring) -> Plan {
+pub fn mirror(origin: &Origin, mirror: Mirroring) -> Plan {
     let mut plan = with_admin(own_host_plan(origin));
     let Role::Reverse(routes) = &mut plan.listeners[0].role else {
         panic!("a reverse listener");
@@ -20,12 +20,12 @@ fn mirror(origin: &Origin, mirror: Mirroring) -> Plan {
     plan
 }
 
-fn host(host: &str, port: u16) -> HostPort {
+pub fn host(host: &str, port: u16) -> HostPort {
     let (host, port) = (host.to_owned(), Some(port));
     HostPort { host, port }
 }
 
-fn following(host: HostPort) -> Mirroring {
+pub fn following(host: HostPort) -> Mirroring {
     Mirroring {
         follow: vec![host],
         ..Mirroring::default()
@@ -52,11 +52,13 @@ fn verifying() -> Mirroring {
 
 /// Sends clients on.
 fn redirect(to: &str) -> Vec<u8> {
-    answer(
-        "302 Found",
-        &[&format!("Location: {to}"), "Cache-Control: no-store"],
-        "elsewhere",
-    )
+    redirect_with(to, &[])
+}
+
+pub fn redirect_with(to: &str, fields: &[&str]) -> Vec<u8> {
+    let location = format!("Location: {to}");
+    let fields = [&[location.as_str()], fields].concat();
+    answer("302 Found", &fields, "elsewhere")
 }
 
 fn sha256(body: &[u8]) -> String {
@@ -80,6 +82,7 @@ fn a_redirect_is_followed_and_its_end_stored_under_the_clients_url() {
     let proxy = Proxy::start(plan);
     let fields = ["Cookie: c=d", "Referer: http://x/", "Accept: y"];
     let first = proxy.ask("GET", "/file", &fields);
+    assert!(first.cache().ends_with("; detail=private"), "{first:?}");
     assert_eq!(
         (first.status, first.text(), first.is_hit()),
         (200, "the file", false)
@@ -93,13 +96,14 @@ fn a_redirect_is_followed_and_its_end_stored_under_the_clients_url() {
         assert_eq!(asked.field(private), None, "{private}");
     }
     assert_eq!(asked.field("accept"), Some("y"));
+    assert!(!proxy.get("/file").is_hit());
     assert!(proxy.get("/file").is_hit());
-    assert_eq!((origin.count("/file"), files.requests().len()), (1, 1));
+    assert_eq!((origin.count("/file"), files.requests().len()), (2, 2));
     let head = proxy.ask("HEAD", "/other", &["Authorization: Basic eA=="]);
     assert_eq!(head.status, 200);
     assert_eq!(files.last().method, "HEAD");
     assert_eq!(files.last().field("authorization"), None);
-    assert_eq!(proxy.counter("mirror_redirects_followed"), 2);
+    assert_eq!(proxy.counter("mirror_redirects_followed"), 3);
 }
 
 #[test]

@@ -494,3 +494,60 @@ fn what_is_for_one_client_reaches_him_with_his_part_and_nobody_else() {
         assert_eq!(answer.is_hit(), secret.is_none());
     }
 }
+
+/// Digests of what a message carries are of the whole or of one part, and true of nothing else. Repr-Digest is of the representation.
+#[test]
+fn digests_of_a_message_go_with_no_other_message() {
+    const DIGESTS: [&str; 5] = [
+        FRESH,
+        TAG,
+        "Content-Digest: sha-256=:AA==:",
+        "Content-MD5: AA==",
+        "Repr-Digest: sha-256=:BB==:",
+    ];
+    let (large, small) = (pattern(3 * F), pattern(1000));
+    let bodies = [large.clone(), small.clone()];
+    let origin = Origin::start(move |exchange| {
+        let is_small = exchange.path().starts_with("/small");
+        serve(exchange, &bodies[usize::from(is_small)], &DIGESTS);
+    });
+    let disk = Disk::of_mib(64);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    let mut ask = |target: &str, range: &str| {
+        let answer = match range {
+            "" => client.get(target),
+            range => ask_range(&mut client, target, range),
+        };
+        let has = |name| answer.field(name).is_some();
+        assert!(has("repr-digest"), "{target} {range}");
+        assert_eq!(has("content-digest"), has("content-md5"));
+        (answer.status, has("content-digest"))
+    };
+    // The whole has it, a part of it not.
+    assert_eq!(ask("/small", ""), (200, true));
+    assert_eq!(ask("/small", ""), (200, true));
+    assert_eq!(ask("/small", "bytes=0-9"), (206, false));
+    assert_eq!(ask("/small", "bytes=0-9,20-29"), (206, false));
+    assert_eq!(ask("/large", ""), (200, true));
+    assert_eq!(ask("/large", "bytes=9-99"), (206, false));
+    // Fetched in parts, wider than was asked for: neither another part nor the whole.
+    assert_eq!(ask("/large/a", "bytes=10-20"), (206, false));
+    assert_eq!(ask("/large/a", "bytes=10-20"), (206, false));
+    assert_eq!(ask("/large/a", "bytes=10-70000"), (206, false));
+    assert_eq!(ask("/large/a", "bytes=0-"), (206, false));
+    assert_eq!(ask("/large/a", ""), (200, false));
+}
+
+#[test]
+fn a_range_behind_the_end_is_refused_with_date_and_via() {
+    let origin = ranged(pattern(1000), &[FRESH, TAG]);
+    let proxy = Proxy::start(plan_for(&origin));
+    let mut client = proxy.client();
+    client.get("/a");
+    let refused = ask_range(&mut client, "/a", "bytes=5000-");
+    assert_eq!(refused.status, 416);
+    for name in ["date", "via", "content-range", "cache-status"] {
+        assert_eq!(refused.fields.all(name).len(), 1, "{name} {refused:?}");
+    }
+}

@@ -121,3 +121,41 @@ fn a_permit_is_for_what_clients_of_its_listener_can_ask_for() {
         }
     }
 }
+
+/// A purge of something else than a URL is not taken for one of a URL: the tags' pages would stay, and the home page go.
+#[test]
+fn what_is_no_purge_of_a_url_is_refused_and_purges_nothing() {
+    let origin = origin();
+    let proxy = Proxy::start(purging(plan_for(&origin), HERE));
+    proxy.get("/");
+    for (method, target, fields) in [
+        (
+            "PURGE",
+            "/",
+            &["X-Magento-Tags-Pattern: ((^|,)cat_p_1(,|$))"][..],
+        ),
+        ("PURGE", "/", &["Surrogate-Key: article-7"]),
+        ("PURGE", "/", &["Cache-Tags: article-7"]),
+        ("PURGE", "/", &["Cache-Tag: article-7"]),
+        ("PURGE", "/", &["X-Cache-Tags: article-7"]),
+        ("PURGE", "/", &["xkey: article-7", "Fastly-Soft-Purge: 1"]),
+        ("PURGE", "/", &["xkey-softpurge: article-7"]),
+        ("PURGE", "/*", &[]),
+        ("PURGE", "/shop*", &[]),
+        ("PURGE", "*", &[]),
+        ("BAN", "/", &["X-Host: a", "X-Url: .*"]),
+        ("PURGEKEYS", "/", &["xkey: article-7"]),
+    ] {
+        let answer = proxy.ask(method, target, fields);
+        assert_eq!(answer.status, 501, "{method} {target} {fields:?}");
+        assert!(answer.text().contains("admin interface"), "{answer:?}");
+        assert!(proxy.get("/").is_hit(), "{method} {target} {fields:?}");
+    }
+    assert_eq!(origin.requests().len(), 1, "nothing was forwarded");
+    // Where nobody may purge, nobody hears more than that.
+    let proxy = Proxy::start(plan_for(&origin));
+    assert_eq!(proxy.ask("BAN", "/", &[]).status, 405);
+    let proxy = Proxy::start(purging(plan_for(&origin), "192.0.2.0/24"));
+    assert_eq!(proxy.ask("BAN", "/", &[]).status, 403);
+    assert_eq!(purge(&proxy, "/", &["xkey: a"]).status, 403);
+}

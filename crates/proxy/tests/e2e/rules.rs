@@ -511,3 +511,81 @@ fn waiters_share_what_only_a_rule_makes_storable() {
     hit(&proxy.get("/a"), "there");
     assert_eq!(origin.count("/a"), 1);
 }
+
+/// Forms of `/static` and `*.css` that an origin may read as `/profile`.
+const FORMS: [&str; 22] = [
+    "/static/..%2fprofile",
+    "/static/../profile",
+    "/static/%2e%2e/profile",
+    "/static/%2e%2e%2fprofile",
+    "/static/.%2e/profile",
+    "/static/..;/profile",
+    "/static/..;a=b/profile",
+    "/static/..%3b/profile",
+    "/static/..%5cprofile",
+    "/static/..%252fprofile",
+    "/static/%252e%252e/profile",
+    "/static//../../profile",
+    "/static/..%00/profile",
+    "/profile%2fx.css",
+    "/profile%5cx.css",
+    "/profile%3bx.css",
+    "/profile;x.css",
+    "/profile%23x.css",
+    "/profile%3fx.css",
+    "/profile%00x.css",
+    "/profile%0ax.css",
+    "/profile%253bx.css",
+];
+
+#[test]
+fn a_lifetime_by_path_is_for_paths_that_nobody_reads_otherwise() {
+    let origin = counting(&[]);
+    let shares = Then {
+        ttl: secs(60),
+        ..Then::default()
+    };
+    let rules = [at("/static", shares.clone()), at("*.css", shares)];
+    everywhere(&origin, &rules, |proxy| {
+        for honest in ["/static/a%20b", "/a/b.css", "/%73tatic/~a", "/a%C3%A4.css"] {
+            miss(&proxy.get(honest));
+            assert!(proxy.get(honest).is_hit(), "{honest}");
+        }
+        for form in FORMS {
+            miss(&proxy.get(form));
+            assert!(!proxy.get(form).is_hit(), "{form}");
+        }
+    });
+}
+
+#[test]
+fn a_path_that_may_be_read_as_one_to_bypass_is_bypassed() {
+    let origin = counting(&[FRESH]);
+    let bypass = Then {
+        bypass: Some(true),
+        ..Then::default()
+    };
+    everywhere(&origin, &[at("/profile", bypass)], |proxy| {
+        miss(&proxy.get("/static/a%2fb"));
+        assert!(proxy.get("/static/a%2fb").is_hit());
+        // Nobody is known to take `..` and a NUL for `..`.
+        for form in FORMS.into_iter().filter(|form| !form.contains("..%00")) {
+            miss(&proxy.get(form));
+            assert!(!proxy.get(form).is_hit(), "{form}");
+        }
+    });
+}
+
+#[test]
+fn cookies_that_the_origin_does_not_see_keep_no_copies_apart() {
+    let origin = counting(&[FRESH]);
+    let then = Then {
+        strip_cookies: Some(true),
+        ..key("", "", "lang")
+    };
+    everywhere(&origin, &[at("/", then)], |proxy| {
+        let first = miss(&proxy.ask("GET", "/a", &["Cookie: lang=de"]));
+        hit(&proxy.ask("GET", "/a", &["Cookie: lang=fr"]), &first);
+        hit(&proxy.get("/a"), &first);
+    });
+}

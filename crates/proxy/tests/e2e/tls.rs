@@ -549,3 +549,72 @@ fn an_ocsp_response_is_sent_along_and_read_again_when_it_changes() {
         (stapled("a.example") == [0x30, 1, 9]).then_some(())
     });
 }
+
+/// DER of a tag and its content.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length: &[u8] = match content.len() {
+        len @ ..0x80 => &[len as u8],
+        len @ ..0x100 => &[0x81, len as u8],
+        len => &[0x82, (len >> 8) as u8, len as u8],
+    };
+    [&[tag], length, content].concat()
+}
+
+/// A successful response of RFC 6960 about the certificate with this serial number. Nobody has signed it.
+fn ocsp_response(serial: &[u8]) -> Vec<u8> {
+    let algorithm = der(0x30, &[der(6, &[0x2b, 14, 3, 2, 26]), der(5, &[])].concat());
+    let certificate = [
+        algorithm,
+        der(4, &[1; 20]),
+        der(4, &[2; 20]),
+        der(2, serial),
+    ]
+    .concat();
+    let single = [
+        der(0x30, &certificate),
+        der(0x80, &[]),
+        der(0x18, b"20260101000000Z"),
+    ]
+    .concat();
+    let responses = der(0x30, &der(0x30, &single));
+    let responder = der(0xa2, &der(4, &[2; 20]));
+    let data = der(
+        0x30,
+        &[responder, der(0x18, b"20260101000000Z"), responses].concat(),
+    );
+    let basic = der(0x30, &[data, der(0x30, &[]), der(3, &[0])].concat());
+    let kind = der(6, &[0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1]);
+    let bytes = der(0xa0, &der(0x30, &[kind, der(4, &basic)].concat()));
+    der(0x30, &[der(10, &[0]), bytes].concat())
+}
+
+/// The serial number of a certificate: behind the version, at the front.
+fn serial_of(certificate: &[u8]) -> Vec<u8> {
+    let version = [0xa0, 3, 2, 1, 2, 2];
+    let at = certificate.windows(6).position(|it| it == version).unwrap();
+    let bytes = usize::from(certificate[at + 6]);
+    certificate[at + 7..at + 7 + bytes].to_vec()
+}
+
+#[test]
+fn an_ocsp_response_about_another_certificate_is_not_sent_along() {
+    let authority = Authority::new();
+    let mut signed = authority.sign("a", &["a.example"]);
+    let file = authority.path("a.ocsp");
+    signed.files.ocsp = Some(file.clone());
+    let client = authority.client();
+    std::fs::write(&file, ocsp_response(&[1, 2, 3])).unwrap();
+    let origin = origin_of(b"hello".to_vec());
+    let mut plan = tls_plan(&origin, &[&signed]);
+    plan.timeouts.certificate_files = Duration::from_millis(20);
+    let proxy = Proxy::start_reloadable(&Plans::of(&plan));
+    let stapled = || look_at(proxy.address(), "a.example", &[]).unwrap().2;
+    assert_eq!(stapled(), [0; 0]);
+    let mut connection = client.connect(proxy.address(), "a.example");
+    connection.shake().unwrap();
+    let shown = connection.shown();
+    let own = ocsp_response(&serial_of(&shown));
+    std::fs::write(authority.path("next"), &own).unwrap();
+    std::fs::rename(authority.path("next"), &file).unwrap();
+    eventually("its own is sent", || (stapled() == own).then_some(()));
+}

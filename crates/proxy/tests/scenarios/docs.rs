@@ -71,6 +71,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9111", "5.4", "Pragma"),
     ("9111", "5.5", "Warning"),
     ("9111", "7.3", "Caching of Sensitive Information"),
+    ("9110", "4.2.3", "http(s) Normalization and Comparison"),
     ("9110", "5.3", "Field Order"),
     ("9110", "5.6.1", "Lists (#rule ABNF Extension)"),
     ("9110", "5.6.4", "Quoted Strings"),
@@ -105,6 +106,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9110", "15.5", "Client Error 4xx"),
     ("9110", "15.5.17", "416 Range Not Satisfiable"),
     ("9112", "5.1", "Field Line Parsing"),
+    ("9112", "6.3", "Message Body Length"),
     ("9112", "7.1", "Chunked Transfer Coding"),
     ("9112", "8", "Handling Incomplete Messages"),
     (

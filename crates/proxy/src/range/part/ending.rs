@@ -76,7 +76,7 @@ impl Parts<'_, '_> {
             age_s: None,
             cache_status: forwarded(self.ex.edition(), self.why, |line| line.forward_status(206)),
         };
-        let (head, length) = (stored::unsatisfied_head(total), Length::Known(0));
+        let (head, length) = (stored::unsatisfied_head(self.ex, total), Length::Known(0));
         let now = crate::clock::Instant::now();
         let answered = self.ex.answer(said, head, length, Bytes::new(), now);
         Outcome::Answered(answered.await)

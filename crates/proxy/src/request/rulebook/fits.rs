@@ -17,7 +17,7 @@ use message::Scheme;
 use crate::plan::{FieldFits, FieldIs, Minute, Rule, Verdict, When, address, host_fits};
 
 use super::index::split;
-use super::paths::{parameter, path_fits, readings, text_fits};
+use super::paths::{parameter, path_fits, readings, readings_to_share, text_fits};
 
 /// What a request asks, as rules look at it.
 #[derive(Clone, Copy)]
@@ -220,7 +220,12 @@ impl<'a> Seen<'a> {
             paths.any(|one| path_fits(one.as_bytes(), path))
         };
         let readings = || self.readings.get_or_init(|| readings(path)).iter();
+        let shared = || readings_to_share(path).into_iter();
         match rule.then.verdict {
+            None if rule.then.shares_more() => fits(path) && shared().all(|it| fits(&it)),
+            None if rule.then.shares_less() => {
+                fits(path) || readings().any(|it| fits(it)) || shared().any(|it| fits(&it))
+            }
             None => fits(path),
             Some(Verdict::Allow) => fits(path) && readings().all(|it| fits(it)),
             Some(_) => fits(path) || readings().any(|it| fits(it)),

@@ -7,7 +7,8 @@
 //!
 //! Invariant, which the tests hold against [`super::fits`]: a rule is found here exactly if it has no unmet condition there.
 //!
-//! Not known here: what a rule does, but for the readings of a path, of which a rule that allows needs all, and one that refuses any.
+//! Not known here: what a rule does, but for the readings of a path: a rule that allows, or by which more is shared, needs all; one that refuses,
+//! or by which less is shared, any.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
@@ -18,9 +19,9 @@ use message::Scheme;
 use super::{
     Met,
     fits::{FieldLines, Question, plain_host},
-    paths::{parameter, plain, readings},
+    paths::{parameter, plain, readings, readings_to_share},
 };
-use crate::plan::{FieldIs, HostList, Rule, Verdict, When, address};
+use crate::plan::{FieldIs, HostList, Rule, Then, Verdict, When, address};
 
 /// A set of rules, a bit each.
 type Bits = u128;
@@ -57,7 +58,7 @@ impl Index {
         }
         self.ports.add(&when.ports, bit);
         self.hosts.add(&when.hosts, bit);
-        self.paths.add(&when.paths, rule.then.verdict.as_ref(), bit);
+        self.paths.add(&when.paths, &rule.then, bit);
         self.queries.add(&when.queries, bit);
         for condition in &when.fields {
             let is_it = |field: &&mut Field| field.name == condition.name && field.all & bit == 0;
@@ -392,6 +393,9 @@ struct Paths {
     /// Those that need all readings of a path, and those for which any will do; the others go by the path as it came.
     allowing: Bits,
     refusing: Bits,
+    /// The same for those by which the cache shares more, and less.
+    sharing: Bits,
+    parting: Bits,
     /// `/`, which is every path.
     every: Bits,
     /// Without `*`, hashed from the front.
@@ -404,10 +408,12 @@ struct Paths {
 }
 
 impl Paths {
-    fn add(&mut self, patterns: &[String], verdict: Option<&Verdict>, bit: Bits) {
+    fn add(&mut self, patterns: &[String], then: &Then, bit: Bits) {
         for pattern in patterns {
             self.all |= bit;
-            match verdict {
+            match then.verdict {
+                None if then.shares_more() => self.sharing |= bit,
+                None if then.shares_less() => self.parting |= bit,
                 None => {}
                 Some(Verdict::Allow) => self.allowing |= bit,
                 Some(_) => self.refusing |= bit,
@@ -431,11 +437,18 @@ impl Paths {
 
     fn fit_as_read(&self, path: &str, asked: Bits) -> Bits {
         let mut fit = self.fit(path, asked);
-        if asked & (self.allowing | self.refusing) != 0 {
+        if asked & (self.allowing | self.refusing | self.parting) != 0 {
             for reading in readings(path) {
                 let other = self.fit(&reading, asked);
-                fit |= other & self.refusing;
+                fit |= other & (self.refusing | self.parting);
                 fit &= other | !self.allowing;
+            }
+        }
+        if asked & (self.sharing | self.parting) != 0 {
+            for reading in readings_to_share(path) {
+                let other = self.fit(&reading, asked);
+                fit |= other & self.parting;
+                fit &= other | !self.sharing;
             }
         }
         fit

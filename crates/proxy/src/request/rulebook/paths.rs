@@ -3,7 +3,8 @@
 //! A rule sees a path with the escapes of unreserved characters undone, so that `/%61` is `/a`. That is what all servers do. Some do more:
 //! they undo other escapes (`%2F`), some twice, take `\` for `/`, merge slashes, and remove dot segments. A rule that refuses must hold
 //! however the origin reads a path, so it is asked about each of these readings ([`readings`]) and one is enough. A rule that allows
-//! must hold for all of them.
+//! must hold for all of them. So must a rule by which more is stored or shared, also for readings that end at an escaped delimiter
+//! ([`readings_to_share`]): who reads `/account%3bx.css` as `/account` must not find the account stored for all.
 //!
 //! Not known here: rules.
 
@@ -89,21 +90,61 @@ const ROUNDS_MAX: usize = 4;
 
 /// Further readings of a path (without query) than [`path_fits`] makes by itself; none for nearly all paths.
 pub fn readings(path: &str) -> Vec<String> {
+    read(path, |_| true, ends_path)
+}
+
+/// The readings in which a rule must hold by which more is stored or shared; none for nearly all paths. Escapes that change no segment
+/// (`%20`) stay as they are, as in the rule.
+pub fn readings_to_share(path: &str) -> Vec<String> {
+    read(path, is_structure, is_delimiter)
+}
+
+/// Ends a path, for a server that looks for it after undoing escapes.
+fn ends_path(byte: u8) -> bool {
+    byte.is_ascii_control() || b"#?".contains(&byte)
+}
+
+/// Ends a name in a path.
+fn is_delimiter(byte: u8) -> bool {
+    ends_path(byte) || b"/\\;".contains(&byte)
+}
+
+/// Makes other segments of a path, or another escape.
+fn is_structure(byte: u8) -> bool {
+    is_delimiter(byte) || b".%".contains(&byte)
+}
+
+/// The readings of a path when these escapes are undone, also cut at the first escape of these bytes that end it.
+fn read(path: &str, undoes: fn(u8) -> bool, ends: fn(u8) -> bool) -> Vec<String> {
     let bytes = path.as_bytes();
-    let is_odd = memchr::memchr3(b'%', b'\\', b';', bytes).is_some()
-        || bytes.windows(2).any(|two| two == b"//" || two == b"/.");
-    if !is_odd {
+    let has_escape = || escapes(bytes).any(|(_, byte)| undoes(byte));
+    let is_odd = match memchr::memchr3(b'%', b'\\', b';', bytes) {
+        Some(at) if bytes[at] == b'%' => {
+            has_escape() || bytes.contains(&b'\\') || bytes.contains(&b';')
+        }
+        Some(_) => true,
+        None => false,
+    };
+    let has_dots = || {
+        let mut slashes = memchr::memchr_iter(b'/', bytes);
+        slashes.any(|at| matches!(bytes.get(at + 1), Some(b'/' | b'.')))
+    };
+    if !is_odd && !has_dots() {
         return Vec::new();
     }
     let mut readings: Vec<String> = Vec::new();
     let mut decoded = bytes.to_vec();
     for _ in 0..=ROUNDS_MAX {
-        for reading in [resolved(&decoded, false), resolved(&decoded, true)] {
-            if reading != path && !readings.contains(&reading) {
-                readings.push(reading);
+        let cut = escapes(&decoded).find(|(_, byte)| ends(*byte));
+        let cut = cut.map(|(at, _)| &decoded[..at]);
+        for form in [Some(&decoded[..]), cut].into_iter().flatten() {
+            for reading in [resolved(form, false), resolved(form, true)] {
+                if reading != path && !readings.contains(&reading) {
+                    readings.push(reading);
+                }
             }
         }
-        match undone(&decoded) {
+        match undone(&decoded, undoes) {
             Some(next) => decoded = next,
             None => break,
         }
@@ -111,13 +152,22 @@ pub fn readings(path: &str) -> Vec<String> {
     readings
 }
 
-/// With all escapes undone once; `None`: there is none.
-fn undone(path: &[u8]) -> Option<Vec<u8>> {
+/// The escapes of a text, each with its place and the byte it stands for.
+fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
+    memchr::memchr_iter(b'%', text).filter_map(|at| match text[at + 1..] {
+        [high, low, ..] => Some((at, digit(high)? << 4 | digit(low)?)),
+        _ => None,
+    })
+}
+
+/// With the escapes of these bytes undone once; `None`: there is none.
+fn undone(path: &[u8], undoes: fn(u8) -> bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len());
     let (mut rest, mut has_any) = (path, false);
     while let Some((&byte, behind)) = rest.split_first() {
         if let [b'%', high, low, behind @ ..] = rest
             && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+            && undoes(high << 4 | low)
         {
             out.push(high << 4 | low);
             (rest, has_any) = (behind, true);
@@ -184,7 +234,7 @@ pub fn parameter(text: &[u8]) -> Cow<'_, [u8]> {
         .iter()
         .map(|&byte| if byte == b'+' { b' ' } else { byte });
     let spaced: Vec<u8> = spaced.collect();
-    undone(&spaced).unwrap_or(spaced).into()
+    undone(&spaced, |_| true).unwrap_or(spaced).into()
 }
 
 #[cfg(test)]
@@ -209,6 +259,8 @@ mod tests {
             ("/../../admin", "/admin"),
             ("/admin/.", "/admin/"),
             ("/admin%00", "/admin\0"),
+            ("/admin%3fx", "/admin"),
+            ("/a/..%2fadmin%2523x", "/admin"),
         ] {
             let readings = readings(path);
             assert!(
@@ -222,9 +274,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shared_is_read_with_an_end_at_every_escaped_delimiter() {
+        for (path, reading) in [
+            ("/account%2fx.css", "/account"),
+            ("/account%5Cx.css", "/account"),
+            ("/account%3bx.css", "/account"),
+            ("/account%23x.css", "/account"),
+            ("/account%3fx.css", "/account"),
+            ("/account%00x.css", "/account"),
+            ("/account%0ax.css", "/account"),
+            ("/account%253bx.css", "/account"),
+            ("/account;x.css", "/account"),
+            ("/static/..%2faccount", "/account"),
+            ("/static/..%3bx/account", "/account"),
+            ("/static/..%00/account", "/"),
+        ] {
+            let readings = readings_to_share(path);
+            assert!(
+                readings.iter().any(|it| it == reading),
+                "{path}: {readings:?}"
+            );
+        }
+        for path in ["/", "/a%20b/%C3%A4.css", "/a/b.css", "/50%/a%2", "/~a%40b"] {
+            assert_eq!(readings_to_share(path), [""; 0], "{path}");
+        }
+    }
+
+    #[test]
     fn readings_are_few_and_take_no_longer_than_the_path() {
         let path = format!("/{}", "%25".repeat(20_000));
-        assert!(readings(&path).len() <= 2 * (ROUNDS_MAX + 1));
+        assert!(readings(&path).len() <= 4 * (ROUNDS_MAX + 1));
+        assert!(readings_to_share(&path).len() <= 4 * (ROUNDS_MAX + 1));
         let dots = "/..".repeat(20_000);
         assert_eq!(readings(&dots), ["/"]);
     }

@@ -1,5 +1,7 @@
 //! Random rules and requests: all rules at once find what one by one is found.
 
+use std::time::Duration;
+
 use fields::Fields;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -53,7 +55,8 @@ fn host_pattern() -> impl Strategy<Value = String> {
 
 fn path() -> impl Strategy<Value = String> {
     let piece = words(&[
-        "/", "a", "b", "ab", ".jpg", "..", ".", "%61", "%2f", "%252e", "\\", ";x", "//", "/a/", "#",
+        "/", "a", "b", "ab", ".jpg", "..", ".", "%61", "%2f", "%252e", "\\", ";x", "//", "/a/",
+        "#", "%3b", "%20",
     ]);
     vec(piece, 0..7).prop_map(|pieces| format!("/{}", pieces.concat()))
 }
@@ -152,11 +155,15 @@ fn rule() -> impl Strategy<Value = Rule> {
         Some(Verdict::Deny { words: None }),
         Some(canned),
     ]);
-    (when(), verdict).prop_map(|(when, verdict)| Rule {
+    let bypass = option::weighted(0.3, any::<bool>());
+    let ttl = option::weighted(0.3, (0..2u64).prop_map(Duration::from_secs));
+    (when(), verdict, bypass, ttl).prop_map(|(when, verdict, bypass, ttl)| Rule {
         name: None,
         when,
         then: Then {
             verdict,
+            bypass,
+            ttl,
             ..Then::default()
         },
     })

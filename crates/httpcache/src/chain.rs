@@ -1,0 +1,237 @@
+//! An answer that was reached by redirects which a cache has followed: the strictest of the whole way decides.
+//!
+//! The client asked for one resource and gets what lies at the end. So each answer on the way is one to the client's own request, and what
+//! it forbids is forbidden for the end as well: its prohibitions, its lifetime and its Vary become fields of the end. Then whatever stores,
+//! shares, validates or passes on the end obeys them, and so do caches behind us.
+//!
+//! | on the way | at the end |
+//! |---|---|
+//! | `no-store`, unreadable directives, `Vary: *` | `no-store` |
+//! | `private`; Set-Cookie, Authorization or Cookie without the word that would let it be shared | `private` |
+//! | `no-cache`, `must-revalidate`, `proxy-revalidate` | the same |
+//! | a lifetime that ends before that of the end | `max-age` |
+//! | `Vary` | the same |
+//!
+//! Silence on the way is none of these: redirects seldom say how long they hold, and the end says it.
+//!
+//! Not known here: who follows redirects, and where to.
+
+use crate::date::UnixMillis;
+use crate::directives::ResponseDirectives;
+use crate::freshness::{Standing, has_explicit_lifetime};
+use crate::storable::{sets_cookie, speaks_of_reuse, understood};
+use crate::vary::vary_list;
+use crate::{Request, Response, Rules, TARGETED_FIELDS};
+use fields::Fields;
+
+/// An answer on the way, or at the end of it, and when it came.
+pub struct Hop<'a> {
+    /// The answer.
+    pub response: Response<'a>,
+    /// When it came.
+    pub received: UnixMillis,
+}
+
+/// What an answer on the way forbids for the end. `request` is the client's: what it has said of itself counts for each answer, even if a
+/// server on the way was not told.
+pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> Bound {
+    let Response { status, fields } = hop.response;
+    let said = ResponseDirectives::parse(fields, rules);
+    let is_for_all = said.shared_on_purpose();
+    let end_fields = end.response.fields;
+    let end_said = ResponseDirectives::parse(end_fields, rules);
+    let is_silent = |said: &ResponseDirectives, fields: &Fields| !speaks_of_reuse(said, fields);
+
+    //= rfc9111 §3.5   the first server has seen the credentials, and where it sends may depend on them
+    let is_authorised =
+        request.fields.contains(b"authorization") && !is_for_all && !said.must_revalidate;
+    let is_guessed = rules.cookie_bars_guess
+        && request.fields.contains(b"cookie")
+        && (is_silent(&said, fields) || is_silent(&end_said, end_fields));
+    let sets_cookie = sets_cookie(fields) && !is_for_all && !rules.store_set_cookie;
+    let is_overlooked = said.must_understand && understood(status);
+    let no_store = said.no_store && !is_overlooked
+        || said.must_understand && !is_overlooked
+        || said.malformed
+        || vary_list(fields).is_err();
+
+    let mut words: Vec<String> = [
+        (no_store, "no-store"),
+        (
+            said.private || is_authorised || is_guessed || sets_cookie,
+            "private",
+        ),
+        (said.no_cache, "no-cache"),
+        (said.must_revalidate, "must-revalidate"),
+        (said.proxy_revalidate, "proxy-revalidate"),
+    ]
+    .into_iter()
+    .filter(|(holds, _)| *holds)
+    .map(|(_, word)| word.to_owned())
+    .collect();
+
+    let standing = |hop: &Hop<'_>| {
+        let times = (hop.received, hop.received);
+        Standing::of(request, &hop.response, times.0, times.1, rules)
+    };
+    let is_told = has_explicit_lifetime(&said, fields);
+    let is_end_told = has_explicit_lifetime(&end_said, end_fields);
+    if end.response.status == 304 && !is_end_told {
+        // What is stored keeps its lifetime only if nothing is said here at all.
+        if is_told || !words.is_empty() {
+            words.push("max-age=0".to_owned());
+        }
+    } else if is_told {
+        let (hop, end) = (standing(hop), standing(end));
+        let left_s = hop.lifetime_s.saturating_sub(hop.initial_age_s);
+        if left_s < end.lifetime_s.saturating_sub(end.initial_age_s) {
+            let max_age_s = left_s.saturating_add(end.initial_age_s);
+            words.push(format!("max-age={max_age_s}"));
+            if end_said.s_maxage_s.is_some() {
+                words.push(format!("s-maxage={max_age_s}"));
+            }
+        }
+    }
+    Bound {
+        directives: words.join(", ").into_bytes(),
+        vary: fields.members(b"vary").map(<[u8]>::to_vec).collect(),
+    }
+}
+
+/// What an answer on the way forbids, as fields of the end.
+#[derive(Debug)]
+pub struct Bound {
+    directives: Vec<u8>,
+    vary: Vec<Vec<u8>>,
+}
+
+impl Bound {
+    /// Adds it to the fields of the end.
+    pub fn add_to(&self, end: &mut Fields) {
+        if !self.directives.is_empty() {
+            end.push(b"Cache-Control", &self.directives);
+            for name in TARGETED_FIELDS {
+                //= rfc9213 §2.2   where there is one, Cache-Control does not count
+                if end.contains(name.as_bytes()) {
+                    end.push(name.as_bytes(), &self.directives);
+                }
+            }
+        }
+        if !self.vary.is_empty() {
+            end.push(b"Vary", &self.vary.join(&b", "[..]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{EPOCH, Exchange};
+
+    /// What is added to the end, by `REQUEST | HOP` and the end.
+    fn check(text: &str, end: &str, expected: &str) {
+        let rules = Rules {
+            cookie_bars_guess: true,
+            ..Rules::default()
+        };
+        let way = Exchange::parse(text);
+        let last = Exchange::parse(&format!("GET | {end}"));
+        let hop = |response| Hop {
+            response,
+            received: EPOCH,
+        };
+        let bound = bind(
+            &way.request(),
+            &hop(way.response()),
+            &hop(last.response()),
+            &rules,
+        );
+        let found = String::from_utf8(bound.directives).unwrap();
+        assert_eq!(found, expected, "{text} | {end}");
+    }
+
+    #[test]
+    fn what_is_forbidden_on_the_way_is_forbidden() {
+        let end = "200 Cache-Control: public, max-age=60";
+        check("GET | 302", end, "");
+        check("GET | 302 Cache-Control: no-store", end, "no-store");
+        check(
+            "GET | 302 Cache-Control: private, no-cache",
+            end,
+            "private, no-cache",
+        );
+        check("GET | 302 Vary: *", end, "no-store");
+        check("GET | 302 Cache-Control: x=\"", end, "no-store");
+        check("GET | 302 Set-Cookie: a=b", end, "private");
+        check("GET | 302 Set-Cookie: a=b & Cache-Control: public", end, "");
+        check(
+            "GET | 302 Cache-Control: max-age=60, must-revalidate",
+            end,
+            "must-revalidate",
+        );
+    }
+
+    #[test]
+    fn credentials_count_for_each_answer() {
+        let end = "200 Cache-Control: public, max-age=60";
+        check("GET Authorization: x | 307", end, "private");
+        check(
+            "GET Authorization: x | 307 Cache-Control: max-age=60",
+            end,
+            "private",
+        );
+        check("GET Authorization: x | 307 Cache-Control: public", end, "");
+        check("GET Cookie: x | 302", end, "private");
+        check("GET Cookie: x | 302 Cache-Control: max-age=60", end, "");
+        check(
+            "GET Cookie: x | 302 Cache-Control: max-age=60",
+            "200 Last-Modified: @-10000",
+            "private, max-age=60",
+        );
+    }
+
+    #[test]
+    fn the_lifetime_that_ends_first_counts() {
+        let hop = "GET | 302 Cache-Control: max-age=60";
+        check(hop, "200 Cache-Control: max-age=100", "max-age=60");
+        check(
+            hop,
+            "200 Cache-Control: max-age=100 & Age: 30",
+            "max-age=90",
+        );
+        check(
+            hop,
+            "200 Cache-Control: s-maxage=100",
+            "max-age=60, s-maxage=60",
+        );
+        check(hop, "200 Date: @0 & Expires: @100", "max-age=60");
+        check(hop, "200 Cache-Control: max-age=60", "");
+        check(hop, "200 Last-Modified: @-10000", "max-age=60");
+        // Nothing is stored that would not be without it.
+        check(hop, "500", "");
+        check(hop, "200", "");
+        check(hop, "304 ETag: \"a\"", "max-age=0");
+        check("GET | 302", "304 ETag: \"a\"", "");
+        check(
+            "GET | 302 Date: @0 & Expires: @5",
+            "200 Cache-Control: max-age=100",
+            "max-age=5",
+        );
+    }
+
+    #[test]
+    fn it_stands_beside_what_the_end_says() {
+        let mut end = crate::testing::fields(
+            "Cache-Control: max-age=9 & CDN-Cache-Control: max-age=9 & Vary: Accept",
+        );
+        let bound = Bound {
+            directives: b"no-store".to_vec(),
+            vary: vec![b"Foo".to_vec()],
+        };
+        bound.add_to(&mut end);
+        let rules = Rules::default();
+        assert!(ResponseDirectives::parse(&end, &rules).no_store);
+        assert!(ResponseDirectives::of_cache_control(&end).no_store);
+        assert_eq!(end.members(b"vary").count(), 2);
+    }
+}
