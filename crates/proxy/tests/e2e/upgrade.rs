@@ -346,6 +346,30 @@ fn one_upgrade_at_a_time_and_none_while_the_process_before_still_ends_requests()
 }
 
 #[test]
+fn an_upgrade_in_a_storm_of_reloads_waits_for_a_moment_between_two() {
+    let origin = counting();
+    let mut house = House::of(own_host_plan(&origin));
+    let admin = house.proxy.ready.admin.unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let host = format!("Host: {admin}");
+                while !stop.load(Ordering::Relaxed) {
+                    // Of which process, and what it says, is all the same.
+                    let mut client = Client::connect(admin);
+                    let _ = client.ask("POST", "/reload", &[&host]).wire.response_head();
+                }
+            });
+        }
+        for _ in 0..10 {
+            house.upgrade().ended().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn nobody_who_connects_meanwhile_is_refused_or_cut() {
     let (origin, disk) = (counting(), Disk::of_mib(16));
     let mut plan = own_host_plan(&origin);
