@@ -496,7 +496,8 @@ impl Connection {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
-        if !found.is_reset {
+        // Behind a fatal fault it would hide from the client why (C4).
+        if !found.is_reset && self.fatal.is_none() {
             frame::write_word(kind::RST_STREAM, stream.id, code.0, &mut self.out);
         }
         self.note_reset(stream);

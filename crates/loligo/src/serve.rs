@@ -41,7 +41,7 @@ pub fn serve(
     machine.open_stores = stores.iter().map(|store| store.path.clone()).collect();
     let first = reading(settled, &raw, diagnostics.clone());
     // One that has ended in service is no reason to refuse all else: the proxy judges, and says which file.
-    machine.certificate = |_| Ok(None);
+    machine.certificate = |_, _| Ok(None);
     let says = diagnostics.clone();
     let reread = Box::new(move || {
         let (mut settled, raw) = read_and_settle(&flags, &machine, &add_own)

@@ -273,6 +273,26 @@ fn a_program_that_does_not_come_up_changes_nothing() {
     assert!(serving.is_stored("/b"), "it stores as before");
 }
 
+/// Longer than the admin interface waits for a request.
+#[test]
+fn what_comes_of_a_program_that_hangs_is_waited_for() {
+    let serving = Serving::start();
+    let script = "#!/bin/sh\nsleep 11\nexit 3\n";
+    let slow = serving.dir.path().join("slow");
+    std::fs::write(&slow, script).unwrap();
+    Command::new("chmod")
+        .args(["755".as_ref(), slow.as_os_str()])
+        .status()
+        .unwrap();
+    std::fs::rename(&slow, &serving.program).unwrap();
+    let told = serving.upgrade();
+    let why = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        why.contains("the new process ended (exit status: 3)"),
+        "{why}"
+    );
+}
+
 /// What a process does that is started with the variable and something else on its standard input.
 #[test]
 fn whoever_only_has_the_variable_starts_as_ever() {

@@ -109,6 +109,12 @@ pub struct Parts {
 }
 
 impl Edition {
+    /// Certificates that clients refuse now, in words.
+    pub fn troubles(&self, now: Duration) -> Vec<String> {
+        let served = self.served.iter().flatten();
+        served.flat_map(|served| served.troubles(now)).collect()
+    }
+
     /// Derives the rest.
     pub fn new(parts: Parts) -> Edition {
         let Parts {

@@ -24,6 +24,20 @@ fn a_request_and_its_answer() {
 }
 
 #[test]
+fn behind_a_fault_nothing_but_its_goaway_is_sent() {
+    let mut pair = pair();
+    pair.holds = true;
+    pair.send(&get(1, "/a"));
+    pair.send(&frame(CONTINUATION, END_HEADERS, 9, &[]));
+    assert!(pair.fatal.is_some());
+    let said = pair.frames();
+    assert!(said.len() == 1 && !said[0].starts_with("reset"), "{said:?}");
+    // A reset would tell the client another reason.
+    pair.connection.release(pair.held[0]);
+    assert_eq!(pair.frames(), [""; 0]);
+}
+
+#[test]
 fn input_may_come_a_byte_at_a_time() {
     let mut pair = pair();
     let mut bytes = frame(HEADERS, END_HEADERS, 1, &head("POST", "/"));

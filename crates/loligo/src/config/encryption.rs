@@ -71,6 +71,7 @@ pub fn settle(
         certificates: certificates(block, problems),
         only_tls13: draft.only_tls13.unwrap_or(false),
         early_data: draft.early_data.unwrap_or(false),
+        is_strict: draft.tls_strict.unwrap_or(false),
         ..ListenerTls::default()
     };
     let word = draft.tls.take();
@@ -97,7 +98,13 @@ pub fn settle(
     }
     if !is_said && block.certificates.is_empty() {
         // E2
-        for name in ["tls-min", "early-data", "client-ca", "client-certificate"] {
+        for name in [
+            "tls-min",
+            "tls-strict",
+            "early-data",
+            "client-ca",
+            "client-certificate",
+        ] {
             let given = block.find(&format!("listener.{name}"));
             let message = "is for TLS; this listener speaks plain HTTP: set tls, or write a [[listener.certificate]]";
             problems.extend(given.map(|given| given.problem(message)));
@@ -138,7 +145,7 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
                 Some(at) => at.problem("listener.certificate.file", why),
                 None => block.problem("listener.tls", why),
             };
-            match (machine.certificate)(files) {
+            match (machine.certificate)(files, tls.is_strict) {
                 Ok(None) => {}
                 Ok(Some(note)) => found.notes.push(note),
                 Err(why) => found.problems.push(problem(why)),

@@ -175,12 +175,11 @@ fn explain_tls(tls: &ListenerTls, http2: bool, out: &mut String) {
         false => "HTTP/1.1",
     };
     line(out, "speaks", &format!("{http} over {versions}"));
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     if tls.is_acme {
         line(out, "certificate", "ordered (acme)");
     }
     for files in tls.certificates.iter().skip(usize::from(tls.is_acme)) {
-        let words = match proxy::check_certificate(files, now) {
+        let words = match proxy::look_at_certificate(files) {
             Ok(shown) => shown.words(),
             Err(why) => why.to_string(),
         };

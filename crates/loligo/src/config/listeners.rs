@@ -51,6 +51,7 @@ pub struct ListenerDraft {
     pub(super) tls: Option<values::TlsWord>,
     pub(super) only_tls13: Option<bool>,
     pub(super) early_data: Option<bool>,
+    pub(super) tls_strict: Option<bool>,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) client_required: Option<bool>,
     http2: Option<bool>,
@@ -132,6 +133,9 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `acme`, `self-signed`", "none" => tls = values::certificate;
         /// The oldest version of TLS that is spoken.
         "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Refuse the start, and a reload, if the time of a certificate is over or has not begun. Otherwise that is said in the log, by `check` and in
+        /// the answer to a reload; other certificates are shown where they have the name, and clients decide about this one.
+        "listener.tls-strict": "`true`, `false`", "`false`" => tls_strict = values::switch;
         /// Answer clients that come back before the handshake of TLS 1.3 is complete (0-RTT), which saves them a round trip: a plain GET of what is
         /// fresh in the cache, and nothing else. Whatever else comes so early waits until the client has proved itself. Somebody who has
         /// recorded such a request may send it again, and gets nothing for it: each session is resumed once. So sessions are kept

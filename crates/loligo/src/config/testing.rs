@@ -26,7 +26,7 @@ pub fn machine() -> Machine {
         resolve,
         appendable,
         certificates,
-        certificate: |files| match files.chain.starts_with("/missing") {
+        certificate: |files, _| match files.chain.starts_with("/missing") {
             true => Err("No such file or directory".into()),
             false => Ok(None),
         },

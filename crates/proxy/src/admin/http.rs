@@ -5,8 +5,8 @@
 //!
 //! An answer may be a stream without an end ([`Answer::stream`]), behind which the connection closes.
 //!
-//! Limits: [`WAIT_MAX`] for each head, each answer and each pause between requests; [`STREAM_WAIT_MAX`] for each piece of a stream;
-//! head sizes by the caller.
+//! Limits: [`WAIT_MAX`] for each head, each pause between requests, and until the client has an answer; [`ANSWER_MAX`] until there is one, below which
+//! each resource has its own; [`STREAM_WAIT_MAX`] for each piece of a stream; head sizes by the caller.
 //!
 //! Not known here: the resources.
 
@@ -19,13 +19,15 @@ use message::Version;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::record::live::Listening;
 
 /// The longest wait for a request, for the rest of its head, and for the client to take an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The longest wait for what was asked for: longer than an upgrade may take, all of its steps together.
+const ANSWER_MAX: Duration = Duration::from_secs(290);
 /// The longest wait for the client to take a piece of a stream.
 pub const STREAM_WAIT_MAX: Duration = Duration::from_secs(60);
 /// The media type of bytes that are nothing else.
@@ -193,15 +195,9 @@ pub async fn converse(
         {
             return;
         }
-        let turn = match timeout(
-            WAIT_MAX,
-            take_turn(&mut stream, &mut input, (limits, peer), &answer),
-        )
-        .await
-        {
-            Ok(Some(turn)) => turn,
-            Ok(None) => return,
-            Err(_) => Turn::refused(408, "the request took too long to arrive", input.len()),
+        let turn = take_turn(&mut stream, &mut input, (limits, peer), &answer);
+        let Some(turn) = turn.await else {
+            return;
         };
         input.advance(turn.used.min(input.len()));
         output.clear();
@@ -269,7 +265,7 @@ async fn take_turn(
     (limits, peer): (&Limits, Option<IpAddr>),
     answer: &impl AsyncFn(&Request<'_>) -> Answer,
 ) -> Option<Turn> {
-    let mut scanned = 0;
+    let (mut scanned, until) = (0, Instant::now() + WAIT_MAX);
     loop {
         let is_first = scanned == 0;
         let is_full = input.len() >= limits.head_bytes_max;
@@ -279,8 +275,13 @@ async fn take_turn(
             return Some(turn);
         }
         scanned = input.len();
-        if !read(stream, input).await {
-            return None;
+        match timeout_at(until, read(stream, input)).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(_) => {
+                let words = "the request took too long to arrive";
+                return Some(Turn::refused(408, words, input.len()));
+            }
         }
     }
 }
@@ -312,9 +313,11 @@ async fn turn(
         is_of_a_page: view.first(b"origin").is_some(),
         peer,
     };
+    let answered = timeout(ANSWER_MAX, answer(&request)).await;
+    let late = |_| Answer::text(503, "there is no answer yet; the log has what comes of it");
     Some(Turn {
         used: view.head_bytes,
-        answer: answer(&request).await,
+        answer: answered.unwrap_or_else(late),
         //= rfc9110 §9.3.2   HEAD: the fields of GET, without content
         head_only: view.method == "HEAD",
         // An HTTP/1.0 client would need a promise to keep it open; closing is simpler.

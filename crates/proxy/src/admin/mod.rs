@@ -27,7 +27,7 @@
 //! be an IP address, `localhost` or a configured name. Pages cannot send absolute form, and browsers always send
 //! Host, so a health check in HTTP/1.0 may leave it out; requests that change something may not.
 //!
-//! Limits: [`CONNECTIONS_MAX`], the waits in `http`, heads by the proxy's own limit on targets.
+//! Limits: those of `room`, the waits in `http`, heads by the proxy's own limit on targets.
 
 mod exposition;
 mod facts;
@@ -40,6 +40,7 @@ mod members;
 mod process;
 pub(crate) mod purge;
 mod pushes;
+mod room;
 mod scrape;
 mod status;
 mod upstreams;
@@ -70,6 +71,7 @@ use crate::{
         live::Live,
         process::Process,
         purge::Order,
+        room::{Place, Room},
         scrape::Format,
         status::Status,
     },
@@ -85,9 +87,6 @@ use crate::{
     upgrade::successor::Upgrades,
 };
 
-/// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
-/// soon.
-const CONNECTIONS_MAX: usize = 64;
 /// The origins told are those of one to two such periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);
 /// Room for the field lines of a request.
@@ -111,18 +110,23 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
         tokio::select! {
             // The other process has the same socket.
             () = &mut is_over => break,
-            accepted = socket.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+            accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
                     if !admin.serves(peer.ip()) {
                         tracing::debug!(%peer, "client not allowed at the admin interface");
                         continue;
                     }
                     let _ = stream.set_nodelay(true);
-                    let admin = Rc::clone(&admin);
-                    connections.spawn_local(async move {
-                        let answer = async |request: &Request<'_>| admin.answer(request).await;
-                        http::converse(stream, &admin.limits(), answer).await;
+                    admin.room.make();
+                    let (of_it, place) = (Rc::clone(&admin), Place::new());
+                    let of_task = place.clone();
+                    let task = connections.spawn_local(async move {
+                        let answer = async |request: &Request<'_>| {
+                            of_it.answer_at(&of_task, request).await
+                        };
+                        http::converse(stream, &of_it.limits(), answer).await;
                     });
+                    admin.room.take(place, task);
                 }
                 Err(error) => {
                     // Probably out of descriptors: wait for connections to end instead of spinning.
@@ -160,6 +164,7 @@ struct Admin {
     origins_since: Cell<Instant>,
     /// Purges by this interface. (The workers' counters have one writer each.)
     purges: Cell<u64>,
+    room: Room,
 }
 
 impl Admin {
@@ -177,6 +182,7 @@ impl Admin {
             origins: RefCell::default(),
             origins_since: Cell::new(Instant::now()),
             purges: Cell::new(0),
+            room: Room::new(),
             shared,
         }
     }
@@ -263,6 +269,24 @@ impl Admin {
 
     fn facts(&self) -> Facts {
         Facts::gather(&self.shared, self.purges.get())
+    }
+
+    /// Answers in its turn; health has none.
+    async fn answer_at(&self, place: &Place, request: &Request<'_>) -> Answer {
+        place.is_busy();
+        let is_health = request.target.split('?').next() == Some("/healthz");
+        let turn = match is_health {
+            true => None,
+            false => Some(self.room.turn().await),
+        };
+        let answer = match turn {
+            Some(None) => Answer::text(503, "too many requests wait for an answer already"),
+            _ => self.answer(request).await,
+        };
+        if answer.stream.is_none() {
+            place.waits();
+        }
+        answer
     }
 
     async fn answer(&self, request: &Request<'_>) -> Answer {

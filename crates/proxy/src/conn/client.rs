@@ -50,9 +50,9 @@ use crate::{
 
 /// Requests answered in a row before other connections of the worker get their turn.
 const TURN_REQUESTS: usize = 32;
-/// Bytes read and thrown away after an early answer, so that the client gets to see it (RFC 9112 §9.6).
+/// Bytes read and thrown away at the end of a connection.
 const LINGER_BYTES: usize = 256 << 10;
-/// How long that may take.
+/// How long a client that has all it was sent may take to close.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What somebody who speaks plain HTTP to a TLS port is told.
@@ -66,7 +66,10 @@ enum Turn {
     TimedOut(Instant),
     /// There is no room for what was sent, this long after the first byte.
     Crowded(Instant),
+    /// The client has closed, or the connection broke, or was idle for long; or the answer was the last one, as it says.
     Closed,
+    /// All that came is answered, and we end the connection: the client may be asking already.
+    Over,
 }
 
 /// What came when more of a head was read.
@@ -219,7 +222,7 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
             Turn::TimedOut(began) => {
                 let reason = "the request took too long to arrive";
                 refuse(worker, conn, 408, reason, began).await;
-                conn.settle().await;
+                conn.linger(worker).await;
                 return Ended::Over;
             }
             Turn::Crowded(began) => {
@@ -239,8 +242,15 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
                 conn.linger(worker).await;
                 return Ended::Over;
             }
+            Turn::Over => {
+                Box::pin(conn.linger(worker)).await;
+                return Ended::Over;
+            }
             Turn::Closed => {
-                if conn.stream.is_unsettled() {
+                // Of what the client has all of, nothing can be destroyed.
+                if !conn.pace.is_cut && conn.stream.untaken_bytes() > 0 {
+                    Box::pin(conn.linger(worker)).await;
+                } else if conn.stream.is_unsettled() {
                     Box::pin(conn.settle()).await;
                 }
                 return Ended::Over;
@@ -328,7 +338,7 @@ impl Conn {
                     self.kept = None;
                     answered += 1;
                     if self.is_over(worker) {
-                        return Turn::Closed;
+                        return Turn::Over;
                     }
                     if answered % TURN_REQUESTS == 0 {
                         tokio::task::yield_now().await;
@@ -364,7 +374,8 @@ impl Conn {
                     }
                     match answered {
                         Ok(true) if !self.is_over(worker) => {}
-                        Ok(_) => return Turn::Closed,
+                        Ok(true) => return Turn::Over,
+                        Ok(false) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
                     }
                 }
@@ -563,19 +574,28 @@ impl Conn {
         }
     }
 
-    /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
-    /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
+    /// The end of a connection that we end, whatever was spoken on it: what was written is sent, then our end, and then the client is read until
+    /// it closes. Closed at once, the kernel would answer what the client still sends (requests, windows, the rest of an upload) with a
+    /// reset, which destroys what is on its way to the client.
+    ///
+    /// A client that has all it was sent has [`LINGER`] to close; one that takes it slowly has as long as while it is answered
+    /// ([`crate::conn::pace`]).
+    //= rfc9112 §9.6   close the write side, and read until the client's close or until its side has surely got all
     pub async fn linger(&mut self, worker: &Worker) {
-        // Over TLS what was written may still be here.
-        self.settle().await;
-        let limit = LINGER;
-        let until = Instant::now() + LINGER;
-        let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
-        if self.watch.limit(limit, pin!(shutdown)).await.is_err() {
+        if self.pace.is_cut {
             return;
         }
-        let mut left = LINGER_BYTES;
-        while left > 0 && Instant::now() < until && !worker.shared.is_draining() {
+        // Over TLS what was written may still be here.
+        self.settle().await;
+        let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
+        if self.watch.limit(LINGER, pin!(shutdown)).await.is_err() {
+            return;
+        }
+        let plan = &self.listener.edition.plan;
+        let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
+        let (mut left, mut until) = (LINGER_BYTES, Instant::now() + LINGER);
+        while left > 0 {
+            let limit = until.saturating_duration_since(Instant::now());
             let stream = &mut self.stream;
             let read = poll_fn(|cx| {
                 let mut space = worker.input.borrow_mut();
@@ -585,8 +605,25 @@ impl Conn {
             });
             match self.watch.limit(limit, pin!(read)).await {
                 Ok(Ok(n)) if n > 0 => left = left.saturating_sub(n),
-                _ => return,
+                Ok(_) => return,
+                Err(_) => {}
             }
+            if Instant::now() < until {
+                continue;
+            }
+            let untaken = self.stream.untaken_bytes();
+            if untaken == 0 {
+                return;
+            }
+            self.pace.wait(LINGER);
+            self.pace.ask(untaken, rate_min);
+            if self.pace.patience(stall_max, rate_min).is_zero() {
+                // Not left to the kernel, which would keep it for a long time.
+                metrics::add(&worker.counters.client_connections_slow, 1);
+                socket::reset_when_closed(self.stream.socket());
+                return;
+            }
+            until = Instant::now() + LINGER;
         }
     }
 }

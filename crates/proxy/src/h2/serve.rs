@@ -24,7 +24,7 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
-use http2::{ErrorCode, Event, Limits, PREFACE, Turn};
+use http2::{ErrorCode, Event, Fault, Limits, PREFACE, Turn};
 use profile::Protocol;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -34,7 +34,7 @@ use tokio::{
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
     clock::Instant, conn::client::More, conn::pace::ASK_EVERY, conn::socket::Conn, record::metrics,
-    record::protocols::Spoken, socket, state::Worker,
+    record::protocols::Spoken, record::seldom::Seldom, socket, state::Worker,
 };
 
 /// Bytes of bodies in one turn.
@@ -371,7 +371,7 @@ impl<'w> Server<'w> {
         };
         let fatal = self.link.http().fatal();
         if let Some(fault) = fatal.filter(|_| !self.is_deaf) {
-            tracing::debug!(client = %self.conn.peer, "an HTTP/2 connection ends: {fault}");
+            self.tell_of(fault);
             self.is_deaf = true;
             self.link.leave();
         }
@@ -385,6 +385,20 @@ impl<'w> Server<'w> {
             (_, true) if has_more && self.turn.is_empty() => Poll::Ready(Step::Enough),
             (Some(_), _) | (_, true) => Poll::Ready(Step::Moved),
             (None, false) => Poll::Pending,
+        }
+    }
+
+    /// Says why the connection ends. Where answers are cut by that, an operator sees it, once a minute: an honest client may have met a limit.
+    #[cold]
+    fn tell_of(&self, fault: Fault) {
+        static SAID: Seldom = Seldom::new();
+        let (client, answers) = (self.conn.peer, self.link.http().open_streams());
+        tracing::debug!(%client, "an HTTP/2 connection ends: {fault}");
+        if answers > 0 && SAID.is_due(self.worker.now_ms().0 / 1000) {
+            tracing::warn!(
+                %client,
+                "an HTTP/2 connection is ended, with {answers} requests under way: {fault}. Further ones are counted only (h2_faults)"
+            );
         }
     }
 

@@ -11,6 +11,8 @@ pub struct ListenerTls {
     pub is_self_signed: bool,
     /// The first of them is the one that is ordered from an authority ([`Acme::certificate`](super::Acme::certificate)).
     pub is_acme: bool,
+    /// A certificate whose time is over, or has not begun, refuses the start.
+    pub is_strict: bool,
     /// TLS 1.2 is refused.
     pub only_tls13: bool,
     /// Hits are answered before the handshake is complete (0-RTT).

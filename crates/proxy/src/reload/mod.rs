@@ -361,13 +361,17 @@ impl Control {
             },
         });
         let number = edition.number;
+        let notes = edition.troubles(shared.clock.now());
         shared.editions.send_replace(Arc::new(edition));
         followed(&shared, number).await;
         tracing::info!(edition = number, "renewed certificates are in service");
+        for note in &notes {
+            tracing::error!("{note}");
+        }
         Ok(InForce {
             edition: number,
             words: running.loaded.words.clone(),
-            notes: Vec::new(),
+            notes,
         })
     }
 
@@ -466,6 +470,7 @@ impl Control {
         self.configured = configured;
         (reading.when_in_force)();
         let mut notes = notes;
+        notes.extend(edition.troubles(self.shared.clock.now()));
         if !have_followed {
             let late = "a worker has not taken over the new configuration yet; it does when it moves again";
             notes.push(late.to_owned());

@@ -106,6 +106,13 @@ pub(super) fn served(
 ) -> Result<Vec<Option<Arc<ServedTls>>>, ServeError> {
     let served = serving::load(plan, &[], clock.now());
     let served = served.map_err(|unusable| ServeError::Served(unusable.to_string()))?;
+    for trouble in served
+        .iter()
+        .flatten()
+        .flat_map(|it| it.troubles(clock.now()))
+    {
+        tracing::error!("{trouble}");
+    }
     for (listener, served) in plan.listeners.iter().zip(&served) {
         if served.as_ref().is_some_and(|it| it.is_self_signed()) {
             let address = listener.address;

@@ -3,6 +3,8 @@
 //! A name may have several certificates with keys of different kinds. A client is shown one that it can verify; ECDSA before RSA, which
 //! costs the proxy ten times as much.
 //!
+//! A certificate whose time is over is shown where no other has the name, not even by a wildcard.
+//!
 //! The authority of a certificate that is being ordered is shown that of its challenge, and nothing else (`acme`).
 //!
 //! rustls' unbuffered connections do not tell the name that was asked for. It is noted here, where they ask for the certificate ([`noting`]).
@@ -43,6 +45,8 @@ pub struct ByName {
     /// By what follows the `*.`.
     wildcard: HashMap<String, Pairs>,
     default: Pairs,
+    /// Those that clients refuse, now.
+    untimely: Option<Box<ByName>>,
     challenges: Arc<Challenges>,
 }
 
@@ -66,6 +70,11 @@ impl ByName {
         }
     }
 
+    /// The same for one whose time is over or has not begun.
+    pub fn add_untimely(&mut self, names: &[String], pair: &Arc<CertifiedKey>) {
+        self.untimely.get_or_insert_default().add(names, pair);
+    }
+
     /// Adds one that is shown where no name fits.
     pub fn add_default(&mut self, pair: &Arc<CertifiedKey>) {
         insert(&mut self.default, pair);
@@ -74,12 +83,17 @@ impl ByName {
     fn pairs(&self, name: &str) -> &Pairs {
         let name = name.strip_suffix('.').unwrap_or(name);
         let lower = name.to_ascii_lowercase();
+        let untimely = || self.untimely.as_ref()?.named(&lower);
+        let found = self.named(&lower).or_else(untimely);
+        found.unwrap_or(&self.default)
+    }
+
+    fn named(&self, lower: &str) -> Option<&Pairs> {
         let of_parent = || {
             let (_, parent) = lower.split_once('.')?;
             self.wildcard.get(parent)
         };
-        let found = self.exact.get(&lower).or_else(of_parent);
-        found.unwrap_or(&self.default)
+        self.exact.get(lower).or_else(of_parent)
     }
 
     /// The one for a client that asks for this name and can verify these.
@@ -120,6 +134,21 @@ mod tests {
         let provider = rustls::crypto::ring::default_provider();
         let chain = vec![made.cert.der().clone()];
         Arc::new(CertifiedKey::from_der(chain, key, &provider).unwrap())
+    }
+
+    #[test]
+    fn one_whose_time_is_over_is_shown_where_no_other_has_the_name() {
+        let pairs = [["a.example"], ["*.b.example"], ["x.b.example"]].map(|names| pair(&names));
+        let mut by_name = ByName::default();
+        by_name.add_default(&pairs[1]);
+        by_name.add(&["*.b.example".to_owned()], &pairs[1]);
+        by_name.add_untimely(&["a.example".to_owned()], &pairs[0]);
+        by_name.add_untimely(&["x.b.example".to_owned()], &pairs[2]);
+        let all = [SignatureScheme::ECDSA_NISTP256_SHA256];
+        for (asked, shown) in [("a.example", 0), ("x.b.example", 1), ("other", 1)] {
+            let chosen = by_name.choose(Some(asked), &all).unwrap();
+            assert!(Arc::ptr_eq(&chosen, &pairs[shown]), "{asked}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a listener shows to its clients: made of files, checked whole, never changed.
 //!
-//! A certificate that a client would refuse anyway (its time is over, its key is another's) refuses the start, or the reload, with its file.
+//! A certificate that cannot be shown (its key is another's) refuses the start, or the reload, with its file. One whose time is over, or has not begun,
+//! is told loudly and shown where there is no other: clients refuse it, and those of the other names are served. `tls-strict` refuses that, too.
 //!
 //! *Resumption* is by tickets without any state here, sealed with keys of the process that change every six hours, so a client
 //! resumes on every worker, and after a reload. Listeners with the same demands on client certificates share the keys; others
@@ -85,14 +86,23 @@ impl Shown {
         format!("{} until {until} ({file})", self.facts.called())
     }
 
+    /// Why clients refuse it now, if so.
+    pub fn is_untimely(&self, now: Duration) -> Option<String> {
+        let why = out_of_time(&self.facts, now)?;
+        let words = self.words();
+        Some(format!(
+            "the certificate for {words} is refused by clients: it {why}"
+        ))
+    }
+
     /// Why somebody should do something, if so.
     pub fn ends_soon(&self, now: Duration) -> Option<String> {
         let left = self.facts.until_unix_s - now.as_secs() as i64;
         let words = self.words();
+        if let Some(untimely) = self.is_untimely(now) {
+            return Some(untimely);
+        }
         match left {
-            ..=0 => Some(format!(
-                "the certificate for {words} has ended: clients refuse it; renew it"
-            )),
             left if left < ENDS_SOON.as_secs() as i64 => Some(format!(
                 "the certificate for {words} ends in {} days; renew it",
                 left / 86_400
@@ -244,24 +254,31 @@ impl ServedTls {
         let mut by_name = ByName::with(challenges);
         let mut shown: Vec<Shown> = Vec::new();
         let mut own = None;
+        let mut pairs = Vec::new();
         for files in &tls.certificates {
             let (pair, facts) = read_pair(files, &provider)?;
             let one = Shown {
                 file: Some(files.chain.clone()),
                 facts,
             };
-            if !kept.in_service.contains(&&one) {
-                check_times(files, &one.facts, now)?;
-            }
-            let facts = &one.facts;
             let pair = Arc::new(pair);
-            by_name.add(&facts.names, &pair);
-            let first = shown.first().map(|first| &first.facts.names);
-            // One for the same names with another kind of key is as good a default.
-            if first.is_none_or(|first| *first == facts.names) {
-                by_name.add_default(&pair);
+            match check_times(files, &one.facts, now) {
+                Ok(()) => by_name.add(&one.facts.names, &pair),
+                Err(why) if tls.is_strict && !kept.in_service.contains(&&one) => return Err(why),
+                Err(_) => by_name.add_untimely(&one.facts.names, &pair),
             }
+            pairs.push(pair);
             shown.push(one);
+        }
+        let timely = |one: &&Shown| out_of_time(&one.facts, now).is_none();
+        let first = shown.iter().find(timely).or(shown.first()).cloned();
+        for (one, pair) in shown.iter().zip(&pairs) {
+            // One for the same names with another kind of key is as good a default.
+            if first.as_ref().is_some_and(|first| {
+                first.facts.names == one.facts.names && timely(&first) == timely(&one)
+            }) {
+                by_name.add_default(pair);
+            }
         }
         if tls.is_self_signed {
             let (certificate, key) = match kept.self_signed {
@@ -340,6 +357,13 @@ impl ServedTls {
             files,
             self_signed: own,
         })
+    }
+
+    /// Why clients refuse what they are shown, if so.
+    pub fn troubles(&self, now: Duration) -> impl Iterator<Item = String> {
+        self.shown
+            .iter()
+            .filter_map(move |one| one.is_untimely(now))
     }
 
     /// Has one of its files changed since it was read? One that is not there has not: whoever renews it is at it.
@@ -478,18 +502,22 @@ fn read_pair(
 }
 
 fn check_times(files: &CertificateFiles, facts: &Facts, now: Duration) -> Result<(), Unusable> {
+    match out_of_time(facts, now) {
+        None => Ok(()),
+        Some(why) => Err(unusable(&files.chain, format!("the certificate {why}"))),
+    }
+}
+
+/// Why it does not hold at this time, if so.
+fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
     let now_s = now.as_secs() as i64;
     if facts.until_unix_s <= now_s {
         let until = x509::day(facts.until_unix_s);
-        let why = format!("the certificate has ended, on {until}; renew it");
-        return Err(unusable(&files.chain, why));
+        return Some(format!("has ended, on {until}; renew it"));
     }
-    if facts.from_unix_s > now_s {
-        let from = x509::day(facts.from_unix_s);
-        let why = format!("the certificate begins to hold on {from}; look at the clock, or wait");
-        return Err(unusable(&files.chain, why));
-    }
-    Ok(())
+    let from = x509::day(facts.from_unix_s);
+    let is_early = facts.from_unix_s > now_s;
+    is_early.then(|| format!("begins to hold on {from}; look at the clock, or wait"))
 }
 
 /// Makes a certificate for this machine, and its key in PKCS #8.
@@ -512,13 +540,22 @@ fn sign_one(address: IpAddr) -> Result<(CertificateDer<'static>, Vec<u8>), Unusa
 ///
 /// # Errors
 /// As a start would have them.
-pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
+pub fn look_at_certificate(files: &CertificateFiles) -> Result<Shown, Unusable> {
     let (_, facts) = read_pair(files, &ring::default_provider())?;
-    check_times(files, &facts, now)?;
     Ok(Shown {
         file: Some(files.chain.clone()),
         facts,
     })
+}
+
+/// The same, and it must hold now.
+///
+/// # Errors
+/// As a start with `tls-strict` would have them.
+pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
+    let shown = look_at_certificate(files)?;
+    check_times(files, &shown.facts, now)?;
+    Ok(shown)
 }
 
 /// Can a start use this file to judge certificates of clients?

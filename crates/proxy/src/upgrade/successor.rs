@@ -2,7 +2,7 @@
 //!
 //! A thread does it, since its waits are blocking; requests go on meanwhile. See [`super`] for the order and why it is safe.
 //!
-//! Limits: [`START_MAX`] for the start of the new process, [`FREEZE_MAX`], [`READY_MAX`], [`SERVING_MAX`]; [`TOLD_MAX`] for an
+//! Limits: [`RELOAD_MAX`] for a reload that is under way, [`START_MAX`] for the start of the new process, [`FREEZE_MAX`], [`READY_MAX`], [`SERVING_MAX`]; [`TOLD_MAX`] for an
 //! invalidation that is told.
 
 use std::{
@@ -31,6 +31,10 @@ use super::{
 };
 use crate::{clock::unix_ms, notify::Manager, serve::Stopper, state::Shared};
 
+/// How long an upgrade waits for the end of a reload. Where one follows the other there is a pause between two.
+const RELOAD_MAX: Duration = Duration::from_secs(10);
+/// How often it looks: more often than such a pause is long.
+const RELOAD_STEP: Duration = Duration::from_millis(5);
 /// How long the new process may take to read its configuration and to listen where it wants.
 const START_MAX: Duration = Duration::from_secs(60);
 /// How long the disks may take for the last writes and a checkpoint.
@@ -90,6 +94,10 @@ impl Upgrades {
     /// Starts one, and waits for what comes of it.
     pub async fn ask(shared: &Arc<Shared>) -> Outcome {
         let this = &shared.upgrades;
+        let deadline = Instant::now() + RELOAD_MAX;
+        while shared.reloads.are_under_way() && Instant::now() < deadline {
+            tokio::time::sleep(RELOAD_STEP).await;
+        }
         this.may_begin(shared)?;
         let (answer, answered) = oneshot::channel();
         let (ends, ended) = mpsc::channel();

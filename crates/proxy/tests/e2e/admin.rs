@@ -335,3 +335,29 @@ fn while_draining_it_says_so() {
     });
     house.proxy.stop();
 }
+
+#[test]
+fn neither_half_requests_nor_idle_connections_shut_it() {
+    let house = House::start();
+    let admin = house.proxy.ready.admin.unwrap();
+    let host = format!("Host: {admin}");
+    let mut kept = Vec::new();
+    for number in 0..600 {
+        let mut client = Client::connect(admin);
+        match number % 3 {
+            0 => {}
+            1 => _ = client.send("GET /status HT"),
+            _ => {
+                let answer = client.ask("GET", "/", &[&host]).read("GET");
+                assert_eq!(answer.status, 200);
+            }
+        }
+        kept.push(client);
+    }
+    for target in ["/healthz", "/status", "/metrics"] {
+        assert_eq!(house.proxy.admin("GET", target).status, 200, "{target}");
+    }
+    // Those that have waited longest gave way, not the last ones.
+    let last = kept.last_mut().unwrap();
+    assert_eq!(last.ask("GET", "/", &[&host]).read("GET").status, 200);
+}

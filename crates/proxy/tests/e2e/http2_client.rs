@@ -9,7 +9,7 @@ use proxy::plan::Plan;
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -70,6 +70,14 @@ impl Client {
         Client::over(address, &mut h2::client::Builder::new()).await
     }
 
+    /// The same, where nobody may listen, by a kernel that takes little of what is not read.
+    pub async fn try_narrow(address: SocketAddr) -> Option<Client> {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(32 << 10).unwrap();
+        let socket = socket.connect(address).await.ok()?;
+        Client::try_on(socket, &mut h2::client::Builder::new(), "http").await
+    }
+
     /// With settings of its own.
     pub async fn over(address: SocketAddr, builder: &mut h2::client::Builder) -> Client {
         let socket = TcpStream::connect(address).await.unwrap();
@@ -108,11 +116,20 @@ impl Client {
         builder: &mut h2::client::Builder,
         scheme: &'static str,
     ) -> Client {
-        let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        let client = Client::try_on(stream, builder, scheme).await;
+        client.expect("it speaks HTTP/2")
+    }
+
+    async fn try_on(
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        builder: &mut h2::client::Builder,
+        scheme: &'static str,
+    ) -> Option<Client> {
+        let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.ok()?;
         tokio::task::spawn_local(async move {
             let _ = connection.await;
         });
-        Client { sender, scheme }
+        Some(Client { sender, scheme })
     }
 
     pub fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Request<()> {

@@ -111,7 +111,15 @@ pub struct Raw {
 impl Raw {
     /// A connection that has sent its preface and these settings.
     pub fn connect_with(address: SocketAddr, settings: &[(u16, u32)]) -> Raw {
-        let mut raw = Raw::silent(address);
+        Raw::on(Raw::silent(address).stream, settings)
+    }
+
+    /// The same on a connection that stands.
+    pub fn on(stream: TcpStream, settings: &[(u16, u32)]) -> Raw {
+        let mut raw = Raw {
+            stream,
+            decoder: Decoder::new(0),
+        };
         let mut payload = Vec::new();
         for (id, value) in settings {
             payload.extend_from_slice(&id.to_be_bytes());

@@ -56,6 +56,7 @@
 //! | `http2`, `http2_tunnels` | HTTP/2 to clients: what is the same as over HTTP/1, and what is not; tunnels |
 //! | `http2_bounds` | what a connection of HTTP/2 may have, and heads that are unlike HTTP/1's |
 //! | `http2_policy` | rules, limits and who is let in, over HTTP/2 |
+//! | `endings` | how connections end that we end, and what clients still get of them |
 //! | `http2_attacked` | what others see of an attack |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
@@ -85,6 +86,7 @@ mod details;
 mod disk;
 mod downgraded;
 mod downloads;
+mod endings;
 mod events;
 mod explained;
 mod field_rules;
@@ -106,6 +108,7 @@ mod http2_attacked;
 mod http2_bounds;
 mod http2_client;
 mod http2_counted;
+mod http2_crowd;
 mod http2_hostile;
 mod http2_life;
 mod http2_policy;

@@ -467,12 +467,54 @@ fn files_that_cannot_be_used_refuse_the_start_and_are_named() {
         let mut plan = plan_for(&origin);
         plan.listeners[0].tls = Some(ListenerTls {
             certificates: vec![files],
+            is_strict: true,
             ..ListenerTls::default()
         });
         let refused = proxy::start(plan, |_, _| panic!("it must not come up"));
         let said = refused.unwrap_err().to_string();
         assert!(said.contains(name) && said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_certificate_whose_time_is_over_is_told_and_does_not_stop_the_others() {
+    let authority = Authority::new();
+    let origin = origin_of(b"hello".to_vec());
+    let ended = |stem, names: &[&str]| {
+        authority.sign_with(stem, names, |params| {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        })
+    };
+    // The first of the settings, and one that a wildcard stands in for; and the only one of a listener.
+    let (first, covered) = (
+        ended("first", &["a.example"]),
+        ended("covered", &["x.b.example"]),
+    );
+    let good = authority.sign("good", &["*.b.example"]);
+    let alone = ended("alone", &["c.example"]);
+    let mut plan = with_admin(tls_plan(&origin, &[&first, &covered, &good]));
+    plan.listeners
+        .push(tls_plan(&origin, &[&alone]).listeners.remove(0));
+    let proxy = Proxy::start_reloadable(&Plans::of(&plan));
+    let shown = |number: usize, name| look_at(proxy.ready.listeners[number], name, &[]).unwrap().0;
+    for (number, name, certificate) in [
+        (0, "x.b.example", &good),
+        (0, "other.example", &good),
+        (0, "a.example", &first),
+        (1, "c.example", &alone),
+        (1, "other.example", &alone),
+    ] {
+        assert_eq!(shown(number, name), certificate.certificate, "{name}");
+    }
+    let told = proxy.admin("POST", "/reload");
+    assert_eq!(told.status, 200, "{}", told.text());
+    for file in ["first.pem", "covered.pem", "alone.pem"] {
+        let line = told.text().lines().find(|line| line.contains(file));
+        let line = line.unwrap_or_else(|| panic!("{file}: {}", told.text()));
+        assert!(line.contains("has ended, on 2021-01-01"), "{line}");
+    }
+    assert!(!told.text().contains("good.pem"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use ::proxy::plan::{Listener, Plan, StorePlan};
 use serde_json::Value;
 
 use super::harness::{client::request, running::*, *};
+use super::{http2_client::speaking, http2_crowd::Crowd};
 
 /// A proxy, and those that take its place.
 struct House {
@@ -345,6 +346,30 @@ fn one_upgrade_at_a_time_and_none_while_the_process_before_still_ends_requests()
 }
 
 #[test]
+fn an_upgrade_in_a_storm_of_reloads_waits_for_a_moment_between_two() {
+    let origin = counting();
+    let mut house = House::of(own_host_plan(&origin));
+    let admin = house.proxy.ready.admin.unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let host = format!("Host: {admin}");
+                while !stop.load(Ordering::Relaxed) {
+                    // Of which process, and what it says, is all the same.
+                    let mut client = Client::connect(admin);
+                    let _ = client.ask("POST", "/reload", &[&host]).wire.response_head();
+                }
+            });
+        }
+        for _ in 0..10 {
+            house.upgrade().ended().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn nobody_who_connects_meanwhile_is_refused_or_cut() {
     let (origin, disk) = (counting(), Disk::of_mib(16));
     let mut plan = own_host_plan(&origin);
@@ -370,6 +395,60 @@ fn nobody_who_connects_meanwhile_is_refused_or_cut() {
     }
     stop.store(true, Ordering::Relaxed);
     assert!(asking.join().unwrap() > 0);
+}
+
+/// From memory, from disk as one record and as several, from the origin, and from fetches that several share and that are stored.
+const OF_A_CROWD: &[(&str, usize)] = &[
+    ("/memory/1", 30_000),
+    ("/disk/1", 700_000),
+    ("/miss/1", 300_000),
+    ("/large/1", 3_300_000),
+    ("/memory/2", 60_000),
+    ("/disk/2", 900_000),
+    ("/disk/3", 500_000),
+    ("/large/2", 4_200_000),
+    ("/large/new", 2_900_000),
+    ("/miss/2", 900_000),
+    ("/disk/4", 800_000),
+    ("/disk/new", 600_000),
+    ("/memory/3", 90_000),
+];
+
+#[test]
+fn no_body_over_http2_is_cut_by_an_upgrade_or_a_stop() {
+    let origin = Origin::start(|exchange| {
+        let path = exchange.path().to_owned();
+        let found = OF_A_CROWD.iter().find(|(known, _)| path.starts_with(known));
+        let lasts = match path.starts_with("/miss") {
+            true => "Cache-Control: no-store",
+            false => FRESH,
+        };
+        // Without a validator: what is lost on the way cannot be asked for again.
+        exchange.send(ok(&[lasts], pattern(found.map_or(0, |it| it.1))));
+    });
+    let disk = Disk::of_mib(128);
+    let mut plan = speaking(draining_long(own_host_plan(&origin)));
+    (plan.workers, plan.memory_bytes) = (2, 3 << 20);
+    let mut house = House::of(disk.under(plan));
+    let address = house.proxy.ready.listeners[0];
+    let crowd = Crowd::start(4, address, OF_A_CROWD);
+    let goes_on = || {
+        let before = crowd.whole();
+        eventually("the crowd goes on", || {
+            (crowd.whole() > before + 15).then_some(())
+        });
+    };
+    for _ in 0..3 {
+        goes_on();
+        house.upgrade().ended().unwrap();
+    }
+    goes_on();
+    house.proxy.begin_to_stop();
+    let House { proxy, .. } = house;
+    proxy.ended().unwrap();
+    let whole = crowd.whole();
+    let cut = crowd.stop();
+    assert!(cut.is_empty(), "{} of {whole}: {cut:#?}", cut.len());
 }
 
 #[test]
