@@ -274,7 +274,8 @@ impl Admin {
     /// Answers in its turn; health has none.
     async fn answer_at(&self, place: &Place, request: &Request<'_>) -> Answer {
         place.is_busy();
-        let is_health = request.target.split('?').next() == Some("/healthz");
+        let path = request.target.split('?').next();
+        let is_health = matches!(path, Some("/healthz" | "/livez"));
         let turn = match is_health {
             true => None,
             false => Some(self.room.turn().await),
