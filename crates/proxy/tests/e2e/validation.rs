@@ -92,13 +92,14 @@ fn a_failing_origin_is_covered_by_stale_if_error() {
         _ => exchange.close(),
     });
     let proxy = Proxy::before(&origin);
-    for (path, status) in [("/503", 503), ("/closes", 502)] {
+    // A server that gave no answer has no status.
+    for (path, status) in [("/503", "fwd-status=503; "), ("/closes", "")] {
         proxy.get(path);
         for _ in 0..2 {
             let answer = proxy.get(path);
             assert_eq!((answer.status, answer.text()), (200, "hello"));
             let cache = answer.cache();
-            let begin = format!("loligo; fwd=stale; fwd-status={status}; ttl=-");
+            let begin = format!("loligo; fwd=stale; {status}ttl=-");
             assert!(
                 cache.starts_with(&begin) && cache.ends_with("stale-if-error"),
                 "{cache}"
