@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The newest idle connection is the most likely to be open still. No more stay idle than were in use at once in the
-//! last minute or two (but [`KEPT_MIN`]). A request that may not be repeated gets one that is young
+//! last minute or two ([`KEPT_MIN`] at least). A request that may not be repeated gets one that is young
 //! (`habits`) and that the kernel, asked at that moment, has nothing to read from. At a destination's bound, requests
 //! wait in order. A released connection, or the right to open one, goes straight to the first in the queue.
 //!
