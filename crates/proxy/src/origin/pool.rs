@@ -8,15 +8,15 @@
 //! ```
 //!
 //! The newest idle connection is the most likely to be open still. No more stay idle than were in use at once in the
-//! last minute or two (but [`KEPT_MIN`]). A request that may not be repeated gets one that is young
+//! last minute or two ([`KEPT_MIN`] at least). A request that may not be repeated gets one that is young
 //! (`habits`) and that the kernel, asked at that moment, has nothing to read from. At a destination's bound, requests
 //! wait in order. A released connection, or the right to open one, goes straight to the first in the queue.
 //!
-//! A connection takes no further request once it is older than `max_age`, or once its name has left its address
-//! ([`Pool::resolved`]).
-//!
 //! A [`Slot`] is that right: it is counted when made and uncounted when dropped. A [`Lease`] is a slot with its
 //! stream.
+//!
+//! A connection takes no further request once it is older than `max_age`, or once its name has left its address
+//! (`Pool::resolved`).
 //!
 //! Invariants, checked by `audit`:
 //!   P1  the totals are the sums over the destinations
@@ -25,8 +25,7 @@
 //!   P4  no bound of `Limits` is exceeded
 //!
 //! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock, except for a young
-//! connection. Not known here: how
-//! connections are made (`connect`), whether an answer was complete (the caller).
+//! connection. Not known here: how connections are made (`connect`), whether an answer was complete (the caller).
 
 mod idle;
 

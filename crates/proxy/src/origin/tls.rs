@@ -417,10 +417,10 @@ mod tests {
     async fn a_listed_certificate_may_call_itself_an_authority() {
         let unconstrained = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let is_ca = |params: &mut rcgen::CertificateParams| params.is_ca = unconstrained;
-        let origin = Origin::made("127.0.0.1", is_ca.clone()).await;
+        let origin = Origin::made("127.0.0.1", is_ca).await;
         assert_eq!(accepts(&origin, &connector(&origin.tls)).await, Ok(()));
         // Another one is listed, and this one is for another name.
-        let other = Origin::made("127.0.0.1", is_ca.clone()).await;
+        let other = Origin::made("127.0.0.1", is_ca).await;
         let refused = accepts(&other, &connector(&origin.tls)).await;
         assert_eq!(refused, Err(TlsFault::Certificate));
         let elsewhere = Origin::made("127.0.0.2", is_ca).await;

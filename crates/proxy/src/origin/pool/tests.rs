@@ -364,7 +364,7 @@ async fn a_name_that_leaves_an_address_takes_its_connections_along() {
     assert!(pool.sweep(start + 4 * SECOND).is_empty());
     assert_eq!(
         pool.sweep(start + 5 * SECOND),
-        [origin.destination.clone()],
+        std::slice::from_ref(&origin.destination),
         "it is time to look it up again"
     );
     assert!(pool.sweep(start + 6 * SECOND).is_empty(), "under way");
