@@ -75,7 +75,12 @@ impl Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(32 << 10).unwrap();
         let socket = socket.connect(address).await.ok()?;
-        Client::try_on(socket, &mut h2::client::Builder::new(), "http").await
+        let mut builder = h2::client::Builder::new();
+        // More than kernels have under way, and opened again often.
+        builder
+            .initial_window_size(400_000)
+            .initial_connection_window_size(400_000);
+        Client::try_on(socket, &mut builder, "http").await
     }
 
     /// With settings of its own.
