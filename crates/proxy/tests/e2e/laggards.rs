@@ -7,13 +7,15 @@ use super::{
     ranges::{TAG, serve},
 };
 
-/// Much more than a transfer may hold and sockets take.
-const LEN: usize = 40 << 20;
+/// What a transfer may hold: more than sockets take, so the one that stands still is never far ahead of the one that reads.
+const WINDOW: u64 = 20 << 20;
+/// Much more than both.
+const LEN: usize = 64 << 20;
 
 /// Nothing so long is kept in memory, and there is no disk.
 fn plan_without_room(origin: &Origin) -> ::proxy::plan::Plan {
     let mut plan = with_admin(plan_for(origin));
-    plan.limits.transfer_bytes_max = 1 << 20;
+    plan.limits.transfer_bytes_max = WINDOW;
     // The slow one stands still until the test reads on.
     plan.timeouts.client_write = std::time::Duration::from_secs(600);
     plan
