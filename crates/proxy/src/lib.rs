@@ -43,6 +43,7 @@ pub mod explain;
 mod fetch;
 mod h2;
 mod health;
+mod ledger;
 mod listener;
 mod listening;
 mod mirror;

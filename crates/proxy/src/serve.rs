@@ -53,6 +53,7 @@ use crate::{
     health::panicking,
     health::pulse::Pulse,
     health::watch,
+    ledger::Ledger,
     listening::{ListenerId, Listening},
     notify::Manager,
     origin::Tls,
@@ -542,6 +543,7 @@ pub(crate) fn shared(
         via_tag,
         bounds: Bounds::of(plan),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
+        ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
         rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
             .with_burst(burst_max(plan)),

@@ -193,8 +193,7 @@ impl Proxy {
             .load(std::sync::atomic::Ordering::Relaxed);
         count("client connections", connections as u64);
         count("fetches in the table", shared.flights.listed() as u64);
-        count("bytes of bodies on their way", shared.flights.kept_bytes());
-        count("bytes of fragments being sent", shared.flights.sent_bytes());
+        count("bytes of bodies on their way", shared.ledger.bytes());
         count("bytes of incomplete heads", shared.heads.bytes());
         for worker in self.known.iter().filter_map(Weak::upgrade) {
             count("fetches under way", worker.fetches.get() as u64);

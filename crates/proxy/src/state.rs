@@ -49,6 +49,7 @@ use crate::{
     fetch::flight::Flights,
     fetch::uploads::Uploads,
     health::pulse::Pulse,
+    ledger::Ledger,
     listener::ListenerState,
     listening::{ListenerId, Listening},
     mistakes::{Mistake, makes},
@@ -108,6 +109,8 @@ pub struct Shared {
     pub bounds: Bounds,
     /// What is kept of heads that are not complete.
     pub heads: Arc<HeadBudget>,
+    /// What is held of bodies, and for whom.
+    pub ledger: Ledger,
     /// Memory of long bodies that are received where they are stored.
     pub rooms: Rooms,
     /// Objects in memory.
@@ -190,6 +193,7 @@ impl Shared {
     pub fn follow(&self, plan: &Plan) {
         self.bounds.follow(plan);
         self.heads.follow(plan.limits.head_buffer_bytes);
+        self.ledger.follow(plan.limits.transfer_buffer_bytes);
         self.rooms.follow(plan.limits.transfer_buffer_bytes);
         self.flights.follow(plan.limits.waiters_max);
         (self.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
@@ -439,25 +443,10 @@ impl Shared {
         }
     }
 
-    /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
-    /// that clients who stand still do not keep everything else out of the store. What lies in rooms counts twice: a reader of its last
-    /// byte holds all of it.
-    pub fn is_crowded(&self) -> bool {
-        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
-        let kept = self.flights.kept_bytes() + self.rooms.bytes();
-        kept + self.flights.sent_bytes().min(most / 2) > most
-    }
-
-    /// Do fragments that are being sent take more than half of it?
-    pub fn is_crowded_by_fragments(&self) -> bool {
-        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
-        self.flights.sent_bytes() > most / 2
-    }
-
-    /// Is there room for more of what clients have not asked for yet, or would it crowd out what they take?
-    pub fn may_read_ahead(&self) -> bool {
-        let most = self.bounds.transfer_buffer_bytes.load(Ordering::Relaxed);
-        self.flights.sent_bytes() < most / 4
+    /// Is there room for so many bytes more, to keep them until they are stored? What lies in rooms counts as a whole: a reader of
+    /// its last byte holds all of it.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        self.ledger.has_room_for(bytes, self.rooms.bytes())
     }
 
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
@@ -559,6 +548,7 @@ impl Worker {
         // Another one after each start, and for each worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
+        let tls = Rc::new(Scratch::counting_in(shared.ledger.clone()));
         let cluster = shared.cluster.as_ref();
         let hints = cluster
             .and_then(|cluster| cluster.reader())
@@ -575,7 +565,7 @@ impl Worker {
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
-            tls: Rc::default(),
+            tls,
             shaking: Crowd::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),

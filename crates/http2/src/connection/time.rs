@@ -32,6 +32,12 @@ impl Connection {
         [handshake, drain, block, stall].into_iter().flatten().min()
     }
 
+    /// From now on a stream whose client takes nothing has so much time ([`crate::Limits::stall_time`]).
+    pub fn set_stall_time(&mut self, stall_time: Duration, now: Duration) {
+        self.limits.stall_time = stall_time;
+        self.stall_look_at = self.stall_look_at.min(now + stall_time / 4);
+    }
+
     /// Does what is due. An event is about a stream that the client starved; call again until there is none.
     ///
     /// # Errors

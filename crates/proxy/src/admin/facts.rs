@@ -490,7 +490,7 @@ impl Facts {
                 fragment_served_bytes: shared.fragments.served_bytes(),
             },
             head_bytes: shared.heads.bytes(),
-            transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
+            transfer_bytes: shared.ledger.bytes(),
             transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
             room_bytes: shared.rooms.bytes(),
             stores: stores.collect(),

@@ -18,6 +18,7 @@ use crate::{
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::pulse::Pulse,
+    ledger::Ledger,
     listening::{ListenerId, Listening},
     plan::{self, Listener, Plan},
     record::labels::{COUNTED_MAX, Labels},
@@ -70,6 +71,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         read_queues: Vec::new(),
         has_disk: false,
         absent: Vec::new(),
+        ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..2)
             .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))

@@ -52,6 +52,15 @@ pub struct Part {
     pub range: Range<u64>,
 }
 
+impl Part {
+    /// The first bytes of it, so many at most.
+    #[must_use]
+    pub fn at_most(mut self, bytes: u64) -> Part {
+        self.range.end = self.range.end.min(self.range.start.saturating_add(bytes));
+        self
+    }
+}
+
 /// The fragments of which a worker has read parts last, the last one first.
 #[derive(Default)]
 pub(super) struct RecentParts(RefCell<VecDeque<Recent>>);

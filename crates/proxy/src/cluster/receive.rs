@@ -8,7 +8,7 @@
 //! ([`hints::Registrar::expect`]). The front withdraws the hint of a push that was not stored.
 //!
 //! Not known here: how a push comes to be (`push`).
-//! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
+//! Limits: a push is read whole, up to `push-max` and two heads; it counts against `limits.transfer-buffer` until the disk has it. When that
 //! is used up, or the store is paused, pushes are refused, and the front tries another member.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,7 @@ use crate::{
     fetch::prepare,
     fetch::share,
     fetch::storing::Storing,
+    ledger::Promise,
     origin::trip::Trip,
     reply::After,
     request::body::Part,
@@ -46,7 +47,8 @@ pub struct Receiving {
 pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
     let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
-        Ok((terms, message)) => take(ex, cluster, &terms, &message, &mut had_it).await,
+        // It counts until the disk has it, or nobody wants it.
+        Ok((terms, message, _held)) => take(ex, cluster, &terms, &message, &mut had_it).await,
         Err(verdict) => verdict,
     };
     cluster.receiving.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
@@ -63,7 +65,7 @@ async fn read(
     ex: &mut Exchange<'_>,
     cluster: &Cluster,
     head: &RequestHead,
-) -> Result<(Terms, Bytes), Verdict> {
+) -> Result<(Terms, Bytes, Promise), Verdict> {
     let shared = &ex.worker.shared;
     let terms = head.fields.first(message::FIELD).and_then(Terms::decode);
     let terms = terms.ok_or(Verdict::Malformed)?;
@@ -75,10 +77,10 @@ async fn read(
     if length > cluster.plan.push_max_bytes + heads as u64 {
         return Err(too_long(ex, length).await);
     }
-    if shared.is_crowded() {
+    if !shared.has_room_for(length) {
         return Err(Verdict::Paused);
     }
-    let mut held = shared.flights.hold();
+    let mut held = shared.ledger.promise();
     held.set(length);
     let mut message = BytesMut::with_capacity(length as usize);
     let limit = ex.edition().plan.timeouts.client_body;
@@ -93,7 +95,7 @@ async fn read(
         }
         ex.body.taken();
     }
-    Ok((terms, message.freeze()))
+    Ok((terms, message.freeze(), held))
 }
 
 /// Reads a push that is too long, and throws it away: an answer before its end might be lost to the reset of the connection, and the

@@ -23,6 +23,7 @@ use crate::{
     cache::preloaded::Preloaded,
     conn::look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
     conn::socket::Conn,
+    ledger::pause,
     listener::ListenerState,
     record::facts::{Facts, Stages},
     record::finish::Finished,
@@ -39,6 +40,9 @@ use crate::{
     request::target,
     state::Worker,
 };
+
+/// A longer body that is read from disk counts in the ledger until it is sent.
+const COUNTED_BYTES_MIN: usize = 64 << 10;
 
 /// Bodies up to this are copied behind the head and sent as one buffer: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4096;
@@ -343,6 +347,15 @@ pub async fn from_disk(
         passed,
     } = pinned;
     let shared = &worker.shared;
+    let bytes = guard.read().len;
+    let mut held = None;
+    if bytes > COUNTED_BYTES_MIN {
+        let (ledger, watch) = (&shared.ledger, Rc::clone(&conn.watch));
+        let (holder, paused) = (conn.holder(ledger), &worker.counters.transfers_paused);
+        let room = pause::room_for_whole(ledger, &holder, bytes, &watch, paused);
+        // Boxed, so that an idle connection stays small.
+        held = Some(Box::pin(room).await);
+    }
     let loaded = match &worker.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
@@ -415,11 +428,13 @@ pub async fn from_disk(
     shared
         .memory
         .promote(&object, |object| shared.may_publish(object, sequence));
-    Ok(match sent {
+    let keep_open = match sent {
         Sent::All(keep_open) => keep_open,
         Sent::Some(unsent) => send_rest(worker, conn, *unsent).await,
         Sent::Gone => false,
-    })
+    };
+    drop(held);
+    Ok(keep_open)
 }
 
 /// Sends what the socket did not take at once. False when the connection is over.

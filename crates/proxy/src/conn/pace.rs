@@ -45,6 +45,11 @@ impl Pace {
         left.min(paid.saturating_sub(self.waited))
     }
 
+    /// Time waited since it last took something.
+    pub fn stalled(&self) -> Duration {
+        self.stalled
+    }
+
     /// The client took nothing for this long.
     pub fn wait(&mut self, waited: Duration) {
         self.waited += waited;

@@ -4,7 +4,13 @@
 
 use crate::clock::Instant;
 use std::{
-    future::poll_fn, io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, sync::atomic::Ordering,
+    cell::OnceCell,
+    future::poll_fn,
+    io::IoSlice,
+    net::SocketAddr,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,6 +24,7 @@ use crate::{
     conn::heads::Kept,
     conn::pace::{ASK_EVERY, Pace, Wrote},
     deadline::{Deadlines, Elapsed, Watch},
+    ledger::{Holder, Ledger},
     listener::ListenerState,
     record::metrics,
     request::rulebook::Standing,
@@ -56,6 +63,8 @@ pub struct Conn {
     pub accepted: Option<Instant>,
     /// The rules that its requests may meet.
     pub standing: Standing,
+    /// How the ledger knows it, once a request of it has come by the long way.
+    holder: OnceCell<Arc<Holder>>,
     /// Is it sent pages of memory, or a copy? `None`: nothing there was sent yet.
     takes_pages: Option<bool>,
 }
@@ -84,8 +93,20 @@ impl Conn {
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
             standing: Standing::default(),
+            holder: OnceCell::new(),
             takes_pages: None,
         }
+    }
+
+    /// How the ledger knows it.
+    pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        Arc::clone(self.holder.get_or_init(|| ledger.holder()))
+    }
+
+    /// Its client takes nothing. Does it hold what others need?
+    fn must_leave(&self) -> bool {
+        let holder = self.holder.get();
+        holder.is_some_and(|it| it.must_leave(self.pace.stalled()))
     }
 
     /// How it is encrypted.
@@ -233,6 +254,12 @@ impl Conn {
                     self.pace.is_cut = true;
                     metrics::add(&worker.counters.client_connections_slow, 1);
                     // What it has not taken is not left to the kernel, which would keep it for a long time.
+                    socket::reset_when_closed(self.stream.socket());
+                    return Wrote::Gone;
+                }
+                Err(_) if self.must_leave() => {
+                    self.pace.is_cut = true;
+                    metrics::add(&worker.counters.transfers_cut, 1);
                     socket::reset_when_closed(self.stream.socket());
                     return Wrote::Gone;
                 }

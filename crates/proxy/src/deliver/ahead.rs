@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{
     cache::disk::{LoadedFragment, Waits},
     cache::object::Object,
-    fetch::flight::Held,
+    ledger::{Holder, Lot},
     record::metrics,
     request::key::fragment_key,
     state::Worker,
@@ -42,7 +42,7 @@ pub struct Ahead {
 struct Read {
     number: u32,
     task: JoinHandle<Option<LoadedFragment>>,
-    _held: Held,
+    _held: Lot,
 }
 
 impl Drop for Read {
@@ -65,7 +65,14 @@ impl Ahead {
     }
 
     /// Begins to read the fragments behind `number`, of those that are wanted up to `end`, in bytes of the body.
-    pub fn begin(&mut self, worker: &Rc<Worker>, object: &Object, number: u32, end: u64) {
+    pub fn begin(
+        &mut self,
+        worker: &Rc<Worker>,
+        holder: &Arc<Holder>,
+        object: &Object,
+        number: u32,
+        end: u64,
+    ) {
         let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
             return;
         };
@@ -80,7 +87,7 @@ impl Ahead {
         }
         let store = disk.store_of(object.primary);
         let size = u64::from(store.fragment_bytes());
-        while self.reads.len() < FRAGMENTS_MAX && shared.may_read_ahead() {
+        while self.reads.len() < FRAGMENTS_MAX && shared.ledger.may_read_ahead() {
             let next = self.reads.back().map_or(number, |last| last.number) + 1;
             let begins = u64::from(next) * size;
             let ends = (begins + size).min(object.body_bytes());
@@ -92,8 +99,7 @@ impl Ahead {
             if shared.fragments.contains(store.hasher().hash(&key), &key) {
                 return;
             }
-            let mut held = shared.flights.hold_fragment();
-            held.set(ends - begins);
+            let held = holder.hold((ends - begins) as usize);
             let (disk, of) = (disk.clone(), (object.primary, object.key.clone()));
             let fetch_id = large.fetch_id;
             let waits = Waits::for_answer(true);

@@ -18,8 +18,8 @@
 //! strong validator says so (RFC 9110 §13.1.5, §15.3.7). Otherwise the answer breaks off, and the client sees that it is not
 //! complete.
 //!
-//! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When half of that budget is used
-//! up by such fragments, a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its fragment; the rest is read
+//! A fragment that is being sent is held in memory, and counted in the ledger ([`crate::ledger`]). When that is crowded, fragments are
+//! read in small parts, and a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its own; the rest is read
 //! again when that piece is through. So slow clients cost little memory, and fast ones are not touched.
 //!
 //! What the origin sends is read no faster than the client reads: a client that leaves after a minute of film has not made us fetch
@@ -35,7 +35,7 @@ use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
 
 use crate::{
-    cache::disk::Waits,
+    cache::disk::{LoadedFragment, Waits},
     cache::holding::Holding,
     cache::object::Object,
     cache::parts::Part,
@@ -45,6 +45,7 @@ use crate::{
     deliver::ahead::Ahead,
     fetch::flight::{Broken, FlightReader, Next},
     fetch::whom::{self, To},
+    ledger::pause,
     origin::body::Body,
     origin::upstream::Upstream,
     range::fill::{self, Filling},
@@ -179,6 +180,8 @@ async fn send_span(
             Got::End(trailers) => return Ended::All(trailers),
             Got::Piece(piece) => {
                 at += piece.len() as u64;
+                let holder = ex.record.holder.clone();
+                let _pinned = holder.as_ref().map(|holder| holder.pin(piece.len()));
                 ex.reply.piece(piece).await
             }
             Got::Fragment(fragment, number, part) => {
@@ -227,8 +230,11 @@ async fn send_held(
 ) -> Result<usize, Gone> {
     let begun = Instant::now();
     let shared = &ex.worker.shared;
-    let mut held = shared.flights.hold_fragment();
-    held.set(fragment.len() as u64);
+    let holder = ex.reply.holder(&shared.ledger);
+    // Where it is kept for everybody it counts there.
+    let is_kept = shared.fragments.place_of(&fragment).is_some();
+    let mut held = holder.hold(if is_kept { 0 } else { fragment.len() });
+    let mut pinned = is_kept.then(|| holder.pin(fragment.len()));
     let mut body = fragment.slice(part);
     drop(fragment);
     let mut sent = 0;
@@ -243,12 +249,14 @@ async fn send_held(
             continue;
         }
         ahead.give_up();
-        if before > SMALL_PIECE_BYTES && shared.is_crowded_by_fragments() {
+        if before > SMALL_PIECE_BYTES && shared.ledger.is_crowded() {
             metrics::add(&ex.worker.counters.fragments_given_back, 1);
             body = Bytes::copy_from_slice(&body[..SMALL_PIECE_BYTES]);
-            held.set(SMALL_PIECE_BYTES as u64);
+            held.set(SMALL_PIECE_BYTES);
+            pinned = None;
         }
     }
+    drop(pinned);
     ahead.sent(begun.elapsed());
     Ok(sent)
 }
@@ -315,10 +323,12 @@ async fn next_of_object(
     let (primary, key) = (object.primary, &object.key);
     let begin = u64::from(number) * size;
     let end = object.body_bytes().min(begin + size);
+    // What is kept in memory is sent from there, whatever else is held.
+    let most = range.end.min(end) - range.start;
     let part = Part {
         number,
         of: end - begin,
-        range: range.start - begin..range.end.min(end) - begin,
+        range: range.start - begin..range.start - begin + most,
     };
     let shared = &worker.shared;
     let wanted_end = range.end;
@@ -334,12 +344,25 @@ async fn next_of_object(
     }
     let read_ahead = ahead.take(number);
     let read_ahead = read_ahead.await;
-    ahead.begin(worker, object, number, wanted_end);
+    let holder = ex.reply.holder(&shared.ledger);
+    ahead.begin(worker, &holder, object, number, wanted_end);
     let piece = match read_ahead {
         Some(whole) => whole
             .filter(|it| it.body.len() as u64 == of)
             .map(|it| (it, range.start as usize..range.end as usize)),
-        None => (disk.load_part(primary, key, large.fetch_id, part, waits)).await,
+        None => {
+            let wanted = part.range.end - part.range.start;
+            let part = part.at_most(bytes_granted(ex).await);
+            let bytes = (part.range.end - part.range.start) as usize;
+            // Counted before it is there: many may be read at once.
+            let reserved = holder.hold(bytes);
+            let read = (disk.load_part(primary, key, large.fetch_id, part, waits)).await;
+            drop(reserved);
+            match (bytes as u64) < wanted {
+                true => read.map(|(loaded, part)| copied(loaded, part)),
+                false => read,
+            }
+        }
     };
     let Some((loaded, part)) = piece else {
         holding.read(Some(disk), number);
@@ -359,6 +382,26 @@ async fn next_of_object(
         false => loaded.body,
     };
     Some(Got::Fragment(body, number, part))
+}
+
+/// A copy of a part, for a client that may not hold the blocks around it.
+fn copied(loaded: LoadedFragment, part: Range<usize>) -> (LoadedFragment, Range<usize>) {
+    let body = Bytes::copy_from_slice(&loaded.body[part]);
+    let all = 0..body.len();
+    (LoadedFragment { body, ..loaded }, all)
+}
+
+/// How much may be read from disk for this client now. It waits until that is something.
+async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
+    let (worker, ledger) = (ex.worker, &ex.worker.shared.ledger);
+    let holder = ex.reply.holder(ledger);
+    if let (false, Some(_)) = (ledger.is_crowded(), ledger.grant(&holder)) {
+        return u64::MAX;
+    }
+    let watch = worker.deadlines.watch();
+    let paused = &worker.counters.transfers_paused;
+    let granted = pause::until_granted(ledger, &holder, &watch, paused).await;
+    granted.max(SMALL_PIECE_BYTES) as u64
 }
 
 /// The next piece of a response that is arriving; what the fetch no longer keeps is read back from the store.
@@ -389,6 +432,12 @@ async fn next_of_flight(
                     }
                     let found = found.body;
                     let end = found.len().min(skip.saturating_add(left));
+                    // A copy of a part, rather than the whole of it for long.
+                    let most = usize::try_from(bytes_granted(ex).await).unwrap_or(usize::MAX);
+                    if most < end - skip {
+                        let part = Bytes::copy_from_slice(&found[skip..skip + most]);
+                        return Got::Fragment(part, number, 0..most);
+                    }
                     Got::Fragment(found, number, skip..end)
                 }
                 None => {
@@ -436,6 +485,8 @@ impl FromOrigin {
         range: Range<u64>,
         filling: Option<Filling>,
     ) -> FromOrigin {
+        let mut body = body;
+        body.passes(filling.is_none());
         FromOrigin {
             body,
             watch: worker.deadlines.watch(),

@@ -85,6 +85,9 @@ pub async fn object(
     };
     if object.large.is_none() {
         let body = object.body.slice(range.start as usize..range.end as usize);
+        // One that was read for this answer alone is held by nobody else.
+        let holder = (ex.record.holder.clone()).filter(|_| said.class == Class::DiskHit);
+        let _held = holder.map(|holder| holder.hold(body.len()));
         return Some(ex.answer(said, head, length, body, started).await);
     }
     ex.begin(said, head, length);

@@ -27,10 +27,7 @@ use crate::clock::Instant;
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
 };
 
@@ -39,7 +36,7 @@ use fields::Fields;
 use http1::ResponseHead;
 use store::{KeyHash, Sequence};
 
-pub use table::{Flights, Held, Join};
+pub use table::{Flights, Join};
 use unread::Unread;
 pub use unread::Worth;
 
@@ -193,7 +190,6 @@ pub struct Flight {
     /// The invalidation sequence at which it began.
     pub began: Sequence,
     state: Mutex<State>,
-    kept_in_all: Arc<AtomicU64>,
 }
 
 impl Flight {
@@ -248,7 +244,6 @@ impl Flight {
         state.window = window;
         state.end += len;
         state.pieces.push_back(piece);
-        self.kept_in_all.fetch_add(len, Ordering::Relaxed);
         let stored = (state.keep_all || state.storing) && !state.for_readers;
         self.trim(&mut state);
         state.wake_readers();
@@ -428,17 +423,7 @@ impl Flight {
             }
             state.base += len;
             state.pieces.pop_front();
-            self.kept_in_all.fetch_sub(len, Ordering::Relaxed);
         }
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let state = self.lock();
-        let kept: u64 = state.pieces.iter().map(|p| p.len() as u64).sum();
-        drop(state);
-        self.kept_in_all.fetch_sub(kept, Ordering::Relaxed);
     }
 }
 
@@ -659,10 +644,13 @@ impl State {
 
     /// A new reader's place, if one more fits and can still see all.
     fn slot(&mut self, waiters_max: usize) -> Option<usize> {
-        let fits = self.joinable
-            && (self.base == 0 || self.storing)
-            && self.readers.iter().flatten().count() < waiters_max;
+        let fits = self.has_begun_well() && self.readers.iter().flatten().count() < waiters_max;
         fits.then(|| self.add_reader(false))
+    }
+
+    /// Could a new reader see all of it, if there is a place?
+    fn has_begun_well(&self) -> bool {
+        self.joinable && (self.base == 0 || self.storing)
     }
 
     fn add_reader(&mut self, is_content: bool) -> usize {

@@ -473,6 +473,7 @@ pub async fn relay(
     }
     ex.begin(said, head, length);
     let mut body = upstream.body(response);
+    body.passes(true);
     if is_early {
         body.forbid_reuse();
     }

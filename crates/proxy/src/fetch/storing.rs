@@ -19,6 +19,7 @@ use crate::{
     cache::room::{ROOM_BYTES_MIN, Room},
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
+    ledger::Promise,
     record::facts::{Handed, SwapOut},
     reply::lines,
     request::key::{name_of_key, variant_key},
@@ -46,6 +47,8 @@ pub struct Kept {
     pieces: Vec<Bytes>,
     /// The pieces lie here, if all of them do.
     room: Option<Room>,
+    /// What is to come of them, or lies where the ledger does not count it.
+    promise: Promise,
     /// Of the whole body, as promised by the head.
     length: Option<u64>,
     /// The only piece keeps no more memory than it has bytes.
@@ -129,7 +132,9 @@ impl Storing {
                 _ => "too-large",
             });
         }
-        if shared.is_crowded() {
+        // Of a body whose length nobody knows it is promised as it comes.
+        let most_kept = response.length.unwrap_or(0).min(fragment_bytes);
+        if !shared.has_room_for(most_kept) {
             return Err("no-room");
         }
         let place = place(worker, flight.began, fetch_request, &response.fields);
@@ -154,6 +159,7 @@ impl Storing {
             },
             pieces: Vec::new(),
             room: None,
+            promise: shared.ledger.promise(),
             length: response.length,
             is_exact: false,
             bytes: 0,
@@ -166,6 +172,9 @@ impl Storing {
             swap_out: None,
         };
         kept.room = kept.room_of_first(worker);
+        if kept.room.is_none() {
+            kept.promise.set(most_kept);
+        }
         Ok(Storing::Whole(kept))
     }
 
@@ -213,6 +222,10 @@ impl Storing {
         kept.pieces.push(piece.clone());
         kept.is_exact = is_exact && kept.pieces.len() == 1;
         kept.bytes += piece.len() as u64;
+        if !kept.is_exact && !kept.is_promised(worker, piece) {
+            self.give_up(flight);
+            return;
+        }
         let before = match self {
             Storing::Fragments(_, cut) => cut.stored,
             _ => 0,
@@ -307,10 +320,27 @@ impl Storing {
             0 => kept.room_of_fragment(worker, cut.stored),
             _ => None,
         };
+        let left = (kept.length).map_or(0, |length| length.saturating_sub(cut.stored + kept.bytes));
+        let most = kept.fragment_bytes - kept.bytes;
+        (kept.promise).set(if kept.room.is_some() {
+            0
+        } else {
+            left.min(most)
+        });
     }
 }
 
 impl Kept {
+    /// A piece came, and is counted where it was received. Is there room for it, or was it promised?
+    fn is_promised(&mut self, worker: &Worker, piece: &Bytes) -> bool {
+        if self.room.is_some() {
+            return true;
+        }
+        let left = self.promise.bytes().saturating_sub(piece.len() as u64);
+        self.promise.set(left);
+        self.length.is_some() || worker.shared.has_room_for(0)
+    }
+
     /// Room for all of the body, or for its first fragment.
     fn room_of_first(&self, worker: &Worker) -> Option<Room> {
         let length = self.length.filter(|_| self.to_disk)?;

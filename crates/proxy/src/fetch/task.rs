@@ -401,8 +401,9 @@ impl Fetch {
         let (worker, flight) = (&self.worker, &self.flight);
         loop {
             // The budget is shared: when all transfers together use it up, each gets a small window.
-            let window = match worker.shared.is_crowded() {
-                true => SMALL_WINDOW_BYTES,
+            let ledger = &worker.shared.ledger;
+            let window = match ledger.is_crowded() {
+                true => SMALL_WINDOW_BYTES.min(ledger.step() as u64),
                 false => self.window(),
             };
             match self.watch.limit(STILL_MAX, pin!(flight.room(window))).await {
@@ -417,6 +418,7 @@ impl Fetch {
                 // A body that comes faster than the disk writes waits for the disk, for a while.
                 disk.room_for_fragment(flight.primary).await;
             }
+            body.passes(matches!(storing, Storing::No) && collecting.is_none());
             match body.next_into(worker, &self.watch, storing.room()).await {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece, body.is_exact());

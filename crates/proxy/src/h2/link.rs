@@ -7,11 +7,12 @@
 //! window.
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     collections::HashMap,
     future::poll_fn,
     pin::pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -21,7 +22,9 @@ use fields::Fields;
 use http2::{Connection, ErrorCode, StreamId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{clock::Instant, deadline::Elapsed, deadline::Watch};
+use crate::{
+    clock::Instant, deadline::Elapsed, deadline::Watch, ledger::Holder, ledger::Ledger, ledger::Lot,
+};
 
 /// A stream that has more queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;
@@ -36,6 +39,8 @@ pub struct Link {
     streams: RefCell<HashMap<StreamId, Rc<RefCell<Inward>>>>,
     /// For the [`LARGE_AT_ONCE`].
     large: Semaphore,
+    /// How the ledger knows the connection, once a request of it has a task.
+    holder: OnceCell<Arc<Holder>>,
     /// The connection's task.
     waker: RefCell<Option<Waker>>,
     /// The handshake of TLS goes on: only hits are answered.
@@ -47,6 +52,8 @@ pub struct Link {
 #[derive(Default)]
 struct Inward {
     held: BytesMut,
+    /// Its count.
+    lot: Option<Lot>,
     trailers: Option<Fields>,
     has_ended: bool,
     is_gone: bool,
@@ -64,10 +71,17 @@ impl Inward {
         }
     }
 
+    fn count(&mut self) {
+        let bytes = self.held.len();
+        if let Some(lot) = &mut self.lot {
+            lot.set(bytes);
+        }
+    }
+
     /// The client has gone, or the stream was reset.
     fn leave(&mut self) {
         self.is_gone = true;
-        self.held = BytesMut::new();
+        (self.held, self.lot) = (BytesMut::new(), None);
         self.wake_reader();
         for waker in [self.writer.take(), self.leaver.take(), self.shaking.take()] {
             waker.into_iter().for_each(Waker::wake);
@@ -89,6 +103,7 @@ impl Link {
             http: RefCell::new(Connection::new(limits, Duration::ZERO)),
             streams: RefCell::default(),
             large: Semaphore::new(LARGE_AT_ONCE),
+            holder: OnceCell::new(),
             waker: RefCell::default(),
             is_early: Cell::new(is_early),
             began,
@@ -129,6 +144,16 @@ impl Link {
         }
     }
 
+    /// How the ledger knows it.
+    pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        Arc::clone(self.holder.get_or_init(|| ledger.holder()))
+    }
+
+    /// How the ledger knows it, if it may hold anything.
+    pub fn known_holder(&self) -> Option<&Arc<Holder>> {
+        self.holder.get()
+    }
+
     /// The task that is woken when a stream has something to write.
     pub fn register(&self, cx: &Context<'_>) {
         wait_in(&mut self.waker.borrow_mut(), cx);
@@ -162,6 +187,10 @@ impl Link {
         };
         let mut inward = inward.borrow_mut();
         inward.held.extend_from_slice(bytes);
+        if let (None, Some(holder)) = (&inward.lot, self.holder.get()) {
+            inward.lot = Some(holder.hold(0));
+        }
+        inward.count();
         inward.has_ended |= ends;
         inward.wake_reader();
         true
@@ -240,6 +269,16 @@ impl Drop for Owned {
 }
 
 impl Stream {
+    /// How the ledger knows the connection.
+    pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        self.link.holder(ledger)
+    }
+
+    /// The same, if it may hold anything.
+    pub fn known_holder(&self) -> Option<&Arc<Holder>> {
+        self.link.known_holder()
+    }
+
     /// Has the client reset it, or gone?
     pub fn is_gone(&self) -> bool {
         self.inward.borrow().is_gone
@@ -381,6 +420,7 @@ impl Stream {
         if !inward.held.is_empty() {
             let bytes = inward.held.len().min(bytes_max);
             let data = inward.held.split_to(bytes).freeze();
+            inward.count();
             let is_last = inward.has_ended && inward.held.is_empty() && inward.trailers.is_none();
             return Poll::Ready(Came::Data(data, is_last));
         }

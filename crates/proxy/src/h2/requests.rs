@@ -94,7 +94,8 @@ impl Server<'_> {
                             }
                         }
                         Do::Task(work) => {
-                            let Some(count) = StreamCount::take(worker, head_bytes) else {
+                            let holder = link.holder(&worker.shared.ledger);
+                            let Some(count) = StreamCount::take(worker, &holder, head_bytes) else {
                                 metrics::add(&worker.counters.h2_streams_refused, 1);
                                 http.reset(stream, ErrorCode::REFUSED_STREAM);
                                 continue;

@@ -303,11 +303,15 @@ impl<'w> Server<'w> {
             self.shrink();
         }
         let at = self.link.at(now);
+        self.see_to_need(at);
         loop {
             let happened = self.link.http().handle_timeout(at);
             let Ok(Some(Event::Reset { stream, .. })) = happened else {
                 break;
             };
+            let in_need = self.link.known_holder().and_then(|it| it.patience());
+            let cut = &self.worker.counters.transfers_cut;
+            metrics::add(cut, u64::from(in_need.is_some()));
             if !self.link.reset(stream) {
                 self.link.http().release(stream);
             }
@@ -320,6 +324,15 @@ impl<'w> Server<'w> {
         self.is_deaf = true;
         self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
         self.link.leave();
+    }
+
+    /// Streams that take nothing have less time while others wait for the memory that they hold.
+    fn see_to_need(&mut self, at: Duration) {
+        let client_write = self.conn.listener.edition.plan.timeouts.client_write;
+        let holder = self.link.known_holder();
+        let in_need = holder.and_then(|holder| holder.patience());
+        let stall_time = in_need.map_or(client_write, |most| most.min(client_write));
+        self.link.http().set_stall_time(stall_time, at);
     }
 
     fn shrink(&mut self) {
@@ -348,7 +361,10 @@ impl<'w> Server<'w> {
         if pace.patience(stall_max, rate_min).is_zero() || pace.unasked >= ASK_EVERY {
             pace.ask(self.conn.stream.untaken_bytes(), rate_min);
         }
-        pace.is_cut = pace.patience(stall_max, rate_min).is_zero();
+        let holder = self.link.known_holder();
+        let must_leave = holder.is_some_and(|it| it.must_leave(pace.stalled()));
+        metrics::add(&self.worker.counters.transfers_cut, u64::from(must_leave));
+        pace.is_cut = must_leave || pace.patience(stall_max, rate_min).is_zero();
         pace.is_cut
     }
 

@@ -16,6 +16,7 @@ use crate::{
     cache::preloaded::Preloaded,
     clock::Instant,
     conn::look::Pinned,
+    ledger::pause,
     record::facts::{Facts, Stages},
     record::metrics,
     reply::Reply,
@@ -57,9 +58,14 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
     let turn = match &pinned {
         Some(found) if is_large(found) => {
+            let bytes = found.guard.read().len;
             // Not pinned for as long as the client likes: it is looked up again.
             pinned = None;
-            owned.0.turn_of_large().await
+            let turn = owned.0.turn_of_large().await;
+            let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
+            let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
+            let room = pause::room_for_whole(ledger, &holder, bytes, &watch, paused).await;
+            Some((turn, room))
         }
         _ => None,
     };

@@ -6,7 +6,7 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin};
+use std::{io, pin::pin, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -17,6 +17,7 @@ use crate::{
     cache::room::Room,
     deadline::Watch,
     edition::OriginWaits,
+    ledger::{Holder, Receiving, pause},
     mirror::Filter,
     origin::Lease,
     origin::outcome::UpstreamError,
@@ -110,6 +111,12 @@ pub struct Body {
     trailers: Option<Fields>,
     /// The last read took as much as it might.
     is_fast: bool,
+    /// Nobody stores it: it waits for room, and everything of it is counted.
+    is_passing: bool,
+    /// Counts it among those that are received.
+    pub(super) receiving: Option<Receiving>,
+    /// Whose it is.
+    holder: Option<Arc<Holder>>,
 }
 
 impl Body {
@@ -135,6 +142,9 @@ impl Body {
         let is_whole = state.left() == Some(input.len() as u64);
         Body {
             is_exact: is_exact && is_whole && filter.is_none(),
+            is_passing: false,
+            receiving: None,
+            holder: trip.holder(),
             heard: Heard(trip),
             waits,
             lease: Some(lease),
@@ -150,6 +160,11 @@ impl Body {
     /// Does it come as one piece that keeps no more memory than it has bytes?
     pub fn is_exact(&self) -> bool {
         self.is_exact
+    }
+
+    /// Nobody keeps it but its reader: where there is no room for more of it, it is not read any further.
+    pub fn passes(&mut self, is_passing: bool) {
+        self.is_passing = is_passing;
     }
 
     /// Is all of it taken, and known to be right?
@@ -176,6 +191,9 @@ impl Body {
         if self.filter.is_some() {
             room = None;
         }
+        let ledger = &worker.shared.ledger;
+        (self.receiving).get_or_insert_with(|| ledger.receives());
+        (self.holder).get_or_insert_with(|| ledger.holder());
         loop {
             let piece = self.next_piece(worker, watch, room.as_deref_mut()).await;
             let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
@@ -222,14 +240,18 @@ impl Body {
                         }
                         None if came == 0 => None,
                         None if came == self.input.len() => {
-                            Some(std::mem::take(&mut self.input).freeze())
+                            let piece = std::mem::take(&mut self.input).freeze();
+                            Some(self.counted(piece))
                         }
-                        None => Some(self.input.split_to(came).freeze()),
+                        None => {
+                            let piece = self.input.split_to(came).freeze();
+                            Some(self.counted(piece))
+                        }
                     };
                     if let Some(piece) = piece {
                         return Ok(Some(self.took(worker, piece)));
                     }
-                    let n = self.read_body(watch, want).await?;
+                    let n = self.read_body(worker, watch, want).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -238,19 +260,23 @@ impl Body {
                     if !self.input.is_empty() {
                         let piece = self.input.split().freeze();
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-                        return Ok(Some(piece));
+                        return Ok(Some(self.counted(piece)));
                     }
-                    if self.read_body(watch, usize::MAX).await? == 0 {
+                    if self.read_body(worker, watch, usize::MAX).await? == 0 {
                         self.end(false);
                         return Ok(None);
                     }
                 }
                 BodyState::Chunked(_) => {
                     if let Some(piece) = self.chunks_at_hand(worker)? {
-                        return Ok(Some(piece));
+                        return Ok(Some(self.counted(piece)));
                     }
                     let is_over = matches!(self.state, BodyState::Done);
-                    if !is_over && self.read(watch, CHUNKED_READ_BYTES).await? == 0 {
+                    if is_over {
+                        continue;
+                    }
+                    let most = self.room_for(worker, watch, CHUNKED_READ_BYTES).await;
+                    if self.read(watch, most).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
@@ -323,8 +349,31 @@ impl Body {
         self.trailers.take()
     }
 
+    /// Counts a piece that has memory of its own. One that came whole with its head, and is stored as it is, counts with what is stored.
+    fn counted(&self, piece: Bytes) -> Bytes {
+        match &self.holder {
+            Some(holder) if self.is_passing || !self.is_exact => holder.count(piece),
+            _ => piece,
+        }
+    }
+
+    /// How much may be read now, of so much at most. Who only passes it on waits until that is something.
+    async fn room_for(&self, worker: &Worker, watch: &Watch, most: usize) -> usize {
+        let ledger = &worker.shared.ledger;
+        let Some(holder) = self.holder.as_ref().filter(|_| self.is_passing) else {
+            return most.min(ledger.step());
+        };
+        let paused = &worker.counters.transfers_paused;
+        most.min(pause::until_granted(ledger, holder, watch, paused).await)
+    }
+
     /// Reads of a body of which so much is still to come.
-    async fn read_body(&mut self, watch: &Watch, left: usize) -> Result<usize, UpstreamError> {
+    async fn read_body(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        left: usize,
+    ) -> Result<usize, UpstreamError> {
         let most = match self.is_fast {
             true => FAST_BODY_READ_BYTES,
             false => BODY_READ_BYTES,
@@ -335,6 +384,11 @@ impl Body {
             BODY_READ_BYTES.. => spare.min(most),
             _ => most,
         };
+        let want = self.room_for(worker, watch, want).await;
+        if want < BODY_READ_BYTES && self.input.is_empty() {
+            // A buffer that is no longer: what is not filled of it would be held and not counted.
+            self.input = BytesMut::with_capacity(want.min(left));
+        }
         let read = self.read(watch, want.min(left)).await?;
         self.is_fast = read >= BODY_READ_BYTES;
         Ok(read)

@@ -24,6 +24,7 @@ use message::Version;
 use profile::{Flags, Hierarchy, Protocol, StageName};
 
 use crate::{
+    ledger::Holder,
     origin::{ConnectTimes, Destination},
     record::facts::{Facts, Stages},
 };
@@ -68,6 +69,8 @@ struct Times {
     is_tls: bool,
     version: Protocol,
     bytes_in: u64,
+    /// Whose the body is, as the ledger counts.
+    holder: Option<Arc<Holder>>,
     /// Asking siblings: begin, first word, decision.
     siblings: Option<(Instant, Instant, Instant)>,
     dns: Option<(Instant, Instant)>,
@@ -97,6 +100,18 @@ impl Trip {
         Trip::default()
     }
 
+    /// On behalf of this connection.
+    pub fn of(holder: Option<Arc<Holder>>) -> Trip {
+        let trip = Trip::new();
+        trip.0.borrow_mut().holder = holder;
+        trip
+    }
+
+    /// The connection that it is for; `None`: nobody waits for it.
+    pub fn holder(&self) -> Option<Arc<Holder>> {
+        self.0.borrow().holder.clone()
+    }
+
     /// One of its own for who asks again while whoever asked first goes on. What came until now is counted to it.
     #[must_use]
     pub fn apart(&self) -> Trip {
@@ -105,6 +120,7 @@ impl Trip {
             flags: times.flags,
             bytes_in: times.bytes_in,
             siblings: times.siblings,
+            holder: times.holder.clone(),
             ..Times::default()
         })))
     }

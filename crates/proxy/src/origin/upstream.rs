@@ -27,6 +27,7 @@ use crate::{
     conn::heads::Kept,
     deadline::Watch,
     edition::OriginWaits,
+    ledger::Receiving,
     mirror::Filter,
     origin::body::Body,
     origin::outcome::{INTERIM_MAX, UpstreamError},
@@ -99,6 +100,8 @@ pub struct Upstream {
     unsound: bool,
     /// What happens to the body of the final answer.
     filter: Option<Box<Filter>>,
+    /// Counts it among the answers that are received.
+    receiving: Option<Receiving>,
     trip: Trip,
     waits: OriginWaits,
     /// When the last head was there.
@@ -245,6 +248,7 @@ impl Upstream {
             interim_left: INTERIM_MAX,
             unsound: false,
             filter: None,
+            receiving: None,
             received: trip.began(),
             trip,
             waits,
@@ -424,7 +428,11 @@ impl Upstream {
                 return Poll::Ready(None);
             }
             let mut space = worker.input.borrow_mut();
-            let mut buf = ReadBuf::new(&mut space[..FIRST_READ_BYTES]);
+            // What comes along with a head is of a body that nobody has asked the ledger for.
+            let ledger = &worker.shared.ledger;
+            (self.receiving).get_or_insert_with(|| ledger.receives());
+            let most = FIRST_READ_BYTES.min(ledger.step());
+            let mut buf = ReadBuf::new(&mut space[..most]);
             let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
             read.map(|result| {
                 let came = buf.filled();
@@ -452,13 +460,15 @@ impl Upstream {
         if reusable {
             self.lease.answered(self.received, told(head));
         }
-        Body::new(
+        let mut body = Body::new(
             self.lease,
             (self.input, self.is_exact),
             (self.trip, self.waits),
             (head.framing, self.filter),
             reusable,
-        )
+        );
+        body.receiving = self.receiving;
+        body
     }
 
     /// The bare connection and what was already read from it, after an upgrade.

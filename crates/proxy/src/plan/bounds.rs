@@ -57,19 +57,22 @@ pub struct Limits {
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
     /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
-    /// Bodies on their way between origins and clients, all together, with the fragments of large objects read from disk for
-    /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then
-    /// its origin is read no further until its slowest reader catches up. If the body has a length and a strong validator, a reader that
-    /// is so far behind another one gets the rest by a request of its own instead; else it is cut if it takes nothing for 10 to 20 s
-    /// while others wait for it. When fragments take half of it, clients that stand still
-    /// give back theirs. A quarter of it may be memory in which long bodies are received where they are stored.
+    /// Bodies on their way between origins and clients, all together: what is received and not taken yet, what is read from disk,
+    /// what waits in streams of HTTP/2 and behind TLS, and 8 KiB for each request of HTTP/2 that is being answered. When half of it is
+    /// taken, a connection that holds more than its share is paused until its client takes some, what is read comes in small steps,
+    /// and a client that takes nothing for 10 seconds is cut if it holds its share (20 seconds: a quarter of it). One transfer may hold
+    /// a 64th of the whole; then its origin is read no further until its slowest reader catches up. If the body has a length and a
+    /// strong validator, a reader that is so far behind another one gets the rest by a request of its own instead; else it is cut if
+    /// it takes nothing for 10 to 20 s while others wait for it. What is to be stored needs room for all of it, or for a fragment, when
+    /// it begins; else it is passed on only. A quarter may be memory in which long bodies are received where they are stored. 4 KiB for
+    /// each transfer come on top if need be, 16 KiB if it is read from disk.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
     /// A fetch whose clients have all left goes on, to be stored, if no more of the body than this is missing; if nobody knows how
     /// long the body is, so much of it is still waited for. Else it is stopped.
     quick_abort_left_bytes: u64 = bytes(0, MIB, 64 * GIB),
     /// It also goes on if at least this percentage of the body has come. 0: no fetch is stopped.
     quick_abort_percent: u32 = count(0, 90, 100),
-    /// Requests that may wait on one shared fetch; further ones fetch for themselves.
+    /// Requests that may wait on one shared fetch; those beyond share another one, of which as many may wait, up to 64 fetches. Further ones fetch for themselves.
     waiters_max: usize = count(0, 1024, 64 * KIB),
 }
 besides {

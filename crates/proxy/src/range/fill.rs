@@ -20,7 +20,7 @@ use store::{Fragment, Sequence};
 use crate::clock::Instant;
 use crate::{
     cache::object::{Large, Object},
-    fetch::flight::Held,
+    ledger::Promise,
     origin::body::Body,
     range::fill_lock::FillLock,
     record::facts::SwapOut,
@@ -37,7 +37,8 @@ pub struct Filling {
     at: u64,
     /// What has arrived of the current fragment.
     pieces: Vec<Bytes>,
-    kept: Held,
+    /// What may still come of the fragment.
+    kept: Promise,
     kept_bytes: u64,
     /// The start of the current fragment is missing, so bytes are skipped up to the next border.
     is_skipping: bool,
@@ -61,10 +62,12 @@ impl Filling {
         let shared = &worker.shared;
         let large = object.large?;
         worker.disk.as_ref()?;
-        if shared.is_crowded() {
+        let fragment_bytes = u64::from(shared.store.of(object.primary).fragment_bytes());
+        let mut kept = shared.ledger.promise();
+        if !shared.has_room_for(fragment_bytes.min(large.bytes)) {
             return None;
         }
-        let fragment_bytes = u64::from(shared.store.of(object.primary).fragment_bytes());
+        kept.set(fragment_bytes.min(large.bytes));
         Some(Filling {
             object: object.clone(),
             large,
@@ -72,7 +75,7 @@ impl Filling {
             fragment_bytes,
             at,
             pieces: Vec::new(),
-            kept: shared.flights.hold(),
+            kept,
             kept_bytes: 0,
             is_skipping: !at.is_multiple_of(fragment_bytes),
             replaces,
@@ -111,7 +114,8 @@ impl Filling {
                 self.is_skipping = false;
             }
         }
-        self.kept.set(self.kept_bytes);
+        let most = self.fragment_bytes.min(self.large.bytes);
+        self.kept.set(most.saturating_sub(self.kept_bytes));
     }
 
     /// Bytes up to the next border; 0 after the end.

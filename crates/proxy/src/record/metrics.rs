@@ -137,8 +137,10 @@ counters! {
     log_records_lost, "Log and profile records dropped because the disk could not keep up";
     bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
     tunnels, "CONNECT tunnels and upgraded connections";
-    fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
+    fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because more than half of limits.transfer-buffer was taken";
     body_bytes_uncopied, "Bytes of large bodies that the kernel sent from memory without a copy: in plain HTTP/1.1, to clients on other machines";
+    transfers_paused, "Times that a body was not read any further because its client's connection held more than its share of limits.transfer-buffer";
+    transfers_cut, "Connections, and streams of HTTP/2, that were cut because they held much of limits.transfer-buffer and took nothing for 10 seconds while others waited for room";
     fragments_read_ahead, "Fragments of large bodies that were read while an earlier one was sent";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }

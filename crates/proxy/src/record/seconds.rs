@@ -147,9 +147,8 @@ impl Watcher {
     }
 
     fn process(&self) -> Vec<(Gauge, u64)> {
-        let flights = &self.shared.flights;
         let counts = ProcessCounts::now();
-        let held = flights.kept_bytes() + flights.sent_bytes();
+        let held = self.shared.ledger.bytes();
         present([
             (Gauge::TransferBytes, Some(held)),
             (Gauge::UserUs, counts.user_us),

@@ -10,7 +10,10 @@
 //! The head and the end of a chunk wait in `pending` and go out with what comes next, in one write.
 //! A client may be slow, not idle: `conn::pace` decides when it is too slow.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
@@ -21,6 +24,7 @@ use crate::{
     clock::Instant,
     conn::pace::Wrote,
     conn::socket::Conn,
+    ledger::{Holder, Ledger},
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     state::Worker,
     tls::seen::Seen,
@@ -292,6 +296,10 @@ impl<'c> H1<'c> {
 
     pub(super) fn source(&mut self) -> &mut Conn {
         self.conn
+    }
+
+    pub(super) fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        self.conn.holder(ledger)
     }
 
     pub(super) fn sent(&self) -> Sent {

@@ -10,7 +10,7 @@
 //! What is queued counts as sent: the connection writes it, or says that the client has gone. A client that takes nothing is noticed
 //! there, too (`timeouts.client-write`).
 
-use std::{rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
@@ -20,6 +20,7 @@ use crate::{
     clock::Instant,
     deadline::Watch,
     h2::{Purpose, Stream, StreamEnd, write_head},
+    ledger::{Holder, Ledger},
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     tls::seen::Seen,
 };
@@ -150,6 +151,10 @@ impl H2 {
         }
         let bytes = piece.len().min(COPIED_BYTES).min(self.stream.room());
         let part = Bytes::copy_from_slice(&piece[..bytes]);
+        let part = match self.stream.known_holder() {
+            Some(holder) => holder.count(part),
+            None => part,
+        };
         piece.advance(bytes);
         self.count(part)?;
         Ok(true)
@@ -231,6 +236,10 @@ impl H2 {
 
     pub(super) async fn client_leaves(&mut self) {
         self.stream.left().await;
+    }
+
+    pub(super) fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        self.stream.holder(ledger)
     }
 
     pub(super) fn sent(&self) -> Sent {

@@ -18,13 +18,16 @@ pub mod h1;
 pub mod h2;
 pub mod lines;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
 use message::Authority;
 
-use crate::{clock::Instant, conn::socket::Conn, h2::StreamEnd, tls::seen::Seen};
+use crate::{
+    clock::Instant, conn::socket::Conn, h2::StreamEnd, ledger::Holder, ledger::Ledger,
+    tls::seen::Seen,
+};
 use h1::H1;
 use h2::H2;
 
@@ -243,6 +246,11 @@ impl<'c> Reply<'c> {
             Reply::H1(to) => Some(to.source()),
             Reply::H2(_) => None,
         }
+    }
+
+    /// The client's connection, as the ledger knows it.
+    pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        each!(self, to => to.holder(ledger))
     }
 
     /// The first write begins at about this moment: so that the clock need not be read again.

@@ -156,6 +156,7 @@ impl<'c> Exchange<'c> {
         );
         let mut record = Notes::new(asking, incoming.began, incoming.accepted);
         record.tolls = listener.tolls;
+        record.holder = Some(reply.holder(&worker.shared.ledger));
         Exchange {
             worker,
             listener,

@@ -13,6 +13,7 @@ use profile::{Class, Flags, StageName};
 
 use crate::{
     fetch::flight::Flight,
+    ledger::Holder,
     origin::trip::Trip,
     quota::{Tolls, toll::Bill},
     record::facts::{Facts, Stages, SwapIn, SwapOut},
@@ -54,6 +55,8 @@ pub struct Notes {
     pub host: Box<str>,
     /// Whose bytes are counted when it ends.
     pub bill: Option<Box<Bill>>,
+    /// Whose the bytes of its answer are, as the ledger counts.
+    pub holder: Option<Arc<Holder>>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
@@ -86,6 +89,7 @@ impl Notes {
             tolls: Tolls::default(),
             host: Box::default(),
             bill: None,
+            holder: None,
             trip: None,
             waiting: None,
         };
@@ -134,7 +138,10 @@ impl Notes {
 
     /// Where it is noted what asking a server takes, on behalf of this request.
     pub fn trip(&mut self) -> Trip {
-        self.trip.get_or_insert_with(Trip::new).clone()
+        let holder = &self.holder;
+        self.trip
+            .get_or_insert_with(|| Trip::of(holder.clone()))
+            .clone()
     }
 
     /// Its answer is, or is a part of, an object of so many bytes, head and body. Of several the largest counts: a head whose body is

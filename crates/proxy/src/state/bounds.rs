@@ -6,12 +6,19 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
 use super::{Shared, Worker};
-use crate::{plan::Plan, record::metrics};
+use crate::{
+    ledger::{Holder, Task},
+    plan::Plan,
+    record::metrics,
+};
+
+/// What a request of HTTP/2 takes while it is answered: its task, its place in the connection, the fetch that it waits for.
+const TASK_BYTES: usize = 8 << 10;
 
 /// Bounds of the whole process, as the configuration has them now.
 #[derive(Default)]
@@ -20,8 +27,6 @@ pub struct Bounds {
     pub connections_max: AtomicUsize,
     /// `limits.streams-max`.
     pub streams_max: AtomicUsize,
-    /// `limits.transfer-buffer`, bytes.
-    pub transfer_buffer_bytes: AtomicU64,
 }
 
 impl Bounds {
@@ -37,7 +42,6 @@ impl Bounds {
         let limits = &plan.limits;
         (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
         (self.streams_max).store(limits.streams_max, Ordering::Relaxed);
-        (self.transfer_buffer_bytes).store(limits.transfer_buffer_bytes, Ordering::Relaxed);
     }
 }
 
@@ -69,12 +73,21 @@ impl Drop for ConnectionCount {
 pub struct StreamCount {
     worker: Rc<Worker>,
     head_bytes: u64,
+    _task: Task,
 }
 
 impl StreamCount {
-    /// Of a request with a head of so many bytes. `None` when there are too many, or too many bytes of heads: as many as
-    /// `limits.head-buffer` has for heads that are not complete.
-    pub fn take(worker: &Rc<Worker>, head_bytes: usize) -> Option<StreamCount> {
+    /// Of a request with a head of so many bytes, by this connection. `None` when there are too many, or too many bytes of heads: as many
+    /// as `limits.head-buffer` has for heads that are not complete. Or when the ledger is full and the connection has its share of it.
+    pub fn take(
+        worker: &Rc<Worker>,
+        holder: &Arc<Holder>,
+        head_bytes: usize,
+    ) -> Option<StreamCount> {
+        if worker.shared.ledger.is_full_of(holder) {
+            return None;
+        }
+        let task = holder.answers(TASK_BYTES);
         let shared = &worker.shared;
         let head_bytes = head_bytes as u64;
         let streams = shared.streams.fetch_add(1, Ordering::Relaxed);
@@ -84,6 +97,7 @@ impl StreamCount {
         let count = StreamCount {
             worker: Rc::clone(worker),
             head_bytes,
+            _task: task,
         };
         let has_room = streams < shared.bounds.streams_max.load(Ordering::Relaxed)
             && bytes + head_bytes <= shared.heads.bytes_max();

@@ -27,6 +27,7 @@ use rustls::{
 use tokio::io::ReadBuf;
 
 use super::names;
+use crate::ledger::Ledger;
 
 /// A record's plaintext at most.
 //= rfc8446 §5.1   the length MUST NOT exceed 2^14 bytes
@@ -57,6 +58,8 @@ const EDGE_BYTES: usize = 512;
 pub struct Scratch {
     read: RefCell<Vec<u8>>,
     sealed: RefCell<Sealed>,
+    /// Where it counts what sockets do not take.
+    ledger: Option<Ledger>,
 }
 
 /// Where records are made.
@@ -75,6 +78,19 @@ impl Sealed {
 }
 
 impl Scratch {
+    /// Of a worker; what sockets do not take is counted there.
+    pub fn counting_in(ledger: Ledger) -> Scratch {
+        Scratch {
+            ledger: Some(ledger),
+            ..Scratch::default()
+        }
+    }
+
+    /// See [`Scratch::counting_in`].
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()
+    }
+
     /// Where a read lands.
     pub fn for_reading(&self) -> RefMut<'_, Vec<u8>> {
         let mut read = self.read.borrow_mut();

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::{Scratch, Session};
 use super::shaking::Early;
+use crate::ledger::Lot;
 use crate::socket::{self, Socket};
 
 /// See the head of the file.
@@ -41,6 +42,8 @@ pub struct TlsStream {
     scratch: Rc<Scratch>,
     /// The handshake goes on.
     early: Option<Box<Early>>,
+    /// Counts what is encrypted and not sent.
+    unsent: Option<Lot>,
 }
 
 impl ClientStream {
@@ -124,6 +127,7 @@ impl TlsStream {
             session,
             scratch,
             early: None,
+            unsent: None,
         }
     }
 
@@ -177,6 +181,7 @@ impl TlsStream {
             session,
             scratch,
             early,
+            ..
         } = self;
         let mut space = scratch.for_reading();
         let room = reader.as_ref().map_or(0, |reader| reader.remaining());
@@ -224,6 +229,21 @@ impl TlsStream {
         })
     }
 
+    /// Counts what is encrypted and not sent.
+    fn count(&mut self) {
+        let bytes = self.session.unsent().len();
+        if bytes == 0 {
+            self.unsent = None;
+            return;
+        }
+        if let (None, Some(ledger)) = (&self.unsent, self.scratch.ledger()) {
+            self.unsent = Some(ledger.holder().hold(0));
+        }
+        if let Some(unsent) = &mut self.unsent {
+            unsent.set(bytes);
+        }
+    }
+
     /// Sends what is encrypted.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let TlsStream { tcp, session, .. } = self;
@@ -234,6 +254,7 @@ impl TlsStream {
             }
             session.sent(sent);
         }
+        self.unsent = None;
         Poll::Ready(Ok(()))
     }
 
@@ -252,6 +273,13 @@ impl TlsStream {
             ..
         } = self;
         let mut sealed = scratch.for_sealing();
+        // What the socket does not take is held: little of it, while there is little room.
+        let crowded = scratch.ledger().filter(|ledger| ledger.is_crowded());
+        let first = crowded.map(|ledger| [IoSlice::new(first_of(pieces, skip, ledger.step()))]);
+        let (pieces, skip) = match &first {
+            Some(first) => (&first[..], 0),
+            None => (pieces, skip),
+        };
         let (taken, made) = session.seal(pieces, skip, &mut sealed)?;
         let mut records = sealed.records(made);
         while !records.is_empty() {
@@ -265,6 +293,10 @@ impl TlsStream {
                     break;
                 }
             }
+        }
+        drop(sealed);
+        if !self.session.unsent().is_empty() {
+            self.count();
         }
         Poll::Ready(Ok(taken))
     }
@@ -310,6 +342,18 @@ impl TlsStream {
             }
         }
     }
+}
+
+/// What comes behind `skip` bytes of `pieces`: of the first piece that has any, so much at most.
+fn first_of<'a>(pieces: &'a [IoSlice<'_>], skip: usize, most: usize) -> &'a [u8] {
+    let mut skip = skip;
+    for piece in pieces {
+        if skip < piece.len() {
+            return &piece[skip..][..most.min(piece.len() - skip)];
+        }
+        skip -= piece.len();
+    }
+    &[]
 }
 
 impl AsyncRead for ClientStream {

@@ -254,7 +254,7 @@ fn fragments_that_nobody_takes_are_given_back_and_read_again() {
         client.ask("GET", "/a", &[]);
     }
     eventually("some are given back", || {
-        let given_back = proxy.counter("fragments_given_back") >= 2;
+        let given_back = proxy.counter("fragments_given_back") >= 1;
         (given_back && gauge(&proxy, "transfer_bytes") <= 2 * MIB).then_some(())
     });
     // What is fetched meanwhile is stored all the same.

@@ -28,6 +28,7 @@
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, early responses |
 //! | `budgets` | what many may take together, and the slow |
+//! | `crowded` | more bodies on their way than there is memory for |
 //! | `negative` | failures that are remembered |
 //! | `origins` | connections to origins: which are used again and by what, names that move, what clients are told of failures |
 //! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
@@ -81,6 +82,7 @@ mod cluster_parted;
 mod cluster_purge;
 mod cluster_push;
 mod cluster_routing;
+mod crowded;
 mod dashboard;
 mod details;
 mod disk;

@@ -2,25 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use super::harness::*;
+use super::harness::{running::with_admin, *};
 
 #[test]
-fn one_too_many_asks_for_itself() {
+fn those_that_find_no_place_share_another_fetch() {
     let gate = Gate::new();
     let held = gate.clone();
     let origin = Origin::start(move |exchange| {
         held.pass();
         exchange.send(ok(&[FRESH], "hello"));
     });
-    let mut plan = plan_for(&origin);
+    let mut plan = with_admin(plan_for(&origin));
     plan.limits.waiters_max = 3;
     let proxy = Proxy::start(plan);
-    let mut clients: Vec<_> = (0..5).map(|_| proxy.client()).collect();
+    let mut clients: Vec<_> = (0..8).map(|_| proxy.client()).collect();
     for client in &mut clients {
         client.ask("GET", "/a", &[]);
     }
-    // One fetch for three, and one for each of the two behind.
+    // One fetch for three each, and one for the two behind.
     gate.arrived(3);
+    eventually("all of the others wait", || {
+        (proxy.counter("flights_joined") == 5).then_some(())
+    });
     gate.open();
     for client in &mut clients {
         assert_eq!(client.read("GET").text(), "hello");

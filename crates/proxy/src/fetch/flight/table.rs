@@ -1,4 +1,4 @@
-//! The table of flights: which one a request joins, and how many bytes all of them keep.
+//! The table of flights: which one a request joins.
 //!
 //! Flights are listed by the resource, so that a purge finds all of them, and told apart by the key that their readers agree in: that
 //! of a variant, once it is known that the answers vary.
@@ -7,8 +7,10 @@
 //! Where one is under way, the first reload starts another that begins when that one is answered; reloads that come until then
 //! join it. However many clients reload, one fetch is under way for them and one waits.
 //!
-//! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself. The bytes
-//! kept are counted here, and bounded by the callers (`Shared::is_crowded`).
+//! When a flight has as many readers as it may, the next request begins another one, which others join. So a crowd of `n` costs one fetch
+//! for each `waiters_max` of them.
+//!
+//! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself.
 
 use crate::mistakes::{Mistake, makes};
 use std::{
@@ -16,7 +18,7 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -64,9 +66,6 @@ impl Hasher for AsItIs {
 pub struct Flights {
     shards: Box<[Mutex<Table>]>,
     waiters_max: AtomicUsize,
-    kept: Arc<AtomicU64>,
-    /// Bytes of fragments that are being sent.
-    sent: Arc<AtomicU64>,
     /// Held by each answer that sends a large object from disk to a quick client.
     quick: Arc<()>,
     /// Keys for which nobody waits for somebody else's answer.
@@ -100,8 +99,6 @@ impl Flights {
         Flights {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waiters_max: AtomicUsize::new(waiters_max),
-            kept: Arc::default(),
-            sent: Arc::default(),
             quick: Arc::default(),
             hit_for_pass: HitForPass::default(),
             fill_locks: Arc::default(),
@@ -124,16 +121,6 @@ impl Flights {
         self.shards.iter().map(listed).sum()
     }
 
-    /// Bytes of bodies kept by all flights: the shared budget's measure.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of fragments that are held for clients while they are sent. A fragment that several hold at once counts for each.
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
     /// Joins the flight for this key, or starts one. `began` gives the sequence at which it begins, or nothing if none is needed;
     /// it is asked under the table's lock, which [`Flights::forget`] takes after an invalidation was recorded: a flight that
     /// began before it is gone.
@@ -147,10 +134,15 @@ impl Flights {
         let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
         let mut same = listed.iter().filter(|one| *one.key == *key).peekable();
         let is_there = same.peek().is_some();
-        if let Some(reader) = same.find_map(|one| self.slot(&one.flight)) {
-            return Join::Joined(reader);
+        let mut is_full = false;
+        for one in same {
+            if let Some(reader) = self.slot(&one.flight) {
+                return Join::Joined(reader);
+            }
+            is_full |= one.flight.lock().has_begun_well();
         }
-        if is_there || listed.len() >= LISTED_MAX {
+        // For those that found no place in the others another one is begun, which again as many may join.
+        if is_there && !is_full || listed.len() >= LISTED_MAX {
             return Join::Alone;
         }
         let Some(began) = began() else {
@@ -174,10 +166,10 @@ impl Flights {
             let mut state = one.flight.lock();
             if state.is_waiting && *one.reload == *reload {
                 drop(state);
-                return match self.slot(&one.flight) {
-                    Some(reader) => Join::Joined(reader),
-                    None => Join::Alone,
-                };
+                if let Some(reader) = self.slot(&one.flight) {
+                    return Join::Joined(reader);
+                }
+                continue;
             }
             if ahead.is_none() && !state.is_waiting && state.first_event.is_none() {
                 // Beside the slots: there is one such reader, and it leaves with the head.
@@ -251,14 +243,6 @@ impl Flights {
         }
     }
 
-    /// Counts bytes that are kept outside of flights into the shared budget.
-    pub fn hold(&self) -> Held {
-        Held {
-            bytes: 0,
-            in_all: Arc::clone(&self.kept),
-        }
-    }
-
     /// Counts an answer that sends a large object from disk to a quick client, as long as it is held.
     pub fn hold_quick(&self) -> Arc<()> {
         Arc::clone(&self.quick)
@@ -267,14 +251,6 @@ impl Flights {
     /// How many there are.
     pub fn quick_answers(&self) -> usize {
         Arc::strong_count(&self.quick) - 1
-    }
-
-    /// Counts bytes of a fragment that is held while it is sent.
-    pub fn hold_fragment(&self) -> Held {
-        Held {
-            bytes: 0,
-            in_all: Arc::clone(&self.sent),
-        }
     }
 
     /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
@@ -293,7 +269,6 @@ impl Flights {
                 joinable: true,
                 ..State::default()
             }),
-            kept_in_all: Arc::clone(&self.kept),
         })
     }
 
@@ -335,26 +310,5 @@ impl Flights {
                 !listed.is_empty()
             });
         }
-    }
-}
-
-/// Bytes of bodies that are kept outside of flights; no longer counted when dropped.
-pub struct Held {
-    bytes: u64,
-    in_all: Arc<AtomicU64>,
-}
-
-impl Held {
-    /// So many bytes are kept now.
-    pub fn set(&mut self, bytes: u64) {
-        self.in_all.fetch_add(bytes, Ordering::Relaxed);
-        self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = bytes;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

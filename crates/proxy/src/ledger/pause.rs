@@ -1,0 +1,58 @@
+//! Waiting for room in the ledger.
+//!
+//! Looked at again with every tick of the worker's table of time-outs: room comes when some client anywhere takes what waits for it, and
+//! nobody has to tell all those who wait.
+//!
+//! Not known here: what is read then.
+
+use std::{
+    future::pending,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use super::{Holder, Ledger, Lot};
+use crate::{
+    clock::Instant,
+    deadline::{TICK, Watch},
+    record::metrics,
+};
+
+/// Those who stand still have left by then.
+const WHOLE_WAIT_MAX: Duration = Duration::from_secs(25);
+
+/// Waits until the holder may get more, and says how much. `paused` counts that it had to.
+pub async fn until_granted(
+    ledger: &Ledger,
+    holder: &Holder,
+    watch: &Watch,
+    paused: &AtomicU64,
+) -> usize {
+    if let Some(granted) = ledger.grant(holder) {
+        return granted;
+    }
+    metrics::add(paused, 1);
+    loop {
+        let _ = watch.limit(TICK, pending::<()>()).await;
+        if let Some(granted) = ledger.grant(holder) {
+            return granted;
+        }
+    }
+}
+
+/// Waits until there is room for a body that is read as a whole, for so long at most, and counts it from then on.
+pub async fn room_for_whole(
+    ledger: &Ledger,
+    holder: &Arc<Holder>,
+    bytes: usize,
+    watch: &Watch,
+    paused: &AtomicU64,
+) -> Lot {
+    let began = Instant::now();
+    let mut is_counted = false;
+    while !ledger.has_room_for(bytes as u64, 0) && began.elapsed() < WHOLE_WAIT_MAX {
+        metrics::add(paused, u64::from(!std::mem::replace(&mut is_counted, true)));
+        let _ = watch.limit(TICK, pending::<()>()).await;
+    }
+    holder.hold(bytes)
+}
