@@ -50,8 +50,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
         && (is_silent(&said, fields) || is_silent(&end_said, end_fields));
     let sets_cookie = sets_cookie(fields) && !is_for_all && !rules.store_set_cookie;
     let is_overlooked = said.must_understand && understood(status);
-    let no_store = said.no_store && !is_overlooked
-        || said.must_understand && !is_overlooked
+    let no_store = (said.no_store || said.must_understand) && !is_overlooked
         || said.malformed
         || vary_list(fields).is_err();
 
