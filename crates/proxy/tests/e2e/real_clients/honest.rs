@@ -146,7 +146,8 @@ fn java_in_peace() {
     let source = dir.path().join("Honest.java");
     fs::write(&source, include_str!("honest/Honest.java")).unwrap();
     // It runs for too short a time to be worth compiling well.
-    java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]).arg(source);
+    java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        .arg(source);
     let steps = [
         "pieces",
         "300 at once",
