@@ -78,7 +78,10 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
     let (listeners, files) = match &setup.front {
         Some(front) => {
             let path = setup.run.join("loligo.toml");
-            let text = front::of_loligo(front, setup.address, setup.origin);
+            let mut text = front::of_loligo(front, setup.address, setup.origin);
+            if !setup.limits.is_empty() {
+                text = format!("[limits]\n{}\n{text}", setup.limits);
+            }
             let flags = vec!["--config".into(), path.display().to_string()];
             (flags, vec![(path, text)])
         }

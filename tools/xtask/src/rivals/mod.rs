@@ -236,6 +236,8 @@ pub struct Setup {
     pub extra: Vec<String>,
     /// another listener, for clients that speak something else
     pub front: Option<front::Front>,
+    /// lines of Loligo's `[limits]`, where there is such a listener
+    pub limits: String,
 }
 
 /// What it takes to run a server.

@@ -50,6 +50,8 @@ pub struct Request {
     pub front: Option<Protocol>,
     /// Of its certificate.
     pub key: KeyKind,
+    /// Lines of Loligo's `[limits]`, where there is a front.
+    pub limits: String,
 }
 
 impl Request {
@@ -68,6 +70,7 @@ impl Request {
             extra: Vec::new(),
             front: None,
             key: KeyKind::default(),
+            limits: String::new(),
         }
     }
 }
@@ -184,6 +187,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
         as_root: rustix::process::geteuid().is_root(),
         extra: request.extra.clone(),
         front: running.front.clone(),
+        limits: request.limits.clone(),
     };
     running.carry_out(rival.plan(&setup))?;
     Ok(running)

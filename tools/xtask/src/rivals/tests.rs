@@ -22,6 +22,7 @@ fn setup() -> Setup {
         as_root: false,
         extra: Vec::new(),
         front: None,
+        limits: String::new(),
     }
 }
 

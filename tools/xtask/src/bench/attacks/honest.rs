@@ -1,7 +1,7 @@
 //! The client whose answers must not come later: one connection, one request at a time, a pause between two.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -57,6 +57,26 @@ pub fn ask(
     }
     latencies.sort_unstable();
     Ok(latencies)
+}
+
+/// Asks for a hit by plain HTTP/1, on the listener that nobody attacks, until it is stopped; how long each answer took, in microseconds.
+pub fn hits(address: SocketAddr, is_stopped: &AtomicBool) -> Result<Vec<u32>> {
+    let mut client = crate::http::Client::new(address);
+    let mut latencies = Vec::new();
+    while !is_stopped.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let answer = client.get(&origin::path(OBJECT_BYTES, "hot"))?;
+        if answer.status != 200 {
+            return Err(Failure::new(format!("a hit is answered {}", answer.status)));
+        }
+        latencies.push(u32::try_from(asked.elapsed().as_micros()).unwrap_or(u32::MAX));
+        std::thread::sleep(PAUSE);
+    }
+    latencies.sort_unstable();
+    match latencies.is_empty() {
+        true => Err(Failure::new("the honest client had no time")),
+        false => Ok(latencies),
+    }
 }
 
 impl Client {

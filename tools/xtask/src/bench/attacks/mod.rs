@@ -11,8 +11,10 @@
 //! | `list` | the attacks |
 //! | `attacker` | who sends them |
 //! | `honest` | who must not notice |
+//! | `held` | clients that take nothing, and what is held for them |
 
 mod attacker;
+mod held;
 mod honest;
 mod list;
 
@@ -38,6 +40,7 @@ use crate::origin::{self, Origin};
 use crate::progress::Progress;
 use crate::rivals::front::{Front, Protocol};
 use crate::rivals::{Request, Rival, Running, build_loligo, launch};
+use crate::size::Bytes;
 
 /// Of the honest client's 99th percentile without the attack.
 const WANTED: f64 = 2.0;
@@ -56,6 +59,9 @@ pub struct Options {
     /// Measurements with and without each attack; the median counts
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Instead: what is held for clients that take nothing, by each protocol
+    #[arg(long)]
+    held: bool,
 }
 
 /// What one measurement found.
@@ -72,6 +78,9 @@ struct Found {
 pub fn run(options: &Options) -> Result<()> {
     build_loligo()?;
     let origin = Origin::start(0, 1)?;
+    if options.held {
+        return held(options, &origin);
+    }
     let is_asked =
         |it: &&Attack| options.only.is_empty() || options.only.iter().any(|o| it.name.contains(o));
     let attacks: Vec<&Attack> = list::ALL.iter().filter(is_asked).collect();
@@ -130,6 +139,101 @@ pub fn run(options: &Options) -> Result<()> {
         true => Ok(()),
         false => fail!("the honest client waits too long: {}", missed.join(", ")),
     }
+}
+
+/// Measures and prints what is held for clients that take nothing; fails if it is too much.
+fn held(options: &Options, origin: &Origin) -> Result<()> {
+    let mut table = Table::new([
+        "protocol", "way", "MiB", "ended", "p99 us", "without", "ratio",
+    ]);
+    let mut missed = Vec::new();
+    let most = 2 * held::SETTING_BYTES + held::BESIDE_BYTES;
+    for protocol in [Protocol::H1, Protocol::Tls, Protocol::H2c, Protocol::H2] {
+        for &way in held::Way::of(protocol) {
+            interrupt::check()?;
+            let name = format!("{} {}", protocol.name(), way.name());
+            if !options.only.is_empty() && !options.only.iter().any(|only| name.contains(only)) {
+                continue;
+            }
+            let running = start_small(protocol, origin)?;
+            let (without, _, _) = beside(&running, None, options)?;
+            let (with, bytes, ended) = beside(&running, Some(way), options)?;
+            running.stop()?;
+            let ratio = with / without;
+            table.row([
+                protocol.name().into(),
+                way.name().into(),
+                (bytes >> 20).to_string(),
+                ended.to_string(),
+                format!("{with:.0}"),
+                format!("{without:.0}"),
+                format!("{ratio:.2}"),
+            ]);
+            if bytes > most {
+                missed.push(format!("{name}: {} MiB", bytes >> 20));
+            }
+            if ratio > WANTED {
+                missed.push(format!("{name}: {ratio:.2} times as long"));
+            }
+        }
+    }
+    print!("{}", table.render());
+    println!(
+        "Memory and transfer buffer {} MiB each; wanted: {} MiB resident at most, p99 at most {WANTED} times what it is without.",
+        held::SETTING_BYTES >> 20,
+        most >> 20
+    );
+    match missed.is_empty() {
+        true => Ok(()),
+        false => fail!("too much is held, or too long: {}", missed.join(", ")),
+    }
+}
+
+/// A server with little memory.
+fn start_small(protocol: Protocol, origin: &Origin) -> Result<Running> {
+    let running = launch(
+        Rival::Loligo,
+        &Request {
+            front: Some(protocol),
+            workers: 1,
+            memory: Bytes(held::SETTING_BYTES),
+            limits: format!("transfer-buffer = {}\n", held::SETTING_BYTES),
+            ..Request::of(format!("bench-held-{}", protocol.name()), origin.address())
+        },
+    )?;
+    running.await_caching(origin)?;
+    Ok(running)
+}
+
+/// The honest client's 99th percentile in microseconds beside clients that take nothing, the most resident memory, and how many of
+/// those clients were ended.
+fn beside(
+    running: &Running,
+    way: Option<held::Way>,
+    options: &Options,
+) -> Result<(f64, u64, usize)> {
+    let front = running.front.as_ref().expect("it was asked for");
+    let config = config(front)?;
+    let is_stopped = AtomicBool::new(false);
+    let mut peak = running.resident_bytes();
+    let (latencies, ended) = std::thread::scope(|scope| {
+        let honest = scope.spawn(|| honest::hits(running.address, &is_stopped));
+        let holder = way.map(|way| {
+            let (config, is_stopped) = (&config, &is_stopped);
+            scope.spawn(move || held::hold(way, front, config, is_stopped))
+        });
+        let until = Instant::now() + Duration::from_secs(options.seconds);
+        while Instant::now() < until && !honest.is_finished() {
+            std::thread::sleep(LOOK_EVERY);
+            peak = peak.max(running.resident_bytes());
+        }
+        is_stopped.store(true, Ordering::Relaxed);
+        let ended = holder.map(|it| it.join().expect("no panic")).transpose();
+        (honest.join().expect("no panic"), ended)
+    });
+    let latencies = latencies?;
+    let p99 = f64::from(latencies[(latencies.len() - 1) * 99 / 100]);
+    Ok((p99, peak, ended?.unwrap_or_default()))
 }
 
 fn is_over_tls(attack: &Attack) -> bool {
