@@ -163,6 +163,7 @@ fn start(options: Start) -> Result<()> {
             extra: options.extra,
             front: None,
             key: KeyKind::default(),
+            limits: String::new(),
         },
     )?;
     println!(

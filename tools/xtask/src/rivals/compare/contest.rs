@@ -329,6 +329,7 @@ fn request(
         extra: if rival.is_ours() { extra } else { Vec::new() },
         front: None,
         key: KeyKind::default(),
+        limits: String::new(),
     }
 }
 
