@@ -40,14 +40,16 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     let is_for_all = said.shared_on_purpose();
     let end_fields = end.response.fields;
     let end_said = ResponseDirectives::parse(end_fields, rules);
-    let is_silent = |said: &ResponseDirectives, fields: &Fields| !speaks_of_reuse(said, fields);
+    let is_silent = |said: &ResponseDirectives, hop: &Hop<'_>| {
+        !speaks_of_reuse(said, hop.response.fields, Some(hop.received))
+    };
 
     //= rfc9111 §3.5   the first server has seen the credentials, and where it sends may depend on them
     let is_authorised =
         request.fields.contains(b"authorization") && !is_for_all && !said.must_revalidate;
     let is_guessed = rules.cookie_bars_guess
         && request.fields.contains(b"cookie")
-        && (is_silent(&said, fields) || is_silent(&end_said, end_fields));
+        && (is_silent(&said, hop) || is_silent(&end_said, end));
     let sets_cookie = sets_cookie(fields) && !is_for_all && !rules.store_set_cookie;
     let is_overlooked = said.must_understand && understood(status);
     let no_store = (said.no_store || said.must_understand) && !is_overlooked
@@ -181,6 +183,11 @@ mod tests {
         );
         check("GET Authorization: x | 307 Cache-Control: public", end, "");
         check("GET Cookie: x | 302", end, "private");
+        check(
+            "GET Cookie: x | 302 Cache-Control: max-age=60",
+            "200 Cache-Control: max-age=0 & ETag: \"a\"",
+            "private",
+        );
         check("GET Cookie: x | 302 Cache-Control: max-age=60", end, "");
         check(
             "GET Cookie: x | 302 Cache-Control: max-age=60",
