@@ -12,6 +12,9 @@
 //! | a lifetime that ends before that of the end | `max-age` |
 //! | `Vary` | the same |
 //!
+//! A 304 replaces fields of what is stored, which was bound when it was stored. So a lifetime that is not over, and `Vary`, are left out where
+//! it has none of its own.
+//!
 //! Silence on the way is none of these: redirects seldom say how long they hold, and the end says it.
 //!
 //! Not known here: who follows redirects, and where to.
@@ -40,14 +43,21 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     let is_for_all = said.shared_on_purpose();
     let end_fields = end.response.fields;
     let end_said = ResponseDirectives::parse(end_fields, rules);
-    let is_silent = |said: &ResponseDirectives, fields: &Fields| !speaks_of_reuse(said, fields);
+    let is_silent = |said: &ResponseDirectives, hop: &Hop<'_>| {
+        !speaks_of_reuse(said, hop.response.fields, Some(hop.received))
+    };
 
     //= rfc9111 §3.5   the first server has seen the credentials, and where it sends may depend on them
     let is_authorised =
         request.fields.contains(b"authorization") && !is_for_all && !said.must_revalidate;
+    // What is promised here goes into the end's fields, where it permits nothing that the end does not.
+    let is_lent = request.fields.contains(b"authorization")
+        && said.must_revalidate
+        && !end_said.shared_on_purpose()
+        && !end_said.must_revalidate;
     let is_guessed = rules.cookie_bars_guess
         && request.fields.contains(b"cookie")
-        && (is_silent(&said, fields) || is_silent(&end_said, end_fields));
+        && (is_silent(&said, hop) || is_silent(&end_said, end));
     let sets_cookie = sets_cookie(fields) && !is_for_all && !rules.store_set_cookie;
     let is_overlooked = said.must_understand && understood(status);
     let no_store = (said.no_store || said.must_understand) && !is_overlooked
@@ -57,7 +67,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     let mut words: Vec<String> = [
         (no_store, "no-store"),
         (
-            said.private || is_authorised || is_guessed || sets_cookie,
+            said.private || is_authorised || is_lent || is_guessed || sets_cookie,
             "private",
         ),
         (said.no_cache, "no-cache"),
@@ -73,27 +83,31 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
         let times = (hop.received, hop.received);
         Standing::of(request, &hop.response, times.0, times.1, rules)
     };
+    let left_s = |standing: &Standing| standing.lifetime_s.saturating_sub(standing.initial_age_s);
     let is_told = has_explicit_lifetime(&said, fields);
     let is_end_told = has_explicit_lifetime(&end_said, end_fields);
-    if end.response.status == 304 && !is_end_told {
-        // What is stored keeps its lifetime only if nothing is said here at all.
-        if is_told || !words.is_empty() {
+    let is_304 = end.response.status == 304;
+    if is_304 && !is_end_told {
+        // What is stored keeps its lifetime, unless other words take its place or none is left here.
+        if !words.is_empty() || is_told && left_s(&standing(hop)) == 0 {
             words.push("max-age=0".to_owned());
         }
     } else if is_told {
         let (hop, end) = (standing(hop), standing(end));
-        let left_s = hop.lifetime_s.saturating_sub(hop.initial_age_s);
-        if left_s < end.lifetime_s.saturating_sub(end.initial_age_s) {
-            let max_age_s = left_s.saturating_add(end.initial_age_s);
+        if left_s(&hop) < left_s(&end) {
+            let max_age_s = left_s(&hop).saturating_add(end.initial_age_s);
             words.push(format!("max-age={max_age_s}"));
             if end_said.s_maxage_s.is_some() {
                 words.push(format!("s-maxage={max_age_s}"));
             }
         }
     }
+    // A 304 without Vary leaves the list that is stored, which was bound when it was stored.
+    let keeps_list = is_304 && !end_fields.contains(b"vary");
+    let names = fields.members(b"vary").filter(|_| !keeps_list);
     Bound {
         directives: words.join(", ").into_bytes(),
-        vary: fields.members(b"vary").map(<[u8]>::to_vec).collect(),
+        vary: names.map(<[u8]>::to_vec).collect(),
     }
 }
 
@@ -180,7 +194,30 @@ mod tests {
             "private",
         );
         check("GET Authorization: x | 307 Cache-Control: public", end, "");
+        // A promise to ask again is the server's that makes it, and no permission of the end's.
+        let firm = "GET Authorization: x | 307 Cache-Control: must-revalidate";
+        check(
+            firm,
+            "200 Cache-Control: max-age=60",
+            "private, must-revalidate",
+        );
+        check(
+            firm,
+            "200 Cache-Control: must-revalidate",
+            "must-revalidate",
+        );
+        check(firm, end, "must-revalidate");
         check("GET Cookie: x | 302", end, "private");
+        check(
+            "GET Cookie: x | 302 Cache-Control: max-age=0",
+            end,
+            "private, max-age=0",
+        );
+        check(
+            "GET Cookie: x | 302 Cache-Control: max-age=60",
+            "200 Cache-Control: max-age=0 & ETag: \"a\"",
+            "private",
+        );
         check("GET Cookie: x | 302 Cache-Control: max-age=60", end, "");
         check(
             "GET Cookie: x | 302 Cache-Control: max-age=60",
@@ -209,13 +246,41 @@ mod tests {
         // Nothing is stored that would not be without it.
         check(hop, "500", "");
         check(hop, "200", "");
-        check(hop, "304 ETag: \"a\"", "max-age=0");
+        // What is stored keeps its own.
+        check(hop, "304 ETag: \"a\"", "");
+        check(
+            "GET | 302 Cache-Control: max-age=0",
+            "304 ETag: \"a\"",
+            "max-age=0",
+        );
+        check(
+            "GET | 302 Cache-Control: max-age=60, no-cache",
+            "304 ETag: \"a\"",
+            "no-cache, max-age=0",
+        );
         check("GET | 302", "304 ETag: \"a\"", "");
         check(
             "GET | 302 Date: @0 & Expires: @5",
             "200 Cache-Control: max-age=100",
             "max-age=5",
         );
+    }
+
+    #[test]
+    fn a_304_without_vary_leaves_the_list_that_is_stored() {
+        for (end, expected) in [("304", 0), ("304 Vary: Accept", 2), ("200", 1)] {
+            let way = Exchange::parse("GET | 302 Vary: Foo");
+            let last = Exchange::parse(&format!("GET | {end}"));
+            let hop = |response| Hop {
+                response,
+                received: EPOCH,
+            };
+            let (way_hop, end_hop) = (hop(way.response()), hop(last.response()));
+            let bound = bind(&way.request(), &way_hop, &end_hop, &Rules::default());
+            let mut fields = last.response().fields.clone();
+            bound.add_to(&mut fields);
+            assert_eq!(fields.members(b"vary").count(), expected, "{end}");
+        }
     }
 
     #[test]

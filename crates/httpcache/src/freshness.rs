@@ -262,20 +262,7 @@ fn lifetime(
     rules: &Rules,
 ) -> (u32, bool) {
     let date_s = date_s.unwrap_or(received.seconds());
-    let explicit = if said.malformed {
-        Some(0)
-    } else {
-        //= rfc9111 §4.2.1   s-maxage, then max-age, then Expires
-        said.s_maxage_s
-            .or(said.max_age_s)
-            .or_else(|| match date_of(response.fields, b"expires") {
-                _ if said.targeted => None,
-                Dated::Absent => None,
-                //= rfc9111 §5.3   an invalid date, especially "0", has already expired
-                Dated::Invalid => Some(0),
-                Dated::At(expires_s) => Some(saturate(expires_s.saturating_sub(date_s))),
-            })
-    };
+    let explicit = explicit_lifetime_s(response.fields, said, date_s);
     if let Some(seconds) = rules.ttl_s.filter(|_| !said.malformed) {
         return (seconds.max(rules.ttl_min_s).min(rules.ttl_max_s), false);
     }
@@ -286,6 +273,27 @@ fn lifetime(
     let at_least_s = if said.malformed { 0 } else { rules.ttl_min_s };
     let guessed = guessed && lifetime_s > 0;
     (lifetime_s.max(at_least_s).min(rules.ttl_max_s), guessed)
+}
+
+/// The lifetime that the origin gives, in seconds. `date_s`: Date, else when it came.
+pub(crate) fn explicit_lifetime_s(
+    fields: &Fields,
+    said: &ResponseDirectives,
+    date_s: u64,
+) -> Option<u32> {
+    if said.malformed {
+        return Some(0);
+    }
+    //= rfc9111 §4.2.1   s-maxage, then max-age, then Expires
+    said.s_maxage_s
+        .or(said.max_age_s)
+        .or_else(|| match date_of(fields, b"expires") {
+            _ if said.targeted => None,
+            Dated::Absent => None,
+            //= rfc9111 §5.3   an invalid date, especially "0", has already expired
+            Dated::Invalid => Some(0),
+            Dated::At(expires_s) => Some(saturate(expires_s.saturating_sub(date_s))),
+        })
 }
 
 /// (RFC 9111 §4.2.2)

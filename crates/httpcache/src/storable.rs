@@ -12,11 +12,11 @@
 
 use fields::Fields;
 
-use crate::date::UnixMillis;
+use crate::date::{UnixMillis, date_of};
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{
-    Standing, StandingFlags, has_explicit_lifetime, has_validator, heuristically_cacheable,
-    kept_by_rule,
+    Standing, StandingFlags, explicit_lifetime_s, has_explicit_lifetime, has_validator,
+    heuristically_cacheable, kept_by_rule,
 };
 use crate::judge::{Verdict, judge};
 use crate::vary::{VaryList, vary_list};
@@ -82,7 +82,7 @@ impl NotStorable {
 pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
     let said = ResponseDirectives::parse(response.fields, rules);
     let is_valid = || has_validator(response.fields);
-    storable_as(request, response, &said, is_valid, rules)
+    storable_as(request, response, &said, is_valid, None, rules)
 }
 
 /// [`storable`] and [`Standing::of`] in one call, so that the fields are read once.
@@ -96,7 +96,7 @@ pub fn assess(
     let said = ResponseDirectives::parse(response.fields, rules);
     let is_valid = has_validator(response.fields);
     (
-        storable_as(request, response, &said, || is_valid, rules),
+        storable_as(request, response, &said, || is_valid, Some(received), rules),
         Standing::as_said(response, &said, is_valid, (asked, received), rules),
     )
 }
@@ -106,6 +106,7 @@ fn storable_as(
     response: &Response,
     said: &ResponseDirectives,
     has_validator: impl FnOnce() -> bool,
+    received: Option<UnixMillis>,
     rules: &Rules,
 ) -> Result<(), NotStorable> {
     let asked = RequestDirectives::heeded(request.fields, rules.client_directives);
@@ -140,7 +141,7 @@ fn storable_as(
         NotStorable::SetCookie,
     )?;
     //= rfc9111 §4.2.2   a heuristic is allowed, not demanded: an answer that may be one user's is not guessed to be everybody's
-    let is_said = || rules.ttl_s.is_some() || speaks_of_reuse(said, fields);
+    let is_said = || rules.ttl_s.is_some() || speaks_of_reuse(said, fields, received);
     refuse(
         rules.cookie_bars_guess && request.fields.contains(b"cookie") && !is_said(),
         NotStorable::Cookie,
@@ -226,9 +227,21 @@ fn may_be_guessed(status: u16, rules: &Rules) -> bool {
     heuristically_cacheable(status) || kept_by_rule(status, rules)
 }
 
-/// Does the origin say how long it may be reused, or that it is for all?
-pub(crate) fn speaks_of_reuse(said: &ResponseDirectives, fields: &Fields) -> bool {
-    said.shared_on_purpose() || said.no_cache || has_explicit_lifetime(said, fields)
+/// Does the origin say how long it may be reused, or that it is for all? A lifetime of 0 permits no reuse, but forbids none either when the
+/// origin cannot be reached: it is a word only with the promise to ask. Without Date and `received` no Expires is known to be ahead.
+//= rfc9111 §4.2.4   a stale answer may be given by a cache that is disconnected
+pub(crate) fn speaks_of_reuse(
+    said: &ResponseDirectives,
+    fields: &Fields,
+    received: Option<UnixMillis>,
+) -> bool {
+    let at_s = date_of(fields, b"date")
+        .at()
+        .or(received.map(|at| at.seconds()));
+    let lifetime_s = || explicit_lifetime_s(fields, said, at_s.unwrap_or(u64::MAX));
+    said.shared_on_purpose()
+        || said.no_cache
+        || lifetime_s().is_some_and(|lifetime_s| lifetime_s > 0 || said.must_not_be_stale())
 }
 
 /// Statuses whose caching rules are implemented here.
@@ -257,9 +270,7 @@ pub(crate) fn sets_cookie(fields: &Fields) -> bool {
 
 /// Could a later request be served from it without asking the origin? It has no validator.
 fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
-    let epoch = crate::date::date_of(response.fields, b"date")
-        .at()
-        .unwrap_or(0);
+    let epoch = date_of(response.fields, b"date").at().unwrap_or(0);
     let received = UnixMillis(epoch.saturating_mul(1000));
     let standing = Standing::of(request, response, received, received, rules);
     let windows = standing
@@ -668,20 +679,23 @@ mod tests {
             "200 Date: @0",
             "404 Date: @0",
             "200 Cache-Control: must-revalidate & ETag: \"a\"",
+            "200 Cache-Control: max-age=0 & ETag: \"a\"",
+            "200 Cache-Control: max-age=oops & ETag: \"a\"",
+            "200 Date: @0 & Expires: 0 & ETag: \"a\"",
+            "200 Date: @0 & Expires: @-9 & ETag: \"a\"",
+            "200 Expires: @-9 & ETag: \"a\"",
         ] {
             check_with(&rules, &format!("GET Cookie: a=b | {silent}"), "cookie");
             check_with(&rules, &format!("GET | {silent}"), "stored");
-            check_with(
-                &guessing,
-                &format!("GET Cookie: a=b | {silent}"),
-                "stored",
-            );
+            check_with(&guessing, &format!("GET Cookie: a=b | {silent}"), "stored");
         }
         for said in [
             "200 Cache-Control: max-age=60",
             "200 Date: @0 & Expires: @60",
             "200 Cache-Control: public & Last-Modified: @-1000",
             "200 Cache-Control: no-cache & ETag: \"a\"",
+            "200 Cache-Control: max-age=0, must-revalidate & ETag: \"a\"",
+            "200 Date: @0 & Cache-Control: proxy-revalidate & Expires: 0 & ETag: \"a\"",
         ] {
             check_with(&rules, &format!("GET Cookie: a=b | {said}"), "stored");
         }

@@ -2,9 +2,9 @@
 //!
 //! HTTP/1.1 spreads it over the request line, Host and the connection; later versions send its parts as fields. The
 //! normal form is what caches compare: scheme and host in lower case, no default port, at least `/` for a path, no
-//! fragment, percent-escapes with upper-case digits, and none of unreserved characters (RFC 9110 §4.2.3). No other escape is decoded
-//! and no dot segment removed: origins treat those differently. If two URIs name the same resource, it is stored twice, which costs only
-//! space.
+//! fragment, percent-escapes with upper-case digits, and none of unreserved characters (RFC 9110 §4.2.3), save digits behind a `%` that
+//! begins no escape. No other escape is decoded and no dot segment removed: origins treat those differently. If two URIs name
+//! the same resource, it is stored twice, which costs only space.
 //!
 //! References (in Location and the like) are resolved as RFC 3986 §5.2 says; there dot segments are removed, as a
 //! client that follows them would.
@@ -206,7 +206,7 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// `%3a` -> `%3A`, `%7E` -> `~`
+/// `%3a` -> `%3A`, `%7E` -> `~`; `%%32F` stays
 //= rfc9110 §4.2.3   percent-encoded octets: the case of hexadecimal digits does not matter
 //= rfc3986 §6.2.2.2   those of unreserved characters are the characters
 fn write_normal(text: &[u8], out: &mut Vec<u8>) {
@@ -220,12 +220,22 @@ fn write_normal(text: &[u8], out: &mut Vec<u8>) {
         };
         let len = if byte.is_some() { 3 } else { 1 };
         match byte {
-            Some(byte) if is_unreserved(byte) => out.push(byte),
+            Some(byte) if is_unreserved(byte) && !completes_escape(out, byte) => out.push(byte),
             _ => out.extend(escape[..len].iter().map(u8::to_ascii_uppercase)),
         }
         rest = &escape[len..];
     }
     out.extend_from_slice(rest);
+}
+
+/// Would this digit make an escape of a `%` that begins none? Then another URI would come out.
+fn completes_escape(out: &[u8], byte: u8) -> bool {
+    let is_begun = match out {
+        [.., b'%'] => true,
+        [.., b'%', digit] => digit.is_ascii_hexdigit(),
+        _ => false,
+    };
+    is_begun && byte.is_ascii_hexdigit()
 }
 
 /// The byte that `%` and these digits stand for.
@@ -272,6 +282,11 @@ mod tests {
                 "http://example.com/%61%2d%2E%5f%2f%257e?%41=%26",
                 "http://example.com/a-._%2F%257e?A=%26",
             ),
+            ("http://example.com/a%%32Fb", "http://example.com/a%%32Fb"),
+            ("http://example.com/a%2%46b", "http://example.com/a%2%46b"),
+            ("http://example.com/%2%35", "http://example.com/%2%35"),
+            ("http://example.com/%2%7E%%7e", "http://example.com/%2~%~"),
+            ("http://example.com/%%41%42", "http://example.com/%%41B"),
             (
                 "http://example.com/a/../b//c/.",
                 "http://example.com/a/../b//c/.",

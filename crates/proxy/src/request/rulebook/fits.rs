@@ -221,13 +221,13 @@ impl<'a> Seen<'a> {
         };
         let readings = || self.readings.get_or_init(|| readings(path)).iter();
         let shared = || readings_to_share(path).into_iter();
+        let may_share = || !rule.then.shares_more() || shared().all(|it| fits(&it));
         match rule.then.verdict {
-            None if rule.then.shares_more() => fits(path) && shared().all(|it| fits(&it)),
             None if rule.then.shares_less() => {
                 fits(path) || readings().any(|it| fits(it)) || shared().any(|it| fits(&it))
             }
-            None => fits(path),
-            Some(Verdict::Allow) => fits(path) && readings().all(|it| fits(it)),
+            None => fits(path) && may_share(),
+            Some(Verdict::Allow) => fits(path) && readings().all(|it| fits(it)) && may_share(),
             Some(_) => fits(path) || readings().any(|it| fits(it)),
         }
     }

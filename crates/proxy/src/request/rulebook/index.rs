@@ -415,6 +415,10 @@ impl Paths {
                 None if then.shares_more() => self.sharing |= bit,
                 None if then.shares_less() => self.parting |= bit,
                 None => {}
+                Some(Verdict::Allow) if then.shares_more() => {
+                    self.allowing |= bit;
+                    self.sharing |= bit;
+                }
                 Some(Verdict::Allow) => self.allowing |= bit,
                 Some(_) => self.refusing |= bit,
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::paths::path_fits;
 use super::*;
-use crate::plan::{KeyRule, Then};
+use crate::plan::{KeyRule, Then, Verdict};
 
 /// What the rules say of a request without fields.
 fn ruled<'b>(book: &'b Rulebook, method: &str, host: &str, path: &str) -> Ruled<'b> {
@@ -188,6 +188,34 @@ fn of_each_thing_the_first_rule_that_says_it_counts() {
     assert_eq!(decide("/c", 200), (None, 5, true));
     assert!(ruled(&book, "POST", "h", "/c").strip_cookies);
     assert!(!ruled(&Rulebook::default(), "GET", "h", "/").bypass);
+}
+
+#[test]
+fn an_allowing_rule_that_stores_more_holds_however_the_path_is_read() {
+    let styles = |verdict| {
+        let when = When {
+            paths: list("*.css"),
+            ..When::default()
+        };
+        let then = Then {
+            verdict,
+            ttl: Some(Duration::from_secs(60)),
+            ..Then::default()
+        };
+        Rulebook::new(&[rule(when, then)])
+    };
+    for verdict in [None, Some(Verdict::Allow)] {
+        let book = styles(verdict);
+        let ttl_s = |path| {
+            let met = ruled(&book, "GET", "h", path).met;
+            let decision = book.response(met, 200, None, &httpcache::Rules::default());
+            decision.rules.ttl_s
+        };
+        assert_eq!(ttl_s("/a.css"), Some(60));
+        assert_eq!(ttl_s("/account%3bx.css"), None);
+        assert_eq!(ttl_s("/account%2fx.css"), None);
+        assert_eq!(ttl_s("/account%5Cx.css"), None);
+    }
 }
 
 #[test]
