@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | redirects | followed to the hosts that the operator names; the answer is stored under the client's URL (`redirect`) |
+//! | redirects | followed to the hosts that the operator names; the answer is stored under the client's URL (`redirect`), its ETag with a mark of where it lies (`mark`) |
 //! | texts | one text in bodies replaced by another: where an index names its file server (`replace`) |
 //! | digests | a body is checked against the digest in its path (`verify`) |
 //! | tokens | the 401 of a registry is answered with a token that everybody gets (`token`) |
@@ -25,6 +25,7 @@
 //! Not known here: caching, clients. Limits: those of [`Mirroring`]; tokens as in `token`.
 
 mod filter;
+mod mark;
 mod redirect;
 mod replace;
 mod token;
@@ -47,6 +48,7 @@ use httpcache::UnixMillis;
 use ipnet::IpNet;
 
 use self::{
+    mark::Mark,
     redirect::Next,
     replace::Needle,
     token::{Challenge, Tokens},
@@ -144,10 +146,14 @@ pub async fn ask(
         method,
         request: Cow::Borrowed(request),
         at: None,
+        mark: None,
         has_crossed: false,
         hops: Vec::new(),
     };
     let (mut upstream, mut head) = asking.answered().await?;
+    if let Some(mark) = &asking.mark {
+        mark.put(head.status, &mut head.fields);
+    }
     if !asking.hops.is_empty() {
         bind_to_hops(worker, to, request, &asking.hops, &upstream, &mut head);
     }
@@ -173,6 +179,8 @@ struct Asking<'a> {
     request: Cow<'a, [u8]>,
     /// Where a redirect has led; `None`: to the origin.
     at: Option<Next>,
+    /// What the tags from there get; `None` also if a digest proves each body.
+    mark: Option<Mark>,
     /// It has been to another origin.
     has_crossed: bool,
     /// The redirects that were followed, and when they came; at most [`Mirroring::REDIRECTS_MAX`].
@@ -261,6 +269,9 @@ impl Asking<'_> {
                 self.has_crossed,
             )
             .into();
+            let target = &self.to.asked.target;
+            let is_proven = self.mirror.plan.verify && verify::digest_of(target).is_some();
+            self.mark = (!is_proven).then(|| Mark::of(&next));
             self.at = Some(next);
         }
     }
@@ -273,11 +284,15 @@ impl Asking<'_> {
 
     async fn ask_once(&self) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch) = (self.worker, self.watch);
+        let request: Cow<[u8]> = match (&self.at, &self.mark) {
+            (_, Some(mark)) => mark.conditions(&self.request).into(),
+            (Some(_), None) => Cow::Borrowed(&self.request),
+            (None, None) => mark::first_conditions(&self.request),
+        };
         let is_origin = |next: &&Next| is_same(&next.destination, &self.to.asked.destination);
         let next = match &self.at {
             None => {
-                let (to, request) = (self.to, &self.request);
-                return whom::ask_untreated(worker, watch, to, self.method, request).await;
+                return whom::ask_untreated(worker, watch, self.to, self.method, &request).await;
             }
             // The origin may be an upstream of several servers.
             Some(next) if is_origin(&next) => {
@@ -289,12 +304,12 @@ impl Asking<'_> {
                     asked: &asked,
                     ..self.to
                 };
-                return whom::ask_untreated(worker, watch, to, self.method, &self.request).await;
+                return whom::ask_untreated(worker, watch, to, self.method, &request).await;
             }
             Some(next) => next,
         };
         let whom = self.whom(&next.destination, self.to.trip);
-        upstream::ask_final(worker, watch, &whom, self.method, &self.request).await
+        upstream::ask_final(worker, watch, &whom, self.method, &request).await
     }
 
     /// Another server, with the rules that hold for it.

@@ -75,6 +75,22 @@ pub fn with_field(request: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A request without these fields.
+pub fn without(request: &[u8], names: &[&[u8]]) -> Vec<u8> {
+    let is_one = |own: &[u8]| names.iter().any(|name| own.eq_ignore_ascii_case(name));
+    rewritten(request, None, None, &is_one)
+}
+
+/// What a request has of this field.
+pub fn values<'r>(request: &'r [u8], name: &[u8]) -> Vec<&'r [u8]> {
+    let lines = request.split(|&byte| byte == b'\n').skip(1);
+    let value = |line: &'r [u8]| {
+        let (own, value) = line.split_at(memchr::memchr(b':', line)?);
+        (own.eq_ignore_ascii_case(name)).then(|| value[1..].trim_ascii())
+    };
+    lines.filter_map(value).collect()
+}
+
 /// `request` was written by [`crate::request::onward`]: whole lines, no field over two of them.
 fn rewritten(
     request: &[u8],

@@ -1,12 +1,18 @@
 //! Redirects that a route follows: the strictest of all answers on the way decides who else may have the end, and for how long.
 
-use std::sync::{Arc, atomic::AtomicU16, atomic::Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicU16, Ordering::Relaxed},
+};
 
 use proxy::plan::Plan;
 
 use super::{
-    harness::{Gate, Origin, Proxy, eventually, head, ok},
+    harness::{
+        Disk, FRESH, Gate, Origin, Proxy, assert_same, eventually, head, ok, salted_pattern,
+    },
     mirrors::{following, host, mirror, redirect_with},
+    ranges::{F, TAG, ask_range, expect_part, serve},
 };
 
 /// A first server that redirects with what the target names after `?`, to one whose answers have these fields.
@@ -203,4 +209,123 @@ fn nobody_waits_for_what_a_redirect_gives_another() {
     let (first, second) = (first.read("GET"), second.read("GET"));
     assert_ne!(first.text(), second.text());
     assert_eq!(files.requests().len(), 2);
+}
+
+/// Files of one length, `/0`, `/1` and so on, that say the same of themselves; and a server that redirects to the one of this number.
+fn alike(len: usize, fields: &'static [&'static str]) -> (Origin, Origin, Plan, Arc<AtomicU8>) {
+    let files = Origin::start(move |exchange| {
+        serve(
+            exchange,
+            &salted_pattern(len, number(exchange.path())),
+            fields,
+        );
+    });
+    let at = files.address;
+    let leads = Arc::new(AtomicU8::new(0));
+    let told = Arc::clone(&leads);
+    let origin = Origin::start(move |exchange| {
+        let nth = told.load(Relaxed);
+        exchange.send(redirect_with(&format!("http://{at}/{nth}?signed"), &[]));
+    });
+    let plan = mirror(&origin, following(host("127.0.0.1", at.port())));
+    (origin, files, plan, leads)
+}
+
+fn number(path: &str) -> u8 {
+    path[1..2].parse().unwrap()
+}
+
+/// The tag of one file says nothing of another one, though it is the same text.
+#[test]
+fn a_redirect_to_another_file_of_the_same_tag_is_not_validated_by_it() {
+    let (_origin, files, plan, leads) = alike(100, &[TAG, "Cache-Control: max-age=0"]);
+    let proxy = Proxy::start(plan);
+    let first = proxy.get("/a");
+    assert_same(&first.body, &salted_pattern(100, 0));
+    assert!(proxy.get("/a").cache().contains("fwd-status=304"));
+    assert_eq!(files.last().field("if-none-match"), Some("\"1\""));
+    leads.store(1, Relaxed);
+    assert_same(&proxy.get("/a").body, &salted_pattern(100, 1));
+    assert_eq!(files.last().field("if-none-match"), None);
+    assert!(proxy.get("/a").cache().contains("fwd-status=304"));
+    // What a client has is no more than what is stored.
+    let tag = first.field("etag").unwrap();
+    let has = |tag: &str| proxy.ask("GET", "/a", &[&format!("If-None-Match: {tag}")]);
+    assert_same(&has(tag).body, &salted_pattern(100, 1));
+    assert_same(&has("\"1\"").body, &salted_pattern(100, 1));
+    leads.store(0, Relaxed);
+    assert_eq!(has(tag).status, 304);
+}
+
+/// The same for dates: a redirect back to an older file, of a server without tags.
+#[test]
+fn a_redirect_to_an_older_file_is_not_validated_by_its_date() {
+    let files = Origin::start(|exchange| {
+        let day = 9 - number(exchange.path());
+        let modified = format!("Last-Modified: Sun, 0{day} Nov 2020 08:49:37 GMT");
+        let fields = [modified.as_str(), "Cache-Control: max-age=0"];
+        match exchange.field("if-modified-since") {
+            Some(_) if exchange.field("if-none-match").is_none() => {
+                exchange.send(head("304 Not Modified", &fields[1..]));
+            }
+            _ => exchange.send(ok(&fields, exchange.path()[..2].to_owned())),
+        }
+    });
+    let at = files.address;
+    let leads = Arc::new(AtomicU8::new(0));
+    let told = Arc::clone(&leads);
+    let origin = Origin::start(move |exchange| match told.load(Relaxed) {
+        2 if exchange.field("if-modified-since").is_some() => {
+            exchange.send(head("304 Not Modified", &["Cache-Control: max-age=0"]));
+        }
+        2 => exchange.send(ok(&["Cache-Control: max-age=0"], "here")),
+        nth => exchange.send(redirect_with(&format!("http://{at}/{nth}"), &[])),
+    });
+    let proxy = Proxy::start(mirror(&origin, following(host("127.0.0.1", at.port()))));
+    assert_eq!(proxy.get("/a").text(), "/0");
+    assert!(proxy.get("/a").cache().contains("fwd-status=304"));
+    leads.store(1, Relaxed);
+    assert_eq!(proxy.get("/a").text(), "/1");
+    assert!(proxy.get("/a").cache().contains("fwd-status=304"));
+    // Nor if the server, which knows dates alone, has a file of its own instead.
+    leads.store(2, Relaxed);
+    assert_eq!(proxy.get("/a").text(), "here");
+}
+
+/// Parts of files that say the same of themselves are not put together, whichever way the second one is asked for.
+#[test]
+fn parts_of_two_ends_are_not_put_together() {
+    const LEN: usize = 8 * F;
+    const MODIFIED: &str = "Last-Modified: Sun, 08 Nov 2020 08:49:37 GMT";
+    const DATE: &str = "Date: Sun, 15 Nov 2020 08:49:37 GMT";
+    for (fields, is_tagged) in [
+        (&[TAG, FRESH][..], true),
+        (&[TAG, "Cache-Control: max-age=0"], true),
+        // Fresh for a lifetime, so the date would be asked with.
+        (
+            &[MODIFIED, DATE, "Cache-Control: max-age=2000000000"],
+            false,
+        ),
+    ] {
+        let (_origin, files, plan, leads) = alike(LEN, fields);
+        let disk = Disk::of_mib(32);
+        let proxy = Proxy::start(disk.under(plan));
+        let (one, other) = (salted_pattern(LEN, 0), salted_pattern(LEN, 1));
+        let part = |from: usize| (from * F, from * F + 2 * F - 1);
+        let ask = |from: usize| {
+            let (first, last) = part(from);
+            ask_range(&mut proxy.client(), "/a", &format!("bytes={first}-{last}"))
+        };
+        expect_part(&ask(0), &one, part(0));
+        expect_part(&ask(4), &one, part(4));
+        let tag = is_tagged.then_some("\"1\"");
+        assert_eq!(files.last().field("if-range"), tag);
+        leads.store(1, Relaxed);
+        expect_part(&ask(2), &other, part(2));
+        let whole = proxy.get("/a");
+        assert_same(&whole.body, &other);
+        for from in [0, 2, 4] {
+            expect_part(&ask(from), &other, part(from));
+        }
+    }
 }
