@@ -671,11 +671,7 @@ mod tests {
         ] {
             check_with(&rules, &format!("GET Cookie: a=b | {silent}"), "cookie");
             check_with(&rules, &format!("GET | {silent}"), "stored");
-            check_with(
-                &guessing,
-                &format!("GET Cookie: a=b | {silent}"),
-                "stored",
-            );
+            check_with(&guessing, &format!("GET Cookie: a=b | {silent}"), "stored");
         }
         for said in [
             "200 Cache-Control: max-age=60",
