@@ -11,7 +11,7 @@
 //! Not known here: shards, which objects were compared.
 
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
+    PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -27,7 +27,7 @@ const SOFT_RESOURCE: u8 = u8::MAX;
 #[repr(align(128))]
 pub(super) struct Purged {
     epoch: AtomicU64,
-    table: Mutex<Table>,
+    table: RwLock<Table>,
 }
 
 struct Table {
@@ -41,15 +41,19 @@ impl Purged {
     pub(super) fn new() -> Purged {
         Purged {
             epoch: AtomicU64::new(0),
-            table: Mutex::new(Table {
+            table: RwLock::new(Table {
                 predicates: Predicates::new(manner, words, usize::MAX),
                 newest: UnixMillis(0),
             }),
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The newest epoch.
@@ -60,7 +64,7 @@ impl Purged {
 
     /// Notes a purge that came now. False: there is no room for it.
     pub(super) fn note(&self, kind: u8, pattern: &[u8], now: UnixMillis) -> bool {
-        let mut table = self.table();
+        let mut table = self.table_mut();
         let next = self.epoch() + 1;
         if table.predicates.note(kind, pattern, next).is_err() {
             return false;
@@ -87,7 +91,7 @@ impl Purged {
 
     /// Drops those up to an epoch: every object was compared with them.
     pub(super) fn prune(&self, upto: u64) {
-        self.table().predicates.prune(upto);
+        self.table_mut().predicates.prune(upto);
     }
 
     /// How many there are.

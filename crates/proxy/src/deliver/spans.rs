@@ -185,19 +185,21 @@ async fn send_span(
                 ex.reply.piece(piece).await
             }
             Got::Fragment(fragment, number, part) => {
-                let whole = part.len();
                 send_held(ex, fragment, part, &mut ahead).await.map(|sent| {
                     at += sent as u64;
                     from.advance(sent as u64);
-                    if sent == whole {
-                        // Not before: what was given back is read again.
+                    if at >= range.end || from.is_behind_fragment(ex.worker, number, at) {
+                        // Not before: what was given back, or is sent in small steps, is read again.
                         holding.read(ex.worker.disk.as_ref(), number);
                     }
                 })
             }
             Got::Missing if ex.reply.sent().bytes == 0 => return Ended::NotBegun,
             got @ (Got::Missing | Got::Broken | Got::Lagged) => {
-                let rest = match std::mem::take(&mut may_ask) {
+                // An origin that breaks off is not asked by all those at once that shared its answer.
+                let is_for_many = matches!((&got, &from, whole),
+                    (Got::Broken, Source::Flight(reader), Whole::Arriving(..)) if reader.flight.was_shared());
+                let rest = match std::mem::take(&mut may_ask) && !is_for_many {
                     true => ask_for_rest(ex, wanted, whole, at..range.end).await,
                     false => None,
                 };
@@ -287,6 +289,17 @@ impl Source<'_> {
                 got
             }
         }
+    }
+
+    /// Is this place in the body behind that fragment?
+    fn is_behind_fragment(&self, worker: &Worker, number: u32, at: u64) -> bool {
+        let primary = match self {
+            Source::Disk(object) => object.primary,
+            Source::Flight(reader) => reader.flight.primary,
+            Source::Memory(_) | Source::Origin(_) => return true,
+        };
+        let size = u64::from(worker.shared.store.of(primary).fragment_bytes());
+        at >= (u64::from(number) + 1).saturating_mul(size)
     }
 
     /// So much of a fragment was sent.
@@ -553,7 +566,11 @@ async fn ask_for_rest(
     };
     let is_all = |head: &ResponseHead| {
         let has_length = head.framing == Framing::Length(total);
-        head.status == 200 && has_length && httpcache::is_of_same(&stored, &head.fields)
+        // A 206 may leave out what the client knows; a 200 without a coding has none.
+        let coding = stored.first(b"content-encoding");
+        let is_same_coding = coding == head.fields.first(b"content-encoding");
+        let is_same = is_same_coding && httpcache::is_of_same(&stored, &head.fields);
+        head.status == 200 && has_length && is_same
     };
     let of_member = match whole {
         Whole::Forwarded(..) => Box::pin(forwarding::ask(ex, wanted, &fields)).await,

@@ -20,6 +20,7 @@
 //!
 //! Not known here: HTTP, the store's shell, origins.
 
+mod pace;
 mod table;
 mod unread;
 
@@ -29,6 +30,7 @@ use std::{
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -36,6 +38,7 @@ use fields::Fields;
 use http1::ResponseHead;
 use store::{KeyHash, Sequence};
 
+use pace::SLICE_BYTES;
 pub use table::{Flights, Join};
 use unread::Unread;
 pub use unread::Worth;
@@ -51,7 +54,7 @@ use crate::{
 const SHARDS: usize = 16;
 
 /// So long, or twice as long, a reader may take nothing while another one waits for the fetch that it holds up.
-pub const STILL_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+pub const STILL_MAX: Duration = Duration::from_secs(10);
 
 /// Why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,8 @@ struct Reader {
     lagged: bool,
     /// Where it stood when it was last seen to hold up others.
     held_at: Option<u64>,
+    /// So long it has held up others, all in all.
+    held_for: Duration,
 }
 
 #[derive(Default)]
@@ -168,6 +173,8 @@ struct State {
     window: u64,
     /// A reader that is so many bytes behind one that waits goes on by itself; nothing: it cannot.
     lag_max: Option<u64>,
+    /// Since then the fetch waits for its slowest reader, and that time is not counted yet.
+    held_since: Option<Instant>,
     /// Keep everything from the start (a small object that is being stored).
     keep_all: bool,
     /// Keep everything from the start until half a window has come.
@@ -266,10 +273,7 @@ impl Flight {
             if state.live().next().is_none() {
                 return Poll::Ready(false);
             }
-            if state.end - state.base >= window
-                && let Some(lag_max) = state.lag_max
-            {
-                state.let_go(lag_max);
+            if state.hold(window, Instant::now()) {
                 self.trim(&mut state);
             }
             if state.end - state.base < window {
@@ -318,6 +322,11 @@ impl Flight {
             state.fragments_of = Some((key.clone(), fetch_id));
         }
         self.trim(&mut state);
+    }
+
+    /// Has it had more than one reader at a time?
+    pub fn was_shared(&self) -> bool {
+        self.lock().readers.len() > 1
     }
 
     /// How many read along and have not been cut.
@@ -456,48 +465,6 @@ impl State {
     fn live(&self) -> impl Iterator<Item = &Reader> {
         self.readers.iter().flatten().filter(|r| !r.lagged)
     }
-
-    /// Does a reader wait that has seen everything? As long as none does, nobody is held up: the origin is held back for all of them.
-    fn is_waited_for(&self) -> bool {
-        self.live().any(|r| r.at >= self.end && r.waker.is_some())
-    }
-
-    /// Readers that are so far behind one that waits leave.
-    fn let_go(&mut self, lag_max: u64) {
-        if !self.is_waited_for() {
-            return;
-        }
-        let end = self.end;
-        let readers = self.readers.iter_mut().flatten();
-        for reader in readers.filter(|reader| reader.is_behind(end, lag_max)) {
-            reader.leave();
-        }
-    }
-
-    /// Readers that are so far behind one that waits leave, if they stand where they stood the last time.
-    fn cut_still(&mut self, window: u64) {
-        let (end, is_waited_for) = (self.end, self.is_waited_for());
-        for reader in self.readers.iter_mut().flatten() {
-            let at = Some(reader.at).filter(|_| is_waited_for && reader.is_behind(end, window));
-            if at.is_some() && reader.held_at == at {
-                reader.leave();
-            }
-            reader.held_at = at;
-        }
-    }
-}
-
-impl Reader {
-    fn is_behind(&self, end: u64, bytes: u64) -> bool {
-        // One that wants a part may be ahead of what has come.
-        !self.lagged && end.saturating_sub(self.at) >= bytes
-    }
-
-    /// It no longer counts: what only it needed is let go.
-    fn leave(&mut self) {
-        self.lagged = true;
-        self.at = u64::MAX;
-    }
 }
 
 /// A reader of a flight. Leaves when dropped.
@@ -536,6 +503,7 @@ impl FlightReader {
     pub async fn next(&self) -> Next {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
+            let is_sliced = state.is_sliced();
             let State {
                 pieces,
                 base,
@@ -570,8 +538,11 @@ impl FlightReader {
                 for piece in pieces.iter() {
                     let piece_end = offset + piece.len() as u64;
                     if reader.at < piece_end {
-                        let out = piece.slice((reader.at - offset) as usize..);
-                        reader.at = piece_end;
+                        let most = if is_sliced { SLICE_BYTES } else { u64::MAX };
+                        let to = piece_end.min(reader.at.saturating_add(most));
+                        let out =
+                            piece.slice((reader.at - offset) as usize..(to - offset) as usize);
+                        reader.at = to;
                         self.flight.trim(&mut state);
                         if let Some(producer) = state.producer.take() {
                             producer.wake();
@@ -660,6 +631,7 @@ impl State {
             waker: None,
             lagged: false,
             held_at: None,
+            held_for: Duration::ZERO,
         });
         match self.readers.iter().position(Option::is_none) {
             Some(slot) => {

@@ -66,6 +66,11 @@ impl Drop for FillLock {
     }
 }
 
+/// Takes the lock if it is free.
+pub fn take_if_free(fill_locks: &Arc<FillLocks>, hash: KeyHash, fragment: u64) -> Option<FillLock> {
+    fill_locks.take((hash.0, fragment)).ok()
+}
+
 /// Takes the lock if it is free. Otherwise waits until it is given back, up to [`WAIT_MAX`]: `None`.
 pub async fn take_or_wait(
     fill_locks: &Arc<FillLocks>,

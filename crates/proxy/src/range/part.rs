@@ -583,6 +583,8 @@ impl Parts<'_, '_> {
     async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         let worker = self.ex.worker;
         let may_wait = self.may_wait != MayWait::No;
+        // If it waited, and looked again, all those that wait for its validation would ask by themselves.
+        let is_waited_for = self.validation.is_some();
         // Never two: it would wait for itself.
         self.fill_lock = None;
         if may_wait {
@@ -590,10 +592,13 @@ impl Parts<'_, '_> {
             let key = share::flight_key(worker, self.wanted);
             let hash = worker.hasher.hash(&key);
             let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
-            self.fill_lock = fill_lock::take_or_wait(locks, &watch, hash, fragment).await;
+            self.fill_lock = match is_waited_for {
+                true => fill_lock::take_if_free(locks, hash, fragment),
+                false => fill_lock::take_or_wait(locks, &watch, hash, fragment).await,
+            };
         }
         self.asked_at = worker.now_ms();
-        !may_wait || self.fill_lock.is_some()
+        !may_wait || is_waited_for || self.fill_lock.is_some()
     }
 
     /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.

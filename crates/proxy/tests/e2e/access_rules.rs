@@ -300,14 +300,17 @@ fn the_first_rule_that_decides_counts_and_is_counted() {
     denied(&answer);
     assert_eq!(answer.text(), "403 Forbidden\nask the owner\n");
     assert!(proxy.get("/x/free").is_hit());
-    let metrics = proxy.admin("GET", "/metrics");
     for line in [
         "loligo_rules_decided_total{rule=\"no x\",decision=\"denied\"} 2",
         "loligo_rules_decided_total{rule=\"rule 4\",decision=\"denied\"} 1",
         "loligo_tagged_requests_total{tag=\"team\"} 4",
         "loligo_tagged_requests_total{tag=\"rest\"} 1",
     ] {
-        assert!(metrics.text().contains(line), "{line}\n{}", metrics.text());
+        // A request is counted behind its answer.
+        eventually(line, || {
+            let metrics = proxy.admin("GET", "/metrics");
+            metrics.text().contains(line).then_some(())
+        });
     }
     let status: serde_json::Value =
         serde_json::from_str(proxy.admin("GET", "/status").text()).unwrap();

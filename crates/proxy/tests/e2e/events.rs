@@ -116,6 +116,9 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
     let answer = proxy.get("/large");
     assert!(answer.is_hit());
     assert_same(&answer.body, &body);
+    // A beginning is reckoned back from its end: under load it is said too late by as much as that takes.
+    let slack_us = 100_000;
+    std::thread::sleep(Duration::from_micros(2 * slack_us));
     let part = proxy.ask("GET", "/large", &["Range: bytes=3000000-3400000"]);
     assert_same(&part.body, &body[3_000_000..=3_400_000]);
     let items = profile.items(proxy);
@@ -145,7 +148,7 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
     let (of_part, of_whole): (Vec<profile::Read>, Vec<profile::Read>) = reads
         .iter()
         .copied()
-        .partition(|read| read.start_unix_us >= part.began_unix_us);
+        .partition(|read| read.start_unix_us + slack_us >= part.began_unix_us);
     assert_eq!(of_part.len(), usize::from(part.device_reads));
     assert!(of_whole.len() > 20, "{}", of_whole.len());
     let bytes: u64 = of_whole.iter().map(|read| read.bytes).sum();
@@ -155,7 +158,10 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
             read.total_us >= read.wait_us && read.objects == 1,
             "{read:?}"
         );
-        assert!(read.start_unix_us >= whole.began_unix_us, "{read:?}");
+        assert!(
+            read.start_unix_us + slack_us >= whole.began_unix_us,
+            "{read:?}"
+        );
     }
 }
 

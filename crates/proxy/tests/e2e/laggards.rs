@@ -122,3 +122,44 @@ fn the_rest_is_of_the_same_representation_or_there_is_none() {
         assert_same(&got, &body[..got.len()]);
     }
 }
+
+/// It has the same tag and the same length, but it says another coding by saying none.
+#[test]
+fn a_whole_answer_without_a_coding_is_not_the_rest_of_one_with_it() {
+    let gate = Gate::new();
+    let body = pattern(LEN);
+    let (sent, plain) = (body.clone(), salted_pattern(LEN, 9));
+    let origin = gated(&gate, move |exchange, nth| match nth {
+        1 => exchange.send(ok(&[FRESH, TAG, "Content-Encoding: br"], &sent)),
+        _ => exchange.send(ok(&[FRESH, TAG], &plain)),
+    });
+    let proxy = Proxy::start(plan_without_room(&origin));
+    let [mut quick, mut slow] = two(&proxy, &gate);
+    assert_whole(quick.wire.exactly(LEN), &body, "quick");
+    let (got, end) = slow.wire.exactly(LEN);
+    assert!(end.is_some(), "it cannot be whole");
+    assert_same(&got, &body[..got.len()]);
+}
+
+/// When the origin breaks off, those that share its answer do not all ask it at once for the rest.
+#[test]
+fn an_origin_that_breaks_off_is_not_asked_by_all() {
+    let gate = Gate::new();
+    let body = pattern(1 << 20);
+    let sent = body.clone();
+    let origin = gated(&gate, move |exchange, nth| match nth {
+        1 => {
+            let mut answer = ok(&[FRESH, TAG], &sent);
+            answer.truncate(answer.len() / 2);
+            exchange.send(answer);
+            exchange.close();
+        }
+        _ => serve(exchange, &sent, &[FRESH, TAG]),
+    });
+    let proxy = Proxy::start(plan_without_room(&origin));
+    for client in &mut two(&proxy, &gate) {
+        let (got, end) = client.wire.exactly(body.len());
+        assert!(end.is_some(), "it is not whole: {}", got.len());
+    }
+    assert_eq!(origin.count("/a"), 1);
+}

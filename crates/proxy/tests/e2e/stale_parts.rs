@@ -154,3 +154,43 @@ fn who_may_have_it_stale_does_not_wait_for_the_validation() {
         assert_eq!(origin.count("/a"), if changes { 3 } else { 2 });
     }
 }
+
+/// Another request brings the very part, from before it was stale: the one that validates for all does not wait for it.
+#[test]
+fn a_validation_that_others_wait_for_waits_for_no_part() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let whole = Arc::new(AtomicBool::new(false));
+    let saw_whole = Arc::clone(&whole);
+    let origin = Origin::start(move |exchange| {
+        if exchange.field("range").is_none() {
+            saw_whole.store(true, Ordering::SeqCst);
+        }
+        if exchange.nth() > 1 {
+            held.pass();
+        }
+        serve(exchange, &body(), &[STALE, TAG]);
+    });
+    let disk = Disk::of_mib(64);
+    let proxy = Proxy::start(with_admin(disk.under(plan_for(&origin))));
+    let first = ask_range(&mut proxy.client(), "/a", "bytes=0-99");
+    expect_part(&first, &body(), (0, 99));
+    let (from, to) = (2 * F, 2 * F + 99);
+    let range = format!("Range: bytes={from}-{to}");
+    let mut clients: Vec<Client> = (0..3).map(|_| proxy.client()).collect();
+    clients[0].ask("GET", "/a", &[&range]);
+    gate.arrived(1);
+    let purge = "/cache?soft=1&prefix=http://test.example/a";
+    assert_eq!(proxy.admin("DELETE", purge).status, 200);
+    let joined = proxy.counter("flights_joined");
+    clients[1].ask("GET", "/a", &[&range]);
+    clients[2].ask("GET", "/a", &[&range]);
+    eventually("one validates, one waits for it", || {
+        (proxy.counter("flights_joined") > joined && origin.count("/a") >= 3).then_some(())
+    });
+    gate.open();
+    for client in &mut clients {
+        expect_part(&client.read("GET"), &body(), (from, to));
+    }
+    assert!(!whole.load(Ordering::SeqCst), "all of it was fetched");
+}

@@ -13,6 +13,9 @@ use store::KeyHash;
 
 use super::{MemoryTier, SHARDS, SWEPT_AT_ONCE};
 
+/// So many are compared before a shard is free for others.
+const UNDER_ONE_LOCK: usize = 128;
+
 /// How far objects were compared with purges by pattern.
 #[derive(Default)]
 pub(super) struct Walk {
@@ -57,7 +60,7 @@ impl MemoryTier {
         while left > 0 && walk.shard < SHARDS {
             let shard = &self.shards[walk.shard];
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let end = shard.slots.len().min(walk.slot + left);
+            let end = shard.slots.len().min(walk.slot + left.min(UNDER_ONE_LOCK));
             for slot in walk.slot..end {
                 self.compare(&mut shard, slot as u32);
             }

@@ -104,3 +104,98 @@ fn a_small_window_sends_nobody_to_the_origin() {
     assert!(matches!(now(slow.next()), Poll::Ready(Next::Piece(_))));
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
 }
+
+/// What is taken counts, though a piece of the origin's lasts longer than the wait.
+#[test]
+fn one_that_reads_steadily_is_not_cut_within_a_piece() {
+    const PIECE: usize = 256 << 10;
+    const WINDOW: u64 = 1 << 20;
+    // 8 KB a second, between two looks.
+    const ROUND: usize = 80_000;
+    let [quick, slow] = two();
+    let flight = &quick.flight;
+    let (mut has, mut got) = (0, 0);
+    for round in 0..50 {
+        while let Poll::Ready(true) = now(flight.room(WINDOW)) {
+            assert!(flight.push(Bytes::from(vec![0; PIECE]), WINDOW));
+            take_all(&quick);
+            assert_eq!(flight.readers(), 2, "cut in round {round}, after {got}");
+        }
+        flight.cut_still(WINDOW);
+        while has < ROUND {
+            let Poll::Ready(Next::Piece(piece)) = now(slow.next()) else {
+                panic!("cut in round {round}, after {got}");
+            };
+            has += piece.len();
+            got += piece.len();
+        }
+        has -= ROUND;
+    }
+    assert_eq!(flight.readers(), 2);
+    // It stops within a piece.
+    for _ in 0..2 {
+        flight.cut_still(WINDOW);
+    }
+    assert_eq!(flight.readers(), 1);
+    assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
+}
+
+/// The others wait until one of those that have left has what it wants.
+#[test]
+fn so_many_at_most_go_on_by_themselves_at_a_time() {
+    let flights = Flights::new(1000);
+    let join = || flights.join_or_start(KeyHash(1), b"key", || Some(0));
+    let Join::Started(quick) = join() else {
+        panic!("the first reader");
+    };
+    let slow = || match join() {
+        Join::Joined(reader) => reader,
+        _ => panic!("another reader"),
+    };
+    let mut slow: Vec<FlightReader> = (0..pace::LEFT_MAX + 10).map(|_| slow()).collect();
+    let flight = &quick.flight;
+    flight.is_resumable(WINDOW);
+    fill(flight);
+    take_all(&quick);
+    assert!(now(flight.room(WINDOW)).is_pending());
+    assert_eq!(flight.readers(), 11);
+    slow.retain(|reader| !has_left(reader));
+    assert_eq!(slow.len(), 10);
+    assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
+    assert_eq!(flight.readers(), 1);
+}
+
+/// In need a small window is full for the little that one reader is behind.
+#[test]
+fn one_that_goes_on_holding_others_up_leaves() {
+    let [quick, slow] = two();
+    let flight = &quick.flight;
+    flight.is_resumable(1000 * WINDOW);
+    let mut time = Instant::now();
+    let mut rounds = 0;
+    while flight.readers() == 2 {
+        fill(flight);
+        take_all(&quick);
+        flight.lock().hold(WINDOW, time);
+        time += Duration::from_secs(1);
+        flight.lock().hold(WINDOW, time);
+        let _ = now(slow.next());
+        rounds += 1;
+        assert!(rounds < 100);
+    }
+    assert!((20..=22).contains(&rounds), "{rounds}");
+    assert!(has_left(&slow));
+}
+
+/// The beginning is kept for those that join, as long as there is memory for it.
+#[test]
+fn what_is_kept_of_the_beginning_fits_a_window_that_has_shrunk() {
+    let [quick, slow] = two();
+    let flight = &quick.flight;
+    let failed = FirstEvent::Failed(Arc::new(FetchError::Abandoned));
+    flight.publish(failed, true, Keeping::Beginning, 10 * WINDOW);
+    assert!(flight.push(Bytes::from_static(&[0; 2 * WINDOW as usize]), 10 * WINDOW));
+    take_all(&quick);
+    take_all(&slow);
+    assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
+}
