@@ -203,7 +203,7 @@ settings! {
 pub struct PoolLimits {
     /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered, so this number,
     /// times the workers, divided by the seconds a miss takes, is the most misses a second. The request bodies that one client is sending hold
-    /// a quarter of them at most; further ones wait as well. Unless set, lowered to a worker's
+    /// a quarter of them at most, or half while no more than half are in use; further ones wait as well. Unless set, lowered to a worker's
     /// share of the open files (`ulimit -n`) that `connections-max` leaves. Lower it to protect a weak origin; further
     /// requests wait up to `timeouts.connect`. As many unused connections are kept as were in use at once in the last minute or two
     /// (at least two), and to all origins together 2048, or this number if it is larger.
@@ -211,7 +211,8 @@ pub struct PoolLimits {
     // waiting request gets a warm connection, others open new ones.
     per_origin_max: usize = count(1, KIB, 16 * KIB),
     /// How long a connection takes requests; it is closed after the one that is under way. Names are looked up again while
-    /// their connections are used, so one whose address the name has left takes no further request either. Lower it if
+    /// their connections are used, so one whose address is in none of the last three answers (nor in
+    /// those of ten seconds, if they rotate) takes no further request either. Lower it if
     /// a balancer in front of the origin is to see new connections more often.
     max_age: Duration = seconds(1, 3600, 604_800),
 }
