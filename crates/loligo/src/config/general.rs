@@ -180,7 +180,9 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// A folder for the account's key and the certificate, which the user of the proxy may write to. It is made where there is none.
         "acme.state": "a path", "required with acme.directory" => acme.state = values::path;
         /// PEM file of certificates to trust for https origins beside the system's: of authorities, or of origins themselves. One of an origin
-        /// counts for the names in it and in its time, whatever else it says (`openssl req -x509` makes one that calls itself an authority).
+        /// counts for the names in it and in its time, whatever else it says. One that calls itself an authority (`openssl req -x509` makes such
+        /// a one, unless it is told `-addext basicConstraints=critical,CA:FALSE`) counts also for all that its key has signed; one of X.509
+        /// version 1 can't, and is never an authority here.
         "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
     ];
     fn part<P>(

@@ -29,6 +29,8 @@ pub struct Pace {
     pub unasked: Duration,
     /// Bytes not taken at that time, and bytes written since.
     pub untaken: u64,
+    /// The window is this long, if that is longer than a minute.
+    pub window_min: Duration,
     /// It was too slow: the connection ends with a reset.
     pub is_cut: bool,
 }
@@ -41,8 +43,13 @@ impl Pace {
             return left;
         }
         // A client that took more than the rate may pause longer, but not longer than another window.
-        let paid = Duration::from_secs(self.taken / rate_min).clamp(WINDOW, 2 * WINDOW);
+        let window = self.window();
+        let paid = Duration::from_secs(self.taken / rate_min).clamp(window, 2 * window);
         left.min(paid.saturating_sub(self.waited))
+    }
+
+    fn window(&self) -> Duration {
+        WINDOW.max(self.window_min)
     }
 
     /// Time waited since it last took something.
@@ -66,7 +73,7 @@ impl Pace {
         }
         self.stalled = Duration::ZERO;
         self.taken = self.taken.saturating_add(taken);
-        if self.waited >= WINDOW && self.taken / self.waited.as_secs().max(1) >= rate_min {
+        if self.waited >= self.window() && self.taken / self.waited.as_secs().max(1) >= rate_min {
             (self.waited, self.taken) = (Duration::ZERO, 0);
         }
     }
@@ -138,6 +145,20 @@ mod tests {
         pace.wait(WINDOW);
         assert_eq!(pace.patience(STALL_MAX, RATE), WINDOW);
         take(&mut pace, 1, RATE);
+        pace.wait(WINDOW);
+        assert_eq!(pace.patience(STALL_MAX, RATE), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_window_may_be_longer() {
+        let mut pace = Pace {
+            window_min: 10 * WINDOW,
+            ..Pace::default()
+        };
+        pace.wait(9 * WINDOW);
+        assert_eq!(pace.patience(STALL_MAX, RATE), WINDOW);
+        take(&mut pace, 1, RATE);
+        assert_eq!(pace.patience(STALL_MAX, RATE), WINDOW);
         pace.wait(WINDOW);
         assert_eq!(pace.patience(STALL_MAX, RATE), Duration::ZERO);
     }

@@ -136,16 +136,23 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
 /// A place among the uploads of the client, or none in time.
 async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let plan = &ex.edition().plan;
+    let (to, pool) = (&wanted.asked.destination, ex.worker.connector.pool());
     let servers = wanted.asked.upstream.as_ref();
-    let servers = servers.map_or(1, |of| of.members.len().max(1));
-    let connections = plan.pool.per_origin_max.saturating_mul(servers);
-    let to = &wanted.asked.destination;
+    let in_use = || match servers {
+        Some(of) => {
+            let servers = of.members.iter().map(|it| &it.server.destination);
+            servers.map(|to| pool.in_use_of(to)).sum()
+        }
+        None => pool.in_use_of(to),
+    };
+    let most = servers.map_or(1, |of| of.members.len().max(1));
+    let most = plan.pool.per_origin_max.saturating_mul(most);
     let (client, patience) = (ex.peer.ip(), plan.timeouts.connect);
-    let place = (ex.worker.uploads).place(client, to, connections, patience);
+    let place = (ex.worker.uploads).place(client, to, (most, in_use), patience);
     Box::pin(place).await
 }
 
-/// The least rate of an upload whose origin has not answered. A stream of gRPC may rest for as long as both sides like.
+/// The least rate of an upload whose origin has not answered. A stream of gRPC may rest for `timeouts.client-body`.
 fn rate_min(ex: &Exchange<'_>, wanted: &Wanted) -> u64 {
     let content_type = wanted.request.first(b"content-type").unwrap_or_default();
     match content_type.starts_with(b"application/grpc") {

@@ -1,22 +1,37 @@
 //! How many of an origin's connections the uploads of one client may hold.
 //!
-//! An upload holds its connection for as long as its client likes, within the least rate. So a client gets no more than a quarter of the
-//! connections of this worker to an origin for them; a further upload waits for one of its own. An upload counts from before it gets a
-//! connection until its body is through.
+//! An upload holds its connection for as long as its client likes, within the least rate. So a quarter of the connections of this worker to
+//! an origin are a client's for them. While the origin is quiet (less than half of its connections are in use) it gets more, but no more
+//! than half. A further upload waits for one of its own, or for a quiet origin. An upload counts from before it gets a connection until its
+//! body is through.
 //!
 //! Not known here: connections. Limits: a place for each upload, and one for each client that has any.
 
-use std::{cell::RefCell, collections::HashMap, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    net::IpAddr,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
-use crate::origin::Destination;
+use crate::{clock::Instant, origin::Destination};
 
 /// The part of an origin's connections that is one client's.
 const PART: usize = 4;
+/// The part of them that it may have while no more than that are in use.
+const PART_QUIET: usize = 2;
+/// Whoever waits looks so often whether the origin is quiet.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two lines of the log.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// A client of IPv6 has more addresses than can be counted: the network counts.
 const NETWORK_BITS: u32 = 64;
 
@@ -24,55 +39,120 @@ type Key = (IpAddr, Destination);
 
 /// The uploads of one worker.
 #[derive(Clone, Default)]
-pub struct Uploads(Rc<RefCell<HashMap<Key, Arc<Semaphore>>>>);
+pub struct Uploads(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    clients: RefCell<HashMap<Key, Rc<Places>>>,
+    told: Cell<Option<Instant>>,
+}
+
+/// The places of one client.
+struct Places {
+    own: Arc<Semaphore>,
+    /// Those beyond its quarter.
+    more: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new(connections: usize) -> Places {
+        let own = (connections / PART).max(1);
+        let more = (connections / PART_QUIET).saturating_sub(own);
+        Places {
+            own: Arc::new(Semaphore::new(own)),
+            more: Arc::new(Semaphore::new(more)),
+        }
+    }
+
+    fn at_once(&self, is_quiet: impl Fn() -> bool) -> Option<OwnedSemaphorePermit> {
+        let own = Arc::clone(&self.own).try_acquire_owned().ok();
+        own.or_else(|| match is_quiet() {
+            true => Arc::clone(&self.more).try_acquire_owned().ok(),
+            false => None,
+        })
+    }
+
+    /// The one that becomes free first.
+    async fn wait(&self, is_quiet: impl Fn() -> bool) -> Option<OwnedSemaphorePermit> {
+        let mut own = pin!(Arc::clone(&self.own).acquire_owned());
+        loop {
+            if let Ok(permit) = timeout(LOOK_EVERY, &mut own).await {
+                return permit.ok();
+            }
+            if is_quiet()
+                && let Ok(permit) = Arc::clone(&self.more).try_acquire_owned()
+            {
+                return Some(permit);
+            }
+        }
+    }
+}
 
 /// A place among the uploads of a client to an origin.
 pub struct Place {
     uploads: Uploads,
     key: Key,
+    places: Rc<Places>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Uploads {
-    /// A place for one more upload of this client, when there is one. `connections`: there may be so many to this origin. `None`: no
-    /// place became free in time.
+    /// A place for one more upload of this client, when there is one. `connections`: there may be so many to this origin, of which so many
+    /// are `in_use`. `None`: no place became free in time.
     pub async fn place(
         &self,
         client: IpAddr,
         to: &Destination,
-        connections: usize,
+        (connections, in_use): (usize, impl Fn() -> usize),
         patience: Duration,
     ) -> Option<Place> {
         let key = (network(client), to.clone());
-        let most = (connections / PART).max(1);
+        let is_quiet = || in_use() < connections / PART_QUIET;
         let places = {
-            let mut all = self.0.borrow_mut();
+            let mut all = self.0.clients.borrow_mut();
             let places = all.entry(key.clone());
-            Arc::clone(places.or_insert_with(|| Arc::new(Semaphore::new(most))))
+            Rc::clone(places.or_insert_with(|| Rc::new(Places::new(connections))))
         };
         // Made before the wait: one that is given up clears away, too.
         let mut place = Place {
             uploads: self.clone(),
             key,
+            places: Rc::clone(&places),
             permit: None,
         };
-        let permit = match Arc::clone(&places).try_acquire_owned() {
-            Ok(permit) => Ok(permit),
-            Err(_) => timeout(patience, places.acquire_owned()).await.ok()?,
+        drop(places);
+        place.permit = match place.places.at_once(is_quiet) {
+            None => {
+                self.tell(&place.key);
+                let wait = place.places.wait(is_quiet);
+                timeout(patience, wait).await.ok()?
+            }
+            permit => permit,
         };
-        place.permit = Some(permit.ok()?);
-        Some(place)
+        place.permit.is_some().then_some(place)
+    }
+
+    /// One waits.
+    fn tell(&self, (client, to): &Key) {
+        let now = Instant::now();
+        let ago = self
+            .0
+            .told
+            .get()
+            .map(|at| now.saturating_duration_since(at));
+        if ago.is_none_or(|ago| ago >= TELL_EVERY) {
+            self.0.told.set(Some(now));
+            tracing::warn!(%client, %to, "an upload waits until another one of its client is through");
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.permit = None;
-        let mut all = self.uploads.0.borrow_mut();
-        // Whoever has a place or waits for one has a handle to it.
-        if let Some(places) = all.get(&self.key)
-            && Arc::strong_count(places) == 1
-        {
+        let mut all = self.uploads.0.clients.borrow_mut();
+        // Whoever has a place or waits for one has a handle to it: this one is the last.
+        if Rc::strong_count(&self.places) == 2 {
             all.remove(&self.key);
         }
     }
@@ -106,25 +186,62 @@ mod tests {
         let (uploads, a, b) = (Uploads::default(), to("a"), to("b"));
         let [one, other]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
         let now = Duration::ZERO;
-        let first = uploads.place(one, &a, 8, now).await;
-        let second = uploads.place(one, &a, 8, now).await;
+        let first = uploads.place(one, &a, (8, || 8), now).await;
+        let second = uploads.place(one, &a, (8, || 8), now).await;
         assert!(first.is_some() && second.is_some());
-        assert!(uploads.place(one, &a, 8, now).await.is_none());
-        assert!(uploads.place(other, &a, 8, now).await.is_some());
-        assert!(uploads.place(one, &b, 8, now).await.is_some());
-        let waiting = uploads.place(one, &a, 8, Duration::from_secs(20));
+        assert!(uploads.place(one, &a, (8, || 8), now).await.is_none());
+        assert!(uploads.place(other, &a, (8, || 8), now).await.is_some());
+        assert!(uploads.place(one, &b, (8, || 8), now).await.is_some());
+        let waiting = uploads.place(one, &a, (8, || 8), Duration::from_secs(20));
         let (waited, ()) = tokio::join!(waiting, async { drop(first) });
         assert!(waited.is_some());
         drop((second, waited));
-        assert!(uploads.0.borrow().is_empty(), "nothing is left of them");
+        assert!(
+            uploads.0.clients.borrow().is_empty(),
+            "nothing is left of them"
+        );
     }
 
     #[tokio::test]
     async fn addresses_of_one_network_are_one_client() {
         let (uploads, a, now) = (Uploads::default(), to("a"), Duration::ZERO);
         let ip = |ip: &str| ip.parse().unwrap();
-        let _one = uploads.place(ip("2001:db8::1"), &a, 4, now).await.unwrap();
-        assert!(uploads.place(ip("2001:db8::2"), &a, 4, now).await.is_none());
-        assert!(uploads.place(ip("2001:db9::2"), &a, 4, now).await.is_some());
+        let _one = uploads
+            .place(ip("2001:db8::1"), &a, (4, || 4), now)
+            .await
+            .unwrap();
+        assert!(
+            uploads
+                .place(ip("2001:db8::2"), &a, (4, || 4), now)
+                .await
+                .is_none()
+        );
+        assert!(
+            uploads
+                .place(ip("2001:db9::2"), &a, (4, || 4), now)
+                .await
+                .is_some()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_quiet_origin_gives_one_client_half() {
+        let (uploads, a, now) = (Uploads::default(), to("a"), Duration::ZERO);
+        let one: IpAddr = "192.0.2.1".parse().unwrap();
+        let in_use = Cell::new(0);
+        let connections = || (8, || in_use.get());
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(uploads.place(one, &a, connections(), now).await.unwrap());
+        }
+        assert!(uploads.place(one, &a, connections(), now).await.is_none());
+        held.pop();
+        in_use.set(4);
+        assert!(uploads.place(one, &a, connections(), now).await.is_none());
+        let waiting = uploads.place(one, &a, connections(), Duration::from_secs(20));
+        let (waited, ()) = tokio::join!(waiting, async { in_use.set(3) });
+        assert!(waited.is_some());
+        drop((held, waited));
+        assert!(uploads.0.clients.borrow().is_empty());
     }
 }

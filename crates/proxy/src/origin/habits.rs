@@ -10,6 +10,8 @@
 //! | `Keep-Alive: timeout` | that time without a second, or without half of it |
 //! | a connection was closed sooner than that | half of that connection's time, for [`MEMORY`] |
 //!
+//! An origin that keeps connections and closes one at once has been loaded anew, perhaps. That counts if it happens [`AGAIN`].
+//!
 //! Times are counted from the head of the last answer: nobody knows when the origin was through with the rest of it.
 //!
 //! Not known here: connections. Limits: [`HABITS_MAX`] origins a worker; what a further one shows is not noted, so none of its connections
@@ -26,6 +28,12 @@ const HABITS_MAX: usize = 2048;
 const FIRST: Duration = Duration::from_secs(1);
 /// An origin that closes after each answer does so within less than this.
 const SHOWN_MIN: Duration = Duration::from_millis(10);
+/// What is closed at once within this time is closed for one reason.
+const ONCE: Duration = Duration::from_secs(1);
+/// What is closed at once after that, and within this time, makes it a habit.
+const AGAIN: Duration = Duration::from_secs(60);
+/// A full table is looked through for old entries no more often than this.
+const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// How long it is remembered that a connection was closed early, and any habit of an origin that shows nothing more.
 const MEMORY: Duration = Duration::from_secs(600);
 
@@ -34,13 +42,18 @@ struct Habit {
     open: Duration,
     /// The shortest time after which one was closed, and when that was seen.
     closed: Option<(Duration, Instant)>,
+    /// When one was closed at once, although others stay open.
+    odd: Option<Instant>,
     /// When it showed something.
     seen: Instant,
 }
 
 /// What the origins of one worker have shown.
 #[derive(Default)]
-pub(super) struct Habits(HashMap<Destination, Habit>);
+pub(super) struct Habits {
+    known: HashMap<Destination, Habit>,
+    pruned: Option<Instant>,
+}
 
 impl Habits {
     /// An idle connection is open so long after an answer.
@@ -56,6 +69,9 @@ impl Habits {
     /// The origin has closed an idle connection, which was last seen open so long after an answer.
     pub(super) fn seen_closed(&mut self, to: &Destination, age: Duration, now: Instant) {
         if let Some(habit) = self.of(to, now) {
+            if age < SHOWN_MIN && !habit.open.is_zero() && !habit.is_odd_again(now) {
+                return;
+            }
             let before = habit.closed.filter(|closed| is_recent(closed.1, now));
             habit.closed = Some((before.map_or(age, |(least, _)| least.min(age)), now));
         }
@@ -63,14 +79,17 @@ impl Habits {
 
     /// Has it shown anything?
     pub(super) fn knows(&self, to: &Destination, now: Instant) -> bool {
-        let habit = self.0.get(to);
+        let habit = self.known.get(to);
         habit.is_some_and(|habit| is_recent(habit.seen, now))
     }
 
     /// For how long after an answer a connection is young. `told`: how long the origin said that it keeps it.
     pub(super) fn young(&self, to: &Destination, told: Option<Duration>, now: Instant) -> Duration {
-        let habit = self.0.get(to).filter(|habit| is_recent(habit.seen, now));
-        if habit.is_none() && self.0.len() >= HABITS_MAX {
+        let habit = self
+            .known
+            .get(to)
+            .filter(|habit| is_recent(habit.seen, now));
+        if habit.is_none() && self.known.len() >= HABITS_MAX {
             return Duration::ZERO;
         }
         let shown = match (told, habit) {
@@ -86,26 +105,45 @@ impl Habits {
     }
 
     fn of(&mut self, to: &Destination, now: Instant) -> Option<&mut Habit> {
-        if !self.0.contains_key(to) {
-            if self.0.len() >= HABITS_MAX {
-                self.0.retain(|_, habit| is_recent(habit.seen, now));
+        if !self.known.contains_key(to) {
+            let since = |at| now.saturating_duration_since(at);
+            if self.known.len() >= HABITS_MAX
+                && self.pruned.is_none_or(|at| since(at) >= PRUNE_EVERY)
+            {
+                self.pruned = Some(now);
+                self.known.retain(|_, habit| is_recent(habit.seen, now));
             }
-            if self.0.len() >= HABITS_MAX {
+            if self.known.len() >= HABITS_MAX {
                 return None;
             }
             let habit = Habit {
                 open: Duration::ZERO,
                 closed: None,
+                odd: None,
                 seen: now,
             };
-            self.0.insert(to.clone(), habit);
+            self.known.insert(to.clone(), habit);
         }
-        let habit = self.0.get_mut(to)?;
+        let habit = self.known.get_mut(to)?;
         if !is_recent(habit.seen, now) {
             habit.open = Duration::ZERO;
         }
         habit.seen = now;
         Some(habit)
+    }
+}
+
+impl Habit {
+    /// One was closed at once, although others stay open. Was there another lately, for another reason?
+    fn is_odd_again(&mut self, now: Instant) -> bool {
+        let before = self.odd.map(|at| now.saturating_duration_since(at));
+        match before {
+            Some(ago) if ago < ONCE => false,
+            _ => {
+                self.odd = Some(now);
+                before.is_some_and(|ago| ago < AGAIN)
+            }
+        }
     }
 }
 
@@ -159,6 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn one_reload_of_an_origin_is_no_habit() {
+        let (mut habits, a, now) = (Habits::default(), to("a"), Instant::now());
+        habits.seen_open(&a, 30 * S, now);
+        // Its connections end together, one of them just after an answer.
+        for age in [20 * S, MS, 3 * S, Duration::ZERO] {
+            habits.seen_closed(&a, age, now);
+        }
+        assert_eq!(habits.young(&a, None, now), 3 * S / 2);
+        // Once more, long after that.
+        let later = now + 2 * AGAIN;
+        habits.seen_closed(&a, MS, later);
+        assert_eq!(habits.young(&a, None, later), 3 * S / 2);
+        // And soon after that.
+        let soon = later + AGAIN / 2;
+        habits.seen_closed(&a, MS, soon);
+        assert_eq!(habits.young(&a, None, soon), MS / 2);
+    }
+
+    #[test]
     fn one_that_closes_at_once_has_no_young_connections() {
         let (mut habits, a, now) = (Habits::default(), to("a"), Instant::now());
         habits.seen_closed(&a, Duration::ZERO, now);
@@ -178,7 +235,14 @@ mod tests {
         assert_eq!(habits.young(&to("more"), Some(5 * S), now), Duration::ZERO);
         assert_eq!(habits.young(&to("0"), Some(5 * S), now), 4 * S);
         let later = now + MEMORY;
+        habits.seen_open(&to("more"), S, later - S / 2);
         habits.seen_open(&to("more"), S, later);
-        assert_eq!(habits.0.len(), 1);
+        assert_eq!(
+            habits.known.len(),
+            HABITS_MAX,
+            "looked at half a second ago"
+        );
+        habits.seen_open(&to("more"), S, later + S / 2);
+        assert_eq!(habits.known.len(), 1);
     }
 }

@@ -1,6 +1,8 @@
 //! Which origins' certificates are accepted.
 //!
-//! Those that a trusted root has signed, by the rules of the web (`webpki`); and those that the operator has listed themselves. A listed one
+//! Those that a trusted root has signed, by the rules of the web (`webpki`); and those that the operator has listed themselves. A root is one
+//! of the system's, or a listed one that calls itself an authority: `webpki` asks a root for nothing but its key, so a listed server's
+//! certificate as a root would answer for every name. A listed one
 //! is compared byte by byte, and must be for the name and hold today. What else it says does not matter: `openssl req -x509` calls a
 //! server's certificate one of an authority, and a certificate of X.509 version 1 has no extensions to say anything with. The rules of the
 //! web refuse both, curl, nginx and HAProxy accept them.
@@ -59,6 +61,11 @@ impl Verifier {
     /// Is it one that can be listed, though it may be no root?
     pub(super) fn can_list(certificate: &CertificateDer<'_>) -> bool {
         Facts::of(certificate).is_some() && x509::key(certificate).is_some()
+    }
+
+    /// Does it say that it may sign others? Only then is it a root. One of version 1 can't say so.
+    pub(super) fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+        Facts::of(certificate).is_some_and(|facts| facts.is_authority)
     }
 
     /// A listed one: name, then date.

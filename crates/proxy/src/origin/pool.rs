@@ -419,6 +419,12 @@ impl Pool {
         self.0.state.borrow().in_use
     }
 
+    /// Connections to this destination in use.
+    pub fn in_use_of(&self, to: &Destination) -> usize {
+        let state = self.0.state.borrow();
+        state.destinations.get(to).map_or(0, |entry| entry.in_use)
+    }
+
     #[cfg(any(test, feature = "simulation"))]
     /// Requests waiting for a connection.
     pub fn waiting(&self) -> usize {

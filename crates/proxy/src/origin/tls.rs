@@ -152,7 +152,8 @@ impl Inner {
     /// Reads files, so not on a worker's thread.
     fn configure(&self) -> Result<Made, Arc<str>> {
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.own.iter().cloned());
+        let authorities = self.own.iter().filter(|it| Verifier::is_authority(it));
+        roots.add_parsable_certificates(authorities.cloned());
         let listed: Vec<_> = (self.own.iter().filter(|it| Verifier::can_list(it)))
             .cloned()
             .collect();
@@ -439,6 +440,30 @@ mod tests {
             let origin = origin.await;
             let refused = accepts(&origin, &connector(&origin.tls)).await;
             assert_eq!(refused, Err(TlsFault::Certificate), "{from}");
+        }
+    }
+
+    /// A listed certificate's key has signed another name's certificate.
+    #[tokio::test]
+    async fn only_a_listed_authority_answers_for_others() {
+        use rcgen::{BasicConstraints::Unconstrained, IsCa};
+        for (is_ca, accepted) in [
+            (IsCa::Ca(Unconstrained), Ok(())),
+            (IsCa::ExplicitNoCa, Err(TlsFault::Certificate)),
+            (IsCa::NoCa, Err(TlsFault::Certificate)),
+        ] {
+            let mut params = rcgen::CertificateParams::new(vec!["internal.test".into()]).unwrap();
+            params.is_ca = is_ca;
+            let signer = rcgen::KeyPair::generate().unwrap();
+            let listed = params.self_signed(&signer).unwrap().der().clone();
+            let signer = rcgen::Issuer::new(params, signer);
+            let leaf = rcgen::CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+            let pair = rcgen::KeyPair::generate().unwrap();
+            let shown = leaf.signed_by(&pair, &signer).unwrap().der().clone();
+            let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
+            let origin = Origin::with(shown, key, rustls::DEFAULT_VERSIONS).await;
+            let tls = Tls::only(vec![listed]);
+            assert_eq!(accepts(&origin, &connector(&tls)).await, accepted);
         }
     }
 

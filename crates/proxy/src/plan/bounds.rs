@@ -34,7 +34,8 @@ pub struct Limits {
     /// Bytes a second that a client must take, averaged over a minute in which bytes wait for it and it takes none; a slower
     /// client is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. Over HTTP/2 the same holds for
     /// each stream whose window the client keeps closed: the stream is reset. A request body must come as fast while it is waited for and
-    /// its origin has not begun to answer; then 408. gRPC is exempt from that. `0`: no such rule.
+    /// its origin has not begun to answer, on the average of `timeouts.client-body` if that is more than a minute; then 408. Only
+    /// `Content-Type: application/grpc` and its kin are exempt from that, not other streams. `0`: no such rule.
     client_rate_min: u64 = count(0, 100, MIB),
     /// Client connections. Unless set, lowered to what the limit of open files (`ulimit -n`) allows. Further clients are
     /// turned away at once, and counted.
@@ -115,7 +116,8 @@ pub struct Timeouts {
     client_age: Duration = seconds(0, 3600, 604_800),
     /// Without a byte taken by the client; then the connection is cut. Over HTTP/2 the same holds for each stream: it is reset.
     client_write: Duration = seconds(1, 60, 3600),
-    /// Without a byte of a request body; then 408.
+    /// Without a byte of a request body; then 408. So much also for streams, gRPC included: raise it for those that rest longer. More than a
+    /// minute also gives uploads more time for `limits.client-rate-min`.
     client_body: Duration = seconds(1, 60, 3600),
     /// For a connection to an origin, with all its addresses and TLS; then 504.
     connect: Duration = seconds(1, 10, 120),
@@ -201,7 +203,7 @@ settings! {
 pub struct PoolLimits {
     /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered, so this number,
     /// times the workers, divided by the seconds a miss takes, is the most misses a second. The request bodies that one client is sending hold
-    /// a quarter of them at most; further ones wait as well. Unless set, lowered to a worker's
+    /// a quarter of them at most, or half while no more than half are in use; further ones wait as well. Unless set, lowered to a worker's
     /// share of the open files (`ulimit -n`) that `connections-max` leaves. Lower it to protect a weak origin; further
     /// requests wait up to `timeouts.connect`. As many unused connections are kept as were in use at once in the last minute or two
     /// (at least two), and to all origins together 2048, or this number if it is larger.
@@ -209,7 +211,8 @@ pub struct PoolLimits {
     // waiting request gets a warm connection, others open new ones.
     per_origin_max: usize = count(1, KIB, 16 * KIB),
     /// How long a connection takes requests; it is closed after the one that is under way. Names are looked up again while
-    /// their connections are used, so one whose address the name has left takes no further request either. Lower it if
+    /// their connections are used, so one whose address is in none of the last three answers (nor in
+    /// those of ten seconds, if they rotate) takes no further request either. Lower it if
     /// a balancer in front of the origin is to see new connections more often.
     max_age: Duration = seconds(1, 3600, 604_800),
 }

@@ -283,7 +283,11 @@ impl<'c> H1<'c> {
         Ok(self.conn)
     }
 
+    /// A client that asks for nothing more may say that it has finished sending, and wait for its answer: that is not leaving.
     pub(super) async fn client_leaves(&mut self) {
+        if !self.is_kept {
+            return std::future::pending().await;
+        }
         let conn = &mut self.conn;
         if conn.input.is_empty() {
             conn.input.reserve(LEAVING_BYTES);

@@ -179,8 +179,8 @@ impl RequestBody {
     }
 
     /// The next part; `None` when there is none. Safe to cancel: what was read stays with the connection until it is
-    /// yielded. A client that sends nothing for `limit`, or less than `rate_min` bytes a second on the average of a minute in which it is
-    /// waited for, is too slow.
+    /// yielded. A client that sends nothing for `limit`, or less than `rate_min` bytes a second on the average of a minute (of `limit`, if that
+    /// is longer) in which it is waited for, is too slow.
     pub async fn next(
         &mut self,
         from: &mut Reply<'_>,
@@ -191,6 +191,8 @@ impl RequestBody {
             !self.is_outstanding,
             "a part is asked for while the origin has not taken the one before"
         );
+        // Whoever may pause for so long is not cut sooner for pausing.
+        self.pace.window_min = limit;
         if let State::Stream(_) = self.state {
             return self.next_of_stream(limit, rate_min).await;
         }

@@ -27,6 +27,8 @@ pub struct Facts {
     pub from_unix_s: i64,
     /// When it ends.
     pub until_unix_s: i64,
+    /// It says that its key may sign others.
+    pub is_authority: bool,
 }
 
 const BOOLEAN: u8 = 0x01;
@@ -44,6 +46,8 @@ const RESPONSE_BYTES: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
+/// 2.5.29.19
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 /// 2.5.29.17
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
@@ -119,6 +123,10 @@ impl Facts {
             let mut octets = take(&mut extension, OCTETS)?;
             if id == SUBJECT_ALT_NAME {
                 self.read_names(take(&mut octets, SEQUENCE)?);
+            } else if id == BASIC_CONSTRAINTS {
+                //= rfc5280 §4.2.1.9   cA comes first, and is false if it is left out
+                let mut constraints = take(&mut octets, SEQUENCE)?;
+                self.is_authority = take(&mut constraints, BOOLEAN) == Some(&[0xff]);
             }
         }
         Some(())

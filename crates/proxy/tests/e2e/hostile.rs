@@ -299,6 +299,26 @@ fn a_client_that_leaves_ends_what_is_not_stored() {
 }
 
 #[test]
+fn a_client_of_http_1_0_may_have_finished_sending() {
+    let origin = Origin::start(|exchange| {
+        // Else this is cut off at once.
+        std::thread::sleep(Duration::from_millis(200));
+        exchange.send(ok(&["Cache-Control: no-store"], "late"));
+    });
+    let proxy = Proxy::before(&origin);
+    for request in [
+        "GET /a HTTP/1.0\r\nHost: test.example\r\nCache-Control: no-store\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: test.example\r\nAuthorization: me\r\nConnection: close\r\n\r\n",
+        "OPTIONS /a HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n",
+    ] {
+        let mut client = proxy.client();
+        client.send(request);
+        client.finish_sending();
+        assert_eq!(client.read("GET").text(), "late", "{request}");
+    }
+}
+
+#[test]
 fn a_silent_origin_is_a_time_out() {
     let gate = Gate::new();
     let held = gate.clone();

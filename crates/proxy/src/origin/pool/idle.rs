@@ -3,6 +3,7 @@
 //! Not known here: who waits, what is in use (`pool`), how long an origin keeps a connection (`habits`).
 
 use std::{
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -19,12 +20,63 @@ const PEAK_SPAN: Duration = Duration::from_secs(60);
 /// The most names that one sweep has looked up anew; the others follow a second later.
 const RENEWALS_MAX: usize = 64;
 
-/// The last look-up of a name.
+/// A name leads to the addresses of its last answers: one answer may have but some of them.
+const ANSWERS: usize = 3;
+/// One whose answers rotate leads to those of this time, too.
+const ROTATION: Duration = Duration::from_secs(10);
+/// The most answers that are kept.
+const ANSWERS_MAX: usize = 16;
+
+/// The last look-ups of a name.
 pub(super) struct Name {
-    pub(super) addresses: Vec<IpAddr>,
+    /// Addresses, and when they came; the oldest first.
+    answers: VecDeque<(Vec<IpAddr>, Instant)>,
+    /// When an address was back that an answer in between did not have.
+    rotated: Option<Instant>,
     pub(super) until: Instant,
     /// A newer one is under way.
     pub(super) is_asked: bool,
+}
+
+impl Name {
+    fn new(until: Instant) -> Name {
+        Name {
+            answers: VecDeque::new(),
+            rotated: None,
+            until,
+            is_asked: false,
+        }
+    }
+
+    fn answered(&mut self, addresses: Vec<IpAddr>, now: Instant) {
+        if let Some((last, _)) = self.answers.back() {
+            let mut back = addresses.iter().filter(|it| !last.contains(it));
+            if back.any(|it| self.answers.iter().any(|answer| answer.0.contains(it))) {
+                self.rotated = Some(now);
+            }
+        }
+        self.answers.push_back((addresses, now));
+        while self.answers.len() > ANSWERS_MAX
+            || self.answers.len() > ANSWERS
+                && now.saturating_duration_since(self.answers[0].1) >= ROTATION
+        {
+            self.answers.pop_front();
+        }
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        let last = self.answers.back().map(|answer| answer.1);
+        let is_rotating = self
+            .rotated
+            .zip(last)
+            .is_some_and(|(at, last)| last.saturating_duration_since(at) < ROTATION);
+        let most = match is_rotating {
+            true => ANSWERS_MAX,
+            false => ANSWERS,
+        };
+        let mut answers = self.answers.iter().rev().take(most);
+        answers.any(|answer| answer.0.contains(&address))
+    }
 }
 
 pub(super) struct Idle {
@@ -73,7 +125,7 @@ struct Judging<'a> {
 
 /// Does the name lead there still?
 pub(super) fn leads_to(name: Option<&Name>, peer: SocketAddr) -> bool {
-    name.is_none_or(|name| name.addresses.contains(&peer.ip().to_canonical()))
+    name.is_none_or(|name| name.has(peer.ip().to_canonical()))
 }
 
 impl Pool {
@@ -172,7 +224,8 @@ impl Pool {
         None
     }
 
-    /// The name of `destination` leads to these addresses, until then. Connections to others take no further request.
+    /// The name of `destination` leads to these addresses, until then. Connections to addresses that were not among its last answers take
+    /// no further request.
     pub(in crate::origin) fn resolved(
         &self,
         destination: &Destination,
@@ -185,12 +238,14 @@ impl Pool {
         let Some(entry) = state.destinations.get_mut(destination) else {
             return;
         };
-        let addresses = addresses.iter().map(IpAddr::to_canonical).collect();
-        entry.name = Some(Name {
-            addresses,
-            until,
-            is_asked: false,
-        });
+        let addresses: Vec<_> = addresses.iter().map(IpAddr::to_canonical).collect();
+        let is_new = entry.name.as_ref().is_none_or(|name| name.until != until);
+        let name = entry.name.get_or_insert_with(|| Name::new(until));
+        (name.until, name.is_asked) = (until, false);
+        // Each new connection tells the answer that is kept.
+        if is_new {
+            name.answered(addresses, state.now);
+        }
         let before = entry.idle.len();
         let Entry { idle, name, .. } = entry;
         idle.retain(|idle| leads_to(name.as_ref(), idle.peer));
@@ -220,7 +275,8 @@ impl Pool {
         if is_next_span {
             state.span_began = now;
         }
-        let (habits, mut due, mut left) = (&mut state.habits, Vec::new(), 0);
+        let (habits, mut left) = (&mut state.habits, 0);
+        let mut due: Vec<(Instant, Destination)> = Vec::new();
         state.destinations.retain(|to, entry| {
             if is_next_span {
                 entry.peaks = [entry.in_use, entry.peaks[0]];
@@ -244,18 +300,27 @@ impl Pool {
             });
             habits.seen_open(to, open, now);
             left += entry.idle.len();
-            if let Some(name) = &mut entry.name
+            if let Some(name) = &entry.name
                 && !name.is_asked
                 && name.until <= now
-                && due.len() < RENEWALS_MAX
                 && (entry.in_use > 0 || !entry.idle.is_empty())
             {
-                name.is_asked = true;
-                due.push(to.clone());
+                due.push((name.until, to.clone()));
             }
             !entry.is_unused()
         });
         state.idle = left;
-        due
+        if due.len() > RENEWALS_MAX {
+            // Those that wait longest: each has its turn.
+            due.select_nth_unstable_by_key(RENEWALS_MAX, |it| it.0);
+            due.truncate(RENEWALS_MAX);
+        }
+        let asked = due.into_iter().map(|(_, to)| to).inspect(|to| {
+            let entry = state.destinations.get_mut(to);
+            if let Some(name) = entry.and_then(|entry| entry.name.as_mut()) {
+                name.is_asked = true;
+            }
+        });
+        asked.collect()
     }
 }
