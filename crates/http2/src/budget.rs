@@ -5,7 +5,7 @@
 //!
 //! | budget | holds | refilled a second | charged |
 //! |---|---|---|---|
-//! | resets | 500 | 50 | a stream that the client resets within its first second, or that we reset or refuse because of the client; a head that is refused by its length |
+//! | resets | 500 | 50 | a stream that the client resets within its first second, or that we reset or refuse because of the client; a block that is read in vain, by its length |
 //! | useless | 100 | 10 | PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, unknown and empty frames; but see `earn` |
 //! | unread | 16,384 frames | 1,000 frames | DATA below 256 bytes that nobody takes, by what is missing; larger DATA gives back what is above, a request 32 frames |
 //! | tiny | 100 frames | 10 frames | a DATA frame of ours that a window cut below 256 bytes, by what is missing; larger ones give back what is above |

@@ -82,6 +82,8 @@ pub(crate) struct HeadBuffer {
     takes_trailers: bool,
     priority: Priority,
     bytes: usize,
+    /// Of names and values that came out of the block, whether they are kept or not.
+    read_bytes: usize,
     count: usize,
     has_regular: bool,
     fault: Option<Fault>,
@@ -104,6 +106,7 @@ impl HeadBuffer {
         self.takes_trailers = false;
         self.priority = Priority::default();
         self.bytes = 0;
+        self.read_bytes = 0;
         self.count = 0;
         self.has_regular = false;
         self.fault = None;
@@ -112,6 +115,7 @@ impl HeadBuffer {
     /// Takes a field. After the first fault nothing is kept, but the block must be read to its end.
     #[inline]
     pub(crate) fn add(&mut self, field: Field<'_>, part: Part, limits: &Limits) {
+        self.read_bytes += field.name.len() + field.value.len();
         if self.fault.is_some() {
             return;
         }
@@ -302,6 +306,11 @@ impl HeadBuffer {
                 Ok(())
             }
         }
+    }
+
+    /// How long the names and values of the block are, as far as it was read.
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.read_bytes
     }
 
     pub(crate) fn content_length(&self) -> Option<u64> {

@@ -8,7 +8,7 @@ pub struct Limits {
     /// Streams at once; those count whose work has not ended, though the client reset them. Further ones: REFUSED_STREAM.
     pub streams_max: u32,
     /// A head: names and values with 4 bytes for each field, as HTTP/1 writes them; crumbs of Cookie are one field. More: 431. A compressed
-    /// block longer than that by more than 64 KiB ends the connection.
+    /// block longer than that by more than 64 KiB ends the connection, as do names and values of eight times as much that come out of one.
     pub head_bytes_max: usize,
     /// Fields in a head, or in trailers; crumbs of Cookie are one, and method, scheme and path none. More: 431.
     pub fields_max: usize,

@@ -19,7 +19,11 @@ const CONTINUATIONS_MAX: usize = 8;
 /// A block may be longer by so much than a head may be: it must be read, for the table's sake, to be answered 431.
 const BLOCK_BYTES_MORE: usize = 64 * 1024;
 
-/// A request that is refused costs as much as a reset, and as much more for each so many bytes of its block.
+/// What comes out of a block may be longer by so much than the longest block: its names may stand in the table.
+//= CVE-2016-6581   two bytes name an entry of 4,000
+const BLOCK_GROWS_MAX: usize = 8;
+
+/// A block that is read in vain costs as much as a reset for each so many bytes.
 const REFUSED_BYTES_FREE: usize = 4096;
 
 /// A block whose last frame has not come.
@@ -123,11 +127,15 @@ impl Connection {
     }
 
     fn collect(&mut self, fragment: &[u8]) -> Result<(), Fault> {
-        if self.block.len() + fragment.len() > self.limits.head_bytes_max + BLOCK_BYTES_MORE {
+        if self.block.len() + fragment.len() > self.block_bytes_max() {
             return Err(Fault::BlockTooLarge);
         }
         self.block.extend_from_slice(fragment);
         Ok(())
+    }
+
+    fn block_bytes_max(&self) -> usize {
+        self.limits.head_bytes_max + BLOCK_BYTES_MORE
     }
 
     /// A block is there whole.
@@ -143,19 +151,48 @@ impl Connection {
             For::Trailers(_) => Part::Trailers,
             _ => Part::Request,
         };
+        let read_bytes_max = BLOCK_GROWS_MAX * self.block_bytes_max();
         let (head, limits) = (&mut self.head, &self.limits);
         head.begin();
-        let read = self
-            .decoder
-            .decode(block, |field| head.add(field, part, limits));
-        read.map_err(|_| Fault::Compression)?;
+        let read = self.decoder.decode_while(block, |field| {
+            head.add(field, part, limits);
+            head.read_bytes() <= read_bytes_max
+        });
+        if !read.map_err(|_| Fault::Compression)? {
+            return Err(Fault::BlockTooLarge);
+        }
         match purpose {
-            For::Nobody(None) => self.charge_useless(now).map(|()| None),
+            For::Nobody(None) => {
+                self.charge_useless(now)?;
+                self.charge_in_vain(of, now).map(|()| None)
+            }
             For::Nobody(Some(fault)) => self.refuse(of, fault, now),
-            For::Ended(stream) => self.reset_for(stream, Fault::HeadersAfterEnd, now),
-            For::Trailers(stream) => self.take_trailers(stream, of.ends, now),
+            For::Ended(stream) => self.reset_in_vain(stream, of, Fault::HeadersAfterEnd, now),
+            For::Trailers(stream) => self.take_trailers(stream, of, now),
             For::Request => self.take_request(of, now),
         }
+    }
+
+    /// Charges a block that nobody wanted, by its length: it was read all the same.
+    //= CVE-2016-6581   what is read in vain costs by its length
+    fn charge_in_vain(&mut self, of: Incomplete, now: Duration) -> Result<(), Fault> {
+        let cost = of.bytes / REFUSED_BYTES_FREE;
+        match self.budget.reset(cost as u32, now) {
+            true => Ok(()),
+            false => Err(Fault::ResetFlood),
+        }
+    }
+
+    /// Resets a stream because of a block.
+    fn reset_in_vain(
+        &mut self,
+        stream: StreamId,
+        of: Incomplete,
+        fault: Fault,
+        now: Duration,
+    ) -> Result<Option<Happened>, Fault> {
+        self.charge_in_vain(of, now)?;
+        self.reset_for(stream, fault, now)
     }
 
     fn purpose(&mut self, id: u32) -> Result<For, Fault> {
@@ -251,22 +288,22 @@ impl Connection {
     fn take_trailers(
         &mut self,
         stream: StreamId,
-        ends: bool,
+        of: Incomplete,
         now: Duration,
     ) -> Result<Option<Happened>, Fault> {
         //= rfc9113 §8.1   trailers end the stream
-        if !ends {
-            return self.reset_for(stream, Fault::TrailersNotLast, now);
+        if !of.ends {
+            return self.reset_in_vain(stream, of, Fault::TrailersNotLast, now);
         }
         if let Err(fault) = self.head.finish_trailers() {
-            return self.reset_for(stream, fault, now);
+            return self.reset_in_vain(stream, of, fault, now);
         }
         let found = self.streams.get_mut(stream).expect("it was found");
         if found.is_tunnel {
-            return self.reset_for(stream, Fault::Connect, now);
+            return self.reset_in_vain(stream, of, Fault::Connect, now);
         }
         if found.recv_expected.is_some_and(|left| left > 0) {
-            return self.reset_for(stream, Fault::LengthDiffers, now);
+            return self.reset_in_vain(stream, of, Fault::LengthDiffers, now);
         }
         found.recv_ended = true;
         if found.is_released {
@@ -285,11 +322,8 @@ impl Connection {
     ) -> Result<Option<Happened>, Fault> {
         let (id, ends) = (of.stream, of.ends);
         self.counts.add(fault);
-        //= CVE-2016-6581   what is read in vain costs by its length
-        let cost = 1 + of.bytes / REFUSED_BYTES_FREE;
-        if !self.budget.reset(cost as u32, now) {
-            return Err(Fault::ResetFlood);
-        }
+        self.charge_reset(now)?;
+        self.charge_in_vain(of, now)?;
         let window = self.window_of_new();
         self.streams.note_gone(id, Gone::ResetByUs { window });
         if let Some(status) = fault.status() {

@@ -70,6 +70,19 @@ impl Decoder {
         block: &[u8],
         mut each: impl FnMut(Field<'_>),
     ) -> Result<(), BadBlock> {
+        let all = self.decode_while(block, |field| {
+            each(field);
+            true
+        });
+        all.map(drop)
+    }
+
+    /// The same, while `each` wants more. False: there may be more, and the connection must end.
+    pub(crate) fn decode_while(
+        &mut self,
+        block: &[u8],
+        mut each: impl FnMut(Field<'_>) -> bool,
+    ) -> Result<bool, BadBlock> {
         let mut rest = block;
         let mut may_resize = true;
         let is_update = rest.first().is_some_and(|first| first & 0xe0 == 0x20);
@@ -77,12 +90,12 @@ impl Decoder {
             return Err(BadBlock);
         }
         while let Some(&first) = rest.first() {
-            if first & 0x80 != 0 {
-                each(self.indexed(integer::read(7, &mut rest)?)?);
+            let goes_on = if first & 0x80 != 0 {
+                each(self.indexed(integer::read(7, &mut rest)?)?)
             } else if first & 0x40 != 0 {
-                self.literal(6, true, &mut rest, &mut each)?;
+                self.literal(6, true, &mut rest, &mut each)?
             } else if first & 0x20 == 0 {
-                self.literal(4, false, &mut rest, &mut each)?;
+                self.literal(4, false, &mut rest, &mut each)?
             } else {
                 //= rfc7541 §4.2   a change of size MUST occur at the beginning of a block
                 //= rfc7541 §6.3   a new maximum above the limit of the protocol MUST be treated as a decoding error
@@ -92,10 +105,13 @@ impl Decoder {
                 }
                 self.table.set_bytes_max(bytes_max);
                 continue;
+            };
+            if !goes_on {
+                return Ok(false);
             }
             may_resize = false;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gives back the memory of strings; the table stays.
@@ -129,8 +145,8 @@ impl Decoder {
         prefix: u32,
         is_kept: bool,
         rest: &mut &[u8],
-        each: &mut impl FnMut(Field<'_>),
-    ) -> Result<(), BadBlock> {
+        each: &mut impl FnMut(Field<'_>) -> bool,
+    ) -> Result<bool, BadBlock> {
         let index = integer::read(prefix, rest)?;
         let mut own_name = std::mem::take(&mut self.name);
         let mut own_value = std::mem::take(&mut self.value);
@@ -156,8 +172,7 @@ impl Decoder {
             if is_kept {
                 self.table.push(name, value, note);
             }
-            each(note.field(name, value));
-            Ok(())
+            Ok(each(note.field(name, value)))
         })();
         (self.name, self.value) = (own_name, own_value);
         read

@@ -111,13 +111,22 @@ fn continuation_flood() {
 
 #[test]
 fn hpack_bombs() {
-    //= CVE-2016-6581   an entry of 4,000 bytes, named 10,000 times by a byte each
-    let mut bomb = head("GET", "/");
-    bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
-    bomb.extend_from_slice(&[b'x'; 4000]);
-    bomb.extend_from_slice(&[0xbe; 10_000]);
+    //= CVE-2016-6581   an entry of 4,000 bytes, named many times by a byte each
+    let bomb = |times| {
+        let entry = [0x40, 1, b'a', 0x7f, 0xa1, 0x1e];
+        [
+            &head("GET", "/")[..],
+            &entry,
+            &[b'x'; 4000],
+            &vec![0xbe; times],
+        ]
+        .concat()
+    };
     let mut pair = Pair::new(Limits::default());
-    pair.send(&frame(HEADERS, WHOLE, 1, &bomb));
+    pair.send(&frame(HEADERS, WHOLE, 1, &bomb(10_000)));
+    assert_eq!(pair.fatal, Some(Fault::BlockTooLarge));
+    let mut pair = Pair::new(Limits::default());
+    pair.send(&frame(HEADERS, WHOLE, 1, &bomb(250)));
     assert_eq!(pair.events, ["refused HeadTooLarge"]);
     assert!(pair.frames()[0].starts_with("head 1 :status=431,"));
     // The table is still in step.
@@ -216,10 +225,19 @@ fn long_names_by_index() {
     bomb.extend_from_slice(&[b'x'; 4000]);
     bomb.push(0);
     // Kept again under the same name, without a value.
-    bomb.extend_from_slice(&[0x7e, 0].repeat(6000));
+    let of = |times| [&bomb[..], &[0x7e, 0].repeat(times)].concat();
     let mut pair = Pair::new(Limits::default());
-    pair.send(&frame(HEADERS, WHOLE, 1, &bomb[..16_384.min(bomb.len())]));
+    pair.send(&frame(HEADERS, WHOLE, 1, &of(250)));
     assert_eq!(pair.events, ["refused HeadTooLarge"]);
+    // In several frames, and for whatever stream: it is read no longer than it takes to see.
+    for first in [None, Some("no slash"), Some("/")] {
+        let mut pair = Pair::new(Limits::default());
+        if let Some(path) = first {
+            pair.send(&post_to(1, path));
+        }
+        pair.send(&in_frames(1, &of(40_000)));
+        assert_eq!(pair.fatal, Some(Fault::BlockTooLarge), "{first:?}");
+    }
     // A bad name stays one, and a bad value does not stick to the name.
     let mut pair = Pair::new(Limits::default());
     let with = |more: &[u8]| [&head("GET", "/")[..], more].concat();
@@ -238,6 +256,53 @@ fn long_names_by_index() {
             "GET /"
         ]
     );
+}
+
+/// A block in as many frames as it takes.
+fn in_frames(id: u32, block: &[u8]) -> Vec<u8> {
+    let mut chunks = block.chunks(16_384).peekable();
+    let mut frames = frame(HEADERS, END_STREAM, id, chunks.next().unwrap());
+    while let Some(chunk) = chunks.next() {
+        let flags = if chunks.peek().is_none() {
+            END_HEADERS
+        } else {
+            0
+        };
+        frames.extend(frame(CONTINUATION, flags, id, chunk));
+    }
+    frames
+}
+
+/// Answers that were sent make other frames free, but not blocks that are read in vain.
+#[test]
+fn long_blocks_that_nobody_wants() {
+    let block = block(&[("a", &"~".repeat(15_000))]).repeat(4);
+    for (path, ends) in [("no slash", false), ("/", true), ("/", false)] {
+        let mut pair = Pair::new(Limits::default());
+        pair.send(&[get(1, "/"), window(1, 1 << 30), window(0, 1 << 30)].concat());
+        pair.holds = true;
+        pair.send(&get(3, "/"));
+        pair.send(&window(3, 1 << 30));
+        pair.answer(pair.held[0], vec![b'x'; 8 << 20].into());
+        pair.frames();
+        let (took, met) = flood(&mut pair, 1000, |round| {
+            let flags = if ends { WHOLE } else { END_HEADERS };
+            let id = 2 * round + 5;
+            match (round, path) {
+                // One stream, reset at once, and its blocks behind it.
+                (0, "no slash") => post_to(5, path),
+                (_, "no slash") => in_frames(5, &block),
+                // Trailers that are too long, or that come behind the end.
+                _ => [
+                    frame(HEADERS, flags, id, &head("POST", path)),
+                    in_frames(id, &[&block[..], &block].concat()),
+                ]
+                .concat(),
+            }
+        });
+        assert_eq!(met, Some(Fault::ResetFlood), "{path} {ends}");
+        assert!(took < 40, "{path} {ends}: {took}");
+    }
 }
 
 #[test]
@@ -285,7 +350,11 @@ fn empty_data() {
 }
 
 fn post(id: u32) -> Vec<u8> {
-    frame(HEADERS, END_HEADERS, id, &head("POST", "/"))
+    post_to(id, "/")
+}
+
+fn post_to(id: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, id, &head("POST", path))
 }
 
 #[test]

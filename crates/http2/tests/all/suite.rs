@@ -39,6 +39,17 @@ fn open(round: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, id(round), &head("POST", "/"))
 }
 
+/// An entry of 4,000 bytes, made the first time, and named so often.
+fn bomb(round: u32, times: usize) -> Vec<u8> {
+    let mut bomb = head("GET", "/");
+    if round == 0 {
+        bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
+        bomb.extend_from_slice(&[b'x'; 4000]);
+    }
+    bomb.extend(vec![0xbe; times]);
+    bomb
+}
+
 const ATTACKS: &[Attack] = &[
     row("rapid reset, CVE-2023-44487", Fault::ResetFlood, 510, |n| {
         [get(id(n), "/"), frame(RST_STREAM, 0, id(n), &[0, 0, 0, 8])].concat()
@@ -69,14 +80,11 @@ const ATTACKS: &[Attack] = &[
         0 => frame(HEADERS, END_STREAM, 1, &[0; 16_000]),
         _ => frame(CONTINUATION, 0, 1, &[0; 16_000]),
     }),
-    row("HPACK bomb, CVE-2016-6581", Fault::ResetFlood, 510, |n| {
-        let mut bomb = head("GET", "/");
-        if n == 0 {
-            bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
-            bomb.extend_from_slice(&[b'x'; 4000]);
-        }
-        bomb.extend_from_slice(&[0xbe; 12_000]);
-        frame(HEADERS, WHOLE, id(n), &bomb)
+    row("HPACK bomb, CVE-2016-6581", Fault::BlockTooLarge, 1, |n| {
+        frame(HEADERS, WHOLE, id(n), &bomb(n, 12_000))
+    }),
+    row("HPACK bombs below the bound", Fault::ResetFlood, 510, |n| {
+        frame(HEADERS, WHOLE, id(n), &bomb(n, 250))
     }),
     row("HPACK table churn", Fault::ResetFlood, 510, |n| {
         // Each entry pushes another one out of the table.

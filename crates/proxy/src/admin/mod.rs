@@ -274,9 +274,7 @@ impl Admin {
     /// Answers in its turn; health has none.
     async fn answer_at(&self, place: &Place, request: &Request<'_>) -> Answer {
         place.is_busy();
-        let path = request.target.split('?').next();
-        let is_health = matches!(path, Some("/healthz" | "/livez"));
-        let turn = match is_health {
+        let turn = match is_health(request) {
             true => None,
             false => Some(self.room.turn().await),
         };
@@ -516,6 +514,15 @@ impl Admin {
 
 fn bad_purge(reason: &str) -> Answer {
     Answer::json(400, &json!({ "purged": false, "error": reason }))
+}
+
+/// Is health asked for, in whatever form?
+fn is_health(request: &Request<'_>) -> bool {
+    let path = match http1::parse_target(request.method, request.target) {
+        Ok(Target::Origin(path) | Target::Absolute { path, .. }) => path,
+        _ => return false,
+    };
+    matches!(path.split('?').next(), Some("/healthz" | "/livez"))
 }
 
 fn not_allowed(methods: &'static str) -> Answer {

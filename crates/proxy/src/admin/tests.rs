@@ -115,6 +115,38 @@ fn health_follows_the_phase() {
 }
 
 #[test]
+fn health_is_answered_while_all_turns_are_taken() {
+    let admin = Admin::new(testing::shared());
+    let turns: Vec<_> = (0..64).map(|_| testing::wait(admin.room.turn())).collect();
+    let status = |target: &str| {
+        let request = Request {
+            method: "GET",
+            target,
+            host: Some("localhost"),
+            site: None,
+            accept: None,
+            is_of_a_page: false,
+            peer: None,
+        };
+        let place = Place::new();
+        let mut answer = std::pin::pin!(admin.answer_at(&place, &request));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match answer.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(answer) => Some(answer.status),
+            std::task::Poll::Pending => None,
+        }
+    };
+    for path in ["/healthz", "/livez?x", "/status"] {
+        let expected = (path != "/status").then_some(200);
+        assert_eq!(status(path), expected, "{path}");
+        //= rfc9112 §3.2.2   the absolute form is the same request
+        let whole = format!("http://localhost:3129{path}");
+        assert_eq!(status(&whole), expected, "{whole}");
+    }
+    drop(turns);
+}
+
+#[test]
 fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
     let mut shared = testing::shared();
     let inner = Arc::get_mut(&mut shared).unwrap();

@@ -175,7 +175,7 @@ impl Reloads {
 
     /// Asks that the certificates of listeners be read again, and nothing else, and waits for what comes of it.
     pub async fn renew(&self) -> Outcome {
-        let by = "changed files of certificates".to_owned();
+        let by = "changed files or times of certificates".to_owned();
         self.ask_for(by, What::Certificates).await
     }
 

@@ -1,6 +1,8 @@
 //! Certificates are renewed by changing their files. This looks at them, every `timeouts.certificate-files`, and has those that changed
 //! read again; what cannot be used is told, once, and those in service stay.
 //!
+//! So they are when one of them has ended, or begins to hold: which one is shown for a name depends on that.
+//!
 //! A certificate that ends within [`ENDS_SOON`](super::served::ENDS_SOON) is warned of once a day.
 //!
 //! Not known here: how an edition is made (`reload`).
@@ -34,20 +36,23 @@ pub async fn run(shared: Arc<Shared>) {
                 }
             }
         }
-        if served().any(|served| served.has_changed()) {
+        let now = shared.clock.now();
+        if served().any(|served| served.has_changed() || served.is_past(now)) {
             refused = match shared.reloads.renew().await {
-                Ok(_) => String::new(),
+                Ok(_) => {
+                    warned = None;
+                    String::new()
+                }
                 Err(why) => {
                     let why = why.to_string();
                     if why != refused {
                         tracing::error!(
-                            "certificate files have changed and cannot be used; those in service stay: {why}"
+                            "certificate files have changed, or the time of one has, and they cannot be used; those in service stay: {why}"
                         );
                     }
                     why
                 }
             };
-            warned = None;
         }
         tokio::time::sleep(edition.plan.timeouts.certificate_files).await;
     }

@@ -52,6 +52,8 @@ pub struct ServedTls {
     pub config: Arc<ServerConfig>,
     /// What is shown, in the order of the settings.
     pub shown: Vec<Shown>,
+    /// When it was seen which of them hold.
+    seen_at: Duration,
     demands: Demands,
     challenges: Arc<Challenges>,
     files: Vec<(PathBuf, Stamp)>,
@@ -352,6 +354,7 @@ impl ServedTls {
         Ok(ServedTls {
             config: Arc::new(config),
             shown,
+            seen_at: now,
             challenges: Arc::clone(challenges),
             demands,
             files,
@@ -371,6 +374,13 @@ impl ServedTls {
         let differs =
             |(file, before): &(PathBuf, Stamp)| Stamp::of(file).is_some_and(|now| now != *before);
         self.files.iter().any(differs)
+    }
+
+    /// Has one of them ended since it was read, or begun to hold?
+    pub fn is_past(&self, now: Duration) -> bool {
+        let holds_at = |one: &Shown, at| out_of_time(&one.facts, at).is_none();
+        let mut shown = self.shown.iter();
+        shown.any(|one| holds_at(one, self.seen_at) != holds_at(one, now))
     }
 
     /// What the authority of an order is shown. All listeners have the same.

@@ -476,6 +476,33 @@ fn files_that_cannot_be_used_refuse_the_start_and_are_named() {
     }
 }
 
+/// One that ends while the proxy serves gives way to a wildcard, and one that begins comes before it.
+#[test]
+fn a_certificate_whose_time_changes_is_sorted_anew() {
+    let authority = Authority::new();
+    let origin = origin_of(b"hello".to_vec());
+    let good = authority.sign("good", &["*.b.example"]);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let soon = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(3);
+    let ends = authority.sign_with("ends", &["ends.b.example"], |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = soon;
+    });
+    let begins = authority.sign_with("begins", &["begins.b.example"], |params| {
+        params.not_before = soon;
+        params.not_after = rcgen::date_time_ymd(2999, 1, 1);
+    });
+    let mut plan = tls_plan(&origin, &[&good, &ends, &begins]);
+    plan.timeouts.certificate_files = Duration::from_millis(20);
+    let proxy = Proxy::start_reloadable(&Plans::of(&plan));
+    for (name, signed) in [("ends.b.example", &good), ("begins.b.example", &begins)] {
+        eventually(name, || {
+            let shown = look_at(proxy.address(), name, &[]).unwrap().0;
+            (shown == signed.certificate).then_some(())
+        });
+    }
+}
+
 #[test]
 fn a_certificate_whose_time_is_over_is_told_and_does_not_stop_the_others() {
     let authority = Authority::new();
