@@ -269,10 +269,13 @@ fn is_kept(
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     let storable = httpcache::storable(&request, &answer, &decision.rules);
-    if let Err(NotStorable::Authorization | NotStorable::Cookie | NotStorable::RequestNoStore) =
-        storable
-    {
-        // It is for this client alone, and says nothing of what others may be given.
+    // It is for this client alone, and says nothing of what others may be given.
+    let is_for_one = match storable {
+        Err(NotStorable::Authorization | NotStorable::Cookie | NotStorable::RequestNoStore) => true,
+        Err(NotStorable::Private) => speaks_for_one(fetch_request),
+        _ => false,
+    };
+    if is_for_one {
         return false;
     }
     let fits = fresh.body_bytes() <= decision.object_bytes_max;
@@ -287,13 +290,25 @@ fn is_kept(
     true
 }
 
+/// Is what a route gives this client alone perhaps no word on what it gives others? Redirects that it follows may depend on credentials, and
+/// make the answer `private` for the client that has them.
+pub fn speaks_for_one(fetch_request: &FetchRequest) -> bool {
+    let fields = &fetch_request.request;
+    fetch_request.asked.mirror.is_some()
+        && (fields.contains(b"cookie") || fields.contains(b"authorization"))
+}
+
 /// What is stored is known to be out of date, and has no successor. Nobody waits for that to be durable: a crash may bring back what is out
 /// of date, never what was purged.
 //= rfc9111 §4.1   other variants are answers to other requests: they stay
 pub fn end_of(worker: &Worker, stale: &Object) {
     match stale.hash == stale.primary {
         true => end_of_all(worker, stale),
-        false => worker.shared.forget_stored(stale),
+        false => {
+            worker.shared.forget_stored(stale);
+            // They know it by the name of the resource only, and drop its other variants as well.
+            worker.shared.tell_members(name_of_key(&stale.key));
+        }
     }
 }
 

@@ -355,10 +355,16 @@ impl Fetch {
             Err(_) => Storing::No,
         };
         response.stored = !matches!(storing, Storing::No);
+        let is_for_one = prepare::speaks_for_one(fetch_request)
+            && matches!(
+                response.storable,
+                Err(NotStorable::Private | NotStorable::Authorization | NotStorable::Cookie)
+            );
         let replaces = response.status < 400 || matches!(response.status, 404 | 410);
         if let Some(stale) = stale
             && !response.stored
             && !keeps_stale
+            && !is_for_one
             && replaces
         {
             prepare::end_of(worker, stale);

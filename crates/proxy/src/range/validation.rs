@@ -190,7 +190,9 @@ async fn answered(
             validation.confirm(fetch_request, &confirmed);
         }
         // It has changed, or cannot be told to be the same.
-        200 | 206 | 404 | 410 => worker.shared.forget_stored(stale),
+        200 | 206 | 404 | 410 if !prepare::speaks_for_one(fetch_request) => {
+            worker.shared.forget_stored(stale)
+        }
         _ => {}
     }
 }

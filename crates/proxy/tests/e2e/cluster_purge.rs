@@ -17,7 +17,7 @@ use super::harness::{
     Client, Exchange, FRESH, Origin, Proxy, Response,
     child::{READY, spawn},
     cluster::{addresses, cluster, member},
-    eventually, ok, plan_for,
+    eventually, head, ok, plan_for,
     running::local,
 };
 
@@ -199,6 +199,38 @@ fn an_unsafe_method_at_one_member_hides_the_object_at_all() {
         assert_eq!(proxy.ask("GET", "/a", CACHED).status, 504);
     }
     assert!(members[1].ask("GET", "/b", CACHED).is_hit());
+}
+
+#[test]
+fn a_variant_that_ends_at_one_member_ends_at_all() {
+    for status in ["200 OK", "304 Not Modified"] {
+        let origin = Origin::start(move |exchange: &mut Exchange| {
+            let fields = ["Vary: Accept-Language", "ETag: \"1\""];
+            match exchange.field("if-none-match") {
+                None => exchange.send(ok(&[&fields[..], &[FRESH]].concat(), "text")),
+                Some(_) if status.starts_with("304") => {
+                    let fields = [&fields[..], &["Cache-Control: no-store"]].concat();
+                    exchange.send(head(status, &fields));
+                }
+                Some(_) => exchange.send(ok(&["Cache-Control: no-store"], "text")),
+            }
+        });
+        let all = addresses(2);
+        let houses: Vec<House> = (0..2).map(|number| House::of(number, &all)).collect();
+        let members: Vec<Proxy> = houses.iter().map(|house| house.start(&origin)).collect();
+        await_links(&[&members[0], &members[1]]);
+        let german = "Accept-Language: de";
+        let cached = |proxy: &Proxy| proxy.ask("GET", "/v", &[german, CACHED[0]]);
+        for proxy in &members {
+            proxy.ask("GET", "/v", &[german]);
+            eventually("it is found", || cached(proxy).is_hit().then_some(()));
+        }
+        members[0].ask("GET", "/v", &[german, "Cache-Control: no-cache"]);
+        assert_eq!(cached(&members[0]).status, 504, "{status}");
+        eventually("the other member has heard of it", || {
+            (cached(&members[1]).status == 504).then_some(())
+        });
+    }
 }
 
 #[test]

@@ -141,6 +141,41 @@ fn a_redirect_that_forbids_ends_what_is_stored_when_it_is_validated() {
     assert!(!asked(), "nothing is stored any more");
 }
 
+/// What is given to one client alone says nothing of what is stored for all.
+#[test]
+fn nobody_with_credentials_ends_what_is_stored_for_all() {
+    let files = Origin::start(|exchange| {
+        let fields = ["ETag: \"1\"", "Cache-Control: public, max-age=0"];
+        match exchange.field("if-none-match") {
+            _ if exchange.path() == "/gone" => exchange.send(head(
+                "404 Not Found",
+                &["Content-Length: 0", "Cache-Control: public, max-age=9"],
+            )),
+            Some(_) if exchange.path() == "/same" => {
+                exchange.send(head("304 Not Modified", &fields));
+            }
+            _ => exchange.send(ok(&fields, "the file")),
+        }
+    });
+    let at = files.address;
+    let origin = Origin::start(move |exchange| {
+        let to = exchange.field("x-to").unwrap_or("same");
+        exchange.send(redirect_with(&format!("http://{at}/{to}"), &[]));
+    });
+    let proxy = Proxy::start(mirror(&origin, following(host("127.0.0.1", at.port()))));
+    let asked = || files.last().field("if-none-match").is_some();
+    proxy.get("/a");
+    for credentials in ["Authorization: Basic YTpi", "Cookie: sid=1"] {
+        for to in ["same", "other", "gone"] {
+            for part in ["X: y", "Range: bytes=0-1", "Range: bytes=0-1,4-5"] {
+                proxy.ask("GET", "/a", &[credentials, part, &format!("X-To: {to}")]);
+                assert_eq!(proxy.get("/a").text(), "the file");
+                assert!(asked(), "{credentials} {to} {part}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nobody_waits_for_what_a_redirect_gives_another() {
     let gate = Gate::new();
