@@ -268,7 +268,7 @@ fn a_redirect_to_an_older_file_is_not_validated_by_its_date() {
             Some(_) if exchange.field("if-none-match").is_none() => {
                 exchange.send(head("304 Not Modified", &fields[1..]));
             }
-            _ => exchange.send(ok(&fields, exchange.path()[..2].to_owned())),
+            _ => exchange.send(ok(&fields, &exchange.path()[..2])),
         }
     });
     let at = files.address;
