@@ -161,6 +161,9 @@ fn so_many_at_most_go_on_by_themselves_at_a_time() {
     assert_eq!(flight.readers(), 11);
     slow.retain(|reader| !has_left(reader));
     assert_eq!(slow.len(), 10);
+    // Each has taken a piece.
+    fill(flight);
+    take_all(&quick);
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
     assert_eq!(flight.readers(), 1);
 }
