@@ -50,8 +50,9 @@ use crate::{
 
 /// Requests answered in a row before other connections of the worker get their turn.
 const TURN_REQUESTS: usize = 32;
-/// Bytes read and thrown away at the end of a connection.
-const LINGER_BYTES: usize = 256 << 10;
+/// Bytes read and thrown away at the end of a connection: as many as a client of HTTP/2 may have on its way.
+const LINGER_BYTES: usize = http2::Limits::DEFAULT.connection_window as usize;
+const _: () = assert!(LINGER_BYTES >= 256 << 10);
 /// How long a client that has all it was sent may take to close.
 const LINGER: Duration = Duration::from_secs(2);
 

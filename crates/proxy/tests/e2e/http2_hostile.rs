@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     sync::mpsc,
     time::Duration,
 };
@@ -16,8 +16,8 @@ use crate::{
     },
     http2_client::{Client, HOST, play, speaking},
     http2_raw::{
-        CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, SETTINGS,
-        WINDOW_UPDATE, block, field, frame, get, head, headers,
+        CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, Raw,
+        SETTINGS, WINDOW_UPDATE, block, field, frame, get, head, headers,
     },
 };
 
@@ -306,10 +306,10 @@ fn floods_end_the_connection() {
     for (name, flood) in floods {
         let mut raw = Raw::connect(proxy.address());
         let mut rounds = 0;
-        while rounds < 100_000 && raw.send(&flood(rounds)) {
+        while rounds < 1_000_000 && raw.send(&flood(rounds)) {
             rounds += 1;
         }
-        assert!(rounds < 100_000, "{name}");
+        assert!(rounds < 1_000_000, "{name}");
         // The GOAWAY may be lost with the reset of a connection that is still written to.
         assert!(
             matches!(raw.farewell(), None | Some(ENHANCE_YOUR_CALM)),
@@ -448,4 +448,29 @@ fn large_objects_from_disk_wait_their_turn_on_a_connection_that_takes_nothing() 
         assert!(heads <= resets + 8, "{heads} heads, {resets} resets");
     }
     assert_eq!(heads, OBJECTS);
+}
+
+/// What a client may have on its way when its connection ends is read, so that nothing resets the connection before it knows why.
+#[test]
+fn what_is_on_its_way_does_not_lose_the_goaway() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::start(plan_of(&origin));
+    let mut stream = TcpStream::connect(proxy.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut raw = Raw::on(stream.try_clone().unwrap(), &[]);
+    // A window opened by nothing, and as much DATA as the window of the connection allows.
+    let data = frame(DATA, 0, 1, &[0; 16_384]).repeat(60);
+    let all = [frame(WINDOW_UPDATE, 0, 0, &[0; 4]), data].concat();
+    assert!(raw.send(&all), "the proxy has closed");
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).expect("an end, no reset");
+    let go_away = [&[0, 0, 8, GOAWAY, 0][..], &[0; 8], &[0, 0, 0, 1]].concat();
+    assert!(came.ends_with(&go_away), "{came:?}");
+    eventually("it is closed", || {
+        let metrics = proxy.admin("GET", "/metrics");
+        let none = "\nloligo_client_connections_open 0\n";
+        metrics.text().contains(none).then_some(())
+    });
+    assert!(stream.take_error().unwrap().is_none(), "it was reset");
 }
