@@ -144,7 +144,10 @@ fn owner(inode: &str) -> Option<(u32, String)> {
         for file in files.flatten() {
             left = left.checked_sub(1)?;
             if fs::read_link(file.path()).is_ok_and(|to| to == Path::new(&wanted)) {
-                let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                let name = match runs_this_program(&process.path()) {
+                    true => "loligo".to_owned(),
+                    false => fs::read_to_string(process.path().join("comm")).unwrap_or_default(),
+                };
                 return Some((pid, name.trim().to_owned()));
             }
         }
@@ -152,9 +155,31 @@ fn owner(inode: &str) -> Option<(u32, String)> {
     None
 }
 
+/// Does this process (a folder of `/proc`) run the file that runs here, whatever it is called? An upgrade may have replaced the file.
+fn runs_this_program(process: &Path) -> bool {
+    let file_of = |process: &Path| {
+        let file = fs::read_link(process.join("exe")).ok()?;
+        let text = file.to_string_lossy().into_owned();
+        Some(text.trim_end_matches(" (deleted)").to_owned())
+    };
+    let own = file_of(Path::new("/proc/self"));
+    own.is_some() && own == file_of(process)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_file() {
+        let of = |pid: u32| runs_this_program(&Path::new("/proc").join(pid.to_string()));
+        assert!(of(std::process::id()));
+        let mut other = std::process::Command::new("sleep");
+        let mut other = other.arg("60").spawn().expect("sleep is there");
+        assert!(!of(other.id()));
+        other.kill().expect("it runs");
+        other.wait().expect("it was killed");
+    }
 
     #[test]
     fn lines_of_the_kernel_are_read() {

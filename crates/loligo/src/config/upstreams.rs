@@ -301,7 +301,7 @@ pub fn named(given: &Given) -> Result<Named, String> {
     match &given.value {
         Value::List(servers) if servers.len() > 1 => return Err(SEVERAL.to_owned()),
         Value::List(_) => return Err("takes one server: leave the brackets out".to_owned()),
-        Value::Text(text) if text.contains(',') => return Err(SEVERAL.to_owned()),
+        Value::Text(text) if is_list(text) => return Err(SEVERAL.to_owned()),
         _ => {}
     }
     let text = values::text(given)?.trim();
@@ -311,6 +311,15 @@ pub fn named(given: &Given) -> Result<Named, String> {
         true => Ok(Named::Upstream(name.to_ascii_lowercase(), path.to_owned())),
         false => values::origin(given).map(Named::Url),
     }
+}
+
+/// Does the text name several servers? In a path a comma is part of the path.
+fn is_list(text: &str) -> bool {
+    let Some((first, rest)) = text.split_once(',') else {
+        return false;
+    };
+    let first = first.split_once("://").map_or(first, |(_, behind)| behind);
+    rest.contains("://") || !first.contains('/')
 }
 
 /// A route for everything to what is named. `block` says it with `key`.
@@ -441,5 +450,22 @@ mod tests {
     fn one_that_no_route_names_is_noted() {
         let settled = settle(&format!("{APP}servers = [\"http://a\"]\n")).unwrap();
         assert!(settled.notes[0].contains("no route names it"));
+    }
+
+    #[test]
+    fn a_comma_in_a_path_is_no_list() {
+        for path in ["http://a/x,y", "http://a/x,y,z"] {
+            let of = format!("[[listener]]\norigin = \"{path}\"\n");
+            assert!(settle(&of).is_ok(), "{path}");
+        }
+        for several in [
+            "http://a,http://b",
+            "http://a/x,http://b/y",
+            "a:80,b:80",
+            "http://a,b/x",
+        ] {
+            let of = format!("[[listener]]\norigin = \"{several}\"\n");
+            complains(&of, "takes one server; for several");
+        }
     }
 }
