@@ -400,7 +400,8 @@ async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
     }
     let watch = worker.deadlines.watch();
     let paused = &worker.counters.transfers_paused;
-    let granted = pause::until_granted(ledger, &holder, &watch, paused).await;
+    let is_due = |_| ex.reply.is_gone();
+    let granted = pause::until_granted(ledger, &holder, &watch, paused, is_due).await;
     granted.max(SMALL_PIECE_BYTES) as u64
 }
 
