@@ -529,6 +529,7 @@ impl FromOrigin {
             let part = piece.slice(from as usize..to as usize);
             if let Some(filling) = &mut self.filling {
                 filling.take(worker, piece).await;
+                self.body.passes(filling.is_over());
             }
             if !part.is_empty() {
                 return Got::Piece(part);
