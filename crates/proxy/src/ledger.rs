@@ -18,8 +18,8 @@
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
 //!   has. Where there is no room for the promise, it is not stored.
 //!
-//! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], so that the many small ones do not stop; with `n` transfers the bound is
-//! exceeded by `n` of these at most.
+//! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], so that the many small ones do not stop, and none waits for ever for what
+//! its connection holds beside it; with `n` transfers the bound is exceeded by `n` of these at most.
 //!
 //! Not known here: connections, fetches, clocks; how it is waited for ([`pause`]).
 
@@ -53,6 +53,8 @@ struct Book {
     held: AtomicU64,
     /// Promised, and not held yet; and what tasks take.
     promised: AtomicU64,
+    /// The first part of that.
+    to_be_stored: AtomicU64,
     bytes_max: AtomicU64,
     /// Holders that hold something.
     holders: AtomicU64,
@@ -112,6 +114,14 @@ impl Ledger {
     pub fn has_room_for(&self, bytes: u64, beside: u64) -> bool {
         let most = self.0.bytes_max.load(Ordering::Relaxed);
         self.bytes().saturating_add(beside).saturating_add(bytes) <= most
+    }
+
+    /// The same of bytes that are promised from then on. Half of the bound is for others, who would wait for what is only promised; one
+    /// that is longer than that gets it while it is the only one.
+    pub fn may_promise(&self, bytes: u64, beside: u64) -> bool {
+        let before = self.0.to_be_stored.load(Ordering::Relaxed);
+        self.has_room_for(bytes, beside)
+            && (bytes == 0 || before == 0 || before.saturating_add(bytes) <= self.half())
     }
 
     /// A connection that holds nothing yet.
@@ -201,11 +211,20 @@ impl Holder {
 
     /// Counts a piece until its last reference is dropped.
     pub fn count(self: &Arc<Holder>, piece: Bytes) -> Bytes {
+        self.count_of(piece, None)
+    }
+
+    /// The same of a piece of this transfer.
+    pub fn count_of(self: &Arc<Holder>, piece: Bytes, transfer: Option<&Transfer>) -> Bytes {
         if piece.is_empty() {
             return piece;
         }
         let lot = self.hold(piece.len());
-        Bytes::from_owner(Counted { piece, _lot: lot })
+        Bytes::from_owner(Counted {
+            piece,
+            _lot: lot,
+            _transfer: transfer.cloned(),
+        })
     }
 
     /// It keeps so many bytes from being dropped that count elsewhere.
@@ -298,10 +317,22 @@ impl Drop for Pinned<'_> {
     }
 }
 
+/// A body of which pieces are on their way.
+#[derive(Clone, Default)]
+pub struct Transfer(Arc<()>);
+
+impl Transfer {
+    /// How many of its pieces are still held.
+    pub fn pieces(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
 /// A piece with its count.
 struct Counted {
     piece: Bytes,
     _lot: Lot,
+    _transfer: Option<Transfer>,
 }
 
 impl AsRef<[u8]> for Counted {
@@ -319,8 +350,10 @@ pub struct Promise {
 impl Promise {
     /// So much is promised now.
     pub fn set(&mut self, bytes: u64) {
-        self.book.promised.fetch_add(bytes, Ordering::Relaxed);
-        self.book.promised.fetch_sub(self.bytes, Ordering::Relaxed);
+        for count in [&self.book.promised, &self.book.to_be_stored] {
+            count.fetch_add(bytes, Ordering::Relaxed);
+            count.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
         self.bytes = bytes;
     }
 
@@ -332,7 +365,7 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.book.promised.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.set(0);
     }
 }
 
@@ -410,5 +443,36 @@ mod tests {
         assert!(ledger.has_room_for(2 * MIB, MIB));
         drop(promise);
         assert_eq!(ledger.bytes(), 0);
+    }
+
+    #[test]
+    fn promises_leave_half_to_others_but_one_may_be_longer() {
+        let ledger = Ledger::new(4 * MIB);
+        let holder = ledger.holder();
+        let _task = holder.answers(1 << 20);
+        assert!(ledger.may_promise(3 * MIB, 0), "it is the only one");
+        let mut promises: Vec<Promise> = Vec::new();
+        while ledger.may_promise(MIB, 0) {
+            let mut promise = ledger.promise();
+            promise.set(MIB);
+            promises.push(promise);
+        }
+        assert_eq!(promises.len(), 2);
+        assert!(ledger.has_room_for(MIB, 0), "of others");
+        promises.pop();
+        assert!(ledger.may_promise(MIB, 0));
+    }
+
+    #[test]
+    fn a_transfer_knows_whether_anything_of_it_is_held() {
+        let ledger = Ledger::new(4 * MIB);
+        let (holder, transfer) = (ledger.holder(), Transfer::default());
+        let piece = Bytes::from(vec![1; 1000]);
+        let piece = holder.count_of(piece, Some(&transfer));
+        let part = piece.slice(10..20);
+        drop(piece);
+        assert_eq!(transfer.pieces(), 1);
+        drop(part);
+        assert_eq!(transfer.pieces(), 0);
     }
 }

@@ -443,10 +443,10 @@ impl Shared {
         }
     }
 
-    /// Is there room for so many bytes more, to keep them until they are stored? What lies in rooms counts as a whole: a reader of
+    /// Is there room for so many bytes more, to promise it to what is to be stored? What lies in rooms counts as a whole: a reader of
     /// its last byte holds all of it.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.ledger.has_room_for(bytes, self.rooms.bytes())
+        self.ledger.may_promise(bytes, self.rooms.bytes())
     }
 
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began

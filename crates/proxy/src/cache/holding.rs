@@ -19,6 +19,7 @@ use crate::{
     cache::disk::{DiskIo, LoadedFragment, Waits},
     cache::holes,
     cache::object::Object,
+    cache::parts::Part,
     request::key::fragment_key,
 };
 
@@ -84,14 +85,16 @@ impl Holding {
         Holding::of(disk, object, std::slice::from_ref(&stretch)).await
     }
 
-    /// Reads a fragment of a fetch under way, named by the object's primary and key and the fetch's id. The existing
-    /// fragments after it are needed too. It is kept until [`Self::read`] reports that it was sent.
+    /// Reads a part of a fragment of a fetch under way, named by the object's primary and key and the fetch's id; `is_full`: the fragment
+    /// surely has its full length. The existing fragments after it are needed too. It is kept until [`Self::read`] reports that it was sent.
     pub async fn load_of_fetch(
         &mut self,
         disk: &DiskIo,
         (primary, key, fetch_id): (KeyHash, &[u8], u64),
-        number: u32,
-    ) -> Option<LoadedFragment> {
+        part: Part,
+        is_full: bool,
+    ) -> Option<(LoadedFragment, Range<usize>)> {
+        let number = part.number;
         if self.0.is_none() {
             let store = disk.store_of(primary);
             self.0 = Some(Held {
@@ -105,8 +108,14 @@ impl Holding {
             self.note(disk);
         }
         let waits = Waits::for_answer(true);
-        disk.load_fragment(primary, key, fetch_id, number, waits)
-            .await
+        if is_full {
+            return disk.load_part(primary, key, fetch_id, part, waits).await;
+        }
+        let whole = disk.load_fragment(primary, key, fetch_id, number, waits);
+        let whole = whole.await?;
+        let end = whole.body.len().min(part.range.end as usize);
+        let part = part.range.start as usize..end;
+        (part.start < part.end).then_some((whole, part))
     }
 
     fn note(&mut self, disk: &DiskIo) {

@@ -100,7 +100,7 @@ impl Conn {
 
     /// How the ledger knows it.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
-        Arc::clone(self.holder.get_or_init(|| ledger.holder()))
+        Arc::clone(self.holder.get_or_init(|| self.stream.holder(ledger)))
     }
 
     /// Its client takes nothing. Does it hold what others need?

@@ -413,7 +413,8 @@ async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
     }
     let watch = worker.deadlines.watch();
     let paused = &worker.counters.transfers_paused;
-    let granted = pause::until_granted(ledger, &holder, &watch, paused).await;
+    let is_due = |_| ex.reply.is_gone();
+    let granted = pause::until_granted(ledger, &holder, &watch, paused, is_due).await;
     granted.max(SMALL_PIECE_BYTES) as u64
 }
 
@@ -433,25 +434,38 @@ async fn next_of_flight(
             key,
             fetch_id,
         } => {
-            let fetch = (reader.flight.primary, &key[..], fetch_id);
+            let primary = reader.flight.primary;
+            let shared = &ex.worker.shared;
+            let of = u64::from(shared.store.of(primary).fragment_bytes());
+            let granted = bytes_granted(ex).await;
+            let most = usize::try_from(granted).map_or(left, |most| left.min(most));
+            let most = most.min((of as usize).saturating_sub(skip));
+            let part = Part {
+                number,
+                of,
+                range: skip as u64..(skip + most) as u64,
+            };
+            // The last one may be shorter.
+            let is_full = reader.flight.arrived_bytes() >= (u64::from(number) + 1) * of;
+            let fetch = (primary, &key[..], fetch_id);
+            // Counted before it is there: many may be read at once.
+            let reserved = ex.reply.holder(&shared.ledger).hold(most);
             let found = match &ex.worker.disk {
-                Some(disk) => holding.load_of_fetch(disk, fetch, number).await,
+                Some(disk) => holding.load_of_fetch(disk, fetch, part, is_full).await,
                 None => None,
             };
-            match found.filter(|found| found.body.len() > skip) {
-                Some(found) => {
+            drop(reserved);
+            match found {
+                Some((found, part)) => {
                     if let Some(swap_in) = found.swap_in {
                         ex.record.swapped_in(swap_in);
                     }
-                    let found = found.body;
-                    let end = found.len().min(skip.saturating_add(left));
-                    // A copy of a part, rather than the whole of it for long.
-                    let most = usize::try_from(bytes_granted(ex).await).unwrap_or(usize::MAX);
-                    if most < end - skip {
-                        let part = Bytes::copy_from_slice(&found[skip..skip + most]);
-                        return Got::Fragment(part, number, 0..most);
-                    }
-                    Got::Fragment(found, number, skip..end)
+                    // A copy of a part, rather than the blocks around it for long.
+                    let (found, part) = match granted < left as u64 {
+                        true => copied(found, part),
+                        false => (found, part),
+                    };
+                    Got::Fragment(found.body, number, part)
                 }
                 None => {
                     note_laggard(ex, ex.reply.sent().bytes > 0);
@@ -528,6 +542,7 @@ impl FromOrigin {
             let part = piece.slice(from as usize..to as usize);
             if let Some(filling) = &mut self.filling {
                 filling.take(worker, piece).await;
+                self.body.passes(filling.is_over());
             }
             if !part.is_empty() {
                 return Got::Piece(part);

@@ -86,8 +86,11 @@ pub async fn object(
     if object.large.is_none() {
         let body = object.body.slice(range.start as usize..range.end as usize);
         // One that was read for this answer alone is held by nobody else.
-        let holder = (ex.record.holder.clone()).filter(|_| said.class == Class::DiskHit);
-        let _held = holder.map(|holder| holder.hold(body.len()));
+        let body = match &ex.record.holder {
+            Some(holder) if said.class == Class::DiskHit => holder.count(body),
+            _ => body,
+        };
+        ex.record.room = None;
         return Some(ex.answer(said, head, length, body, started).await);
     }
     ex.begin(said, head, length);

@@ -405,6 +405,8 @@ impl Fetch {
         collecting: &mut Option<Collecting>,
     ) -> Result<Option<Bytes>, Broken> {
         let (worker, flight) = (&self.worker, &self.flight);
+        let read = Arc::clone(flight);
+        body.may_be_others(Box::new(move || read.readers() != 1));
         loop {
             // The budget is shared: when all transfers together use it up, each gets a small window.
             let ledger = &worker.shared.ledger;

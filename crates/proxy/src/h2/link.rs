@@ -144,6 +144,11 @@ impl Link {
         }
     }
 
+    /// So the ledger knows it.
+    pub fn is_known_as(&self, holder: Arc<Holder>) {
+        let _ = self.holder.set(holder);
+    }
+
     /// How the ledger knows it.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         Arc::clone(self.holder.get_or_init(|| ledger.holder()))

@@ -168,9 +168,12 @@ fn limits_of(conn: &Conn) -> Limits {
 
 impl<'w> Server<'w> {
     fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
+        let link = Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early());
+        // What is encrypted and what is queued is held by one.
+        link.is_known_as(conn.holder(&worker.shared.ledger));
         Server {
             worker,
-            link: Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early()),
+            link,
             tasks: JoinSet::new(),
             who: Who {
                 listener: Rc::clone(&conn.listener),

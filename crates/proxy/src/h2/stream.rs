@@ -62,13 +62,19 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
             // Not pinned for as long as the client likes: it is looked up again.
             pinned = None;
             let turn = owned.0.turn_of_large().await;
-            let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
-            let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
-            let room = pause::room_for_whole(ledger, &holder, bytes, &watch, paused).await;
-            Some((turn, room))
+            let room = async {
+                let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
+                let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
+                pause::room_for_whole(ledger, &holder, bytes, &watch, paused).await
+            };
+            match turn {
+                Some(turn) => Some((turn, room.await)),
+                None => None, // the client has gone
+            }
         }
         _ => None,
     };
+    let (turn, room) = turn.unzip();
     let is_early = stream.is_early();
     if let Some(pinned) = pinned
         && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
@@ -112,6 +118,7 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         body,
         reply,
     );
+    ex.record.room = room;
     //= CVE-2023-44487   a request that was reset before anything was done for it costs a record, and no fetch
     if is_taken_back {
         ex.abandon(Class::Error);
@@ -239,7 +246,9 @@ async fn from_disk(
     hit.answer(worker, &mut Vec::with_capacity(64), &mut out);
     stream.begin(&out, object.body.is_empty());
     if !object.body.is_empty() {
-        stream.piece(object.body.clone());
+        // Counted as long as it is queued; what goes to memory counts there.
+        let holder = stream.holder(&shared.ledger);
+        stream.piece(holder.count(object.body.clone()));
         stream.end(None);
     }
     drop(out);

@@ -11,32 +11,36 @@ use std::{
     time::Duration,
 };
 
-use super::{Holder, Ledger, Lot};
+use super::{Holder, Ledger, Lot, STEP_BYTES_MIN};
 use crate::{
     clock::Instant,
     deadline::{TICK, Watch},
     record::metrics,
 };
 
-/// Those who stand still have left by then.
-const WHOLE_WAIT_MAX: Duration = Duration::from_secs(25);
+/// Meanwhile others take something, or nobody will for long.
+const WHOLE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Waits until the holder may get more, and says how much. `paused` counts that it had to.
+/// Waits until the holder may get more, and says how much. `paused` counts that it had to. `is_due`: it gets the least all the same, having
+/// waited for so long.
 pub async fn until_granted(
     ledger: &Ledger,
     holder: &Holder,
     watch: &Watch,
     paused: &AtomicU64,
+    is_due: impl Fn(Duration) -> bool,
 ) -> usize {
-    if let Some(granted) = ledger.grant(holder) {
-        return granted;
-    }
-    metrics::add(paused, 1);
+    let began = Instant::now();
+    let mut is_counted = false;
     loop {
-        let _ = watch.limit(TICK, pending::<()>()).await;
         if let Some(granted) = ledger.grant(holder) {
             return granted;
         }
+        if is_due(began.elapsed()) {
+            return STEP_BYTES_MIN;
+        }
+        metrics::add(paused, u64::from(!std::mem::replace(&mut is_counted, true)));
+        let _ = watch.limit(TICK, pending::<()>()).await;
     }
 }
 

@@ -6,7 +6,7 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin, sync::Arc};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -17,7 +17,7 @@ use crate::{
     cache::room::Room,
     deadline::Watch,
     edition::OriginWaits,
-    ledger::{Holder, Receiving, pause},
+    ledger::{Holder, Receiving, Transfer, pause},
     mirror::Filter,
     origin::Lease,
     origin::outcome::UpstreamError,
@@ -33,6 +33,8 @@ const BODY_READ_BYTES: usize = 64 << 10;
 const FAST_BODY_READ_BYTES: usize = 256 << 10;
 /// What is read at once of chunks.
 const CHUNKED_READ_BYTES: usize = 16 << 10;
+/// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
+const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pieces smaller than this are joined when they are there at once.
 const GATHER_BYTES: usize = 16 << 10;
 
@@ -117,6 +119,10 @@ pub struct Body {
     pub(super) receiving: Option<Receiving>,
     /// Whose it is.
     holder: Option<Arc<Holder>>,
+    /// Which pieces are its own.
+    transfer: Transfer,
+    /// Does somebody wait for it who is not its holder, or nobody at all?
+    is_others: Option<Box<dyn Fn() -> bool>>,
 }
 
 impl Body {
@@ -145,6 +151,8 @@ impl Body {
             is_passing: false,
             receiving: None,
             holder: trip.holder(),
+            transfer: Transfer::default(),
+            is_others: None,
             heard: Heard(trip),
             waits,
             lease: Some(lease),
@@ -165,6 +173,11 @@ impl Body {
     /// Nobody keeps it but its reader: where there is no room for more of it, it is not read any further.
     pub fn passes(&mut self, is_passing: bool) {
         self.is_passing = is_passing;
+    }
+
+    /// It does not wait for its holder where this says that others read it, or that nobody does.
+    pub fn may_be_others(&mut self, is_others: Box<dyn Fn() -> bool>) {
+        self.is_others = Some(is_others);
     }
 
     /// Is all of it taken, and known to be right?
@@ -352,7 +365,9 @@ impl Body {
     /// Counts a piece that has memory of its own. One that came whole with its head, and is stored as it is, counts with what is stored.
     fn counted(&self, piece: Bytes) -> Bytes {
         match &self.holder {
-            Some(holder) if self.is_passing || !self.is_exact => holder.count(piece),
+            Some(holder) if self.is_passing || !self.is_exact => {
+                holder.count_of(piece, Some(&self.transfer))
+            }
             _ => piece,
         }
     }
@@ -364,7 +379,13 @@ impl Body {
             return most.min(ledger.step());
         };
         let paused = &worker.counters.transfers_paused;
-        most.min(pause::until_granted(ledger, holder, watch, paused).await)
+        // The filter has one, which it gives out for the next.
+        let kept = usize::from(self.filter.is_some());
+        let is_due = |waited| {
+            self.is_others.as_ref().is_some_and(|it| it())
+                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
+        };
+        most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }
 
     /// Reads of a body of which so much is still to come.

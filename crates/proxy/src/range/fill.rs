@@ -98,7 +98,7 @@ impl Filling {
             let piece = bytes.split_to(left.min(bytes.len()));
             if piece.is_empty() {
                 self.is_over = true; // more than the object has
-                return;
+                break;
             }
             let piece_len = piece.len();
             self.at += piece_len as u64;
@@ -114,7 +114,10 @@ impl Filling {
                 self.is_skipping = false;
             }
         }
-        let most = self.fragment_bytes.min(self.large.bytes);
+        let most = match self.is_over {
+            true => 0,
+            false => self.fragment_bytes.min(self.large.bytes),
+        };
         self.kept.set(most.saturating_sub(self.kept_bytes));
     }
 
@@ -129,6 +132,11 @@ impl Filling {
     /// What was given to the store so far, if anything was.
     pub fn swap_out(&self) -> Option<SwapOut> {
         self.swap_out
+    }
+
+    /// Is nothing stored any more?
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Is a fragment incomplete, so that stopping now would waste it?

@@ -238,6 +238,10 @@ impl H2 {
         self.stream.left().await;
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        self.stream.is_gone()
+    }
+
     pub(super) fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         self.stream.holder(ledger)
     }

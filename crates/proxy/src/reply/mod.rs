@@ -240,6 +240,14 @@ impl<'c> Reply<'c> {
         each!(self, to => to.client_leaves().await)
     }
 
+    /// Is it known that nobody takes the answer?
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Reply::H1(_) => false,
+            Reply::H2(to) => to.is_gone(),
+        }
+    }
+
     /// The connection to read the request's body from, if the body comes by the same one.
     pub fn source(&mut self) -> Option<&mut Conn> {
         match self {

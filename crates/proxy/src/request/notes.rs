@@ -13,7 +13,7 @@ use profile::{Class, Flags, StageName};
 
 use crate::{
     fetch::flight::Flight,
-    ledger::Holder,
+    ledger::{Holder, Lot},
     origin::trip::Trip,
     quota::{Tolls, toll::Bill},
     record::facts::{Facts, Stages, SwapIn, SwapOut},
@@ -57,6 +57,8 @@ pub struct Notes {
     pub bill: Option<Box<Bill>>,
     /// Whose the bytes of its answer are, as the ledger counts.
     pub holder: Option<Arc<Holder>>,
+    /// What counts for the whole record that is read from disk, until it is there.
+    pub room: Option<Lot>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
@@ -90,6 +92,7 @@ impl Notes {
             host: Box::default(),
             bill: None,
             holder: None,
+            room: None,
             trip: None,
             waiting: None,
         };

@@ -12,9 +12,11 @@
 //! Not known here: handshakes, HTTP.
 
 use std::{
+    cell::OnceCell,
     io::{self, ErrorKind, IoSlice},
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
@@ -24,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::{Scratch, Session};
 use super::shaking::Early;
-use crate::ledger::Lot;
+use crate::ledger::{Holder, Ledger, Lot};
 use crate::socket::{self, Socket};
 
 /// See the head of the file.
@@ -44,6 +46,8 @@ pub struct TlsStream {
     early: Option<Box<Early>>,
     /// Counts what is encrypted and not sent.
     unsent: Option<Lot>,
+    /// As who.
+    holder: OnceCell<Arc<Holder>>,
 }
 
 impl ClientStream {
@@ -96,6 +100,14 @@ impl ClientStream {
         }
     }
 
+    /// How the ledger is to know the connection: what is encrypted counts as its own.
+    pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
+        match self {
+            ClientStream::Plain(_) => ledger.holder(),
+            ClientStream::Tls(tls) => Arc::clone(tls.holder.get_or_init(|| ledger.holder())),
+        }
+    }
+
     /// Bytes that were written and that the client has not taken yet.
     pub fn untaken_bytes(&self) -> u64 {
         socket::untaken_bytes(self.socket())
@@ -128,6 +140,7 @@ impl TlsStream {
             scratch,
             early: None,
             unsent: None,
+            holder: OnceCell::new(),
         }
     }
 
@@ -237,7 +250,8 @@ impl TlsStream {
             return;
         }
         if let (None, Some(ledger)) = (&self.unsent, self.scratch.ledger()) {
-            self.unsent = Some(ledger.holder().hold(0));
+            let holder = self.holder.get_or_init(|| ledger.holder());
+            self.unsent = Some(holder.hold(0));
         }
         if let Some(unsent) = &mut self.unsent {
             unsent.set(bytes);

@@ -5,16 +5,18 @@ use std::time::{Duration, Instant};
 use super::budgets::gauge;
 use crate::{
     harness::{
-        Client, Origin, PATIENCE, Proxy, assert_same, eventually, ok, pattern, plan_for,
-        running::with_admin,
+        Client, Disk, FRESH, Gate, Origin, PATIENCE, Proxy, assert_same, await_hit_by_read,
+        eventually, ok, pattern, plan_for, running::with_admin,
     },
-    http2_client::speaking,
-    http2_raw::{Raw, get},
+    http2_client::{HOST, speaking},
+    http2_raw::{DATA, HEADERS, Raw, WINDOW_UPDATE, frame, get},
 };
 
 const MIB: u64 = 1 << 20;
 const BUDGET: u64 = 4 * MIB;
 const INITIAL_WINDOW_SIZE: u16 = 4;
+/// More than comes along with the head.
+const OWN_LEN: usize = 24_000;
 
 /// With [`BUDGET`] for bodies on their way.
 fn tight(origin: &Origin) -> Proxy {
@@ -93,10 +95,144 @@ fn slow_readers_wait_for_room_and_have_all_of_their_bodies() {
     assert_eq!(proxy.counter("transfers_cut"), 0);
 }
 
+/// A connection whose client takes a byte now and then, and that holds more than its share.
+struct Hoarder {
+    raw: Raw,
+    next: u32,
+}
+
+impl Hoarder {
+    fn begin(proxy: &Proxy) -> Hoarder {
+        let mut it = Hoarder {
+            raw: Raw::connect_with(proxy.address(), &[(INITIAL_WINDOW_SIZE, 0)]),
+            next: 1,
+        };
+        for nth in 0..60 {
+            it.ask(&format!("/held/{nth}"));
+        }
+        eventually("it has more than its share", || {
+            (proxy.counter("transfers_paused") > 0).then_some(())
+        });
+        it
+    }
+
+    fn ask(&mut self, path: &str) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        assert!(self.raw.send(&get(stream, path)));
+        stream
+    }
+
+    /// Takes a byte.
+    fn drip(&mut self) {
+        let one = 1_u32.to_be_bytes();
+        assert!(self.raw.send(&frame(WINDOW_UPDATE, 0, 1, &one)));
+    }
+
+    /// Goes on so until it is so.
+    fn drip_until(&mut self, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "it is never so");
+            self.drip();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// An origin whose bodies are not stored: `/shared`, which waits for the gate, may be shared.
+fn of_many(gate: &Gate) -> Origin {
+    let (held, body) = (gate.clone(), pattern(60_000));
+    Origin::start(move |exchange| {
+        let fields: &[&str] = match exchange.path() {
+            "/shared" => {
+                held.pass();
+                &[FRESH]
+            }
+            "/own" => {
+                return exchange.send(ok(&["Cache-Control: no-store"], &body[..OWN_LEN]));
+            }
+            _ => &["Cache-Control: no-store"],
+        };
+        exchange.send(ok(fields, &body));
+    })
+}
+
+#[test]
+fn nobody_waits_for_what_the_connection_that_began_a_fetch_holds_elsewhere() {
+    let gate = Gate::new();
+    let origin = of_many(&gate);
+    let proxy = tight(&origin);
+    let mut hoarder = Hoarder::begin(&proxy);
+    hoarder.ask("/shared");
+    gate.arrived(1);
+    let mut other = proxy.client();
+    other.ask("GET", &format!("http://{HOST}/shared"), &[]);
+    eventually("they share it", || {
+        (proxy.counter("flights_joined") == 1).then_some(())
+    });
+    gate.open();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || other.read("GET").body);
+        hoarder.drip_until(|| reading.is_finished());
+        assert_same(&reading.join().unwrap(), &pattern(60_000));
+    });
+    assert_eq!(origin.count("/shared"), 1);
+    assert_eq!(proxy.counter("transfers_cut"), 0);
+}
+
+/// A stream whose client takes what comes is not stopped by what others of its connection hold.
+#[test]
+fn a_body_of_which_nothing_is_held_goes_on_in_small_steps() {
+    let origin = of_many(&Gate::new());
+    let proxy = tight(&origin);
+    let mut hoarder = Hoarder::begin(&proxy);
+    let own = hoarder.ask("/own");
+    let window = 60_000_u32.to_be_bytes();
+    assert!(hoarder.raw.send(&frame(WINDOW_UPDATE, 0, own, &window)));
+    let (began, mut came) = (Instant::now(), 0);
+    while came < OWN_LEN {
+        assert!(began.elapsed() < PATIENCE, "{came} bytes came");
+        hoarder.drip();
+        let frame = hoarder.raw.frame().expect("the connection stays");
+        if frame.kind == DATA && frame.stream == own {
+            came += frame.payload.len();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Neither twice, nor not at all.
+#[test]
+fn what_is_queued_from_disk_counts_once() {
+    for (len, streams) in [(60_000, 10), (200_000, 1)] {
+        let origin = Origin::sending(ok(&[FRESH], pattern(len)));
+        let disk = Disk::of_mib(64);
+        let mut plan = speaking(with_admin(disk.under(plan_for(&origin))));
+        plan.memory_bytes = MIB;
+        plan.limits.transfer_buffer_bytes = 8 * BUDGET;
+        let proxy = Proxy::start(plan);
+        for nth in 0..streams {
+            await_hit_by_read(&proxy, &format!("http://{HOST}/{nth}"));
+        }
+        let mut raw = Raw::connect_with(proxy.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+        for nth in 0..streams {
+            raw.send(&get(2 * nth + 1, &format!("/{nth}")));
+        }
+        for _ in 0..streams {
+            while raw.next().expect("it stays").kind != HEADERS {}
+        }
+        let all = u64::from(streams) * len as u64;
+        eventually("it counts once", || {
+            let counted = gauge(&proxy, "transfer_bytes");
+            (all..all + all / 2).contains(&counted).then_some(())
+        });
+    }
+}
+
 /// Many who read one stored object hold parts of it while there is little room, not a whole fragment each.
 #[test]
 fn readers_of_a_stored_body_hold_small_parts_of_it() {
-    use crate::harness::{Disk, FRESH};
     const CLIENTS: usize = 24;
     let body = pattern(16 << 20);
     let origin = Origin::sending(ok(&[FRESH], &body));
