@@ -68,10 +68,17 @@ impl Habits {
 
     /// The origin has closed an idle connection, which was last seen open so long after an answer.
     pub(super) fn seen_closed(&mut self, to: &Destination, age: Duration, now: Instant) {
+        let is_reload = |habit: &mut Habit| {
+            age < SHOWN_MIN && !habit.open.is_zero() && !habit.is_odd_again(now)
+        };
+        if !self.of(to, now).is_some_and(is_reload) {
+            self.broke(to, age, now);
+        }
+    }
+
+    /// The same under a request, which may be lost by that: it always counts.
+    pub(super) fn broke(&mut self, to: &Destination, age: Duration, now: Instant) {
         if let Some(habit) = self.of(to, now) {
-            if age < SHOWN_MIN && !habit.open.is_zero() && !habit.is_odd_again(now) {
-                return;
-            }
             let before = habit.closed.filter(|closed| is_recent(closed.1, now));
             habit.closed = Some((before.map_or(age, |(least, _)| least.min(age)), now));
         }
@@ -213,6 +220,11 @@ mod tests {
         let soon = later + AGAIN / 2;
         habits.seen_closed(&a, MS, soon);
         assert_eq!(habits.young(&a, None, soon), MS / 2);
+        // Under a request the first time counts.
+        let b = to("b");
+        habits.seen_open(&b, 30 * S, now);
+        habits.broke(&b, MS, now);
+        assert_eq!(habits.young(&b, None, now), MS / 2);
     }
 
     #[test]

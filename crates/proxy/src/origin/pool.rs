@@ -211,7 +211,7 @@ impl Lease {
     pub fn was_closed(&self) {
         let (to, now) = (&self.slot.destination, Instant::now());
         let mut state = self.slot.pool.0.state.borrow_mut();
-        state.habits.seen_closed(to, self.seen_open, now);
+        state.habits.broke(to, self.seen_open, now);
     }
 
     /// May it carry a request that may not be repeated? It has just been given back by another request.
