@@ -41,19 +41,20 @@ use crate::{
     cache::predicate::Predicate,
     cache::room::Rooms,
     clock::Clock,
+    cluster::Cluster,
     cluster::purging::{change::Change, gate::Served},
-    cluster::{Cluster, MemberId},
-    conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     edition::Edition,
     fetch::flight::Flights,
     fetch::uploads::Uploads,
+    heads::{HeadBudget, Heads},
     health::pulse::Pulse,
     ledger::Ledger,
     listener::ListenerState,
     listening::{ListenerId, Listening},
+    member::MemberId,
     mistakes::{Mistake, makes},
-    origin::Connector,
+    origin::{Connector, OriginContext},
     peers::digest::Digests,
     peers::icp::Icp,
     peers::known::Peers,
@@ -484,8 +485,8 @@ pub struct Worker {
     pub index: usize,
     /// The store's shell on this worker's ring.
     pub disk: Option<DiskIo>,
-    /// Connections to origins: pooled and new ones.
-    pub connector: Connector,
+    /// What origins are asked with.
+    pub origin: OriginContext,
     /// Time-outs.
     pub deadlines: Deadlines,
     /// What is kept of heads that are not complete.
@@ -499,7 +500,7 @@ pub struct Worker {
     /// Memory-tier front.
     pub front: RefCell<Front>,
     /// Where a read from a client first lands.
-    pub input: RefCell<Box<[u8]>>,
+    pub input: Rc<RefCell<Box<[u8]>>>,
     /// Where records of encrypted connections come and go.
     pub tls: Rc<Scratch>,
     /// Handshakes with clients that go on.
@@ -553,18 +554,27 @@ impl Worker {
         let hints = cluster
             .and_then(|cluster| cluster.reader())
             .map(RefCell::new);
+        let space = vec![0; READ_BYTES].into_boxed_slice();
+        let input = Rc::new(RefCell::new(space));
+        let origin = OriginContext {
+            connector,
+            heads: Rc::clone(&heads),
+            ledger: shared.ledger.clone(),
+            input: Rc::clone(&input),
+            counters: Arc::clone(&counters),
+        };
         Worker {
             shared,
             index,
             disk,
-            connector,
+            origin,
             deadlines: Deadlines::new(),
             heads,
             counters,
             hints,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
-            input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            input,
             tls,
             shaking: Crowd::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
@@ -650,15 +660,15 @@ impl Worker {
     pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
         self.set_clock();
-        for to in self.connector.sweep(now) {
+        for to in self.origin.connector.sweep(now) {
             let worker = Rc::clone(self);
-            tokio::task::spawn_local(async move { worker.connector.renew(&to).await });
+            tokio::task::spawn_local(async move { worker.origin.connector.renew(&to).await });
         }
-        let pool = self.connector.pool();
+        let pool = self.origin.connector.pool();
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());
-        let (noted, recalled) = self.connector.failures();
+        let (noted, recalled) = self.origin.connector.failures();
         let counters = &self.counters;
         (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
         (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);

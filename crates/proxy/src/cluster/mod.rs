@@ -71,6 +71,7 @@ use store::Set;
 use crate::{
     clock::Instant,
     cluster::{push::Pushing, receive::Receiving},
+    member::{MemberId, OfMember},
     origin::Destination,
     plan::{self, Plan},
 };
@@ -80,9 +81,8 @@ use publishing::Publishing;
 use purging::Purging;
 use roll::Roll;
 
-pub use member::{Member, MemberId, Who};
+pub use member::{Member, Who};
 pub use proof::common_number;
-pub use shaking::{Refusal, open_http};
 pub use standing::Standing;
 pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};
@@ -121,15 +121,6 @@ pub struct Cluster {
     publishing: Mutex<Option<Publishing>>,
     /// What the others hold.
     view: Mutex<View>,
-}
-
-/// A member's listener, as a place to send requests to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct OfMember {
-    /// The member.
-    pub id: MemberId,
-    /// The number of our listener; the member's is that of the same name.
-    pub listener: usize,
 }
 
 /// What is counted of the cluster as a whole.

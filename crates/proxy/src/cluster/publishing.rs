@@ -23,7 +23,8 @@ use hints::{
 };
 use store::{Set, Store, Traced};
 
-use super::{MemberId, proof::Cover};
+use super::proof::Cover;
+use crate::member::MemberId;
 use crate::{
     chance,
     clock::Instant,

@@ -5,7 +5,7 @@
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
 //! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
 //!
-//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
+//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::heads`]), idle
 //! time, time without progress in writing.
 
 use crate::clock::Instant;
@@ -26,11 +26,11 @@ use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    cluster::MemberId,
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
     h2,
     listener::ListenerState,
+    member::MemberId,
     plan::Role,
     record::metrics,
     record::protocols::Spoken,

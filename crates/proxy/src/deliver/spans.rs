@@ -525,7 +525,7 @@ impl FromOrigin {
     async fn next(&mut self, worker: &Worker, wanted: Range<u64>) -> Got {
         loop {
             let most = self.range.end - self.range.start;
-            let piece = match self.body.next(worker, &self.watch).await {
+            let piece = match self.body.next(&worker.origin, &self.watch).await {
                 Ok(Some(piece)) if piece.len() as u64 <= most => piece,
                 answered => {
                     if let Err(error) = answered {

@@ -35,7 +35,7 @@ use crate::{
     quota::toll,
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
-    request::body::{BodyError, Part},
+    request::body::BodyError,
     request::exchange::{Exchange, Said, forwarded},
     request::head,
     request::key::{add_names, name_of_key},
@@ -45,6 +45,7 @@ use crate::{
     request::wanted::Wanted,
     state::Worker,
 };
+use message::Part;
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
@@ -136,7 +137,7 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
 /// A place among the uploads of the client, or none in time.
 async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let plan = &ex.edition().plan;
-    let (to, pool) = (&wanted.asked.destination, ex.worker.connector.pool());
+    let (to, pool) = (&wanted.asked.destination, ex.worker.origin.connector.pool());
     let servers = wanted.asked.upstream.as_ref();
     let in_use = || match servers {
         Some(of) => {
@@ -300,7 +301,7 @@ async fn move_body(
         let limit = ex.edition().plan.timeouts.client_body;
         return tokio::select! {
             biased;
-            () = upstream.readable(ex.worker) => Ok(Heard::Origin),
+            () = upstream.readable(&ex.worker.origin) => Ok(Heard::Origin),
             part = ex.body.next(&mut ex.reply, limit, rate_min) => {
                 upload.put(part?);
                 Ok(Heard::Body)
@@ -383,12 +384,12 @@ async fn converse(
 ) -> Result<ResponseHead, Failure> {
     let (worker, head) = (ex.worker, &wanted.head);
     let method = head.method.as_str();
-    upstream.send(worker, watch, request).await?;
+    upstream.send(&worker.origin, watch, request).await?;
     let rate_min = rate_min(ex, wanted);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         if waits_for_continue {
-            let heard = pin!(upstream.readable(worker));
+            let heard = pin!(upstream.readable(&worker.origin));
             if watch.limit(CONTINUE_WAIT, heard).await.is_err() {
                 // The origin says nothing: it may not know the expectation. The body goes on its way.
                 waits_for_continue = false;
@@ -402,7 +403,7 @@ async fn converse(
                 Heard::Body => continue,
                 Heard::Refused(error) => {
                     // It may have said why before it closed.
-                    let last_word = upstream.head(worker, watch, method);
+                    let last_word = upstream.head(&worker.origin, watch, method);
                     let last_word = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
                     return match last_word {
                         Ok(Ok(response)) if response.status >= 200 => {
@@ -415,7 +416,7 @@ async fn converse(
                 }
             }
         }
-        let response = upstream.head(worker, watch, method).await?;
+        let response = upstream.head(&worker.origin, watch, method).await?;
         if !is_interim(&response) {
             return Ok(response);
         }
@@ -531,7 +532,7 @@ async fn next_of_both(
         let Some(unsent) = &mut upload.unsent else {
             tokio::select! {
                 biased;
-                piece = answer.next(worker, watch) => return piece,
+                piece = answer.next(&worker.origin, watch) => return piece,
                 more = body.next(&mut ex.reply, limit, 0) => match more {
                     Ok(more) => upload.put(more),
                     Err(_) => body.stop(), // the client stopped sending; it may still read
@@ -551,5 +552,5 @@ async fn next_of_both(
         }
         upload.unsent = None;
     }
-    answer.next(worker, watch).await
+    answer.next(&worker.origin, watch).await
 }

@@ -61,7 +61,7 @@ impl<'a> To<'a> {
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
-            turn: None,
+            verdict: None,
             waits: self.listener.edition.origin_waits(),
         }
     }
@@ -143,7 +143,7 @@ pub async fn next_head(
     upstream: &mut Upstream,
     method: &str,
 ) -> Result<ResponseHead, UpstreamError> {
-    let head = upstream.head(worker, watch, method).await;
+    let head = upstream.head(&worker.origin, watch, method).await;
     head.map_err(|error| of_hop(worker, upstream.trip().hop(), error))
 }
 
@@ -226,9 +226,9 @@ async fn tunnel_by(
     let watch = worker.deadlines.watch();
     let mut upstream = Upstream::new(lease, to.trip.clone(), to.listener.edition.origin_waits());
     let answer = async {
-        upstream.send(worker, &watch, &request).await?;
+        upstream.send(&worker.origin, &watch, &request).await?;
         loop {
-            let head = upstream.head(worker, &watch, "CONNECT").await?;
+            let head = upstream.head(&worker.origin, &watch, "CONNECT").await?;
             if !is_interim(&head) {
                 return Ok(head);
             }
@@ -267,7 +267,7 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     }
     let destination = &to.asked.destination;
     let rules = &to.listener.destinations;
-    worker.connector.check_literal(destination, rules)?;
+    worker.origin.connector.check_literal(destination, rules)?;
     let hash = || hash_of_url(&proxied::url(to.asked));
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
@@ -310,15 +310,15 @@ async fn ask_one(
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
             // Boxed, because its future holds two answers.
-            Some(of) => Box::pin(asking::ask(worker, watch, to, of, method, request)).await,
-            None => upstream::ask(worker, watch, &to.origin(), method, request).await,
+            Some(of) => Box::pin(asking::ask(&worker.origin, watch, to, of, method, request)).await,
+            None => upstream::ask(&worker.origin, watch, &to.origin(), method, request).await,
         };
     };
     let request = proxied_request(worker, to.asked, request);
     let whom = to.parent(worker, number, peer);
     let answer = {
         let _waiting = peer.wait();
-        upstream::ask(worker, watch, &whom, method, &request).await
+        upstream::ask(&worker.origin, watch, &whom, method, &request).await
     };
     match answer {
         Ok((upstream, head)) => {
@@ -337,12 +337,14 @@ async fn connect_one(
 ) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
-            Some(of) => Box::pin(asking::connect(worker, to, of, fit)).await,
-            None => Ok(upstream::connect(worker, &to.origin(), fit).await?.0),
+            Some(of) => Box::pin(asking::connect(&worker.origin, to, of, fit)).await,
+            None => Ok(upstream::connect(&worker.origin, &to.origin(), fit)
+                .await?
+                .0),
         };
     };
     let whom = to.parent(worker, number, peer);
-    match upstream::connect(worker, &whom, fit).await {
+    match upstream::connect(&worker.origin, &whom, fit).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),
     }
@@ -373,7 +375,7 @@ pub fn whom_of<'a>(
         rules: &worker.shared.peers.rules,
         hop,
         trip,
-        turn: None,
+        verdict: None,
         waits: edition.origin_waits(),
     }
 }
@@ -398,19 +400,9 @@ fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
 
 /// Counts a failure against the health of a peer, unless the reason is ours.
 pub fn note_failure(peer: &Peer, error: &UpstreamError) {
-    if !is_ours(error) && peer.health.failed(Instant::now()) == Change::Died {
+    if !error.is_ours() && peer.health.failed(Instant::now()) == Change::Died {
         tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");
     }
-}
-
-/// Is this proxy to blame, and not the one who was asked?
-pub fn is_ours(error: &UpstreamError) -> bool {
-    use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
-    matches!(
-        error,
-        UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
-            | UpstreamError::Crowded
-    )
 }
 
 #[cfg(test)]
@@ -441,10 +433,10 @@ mod tests {
     #[test]
     fn only_what_is_a_peers_fault_is_laid_to_it() {
         for error in [ConnectError::Busy, ConnectError::Exhausted] {
-            assert!(is_ours(&error.into()));
+            assert!(UpstreamError::from(error).is_ours());
         }
-        assert!(is_ours(&UpstreamError::Crowded));
-        assert!(!is_ours(&ConnectError::Refused.into()));
-        assert!(!is_ours(&UpstreamError::Timeout));
+        assert!(UpstreamError::Crowded.is_ours());
+        assert!(!UpstreamError::from(ConnectError::Refused).is_ours());
+        assert!(!UpstreamError::Timeout.is_ours());
     }
 }

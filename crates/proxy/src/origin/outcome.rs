@@ -55,6 +55,16 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// Is this proxy to blame, and not the one who was asked?
+    pub fn is_ours(&self) -> bool {
+        use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
+        matches!(
+            self,
+            UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
+                | UpstreamError::Crowded
+        )
+    }
+
     /// The status owed to the client.
     pub fn status(&self) -> u16 {
         match self {

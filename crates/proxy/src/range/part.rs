@@ -433,7 +433,7 @@ impl Parts<'_, '_> {
         let worker = self.ex.worker;
         let watch = worker.deadlines.watch();
         // A 304 has no body; reading its end returns the connection to the pool.
-        let _ = upstream.body(head).next(worker, &watch).await;
+        let _ = upstream.body(head).next(&worker.origin, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
         if let Some(validation) = self.validation.take() {

@@ -9,9 +9,9 @@
 
 use std::{rc::Rc, time::Duration};
 
-use bytes::{Buf, Bytes};
-use fields::Fields;
+use bytes::Buf;
 use http1::{Chunk, ChunkedDecoder, Framing, Limits};
+use message::Part;
 
 use crate::{
     clock::Instant,
@@ -24,15 +24,6 @@ use crate::{
 
 /// What is read at once.
 const BODY_READ_BYTES: usize = 16 << 10;
-
-/// What a body consists of.
-#[derive(Debug)]
-pub enum Part {
-    /// Bytes, at least one.
-    Data(Bytes),
-    /// The end of a body of unknown length, and the trailers behind it, if there are any.
-    Trailers(Fields),
-}
 
 /// Why there is no more of it.
 #[derive(Debug)]

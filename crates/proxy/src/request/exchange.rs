@@ -25,11 +25,11 @@ use profile::{Class, StageName};
 
 use crate::{
     cache::preloaded::Preloaded,
-    cluster::MemberId,
     conn::look::Absent,
     conn::who::Barred,
     edition::Edition,
     listener::ListenerState,
+    member::MemberId,
     record::finish::Finished,
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
@@ -352,7 +352,7 @@ impl<'c> Exchange<'c> {
             status: sent.status,
             bytes_out: sent.bytes + tunnel.map_or(0, |(_, bytes)| bytes),
             stages: record.stages,
-            facts: record.facts,
+            facts: record.facts.clone(),
             client: self.peer,
             tls: self.reply.encryption(),
             listener: &self.listener,

@@ -12,24 +12,23 @@ use std::{rc::Rc, sync::Arc};
 use http1::ResponseHead;
 use twox_hash::XxHash3_64;
 
-use super::{Tried, Turn, Upstream, locked, turn::is_bad};
+use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
 use crate::{
     clock::Instant,
     deadline::Watch,
     fetch::whom::{To, is_safe, may_go_on},
     origin::outcome::UpstreamError,
     origin::upstream::{self, Fit, Whom},
-    origin::{ConnectError, Lease},
+    origin::{ConnectError, Lease, OriginContext, Verdict},
     plan::Balance,
     request::target::Asked,
-    state::Worker,
 };
 
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Sends a request without a body, by a method that is idempotent, and waits for the first head, which may be that of an interim response.
 pub async fn ask(
-    worker: &Worker,
+    context: &OriginContext,
     watch: &Watch,
     to: To<'_>,
     of: &Arc<Upstream>,
@@ -40,8 +39,9 @@ pub async fn ask(
     let mut turn = tries.first()?;
     let mut kept = None;
     loop {
-        let whom = whom_of(to, &turn);
-        let answer = upstream::ask(worker, watch, &whom, method, request).await;
+        let verdict: Rc<dyn Verdict> = turn.clone();
+        let whom = whom_of(to, turn.server(), &verdict);
+        let answer = upstream::ask(context, watch, &whom, method, request).await;
         let next = match &answer {
             Ok((_, head)) if is_bad(head.status) && is_safe(method) => tries.next(true),
             Ok(_) => None,
@@ -63,7 +63,7 @@ pub async fn ask(
 
 /// A connection to a server, for a request that is sent once.
 pub async fn connect(
-    worker: &Worker,
+    context: &OriginContext,
     to: To<'_>,
     of: &Arc<Upstream>,
     fit: Fit,
@@ -71,8 +71,9 @@ pub async fn connect(
     let mut tries = Tries::begin(of, to.asked, false);
     let mut turn = tries.first()?;
     loop {
-        let whom = whom_of(to, &turn);
-        let error = match upstream::connect(worker, &whom, fit).await {
+        let verdict: Rc<dyn Verdict> = turn.clone();
+        let whom = whom_of(to, turn.server(), &verdict);
+        let error = match upstream::connect(context, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),
             Err(error) => error,
         };
@@ -92,10 +93,10 @@ fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
 }
 
-fn whom_of<'a>(to: To<'a>, turn: &'a Rc<Turn>) -> Whom<'a> {
+fn whom_of<'a>(to: To<'a>, server: &'a Server, verdict: &'a Rc<dyn Verdict>) -> Whom<'a> {
     Whom {
-        destination: &turn.server().destination,
-        turn: Some(turn),
+        destination: &server.destination,
+        verdict: Some(verdict),
         ..to.origin()
     }
 }

@@ -17,9 +17,9 @@ use tokio::{
 
 use super::{Server, Upstream, Wanted, locked};
 use crate::{
-    access::Destinations, clock::Instant, edition::Edition, fetch::whom::is_ours,
-    origin::Connector, origin::outcome::UpstreamError, origin::upstream::is_interim,
-    plan::HealthCheck, state::Shared, worker::connector_settings,
+    access::Destinations, clock::Instant, edition::Edition, origin::Connector,
+    origin::outcome::UpstreamError, origin::upstream::is_interim, plan::HealthCheck, state::Shared,
+    worker::connector_settings,
 };
 
 /// The most looks at once.
@@ -189,7 +189,7 @@ async fn look(
     let asking = ask(&connector, &edition, &upstream, server, check);
     let result = match timeout(check.time_out, asking).await {
         Err(_) => Err("no answer in time".to_owned()),
-        Ok(Err(error)) if is_ours(&error) => {
+        Ok(Err(error)) if error.is_ours() => {
             tracing::debug!(server = server.name, %error, "could not be checked");
             return;
         }
