@@ -54,6 +54,7 @@ mod notify;
 mod origin;
 mod peers;
 pub mod plan;
+mod proof;
 mod quota;
 mod range;
 mod record;

@@ -69,16 +69,18 @@ use crate::{
     record::metrics::Counters,
     record::rule_counts::KnownRules,
     record::seconds::Seconds,
-    reload::{Control, Reading, Reloads, Reread},
+    reload::{self, Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    tls::{acme, renewing, served::ServedTls},
+    tls::{acme, served::ServedTls},
     upgrade::{
         predecessor::Predecessor,
         step::{self, Step},
         successor::Launch,
         successor::Upgrades,
     },
-    upstreams, user, worker,
+    upstreams::{self, probe::Looks},
+    user, worker,
+    worker::connector_settings,
 };
 
 /// What is up, once it is.
@@ -410,13 +412,13 @@ fn run_from(
         fetching::start(&shared.digests, plan);
         let admin = admin_socket
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
-        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
+        tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
-            tokio::task::spawn_local(renewing::run(Arc::clone(&shared)));
+            tokio::task::spawn_local(reload::renewing::run(Arc::clone(&shared)));
             tokio::task::spawn_local(acme::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
@@ -651,6 +653,16 @@ pub(crate) async fn await_ready(
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
         Err(_) => Err(ServeError::Worker("it ended at once".into())),
+    }
+}
+
+/// The servers of upstreams that are looked at with this configuration.
+fn looks_of(edition: &Edition) -> Looks {
+    Looks {
+        upstreams: edition.upstreams.clone(),
+        own_addresses: edition.own_addresses.clone(),
+        limits: edition.response_limits,
+        connecting: (connector_settings(&edition.plan), edition.tls.clone()),
     }
 }
 

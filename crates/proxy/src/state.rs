@@ -68,6 +68,7 @@ use crate::{
     record::top::Top,
     reload::Reloads,
     tls::crowd::Crowd,
+    tls::handshake::TlsContext,
     tls::session::Scratch,
     upgrade::successor::Upgrades,
 };
@@ -501,10 +502,8 @@ pub struct Worker {
     pub front: RefCell<Front>,
     /// Where a read from a client first lands.
     pub input: Rc<RefCell<Box<[u8]>>>,
-    /// Where records of encrypted connections come and go.
-    pub tls: Rc<Scratch>,
-    /// Handshakes with clients that go on.
-    pub shaking: Crowd,
+    /// What handshakes with clients are made with.
+    pub tls: TlsContext,
     /// Where a response head is put together.
     pub output: RefCell<Vec<u8>>,
     /// Where a key is put together.
@@ -549,7 +548,13 @@ impl Worker {
         // Another one after each start, and for each worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
-        let tls = Rc::new(Scratch::counting_in(shared.ledger.clone()));
+        let deadlines = Deadlines::new();
+        let tls = TlsContext {
+            crowd: Crowd::default(),
+            scratch: Rc::new(Scratch::counting_in(shared.ledger.clone())),
+            deadlines: deadlines.clone(),
+            counters: Arc::clone(&counters),
+        };
         let cluster = shared.cluster.as_ref();
         let hints = cluster
             .and_then(|cluster| cluster.reader())
@@ -568,7 +573,7 @@ impl Worker {
             index,
             disk,
             origin,
-            deadlines: Deadlines::new(),
+            deadlines,
             heads,
             counters,
             hints,
@@ -576,7 +581,6 @@ impl Worker {
             front: RefCell::new(Front::new()),
             input,
             tls,
-            shaking: Crowd::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,

@@ -17,9 +17,9 @@ use tokio::{
 use super::{
     Cluster,
     framing::{self, Incoming},
-    proof::Cover,
 };
 use crate::member::MemberId;
+use crate::proof::Cover;
 use crate::{
     clock::Instant,
     socket::Socket,

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `member` | who the others are, and how they are |
 //! | `roll`, `discovering` | which members there are, if they come and go |
-//! | `proof` | what is made of the key |
 //! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
@@ -45,7 +44,6 @@ pub mod hot;
 mod link;
 mod linked;
 pub mod member;
-mod proof;
 pub mod publishing;
 pub mod purging;
 pub mod push;
@@ -82,7 +80,6 @@ use purging::Purging;
 use roll::Roll;
 
 pub use member::{Member, Who};
-pub use proof::common_number;
 pub use standing::Standing;
 pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};

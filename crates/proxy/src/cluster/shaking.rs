@@ -18,11 +18,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    Cluster, Who,
-    proof::{Cover, Prover, is_proof, prove},
-    roll::Said,
-};
+use super::{Cluster, Who, roll::Said};
+use crate::proof::{Cover, Prover, is_proof, prove};
 use crate::{
     chance,
     clock::Instant,

@@ -140,8 +140,13 @@ pub async fn serve(
         };
         let first = std::mem::take(&mut conn.input);
         conn.kept = None;
-        let shaking = handshake::shake(&worker, &conn.listener, &served, (socket, first));
-        let shaking = worker.shaking.join(Instant::now(), shaking);
+        let shaking = handshake::shake(
+            &worker.tls,
+            &conn.listener.edition.plan,
+            &served,
+            (socket, first),
+        );
+        let shaking = worker.tls.crowd.join(Instant::now(), shaking);
         let shaken = Box::pin(shaking).await.unwrap_or_else(|| {
             metrics::add(&worker.counters.tls_handshakes_given_up, 1);
             Shaken::Failed
@@ -175,7 +180,7 @@ pub async fn serve(
             Some(false) => conn.speaks_both = agreed != Some(false),
         }
     }
-    let spoken = Spoken::count(&worker, Protocol::Http11, conn.encryption());
+    let spoken = Spoken::count(&worker.counters, Protocol::Http11, conn.encryption());
     if answer_requests(&worker, &mut conn).await == Ended::NotHttp1 {
         drop(spoken);
         // Its preface is broken, which is said in HTTP/2.

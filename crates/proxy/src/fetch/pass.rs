@@ -30,7 +30,7 @@ use crate::{
     origin::ConnectError,
     origin::body::Body,
     origin::outcome::UpstreamError,
-    origin::upstream::{Upstream, framed, is_interim},
+    origin::upstream::{Upstream, framed, is_interim, is_safe},
     origin::writing::Moved,
     quota::toll,
     record::metrics,
@@ -343,7 +343,7 @@ async fn ask(
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
         let asked = whom::ask(worker, &watch, to, method, request);
-        let asked = match whom::is_safe(method) {
+        let asked = match is_safe(method) {
             // What nobody waits for is not waited for.
             true => tokio::select! {
                 biased;

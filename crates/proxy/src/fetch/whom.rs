@@ -21,10 +21,10 @@ use crate::{
     edition::Edition,
     listener::ListenerState,
     mirror,
+    origin::Lease,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Fit, Upstream, Whom, is_interim},
-    origin::{ConnectError, Lease},
     peers::health::Change,
     peers::known::{Peer, Way, Ways, hash_of_url},
     peers::{levels, proxied},
@@ -51,6 +51,16 @@ impl<'a> To<'a> {
     fn parent(self, worker: &'a Worker, number: usize, peer: &'a Peer) -> Whom<'a> {
         let hop = Hop::to(Hierarchy::Parent, number);
         whom_of(worker, &self.listener.edition, peer, hop, self.trip)
+    }
+
+    /// The same, for an upstream.
+    fn upstream(self) -> asking::Asked<'a> {
+        asking::Asked {
+            origin: self.origin(),
+            host: &self.asked.host,
+            target: &self.asked.target,
+            client: self.asked.client,
+        }
     }
 
     /// The origin itself. If that is an upstream, one of its servers takes its place.
@@ -111,7 +121,7 @@ async fn ask_first(
     let first = first.unwrap_or(Way::Direct);
     let answer = ask_one(worker, watch, to, first, method, request).await;
     match (answer, second) {
-        (Err(error), Some(second)) if may_go_on(&error, is_safe(method)) => {
+        (Err(error), Some(second)) if error.may_go_on(upstream::is_safe(method)) => {
             tracing::debug!(%error, "the next is asked");
             // Boxed, because it is rare and would double the future of every fetch.
             Box::pin(ask_one(worker, watch, to, second, method, request)).await
@@ -166,7 +176,7 @@ pub async fn connect(
     let first = first.unwrap_or(Way::Direct);
     let fit = Fit::Young;
     let (connected, way) = match (connect_one(worker, to, first, fit).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error, true) => {
+        (Err(error), Some(second)) if error.may_go_on(true) => {
             (connect_one(worker, to, second, fit).await, second)
         }
         (connected, _) => (connected, first),
@@ -196,7 +206,7 @@ pub async fn tunnel(
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
     match (tunnel_by(worker, to, first, head).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error, true) => {
+        (Err(error), Some(second)) if error.may_go_on(true) => {
             Box::pin(tunnel_by(worker, to, second, head)).await
         }
         (opened, _) => opened,
@@ -272,24 +282,6 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
 
-/// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
-/// the request changes nothing: it may still be carried out.
-pub fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
-    match error {
-        UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
-        UpstreamError::Refused(_) | UpstreamError::Crowded => false,
-        UpstreamError::NoServer { .. } => false,
-        UpstreamError::Timeout => is_safe,
-        UpstreamError::Peer { error, .. } => may_go_on(error, is_safe),
-        _ => true,
-    }
-}
-
-/// Does a request with this method change nothing, among those that are repeated at all?
-pub fn is_safe(method: &str) -> bool {
-    matches!(method, "GET" | "HEAD" | "OPTIONS")
-}
-
 /// Whoever was asked has answered: if that was a parent, its failures are forgotten.
 pub fn answered(worker: &Worker, hop: Hop) {
     if hop.hierarchy == Hierarchy::Parent
@@ -310,7 +302,17 @@ async fn ask_one(
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
             // Boxed, because its future holds two answers.
-            Some(of) => Box::pin(asking::ask(&worker.origin, watch, to, of, method, request)).await,
+            Some(of) => {
+                Box::pin(asking::ask(
+                    &worker.origin,
+                    watch,
+                    to.upstream(),
+                    of,
+                    method,
+                    request,
+                ))
+                .await
+            }
             None => upstream::ask(&worker.origin, watch, &to.origin(), method, request).await,
         };
     };
@@ -337,7 +339,7 @@ async fn connect_one(
 ) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
-            Some(of) => Box::pin(asking::connect(&worker.origin, to, of, fit)).await,
+            Some(of) => Box::pin(asking::connect(&worker.origin, to.upstream(), of, fit)).await,
             None => Ok(upstream::connect(&worker.origin, &to.origin(), fit)
                 .await?
                 .0),
@@ -408,6 +410,7 @@ pub fn note_failure(peer: &Peer, error: &UpstreamError) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::ConnectError;
 
     #[test]
     fn another_is_asked_only_where_nothing_is_done_twice_and_it_may_do_better() {
@@ -417,17 +420,14 @@ mod tests {
         };
         let closed = || UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into());
         for method in ["GET", "HEAD", "OPTIONS"] {
-            assert!(may_go_on(&of_peer(UpstreamError::Timeout), is_safe(method)));
+            assert!(of_peer(UpstreamError::Timeout).may_go_on(upstream::is_safe(method)));
         }
         for method in ["PUT", "DELETE"] {
-            assert!(!may_go_on(
-                &of_peer(UpstreamError::Timeout),
-                is_safe(method)
-            ));
-            assert!(may_go_on(&of_peer(closed()), is_safe(method)));
+            assert!(!of_peer(UpstreamError::Timeout).may_go_on(upstream::is_safe(method)));
+            assert!(of_peer(closed()).may_go_on(upstream::is_safe(method)));
         }
-        assert!(!may_go_on(&of_peer(UpstreamError::Crowded), true));
-        assert!(!may_go_on(&of_peer(UpstreamError::Refused(403)), true));
+        assert!(!of_peer(UpstreamError::Crowded).may_go_on(true));
+        assert!(!of_peer(UpstreamError::Refused(403)).may_go_on(true));
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
 }
 
+/// Does a request with this method change nothing, among those that are repeated at all?
+pub fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS")
+}
+
 /// A part of a request body, framed for an origin.
 pub fn framed(part: Part, is_chunked: bool) -> Bytes {
     match part {

@@ -279,7 +279,13 @@ impl Parts<'_, '_> {
         // Hold the existing fragments before looking for holes, so that none is evicted in between.
         let disk = worker.disk.as_ref();
         let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
-        let mut lacking = holes::missing(worker, &object, want.clone()).await;
+        let mut lacking = holes::missing(
+            worker.disk.as_ref(),
+            &worker.shared.fragments,
+            &object,
+            want.clone(),
+        )
+        .await;
         let is_mistaken = lacking.is_empty();
         if is_mistaken {
             // The index takes another key's record for one of the fragments.

@@ -2,7 +2,6 @@
 
 pub mod events;
 pub mod facts;
-pub mod finish;
 pub mod journal;
 pub mod kernel;
 pub mod labels;

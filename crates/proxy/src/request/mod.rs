@@ -4,6 +4,7 @@ pub mod asking;
 pub mod believed;
 pub mod body;
 pub mod exchange;
+pub mod finished;
 pub mod forwarded;
 pub mod handle;
 pub mod head;
