@@ -12,8 +12,8 @@ use crate::{
     },
     http2_client::{Client, play, read, speaking},
     http2_raw::{
-        DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Raw, WINDOW_UPDATE, block, field,
-        frame, get, head as request, headers,
+        DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Raw, WINDOW_UPDATE, block,
+        field, frame, get, head as request, headers,
     },
 };
 
@@ -337,4 +337,36 @@ fn the_window_of_a_long_upload_grows() {
         }
     };
     assert_eq!(body, BYTES.to_string().as_bytes());
+}
+
+/// Its end may come by itself, behind all of its bytes: then it is through, and another one has its place at the origin.
+#[test]
+fn an_upload_that_ends_by_an_empty_frame_is_through() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        exchange.body();
+        held.pass();
+        exchange.send(ok(&[], "done"));
+    });
+    let mut plan = speaking(plan_for(&origin));
+    // Of them two may be one client's uploads.
+    plan.pool.per_origin_max = 4;
+    let proxy = Proxy::start(plan);
+    let mut raw = Raw::connect(proxy.address());
+    for nth in 0..3 {
+        let (stream, path) = (2 * nth + 1, format!("/{nth}"));
+        let mut fields = request("POST", &path);
+        fields.extend(field(b"content-length", b"1"));
+        raw.send(&frame(HEADERS, END_HEADERS, stream, &fields));
+        raw.send(&frame(DATA, 0, stream, b"a"));
+        eventually("it comes to the origin", || {
+            (origin.count(&path) == 1).then_some(())
+        });
+        raw.send(&frame(DATA, END_STREAM, stream, b""));
+    }
+    gate.open();
+    for _ in 0..3 {
+        while raw.next().expect("the connection stays").kind != HEADERS {}
+    }
 }
