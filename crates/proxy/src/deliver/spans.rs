@@ -107,6 +107,8 @@ enum Got {
     Broken,
     /// The same, because the client fell behind the others that read along.
     Lagged,
+    /// The client has left.
+    Gone,
 }
 
 /// How a span ended.
@@ -178,6 +180,10 @@ async fn send_span(
     while at < range.end {
         let sent = match from.next(ex, holding, &mut ahead, at..range.end).await {
             Got::End(trailers) => return Ended::All(trailers),
+            Got::Gone => {
+                ex.reply.leave();
+                Err(Gone)
+            }
             Got::Piece(piece) => {
                 at += piece.len() as u64;
                 let holder = ex.record.holder.clone();
@@ -281,7 +287,13 @@ impl Source<'_> {
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
-                let got = from.next(ex.worker, range).await;
+                let from_is_behind = from.range.start < range.start;
+                let got = tokio::select! {
+                    biased;
+                    got = from.next(ex.worker, range.clone()) => got,
+                    // Nothing is sent to it while what it has is passed over.
+                    () = ex.reply.client_leaves(), if from_is_behind => Got::Gone,
+                };
                 let filling = from.filling.as_ref();
                 if let Some(out) = filling.and_then(Filling::swap_out) {
                     ex.record.swapped_out(out);
