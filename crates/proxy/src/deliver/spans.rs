@@ -425,7 +425,7 @@ async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
     }
     let watch = worker.deadlines.watch();
     let paused = &worker.counters.transfers_paused;
-    let is_due = |_| ex.reply.is_gone();
+    let is_due = |waited| ex.reply.waits_in_vain(waited);
     let granted = pause::until_granted(ledger, &holder, &watch, paused, is_due).await;
     granted.max(SMALL_PIECE_BYTES) as u64
 }

@@ -6,7 +6,7 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -17,7 +17,10 @@ use crate::{
     cache::room::Room,
     deadline::Watch,
     edition::OriginWaits,
-    ledger::{Holder, Receiving, Transfer, pause},
+    ledger::{
+        Holder, Receiving, Transfer,
+        pause::{self, OWN_WAIT_MAX},
+    },
     mirror::Filter,
     origin::Lease,
     origin::outcome::UpstreamError,
@@ -33,8 +36,6 @@ const BODY_READ_BYTES: usize = 64 << 10;
 const FAST_BODY_READ_BYTES: usize = 256 << 10;
 /// What is read at once of chunks.
 const CHUNKED_READ_BYTES: usize = 16 << 10;
-/// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
-const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pieces smaller than this are joined when they are there at once.
 const GATHER_BYTES: usize = 16 << 10;
 
