@@ -74,6 +74,22 @@ impl Gathered {
     }
 }
 
+/// The first bytes of what was read. Few of them are copied: they would keep a long buffer, of which only they count.
+fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
+    match bytes < input.capacity() / 2 {
+        true => {
+            let piece = Bytes::copy_from_slice(&input[..bytes]);
+            input.advance(bytes);
+            if input.is_empty() {
+                *input = BytesMut::new();
+            }
+            piece
+        }
+        false if bytes == input.len() => std::mem::take(input).freeze(),
+        false => input.split_to(bytes).freeze(),
+    }
+}
+
 enum BodyState {
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
@@ -253,12 +269,8 @@ impl Body {
                             Some(piece)
                         }
                         None if came == 0 => None,
-                        None if came == self.input.len() => {
-                            let piece = std::mem::take(&mut self.input).freeze();
-                            Some(self.counted(piece))
-                        }
                         None => {
-                            let piece = self.input.split_to(came).freeze();
+                            let piece = first_of(&mut self.input, came);
                             Some(self.counted(piece))
                         }
                     };
@@ -272,7 +284,8 @@ impl Body {
                 }
                 BodyState::UntilClose => {
                     if !self.input.is_empty() {
-                        let piece = self.input.split().freeze();
+                        let all = self.input.len();
+                        let piece = first_of(&mut self.input, all);
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(self.counted(piece)));
                     }
@@ -305,7 +318,7 @@ impl Body {
             match decoder.next(&self.input)? {
                 Chunk::Data { start, end } => {
                     self.input.advance(start);
-                    let piece = self.input.split_to(end - start).freeze();
+                    let piece = first_of(&mut self.input, end - start);
                     metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                     let all = match gathered.take() {
                         None => Gathered::One(piece),
@@ -483,5 +496,25 @@ impl Body {
         {
             lease.reuse();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_keep_no_long_buffer() {
+        let mut input = BytesMut::with_capacity(BODY_READ_BYTES);
+        input.extend_from_slice(&[7; 3000]);
+        let before = input.as_ptr();
+        let piece = first_of(&mut input, 3000);
+        assert_eq!(piece, [7; 3000][..]);
+        assert_ne!(piece.as_ptr(), before);
+        assert_eq!(input.capacity(), 0, "nothing is kept until the next read");
+        input.resize(BODY_READ_BYTES, 7);
+        let all = input.as_ptr();
+        let piece = first_of(&mut input, BODY_READ_BYTES);
+        assert_eq!(piece.as_ptr(), all, "it was not copied");
     }
 }
