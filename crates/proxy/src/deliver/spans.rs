@@ -206,7 +206,7 @@ async fn send_span(
                 let is_for_many = matches!((&got, &from, whole),
                     (Got::Broken, Source::Flight(reader), Whole::Arriving(..)) if reader.flight.was_shared());
                 let rest = match std::mem::take(&mut may_ask) && !is_for_many {
-                    true => ask_for_rest(ex, wanted, whole, at..range.end).await,
+                    true => Box::pin(ask_for_rest(ex, wanted, whole, at..range.end)).await,
                     false => None,
                 };
                 let Some(rest) = rest else {
@@ -381,7 +381,9 @@ async fn next_of_object(
             let bytes = (part.range.end - part.range.start) as usize;
             // Counted before it is there: many may be read at once.
             let reserved = holder.hold(bytes);
-            let read = (disk.load_part(primary, key, large.fetch_id, part, waits)).await;
+            // Boxed, as are others here: a request that waits for an origin or its client has no place for a read of the disk.
+            let read = disk.load_part(primary, key, large.fetch_id, part, waits);
+            let read = Box::pin(read).await;
             drop(reserved);
             match (bytes as u64) < wanted {
                 true => read.map(|(loaded, part)| copied(loaded, part)),
@@ -463,7 +465,7 @@ async fn next_of_flight(
             // Counted before it is there: many may be read at once.
             let reserved = ex.reply.holder(&shared.ledger).hold(most);
             let found = match &ex.worker.disk {
-                Some(disk) => holding.load_of_fetch(disk, fetch, part, is_full).await,
+                Some(disk) => Box::pin(holding.load_of_fetch(disk, fetch, part, is_full)).await,
                 None => None,
             };
             drop(reserved);
