@@ -207,7 +207,9 @@ enum Ended {
     Whole {
         hit: bool,
     },
-    /// It was not sent, or not processed.
+    /// The connection takes no more.
+    NotSent,
+    /// It was sent, and not processed.
     NotBegun,
     Cut(String),
 }
@@ -327,9 +329,6 @@ impl All {
             && !shared.life.has_turned_since(link.life)
         {
             let again = link.again.borrow_mut().pop();
-            if again.is_some() {
-                count(&self.counters.asked_again);
-            }
             let n = || self.next.fetch_add(1, Ordering::Relaxed);
             let url = again.unwrap_or_else(|| shared.catalogue.lasting(n()));
             match self.one(link, &url).await {
@@ -341,9 +340,14 @@ impl All {
                         count(&self.counters.hits);
                     }
                 }
+                Ended::NotSent => {
+                    link.is_over.set(true);
+                    link.again.borrow_mut().extend(again);
+                }
                 Ended::NotBegun => {
                     link.is_over.set(true);
                     link.again.borrow_mut().push(url);
+                    count(&self.counters.asked_again);
                 }
                 Ended::Cut(_) if shared.life.has_turned_since(link.life) => {
                     link.is_over.set(true);
@@ -359,7 +363,7 @@ impl All {
 
     async fn one(&self, link: &Link, url: &Url) -> Ended {
         let Ok(mut sender) = link.sender.clone().ready().await else {
-            return Ended::NotBegun;
+            return Ended::NotSent;
         };
         let target = format!("https://{}{}", link.authority, url.path());
         let request = match http::Request::get(target).body(()) {
@@ -367,7 +371,7 @@ impl All {
             Err(error) => return Ended::Cut(error.to_string()),
         };
         let Ok((answer, _)) = sender.send_request(request, true) else {
-            return Ended::NotBegun;
+            return Ended::NotSent;
         };
         let id = answer.stream_id().as_u32();
         let answer = match patiently(answer).await {
@@ -562,5 +566,132 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Overheard<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::super::bodies::Catalogue;
+    use super::super::ledger::Ledger;
+    use super::super::report::Figures;
+    use super::*;
+
+    fn all() -> All {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        let catalogue = Catalogue::new(1, 64 << 20);
+        All::new(&Arc::new(Shared {
+            ledger: Arc::new(Ledger::new(catalogue.len_of_all())),
+            catalogue: Arc::new(catalogue),
+            life: Life::default(),
+            figures: Figures::default(),
+            wrongs: Mutex::default(),
+            cuts_forgiven: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            repeats: true,
+            strict: false,
+            whole_downloads: true,
+            bounded_waits: true,
+            address: nowhere,
+            admin: nowhere,
+            begun: Instant::now(),
+        }))
+    }
+
+    /// Plays on one connection to this server; what has to be asked again.
+    fn play<S: Future<Output = ()> + 'static>(
+        all: Arc<All>,
+        server: impl FnOnce(DuplexStream, Arc<All>) -> S,
+    ) -> Vec<Url> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(server(there, Arc::clone(&all)));
+        let address = all.shared.address;
+        local.block_on(&runtime, all.play(here, true, address, 0, Vec::new()))
+    }
+
+    /// Serves so many requests, then says that it goes; each body with so many bytes less at its end.
+    async fn honest(stream: DuplexStream, all: Arc<All>, requests: usize, less: usize) {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut served = 0;
+        while let Some(asked) = connection.accept().await {
+            let (request, mut answer) = asked.unwrap();
+            served += 1;
+            if served == requests {
+                connection.graceful_shutdown();
+            }
+            let catalogue = &all.shared.catalogue;
+            let url = catalogue.url_of_path(request.uri().path()).unwrap();
+            let mut body = vec![0; url.bytes as usize - less];
+            catalogue
+                .body(&url, 1, Variant::Identity)
+                .fill(0, &mut body);
+            let head = http::Response::builder().header("cache-status", "loligo; hit");
+            let mut stream = answer.send_response(head.body(()).unwrap(), false).unwrap();
+            stream.send_data(Bytes::from(body), true).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_ends_whole_is_counted_and_the_rest_is_asked_again() {
+        let all = Arc::new(all());
+        let again = play(Arc::clone(&all), |stream, all| honest(stream, all, 12, 0));
+        let came = all.counters.came();
+        assert_eq!((came.cut, came.refused, came.complaint()), (0, 0, None));
+        assert!(came.whole >= 12 && came.hits == came.whole, "{came:?}");
+        assert_eq!(again.len(), 0, "all that was sent was served");
+    }
+
+    #[test]
+    fn a_body_that_is_too_short_is_cut() {
+        let all = Arc::new(all());
+        play(Arc::clone(&all), |stream, all| honest(stream, all, 1, 3));
+        let came = all.counters.came();
+        assert_eq!(came.whole, 0);
+        assert!(came.cut >= STREAMS as u64 && came.complaint().is_some());
+    }
+
+    #[test]
+    fn streams_up_to_the_last_one_of_goaway_must_come() {
+        let all = Arc::new(all());
+        let again = play(Arc::clone(&all), |mut stream, _| async move {
+            stream
+                .write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+                .await
+                .unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(Ok(1..)) =
+                timeout(Duration::from_millis(300), stream.read(&mut buffer)).await
+            {}
+            let goaway = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0];
+            stream.write_all(&goaway).await.unwrap();
+        });
+        // 1, 3, 5 and 7 of 1 to 15.
+        assert_eq!(all.counters.came().cut, 4);
+        assert_eq!(again.len(), 4);
+        let wrongs = all.shared.wrongs.lock().unwrap();
+        assert!(wrongs[0].contains("last stream 7"), "{wrongs:?}");
+    }
+
+    #[test]
+    fn the_lowest_last_stream_counts_however_its_bytes_come() {
+        let data = [&[0, 0, 5, 0, 0, 0, 0, 0, 1][..], &[GOAWAY; 5]].concat();
+        let goaway =
+            |last: [u8; 4]| [&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0], &last[..], &[0; 4]].concat();
+        let first = goaway([0x7f, 0xff, 0xff, 0xff]);
+        let all = [&data[..], &first, &data, &goaway([0, 0, 1, 3]), &data].concat();
+        for step in [1, 2, 5, 9, 13, all.len()] {
+            let mut frames = Frames::new(Rc::new(Cell::new(u32::MAX)));
+            all.chunks(step).for_each(|piece| frames.take(piece));
+            assert_eq!((frames.last.get(), frames.rest), (259, 0), "{step}");
+        }
     }
 }
