@@ -12,6 +12,7 @@
 mod bodies;
 mod check;
 mod clients;
+mod goaway;
 mod ledger;
 mod origin;
 mod proxy;

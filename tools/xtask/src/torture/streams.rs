@@ -2,7 +2,7 @@
 //!
 //! [`CONNECTIONS`] connections with [`STREAMS`] bodies each, of objects that the store has and the memory has not, taken in turn. A body
 //! that began comes whole, byte by byte, through every upgrade and through the stop at the end. Where GOAWAY draws the line is read from
-//! the wire ([`Frames`]): a stream above it is asked again on a new connection, a stream up to it must come whole. The objects never
+//! the wire ([`goaway`](super::goaway)): a stream above it is asked again on a new connection, a stream up to it must come whole. The objects never
 //! change and have no validator, so what is lost on the way cannot be fetched again unseen.
 //!
 //! A kill forgives what it cuts, as it does for other clients. Nobody is forgiven who is refused a connection while nobody is killed.
@@ -11,17 +11,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -30,6 +29,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::bodies::{Url, Variant};
 use super::clients::{Life, Shared};
+use super::goaway::Overheard;
 use crate::failure::{During, Result};
 use crate::http::WAIT_MAX;
 
@@ -43,10 +43,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 const WIDE: [u32; 2] = [4 << 20, 1 << 30];
 const NARROW: [u32; 2] = [400_000, 400_000];
 const NARROW_BYTES: u32 = 32 << 10;
-/// GOAWAY, and where a frame's head, and then its last stream, ends (RFC 9113 sections 4.1 and 6.8).
-const GOAWAY: u8 = 7;
-const HEAD_BYTES: usize = 9;
-const LAST_STREAM_END: usize = HEAD_BYTES + 4;
 
 /// Counters.
 #[derive(Debug, Default)]
@@ -284,10 +280,7 @@ impl All {
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let last = Rc::new(Cell::new(u32::MAX));
-        let overheard = Overheard {
-            stream,
-            frames: Frames::new(Rc::clone(&last)),
-        };
+        let overheard = Overheard::new(stream, Rc::clone(&last));
         let [window, of_connection] = if is_wide { WIDE } else { NARROW };
         let mut builder = h2::client::Builder::new();
         builder
@@ -355,7 +348,7 @@ impl All {
                 }
                 Ended::Cut(how) => {
                     count(&self.counters.cut);
-                    shared.wrong(&format!("{} of {} bytes: {how}", url.path(), url.bytes));
+                    shared.wrong(&format!("/o/{} of {} bytes: {how}", url.id, url.bytes));
                 }
             }
         }
@@ -485,90 +478,6 @@ async fn open(
     }
 }
 
-/// Follows the frames that come, for the last stream of GOAWAY.
-struct Frames {
-    last: Rc<Cell<u32>>,
-    /// The head of a frame, of GOAWAY the last stream too, as far as it has come.
-    head: Vec<u8>,
-    /// What is still to come of a frame that says nothing more.
-    rest: usize,
-}
-
-impl Frames {
-    fn new(last: Rc<Cell<u32>>) -> Self {
-        Self {
-            last,
-            head: Vec::new(),
-            rest: 0,
-        }
-    }
-
-    fn take(&mut self, mut bytes: &[u8]) {
-        loop {
-            let rest = self.rest.min(bytes.len());
-            self.rest -= rest;
-            bytes = &bytes[rest..];
-            let Some((byte, behind)) = bytes.split_first() else {
-                return;
-            };
-            self.head.push(*byte);
-            bytes = behind;
-            match self.head[..] {
-                [_, _, _, GOAWAY, _, _, _, _, _] => {}
-                [a, b, c, _, _, _, _, _, _] => {
-                    self.rest = u32::from_be_bytes([0, a, b, c]) as usize;
-                    self.head.clear();
-                }
-                [a, b, c, _, _, _, _, _, _, d, e, f, g] => {
-                    let len = u32::from_be_bytes([0, a, b, c]) as usize;
-                    self.rest = (HEAD_BYTES + len).saturating_sub(LAST_STREAM_END);
-                    let last = u32::from_be_bytes([d & 0x7f, e, f, g]);
-                    self.last.set(self.last.get().min(last));
-                    self.head.clear();
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// A stream whose frames are followed.
-struct Overheard<S> {
-    stream: S,
-    frames: Frames,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Overheard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        self.frames.take(&into.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Overheard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -577,6 +486,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::super::bodies::Catalogue;
+    use super::super::goaway::GOAWAY;
     use super::super::ledger::Ledger;
     use super::super::report::Figures;
     use super::*;
@@ -679,19 +589,5 @@ mod tests {
         assert_eq!(again.len(), 4);
         let wrongs = all.shared.wrongs.lock().unwrap();
         assert!(wrongs[0].contains("last stream 7"), "{wrongs:?}");
-    }
-
-    #[test]
-    fn the_lowest_last_stream_counts_however_its_bytes_come() {
-        let data = [&[0, 0, 5, 0, 0, 0, 0, 0, 1][..], &[GOAWAY; 5]].concat();
-        let goaway =
-            |last: [u8; 4]| [&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0], &last[..], &[0; 4]].concat();
-        let first = goaway([0x7f, 0xff, 0xff, 0xff]);
-        let all = [&data[..], &first, &data, &goaway([0, 0, 1, 3]), &data].concat();
-        for step in [1, 2, 5, 9, 13, all.len()] {
-            let mut frames = Frames::new(Rc::new(Cell::new(u32::MAX)));
-            all.chunks(step).for_each(|piece| frames.take(piece));
-            assert_eq!((frames.last.get(), frames.rest), (259, 0), "{step}");
-        }
     }
 }
