@@ -424,9 +424,14 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// What was stored before the last so many bytes may be gone.
+    fn durable_bytes(&self) -> u64 {
+        self.plan.store.0 / 2
+    }
+
     pub(super) fn reserve(&mut self) {
         let ledger = &self.crowd.shared.ledger;
-        let mut durable = ledger.durable(Instant::now(), self.plan.store.0 / 2);
+        let mut durable = ledger.durable(Instant::now(), self.durable_bytes());
         while self.sample.len() < SAMPLE_MAX && !durable.is_empty() {
             let choice = self.chance.below(durable.len() as u64) as usize;
             let (id, variant) = durable.swap_remove(choice);
@@ -452,8 +457,11 @@ impl Trial<'_> {
         };
         let before = hits(&self.report.deeds);
         while let Some((id, variant)) = self.sample.pop() {
-            // A request under way when the URL was reserved may have changed it.
-            if shared.ledger.is_current(id, variant) {
+            // A request under way when the URL was reserved may have changed it, and a slow end of the old process let much be stored.
+            if shared
+                .ledger
+                .is_still_durable(id, variant, self.durable_bytes())
+            {
                 let url = shared.catalogue.url(id);
                 if let Some(seen) = client.get(&Get::plain(url, variant)) {
                     let deeds = &mut self.report.deeds;
