@@ -436,6 +436,11 @@ impl Stream {
         Poll::Pending
     }
 
+    /// Is the window of the connection used up by other streams, so that the client may send nothing of this body?
+    pub fn is_held_back(&self) -> bool {
+        self.link.http().is_recv_window_used_up()
+    }
+
     /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.
     pub fn taken(&self, bytes: usize, grows: bool) {
         let mut http = self.link.http();

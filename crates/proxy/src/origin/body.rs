@@ -6,7 +6,7 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -16,7 +16,10 @@ use tokio::io::AsyncReadExt;
 use crate::{
     cache::room::Room,
     deadline::Watch,
-    ledger::{Holder, Receiving, Transfer, pause},
+    ledger::{
+        Holder, Receiving, Transfer,
+        pause::{self, OWN_WAIT_MAX},
+    },
     origin::outcome::UpstreamError,
     origin::trip::Trip,
     origin::writing::{Moved, write_or_hear},
@@ -30,8 +33,6 @@ const BODY_READ_BYTES: usize = 64 << 10;
 const FAST_BODY_READ_BYTES: usize = 256 << 10;
 /// What is read at once of chunks.
 const CHUNKED_READ_BYTES: usize = 16 << 10;
-/// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
-const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pieces smaller than this are joined when they are there at once.
 const GATHER_BYTES: usize = 16 << 10;
 
@@ -67,6 +68,22 @@ impl Gathered {
             Gathered::One(piece) => piece,
             Gathered::Several(all) => all.freeze(),
         }
+    }
+}
+
+/// The first bytes of what was read. Few of them are copied: they would keep a long buffer, of which only they count.
+fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
+    match bytes < input.capacity() / 2 {
+        true => {
+            let piece = Bytes::copy_from_slice(&input[..bytes]);
+            input.advance(bytes);
+            if input.is_empty() {
+                *input = BytesMut::new();
+            }
+            piece
+        }
+        false if bytes == input.len() => std::mem::take(input).freeze(),
+        false => input.split_to(bytes).freeze(),
     }
 }
 
@@ -248,12 +265,8 @@ impl Body {
                             Some(piece)
                         }
                         None if came == 0 => None,
-                        None if came == self.input.len() => {
-                            let piece = std::mem::take(&mut self.input).freeze();
-                            Some(self.counted(piece))
-                        }
                         None => {
-                            let piece = self.input.split_to(came).freeze();
+                            let piece = first_of(&mut self.input, came);
                             Some(self.counted(piece))
                         }
                     };
@@ -267,7 +280,8 @@ impl Body {
                 }
                 BodyState::UntilClose => {
                     if !self.input.is_empty() {
-                        let piece = self.input.split().freeze();
+                        let all = self.input.len();
+                        let piece = first_of(&mut self.input, all);
                         metrics::add(&context.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(self.counted(piece)));
                     }
@@ -300,7 +314,7 @@ impl Body {
             match decoder.next(&self.input)? {
                 Chunk::Data { start, end } => {
                     self.input.advance(start);
-                    let piece = self.input.split_to(end - start).freeze();
+                    let piece = first_of(&mut self.input, end - start);
                     metrics::add(&context.counters.origin_bytes, piece.len() as u64);
                     let all = match gathered.take() {
                         None => Gathered::One(piece),
@@ -478,5 +492,25 @@ impl Body {
         {
             lease.reuse();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_keep_no_long_buffer() {
+        let mut input = BytesMut::with_capacity(BODY_READ_BYTES);
+        input.extend_from_slice(&[7; 3000]);
+        let before = input.as_ptr();
+        let piece = first_of(&mut input, 3000);
+        assert_eq!(piece, [7; 3000][..]);
+        assert_ne!(piece.as_ptr(), before);
+        assert_eq!(input.capacity(), 0, "nothing is kept until the next read");
+        input.resize(BODY_READ_BYTES, 7);
+        let all = input.as_ptr();
+        let piece = first_of(&mut input, BODY_READ_BYTES);
+        assert_eq!(piece.as_ptr(), all, "it was not copied");
     }
 }
