@@ -5,7 +5,9 @@
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
 mod error;
+mod marks;
 mod preparing;
+mod seconds;
 mod stopping;
 
 pub use error::ServeError;
@@ -14,6 +16,7 @@ pub use stopping::Stopper;
 use self::{
     error::log_error,
     preparing::{admission, choose_engine, describe, listen, listen_with, open_icp, served, tls},
+    seconds::Seconds,
     stopping::{Signals, drain, tell_how_they_closed},
 };
 use crate::clock::Instant;
@@ -65,13 +68,11 @@ use crate::{
     record::events::Events,
     record::journal::Journal,
     record::labels::{COUNTED_MAX, Labels},
-    record::marks,
     record::metrics::Counters,
     record::rule_counts::KnownRules,
-    record::seconds::Seconds,
     reload::{self, Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    tls::{acme, served::ServedTls},
+    tls::served::ServedTls,
     upgrade::{
         predecessor::Predecessor,
         step::{self, Step},
@@ -419,7 +420,7 @@ fn run_from(
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
             tokio::task::spawn_local(reload::renewing::run(Arc::clone(&shared)));
-            tokio::task::spawn_local(acme::run(Arc::clone(&shared)));
+            tokio::task::spawn_local(reload::ordering::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
             tokio::task::spawn_local(tell_that_we_are_well(

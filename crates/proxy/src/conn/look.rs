@@ -17,7 +17,7 @@ use crate::{
     cluster::purging::gate::Served,
     listener::ListenerState,
     plan::Verdict,
-    quota::toll::{self, Bill},
+    request::toll::{self, Bill},
     request::rulebook::edits::AskedFor,
     request::rulebook::{Met, Shape, Standing, Tag, fits::FieldLines},
     request::ruling::HitChanging,

@@ -26,7 +26,7 @@ use crate::{
     conn::socket::Conn,
     listener::ListenerState,
     plan::ProxyProtocol,
-    quota::toll::{self, Counted},
+    request::toll::{self, Counted},
     record::metrics,
     record::seldom::Seldom,
     request::believed,

@@ -32,7 +32,7 @@ use crate::{
     origin::outcome::UpstreamError,
     origin::upstream::{Upstream, framed, is_interim, is_safe},
     origin::writing::Moved,
-    quota::toll,
+    request::toll,
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::body::BodyError,

@@ -16,7 +16,7 @@ use crate::{
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::Trip,
-    quota::toll::Toll,
+    request::toll::Toll,
     request::rulebook::{Decision, Met},
     request::target::Asked,
 };

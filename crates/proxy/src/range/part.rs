@@ -39,7 +39,7 @@ use profile::Class;
 use store::Sequence;
 
 use self::sending::Flow;
-use crate::quota::toll;
+use crate::request::toll;
 use crate::{
     cache::holding::Holding,
     cache::holes,

@@ -26,7 +26,7 @@ use crate::{
     fetch::whom::{self, To},
     origin::trip::Trip,
     origin::upstream::Upstream,
-    quota::toll::{self, Toll},
+    request::toll::{self, Toll},
     record::metrics,
     request::exchange::Exchange,
     request::onward,

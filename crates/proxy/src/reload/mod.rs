@@ -18,6 +18,7 @@
 
 mod compare;
 mod lists;
+pub mod ordering;
 pub mod renewing;
 
 use std::{

@@ -39,7 +39,7 @@ use crate::{
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
     plan::{Balance, Forwarded},
-    quota::toll::{self, Stopped},
+    request::toll::{self, Stopped},
     range::part::{self, Held, MayWait, Outcome},
     range::validation,
     reply::After,

@@ -17,4 +17,5 @@ pub mod ports;
 pub mod rulebook;
 pub mod ruling;
 pub mod target;
+pub mod toll;
 pub mod wanted;
