@@ -27,7 +27,7 @@ fn tight(origin: &Origin) -> Proxy {
 }
 
 /// What this counter comes to rest at.
-fn rest_of(proxy: &Proxy, counter: &str) -> u64 {
+pub fn rest_of(proxy: &Proxy, counter: &str) -> u64 {
     let (mut last, mut since) = (proxy.counter(counter), Instant::now());
     eventually("it comes to rest", || {
         let now = proxy.counter(counter);
@@ -202,19 +202,25 @@ fn a_body_of_which_nothing_is_held_goes_on_in_small_steps() {
     }
 }
 
-/// Neither twice, nor not at all.
+/// Neither twice, nor not at all: objects in one record, shorter and longer than what a stream may queue.
 #[test]
-#[ignore = "unsteady: one run in three does not see the count that it waits for; the cause is not known"]
 fn what_is_queued_from_disk_counts_once() {
     for (len, streams) in [(60_000, 10), (200_000, 1)] {
         let origin = Origin::sending(ok(&[FRESH], pattern(len)));
-        let disk = Disk::of_mib(64);
+        // In a smaller one the longer object would lie in fragments, which are counted where they are kept.
+        let disk = Disk::of_mib(256);
         let mut plan = speaking(with_admin(disk.under(plan_for(&origin))));
         plan.memory_bytes = MIB;
         plan.limits.transfer_buffer_bytes = 8 * BUDGET;
         let proxy = Proxy::start(plan);
-        for nth in 0..streams {
-            await_hit_by_read(&proxy, &format!("http://{HOST}/{nth}"));
+        let urls: Vec<String> = (0..streams)
+            .map(|nth| format!("http://{HOST}/{nth}"))
+            .collect();
+        for url in &urls {
+            proxy.get(url);
+        }
+        for url in &urls {
+            await_hit_by_read(&proxy, url);
         }
         let mut raw = Raw::connect_with(proxy.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
         for nth in 0..streams {
@@ -224,9 +230,12 @@ fn what_is_queued_from_disk_counts_once() {
             while raw.next().expect("it stays").kind != HEADERS {}
         }
         let all = u64::from(streams) * len as u64;
+        // A request that is still being answered counts, too.
+        let most = all + u64::from(streams) * (8 << 10);
         eventually("it counts once", || {
-            let counted = gauge(&proxy, "transfer_bytes");
-            (all..all + all / 2).contains(&counted).then_some(())
+            (all..=most)
+                .contains(&gauge(&proxy, "transfer_bytes"))
+                .then_some(())
         });
     }
 }
