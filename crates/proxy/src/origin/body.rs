@@ -6,7 +6,7 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -33,8 +33,6 @@ const BODY_READ_BYTES: usize = 64 << 10;
 const FAST_BODY_READ_BYTES: usize = 256 << 10;
 /// What is read at once of chunks.
 const CHUNKED_READ_BYTES: usize = 16 << 10;
-/// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
-const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pieces smaller than this are joined when they are there at once.
 const GATHER_BYTES: usize = 16 << 10;
 
@@ -383,7 +381,7 @@ impl Body {
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
-                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
+                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
         most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }

@@ -129,6 +129,10 @@ impl H2 {
         true
     }
 
+    pub(super) fn has_queued(&self) -> bool {
+        self.stream.has_queued()
+    }
+
     pub(super) async fn some_of(
         &mut self,
         piece: &mut Bytes,

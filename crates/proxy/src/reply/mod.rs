@@ -182,6 +182,11 @@ impl<'c> Reply<'c> {
         each!(self, to => to.may_take_back())
     }
 
+    /// Does any of it wait in memory for the client to take it?
+    pub fn has_queued(&self) -> bool {
+        each!(self, to => to.has_queued())
+    }
+
     /// Sends what the client takes of a piece at once, and removes it from the piece. False: it took nothing for so long.
     pub async fn some_of(&mut self, piece: &mut Bytes, at_most: Duration) -> Result<bool, Gone> {
         each!(self, to => to.some_of(piece, at_most).await)

@@ -240,6 +240,48 @@ fn what_is_queued_from_disk_counts_once() {
     }
 }
 
+/// What a fetch keeps for its client lies behind what a client that fell behind reads from disk first.
+#[test]
+fn a_client_that_fell_behind_its_fetch_does_not_wait_for_what_is_kept_for_it() {
+    // More than the kernel takes for a client that reads nothing.
+    let body = pattern(24 << 20);
+    let held = body.clone();
+    let origin = Origin::start(move |exchange| match exchange.path() {
+        "/slow" => exchange.send(ok(&[FRESH], &held)),
+        _ => exchange.send(ok(&["Cache-Control: no-store"], &held[..60_000])),
+    });
+    let disk = Disk::of_mib(512);
+    let mut plan = speaking(with_admin(disk.under(plan_for(&origin))));
+    plan.memory_bytes = MIB;
+    plan.limits.transfer_buffer_bytes = BUDGET;
+    // Alone it is less than makes it crowded; once another one holds as much it is more than its share.
+    plan.limits.transfer_bytes_max = MIB + MIB / 4;
+    let proxy = Proxy::start(plan);
+    let mut slow = proxy.client();
+    slow.ask("GET", "/slow", &[]);
+    eventually("all of it is stored", || {
+        (proxy.counter("stored_bytes") == body.len() as u64).then_some(())
+    });
+    let mut hoarder = Hoarder::begin(&proxy);
+    // What the slow one gives back of its fragment, the other one takes.
+    assert_eq!(slow.read_head().status, 200);
+    let mut came = Vec::new();
+    for _ in 0..10 {
+        hoarder.drip();
+        came.extend(slow.bytes(64 << 10));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    std::thread::scope(|scope| {
+        let left = body.len() - came.len();
+        let reading = scope.spawn(move || slow.bytes(left));
+        hoarder.drip_until(|| reading.is_finished());
+        came.extend(reading.join().unwrap());
+    });
+    assert_same(&came, &body);
+    assert_eq!(origin.count("/slow"), 1);
+    assert_eq!(proxy.counter("transfers_cut"), 0);
+}
+
 /// Many who read one stored object hold parts of it while there is little room, not a whole fragment each.
 #[test]
 fn readers_of_a_stored_body_hold_small_parts_of_it() {
