@@ -163,5 +163,5 @@ fn idempotent_requests_without_a_body_share_connections() {
         .ask("POST", "/api", &["Content-Length: 0"])
         .read("POST");
     assert_eq!(answer.status, 200);
-    assert_eq!(proxy.counter("origin_connections"), before + 1);
+    proxy.await_count("origin_connections", before + 1);
 }

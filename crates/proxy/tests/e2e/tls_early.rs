@@ -185,7 +185,7 @@ fn a_hit_is_answered_before_the_handshake_is_complete() {
     });
     assert!(early.session.is_early_data_accepted());
     assert_eq!(world.early_hits(), 2);
-    assert_eq!(world.proxy.counter("tls_early_connections"), 1);
+    world.proxy.await_count("tls_early_connections", 1);
     assert_eq!(world.proxy.counter("tls_handshakes_resumed"), resumed);
     // It keeps nobody else out.
     world.client(&["/a"]);
@@ -278,7 +278,7 @@ fn what_is_sent_again_is_not_answered() {
         let mut answer = [0; 1 << 14];
         assert!(tcp.read(&mut answer).unwrap() > 0, "a hello of its own");
     }
-    assert_eq!(world.proxy.counter("tls_early_connections"), 1);
+    world.proxy.await_count("tls_early_connections", 1);
     assert_eq!((world.early_hits(), requests()), (1, before));
 }
 
@@ -327,7 +327,7 @@ fn what_is_on_disk_is_answered_early_too() {
     let reads = world.proxy.counter("disk_reads");
     world.early(&client, get("/a")).until("0 /a");
     assert_eq!(world.early_hits(), 1);
-    assert_eq!(world.proxy.counter("disk_reads"), reads + 1);
+    world.proxy.await_count("disk_reads", reads + 1);
     let mut early = world.early(&client, get("/miss"));
     early.hears_nothing();
     assert_eq!(world.origin.count("/miss"), 0);
@@ -432,7 +432,9 @@ fn sessions_are_kept_over_a_reload_and_within_their_bound() {
         }
     }
     // Who was known is not asked for a certificate again, and is still known by it.
-    assert!(proxy.counter("tls_handshakes_resumed") >= 10);
+    eventually("it is counted", || {
+        (proxy.counter("tls_handshakes_resumed") >= 10).then_some(())
+    });
     let many = shown.early();
     let mut first = many.connect(proxy.address(), "a.example");
     assert_eq!(first.get("/a", "a.example").status(), "200");
@@ -443,7 +445,9 @@ fn sessions_are_kept_over_a_reload_and_within_their_bound() {
             .connect(proxy.address(), "a.example");
         assert_eq!(other.get("/a", "a.example").status(), "200");
     }
-    assert!(proxy.counter("tls_sessions_forgotten") > 50);
+    eventually("it is counted", || {
+        (proxy.counter("tls_sessions_forgotten") > 50).then_some(())
+    });
     let mut again = many.connect(proxy.address(), "a.example");
     assert_eq!(again.get("/a", "a.example").status(), "200");
     assert!(!again.is_resumed());
