@@ -17,10 +17,7 @@ use crate::{
     cache::room::Room,
     deadline::Watch,
     edition::OriginWaits,
-    ledger::{
-        Holder, Receiving, Transfer,
-        pause::{self, OWN_WAIT_MAX},
-    },
+    ledger::{Holder, Receiving, Transfer, pause},
     mirror::Filter,
     origin::Lease,
     origin::outcome::UpstreamError,
@@ -397,7 +394,7 @@ impl Body {
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
-                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
+                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
         most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }
