@@ -369,8 +369,9 @@ fn run_from(
     let background_thread = match opened {
         Some(opened) => {
             let (wake_up, events) = (Arc::clone(&shared.wake_up), Arc::clone(&shared.events));
+            let means = (engine, shared.edition().plan.storing.read_wait);
             let (background_thread, is_ready) =
-                BackgroundThread::start(opened.stores, engine, wake_up, events)?;
+                BackgroundThread::start(opened.stores, means, wake_up, events)?;
             runtime.block_on(await_ready(is_ready))?;
             Some(background_thread)
         }

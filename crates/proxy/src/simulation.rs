@@ -100,6 +100,7 @@ impl Proxy {
                 let (stop, stopped) = watch::channel(false);
                 let (ready, is_ready) = oneshot::channel();
                 let wake_up = Arc::clone(&shared.wake_up);
+                let ready = (ready, shared.edition().plan.storing.read_wait);
                 let task =
                     background::as_task(opened.stores, wake_up, Arc::default(), stopped, ready);
                 let task = tokio::task::spawn_local(task);

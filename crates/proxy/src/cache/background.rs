@@ -32,8 +32,9 @@ use crate::{
     record::events::{Events, ReadTimes},
 };
 
-/// How long a start waits for the first room, so that the first answers are stored too.
-const ROOM_MAX: Duration = Duration::from_millis(500);
+/// A start waits as long for the first room as a request for a read, within these bounds.
+const ROOM_WAIT_MIN: Duration = Duration::from_millis(500);
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How often the progress of a scan is logged.
 const SCAN_TOLD_EVERY: Duration = Duration::from_secs(5);
 /// How often a store is asked for work without a wake-up.
@@ -136,10 +137,11 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Starts the thread, with an engine for each store.
+    /// Starts the thread, with an engine for each store. It is ready once there is room in each, so that the first answers are stored, too;
+    /// after `room_wait` at the latest.
     pub fn start(
         stores: Vec<(Arc<Store>, Arc<Device>)>,
-        kind: EngineKind,
+        (kind, room_wait): (EngineKind, Duration),
         wake_up: Arc<WakeUp>,
         events: Arc<Events>,
     ) -> std::io::Result<(BackgroundThread, oneshot::Receiver<Result<(), String>>)> {
@@ -149,7 +151,10 @@ impl BackgroundThread {
         let (done, closed) = mpsc::channel();
         thread::Builder::new()
             .name("background".into())
-            .spawn(move || done.send(run(stores, (kind, wake_up, events), stopped, ready)))?;
+            .spawn(move || {
+                let means = (kind, wake_up, events);
+                done.send(run(stores, means, stopped, (ready, room_wait)))
+            })?;
         Ok((BackgroundThread { stop, closed }, is_ready))
     }
 
@@ -170,7 +175,7 @@ fn run(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
     means: (EngineKind, Arc<WakeUp>, Arc<Events>),
     stopped: watch::Receiver<bool>,
-    ready: oneshot::Sender<Result<(), String>>,
+    (ready, room_wait): (oneshot::Sender<Result<(), String>>, Duration),
 ) -> Vec<Result<(), String>> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
@@ -182,7 +187,7 @@ fn run(
             return Vec::new();
         }
     };
-    runtime.block_on(keep_all(stores, means, stopped, ready))
+    runtime.block_on(keep_all(stores, means, stopped, (ready, room_wait)))
 }
 
 /// The background work of all stores as one task, for a simulation.
@@ -192,10 +197,11 @@ pub async fn as_task(
     wake_up: Arc<WakeUp>,
     events: Arc<Events>,
     stopped: watch::Receiver<bool>,
-    ready: oneshot::Sender<Result<(), String>>,
+    ready: (oneshot::Sender<Result<(), String>>, Duration),
 ) -> Vec<Result<(), String>> {
     wake_up.expect_signs(&stores);
-    keep_all(stores, (EngineKind::Auto, wake_up, events), stopped, ready).await
+    let means = (EngineKind::Auto, wake_up, events);
+    keep_all(stores, means, stopped, ready).await
 }
 
 /// Keeps all stores until they are closed.
@@ -203,7 +209,7 @@ async fn keep_all(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
     (kind, wake_up, events): (EngineKind, Arc<WakeUp>, Arc<Events>),
     stopped: watch::Receiver<bool>,
-    ready: oneshot::Sender<Result<(), String>>,
+    (ready, room_wait): (oneshot::Sender<Result<(), String>>, Duration),
 ) -> Vec<Result<(), String>> {
     let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
     let mut keeping = Vec::new();
@@ -231,7 +237,7 @@ async fn keep_all(
         }
     }
     tokio::task::spawn_local(beat(Arc::clone(&wake_up)));
-    let until = Instant::now() + ROOM_MAX;
+    let until = Instant::now() + room_wait.clamp(ROOM_WAIT_MIN, ROOM_WAIT_MAX);
     while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

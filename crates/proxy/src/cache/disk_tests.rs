@@ -34,7 +34,7 @@ impl TestBed {
         let stores = vec![(Arc::clone(&store), Arc::clone(&device))];
         let (background_thread, ready) = BackgroundThread::start(
             stores,
-            EngineKind::Auto,
+            (EngineKind::Auto, Duration::from_secs(5)),
             Arc::clone(&wake_up),
             Arc::default(),
         )

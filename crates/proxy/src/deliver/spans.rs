@@ -44,6 +44,7 @@ use crate::{
     deadline::Watch,
     deliver::ahead::Ahead,
     fetch::flight::{Broken, FlightReader, Next},
+    fetch::task::SMALL_WINDOW_BYTES,
     fetch::whom::{self, To},
     ledger::pause,
     origin::body::Body,
@@ -377,7 +378,7 @@ async fn next_of_object(
             .map(|it| (it, range.start as usize..range.end as usize)),
         None => {
             let wanted = part.range.end - part.range.start;
-            let part = part.at_most(bytes_granted(ex).await);
+            let part = part.at_most(bytes_granted(ex, || ()).await);
             let bytes = (part.range.end - part.range.start) as usize;
             // Counted before it is there: many may be read at once.
             let reserved = holder.hold(bytes);
@@ -418,8 +419,9 @@ fn copied(loaded: LoadedFragment, part: Range<usize>) -> (LoadedFragment, Range<
     (LoadedFragment { body, ..loaded }, all)
 }
 
-/// How much may be read from disk for this client now. It waits until that is something.
-async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
+/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile. An answer of which
+/// nothing waits for its client gets a little after a while, whatever else the connection holds.
+async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     let (worker, ledger) = (ex.worker, &ex.worker.shared.ledger);
     let holder = ex.reply.holder(ledger);
     if let (false, Some(_)) = (ledger.is_crowded(), ledger.grant(&holder)) {
@@ -427,7 +429,10 @@ async fn bytes_granted(ex: &Exchange<'_>) -> u64 {
     }
     let watch = worker.deadlines.watch();
     let paused = &worker.counters.transfers_paused;
-    let is_due = |waited| ex.reply.waits_in_vain(waited);
+    let is_due = |waited| {
+        make_room();
+        ex.reply.waits_in_vain(waited)
+    };
     let granted = pause::until_granted(ledger, &holder, &watch, paused, is_due).await;
     granted.max(SMALL_PIECE_BYTES) as u64
 }
@@ -451,7 +456,9 @@ async fn next_of_flight(
             let primary = reader.flight.primary;
             let shared = &ex.worker.shared;
             let of = u64::from(shared.store.of(primary).fragment_bytes());
-            let granted = bytes_granted(ex).await;
+            // What the fetch keeps for this client lies behind what the client reads here.
+            let make_room = || reader.flight.keep_less(SMALL_WINDOW_BYTES);
+            let granted = bytes_granted(ex, make_room).await;
             let most = usize::try_from(granted).map_or(left, |most| left.min(most));
             let most = most.min((of as usize).saturating_sub(skip));
             let part = Part {

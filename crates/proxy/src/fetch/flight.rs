@@ -324,6 +324,13 @@ impl Flight {
         self.trim(&mut state);
     }
 
+    /// Lets go of what is stored, but for so many bytes at the end: readers read it from the store.
+    pub fn keep_less(&self, window: u64) {
+        let mut state = self.lock();
+        state.window = state.window.min(window);
+        self.trim(&mut state);
+    }
+
     /// Has it had more than one reader at a time?
     pub fn was_shared(&self) -> bool {
         self.lock().readers.len() > 1

@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// A transfer's window while the shared budget is exceeded.
-const SMALL_WINDOW_BYTES: u64 = 64 << 10;
+pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);

@@ -16,10 +16,7 @@ use tokio::io::AsyncReadExt;
 use crate::{
     cache::room::Room,
     deadline::Watch,
-    ledger::{
-        Holder, Receiving, Transfer,
-        pause::{self, OWN_WAIT_MAX},
-    },
+    ledger::{Holder, Receiving, Transfer, pause},
     origin::outcome::UpstreamError,
     origin::trip::Trip,
     origin::writing::{Moved, write_or_hear},
@@ -393,7 +390,7 @@ impl Body {
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
-                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
+                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
         most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }

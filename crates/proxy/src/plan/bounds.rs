@@ -262,7 +262,7 @@ pub struct Storing {
     required: bool = switch(true),
     /// A request that has waited this long for the disk is answered from the origin, so that the queue of an overloaded disk
     /// does not grow. A device that answers nothing for as long (at least 1s, at most 30s) is set aside until it does: it is
-    /// neither read nor written.
+    /// neither read nor written. A start waits as long (at least 500ms, at most 30s) until the first answer can be stored.
     read_wait: Duration = millis(100, 5000, 600_000),
 }
 besides {

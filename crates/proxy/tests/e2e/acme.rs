@@ -369,7 +369,7 @@ fn a_certificate_is_ordered_shown_and_still_there_after_a_restart() {
     eventually("it is shown", || ca.is_shown_by(&proxy).then_some(()));
     let mut client = ca.authority.client().connect(proxy.address(), "a.example");
     assert_eq!(client.get("/", "a.example").body, b"hello");
-    assert_eq!(proxy.counter("acme_issued"), 1);
+    proxy.await_count("acme_issued", 1);
     assert_eq!(proxy.counter("acme_failures"), 0);
     assert_eq!(mode(&state), 0o700);
     for file in ["account.json", "certificate.pem", "attempt.json"] {

@@ -163,14 +163,14 @@ fn a_damaged_block_spoils_no_range_without_it_and_is_filled_from_the_origin() {
     assert_eq!(asked(&origin), ["all"]);
     // With the block: what was verified before is sent, and the rest is the origin's.
     hit((HURT - 1_000_000, HURT + 10_000));
-    assert_eq!(proxy.counter("disk_corrupt"), 1);
+    proxy.await_count("disk_corrupt", 1);
     assert_eq!(asked(&origin).len(), 2);
     // All of the fragment counts as lost, so the first of these is fetched, too; then it is whole again.
     hit((HURT - 100, HURT + 100));
     let fetched = asked(&origin).len();
     assert!(hit((HURT - 30_000, HURT + 30_000)));
     assert_eq!(asked(&origin).len(), fetched);
-    assert_eq!(proxy.counter("disk_corrupt"), 1);
+    proxy.await_count("disk_corrupt", 1);
     proxy.stop();
 }
 

@@ -167,8 +167,8 @@ fn what_became_of_pushes_is_told_of_each_member() {
     assert_eq!(line("stored"), (stored + 1) as f64);
     assert_eq!(line("size"), (size + 1) as f64);
     // The sums of all members are those of one.
-    assert_eq!(front.counter("cluster_pushes_stored"), stored + 1);
-    assert_eq!(front.counter("cluster_pushes_refused_size"), size + 1);
+    front.await_count("cluster_pushes_stored", stored + 1);
+    front.await_count("cluster_pushes_refused_size", size + 1);
     let of_live = &told(&front, "/live")["members"][0];
     assert_eq!(of_live["pushes"]["size"], size + 1);
 }
@@ -198,7 +198,7 @@ fn a_false_miss_is_known_by_the_push_that_it_leads_to() {
     assert_eq!(false_misses(), 1);
     let line = "loligo_cluster_member_false_misses_total{member=\"n1\"}";
     assert_eq!(metric(&front, line), Some(1.0));
-    assert_eq!(front.counter("cluster_false_misses"), 1);
+    front.await_count("cluster_false_misses", 1);
 }
 
 /// The state of a member is the same word in the status, in what is said of a route, and in the metrics.

@@ -117,7 +117,7 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
     assert!(answer.is_hit());
     assert_same(&answer.body, &body);
     // A beginning is reckoned back from its end: under load it is said too late by as much as that takes.
-    let slack_us = 100_000;
+    let slack_us = 500_000;
     std::thread::sleep(Duration::from_micros(2 * slack_us));
     let part = proxy.ask("GET", "/large", &["Range: bytes=3000000-3400000"]);
     assert_same(&part.body, &body[3_000_000..=3_400_000]);
@@ -130,14 +130,11 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
     let swap_in = whole.stage(StageName::SwapIn).unwrap();
     let reply = whole.stage(StageName::ProxyReply).unwrap();
     assert_eq!((whole.class, whole.device_reads), (Class::DiskHit, 15));
-    assert!(swap_in.first_us > 0 && swap_in.first_us < swap_in.total_us / 4);
+    assert!(swap_in.first_us > 0 && swap_in.first_us < swap_in.total_us);
     // It ends with the last fragment in memory, while the one before may still be on its way.
     let end = |stage: profile::Stage| stage.start_us + stage.total_us;
     assert!(end(swap_in) <= whole.total_us, "{whole:#?}");
-    assert!(
-        end(swap_in) > reply.start_us + reply.total_us / 2,
-        "{whole:#?}"
-    );
+    assert!(end(swap_in) > reply.start_us + reply.first_us, "{whole:#?}");
 
     // Parts of some fragments; the head is in memory.
     assert!((2..=10).contains(&part.device_reads), "{part:#?}");

@@ -219,3 +219,21 @@ fn an_early_answer_of_the_disk_is_waited_for() {
     assert!(answer.read("GET").is_hit());
     proxy.stop();
 }
+
+/// A HEAD waits for no fetch: it finds what is stored, or goes to the origin.
+#[test]
+fn the_first_answer_is_stored_before_it_ends_though_the_disk_is_slow() {
+    let origin = Origin::sending(ok(&[FRESH], "x"));
+    let faults = FaultPlan::new();
+    let device = Device::faulty(STORE_BYTES, faults.clone());
+    faults.hold(Operation::Flush);
+    let slow = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        faults.release(Operation::Flush);
+    });
+    let proxy = Proxy::start_on(plan_for(&origin), device);
+    proxy.get("/a");
+    let head = proxy.ask("HEAD", "/a", &[]);
+    assert!(head.is_hit(), "{}", head.cache());
+    slow.join().unwrap();
+}

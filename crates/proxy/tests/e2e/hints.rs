@@ -224,7 +224,7 @@ fn the_status_tells_of_icp() {
     asker.ask(&url);
     proxy.get(&url);
     asker.ask(&url);
-    assert_eq!(proxy.counter("icp_hits_sent"), 1);
-    assert_eq!(proxy.counter("icp_misses_sent"), 1);
-    assert_eq!(proxy.counter("icp_received"), 2);
+    proxy.await_count("icp_hits_sent", 1);
+    proxy.await_count("icp_misses_sent", 1);
+    proxy.await_count("icp_received", 2);
 }

@@ -36,7 +36,7 @@ fn a_miss_and_then_hits() {
     let asked = &origin.requests()[0];
     assert_eq!(asked.field("host"), Some(HOST));
     assert!(asked.field("via").unwrap().starts_with("2.0 "));
-    assert_eq!(proxy.counter("h2_streams"), 5);
+    proxy.await_count("h2_streams", 5);
     // What HTTP/1 has stored is the same.
     assert!(proxy.ask("GET", "/a", &[&format!("Host: {HOST}")]).is_hit());
 }

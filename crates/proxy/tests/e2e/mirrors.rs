@@ -103,7 +103,7 @@ fn a_redirect_is_followed_and_its_end_stored_under_the_clients_url() {
     assert_eq!(head.status, 200);
     assert_eq!(files.last().method, "HEAD");
     assert_eq!(files.last().field("authorization"), None);
-    assert_eq!(proxy.counter("mirror_redirects_followed"), 3);
+    proxy.await_count("mirror_redirects_followed", 3);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn a_compressed_body_is_passed_on_and_not_stored() {
         assert_eq!((answer.text(), answer.is_hit()), ("not really gzip", false));
         assert_eq!(answer.field("content-encoding"), Some("gzip"));
     }
-    assert_eq!(proxy.counter("mirror_bodies_coded"), 2);
+    proxy.await_count("mirror_bodies_coded", 2);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn a_wrong_digest_is_cut_off_and_not_stored() {
     client.ask("GET", &path, &[]);
     let cut = client.read_whatever("GET");
     assert!(cut.cut.is_some() && cut.body.len() < 300_000);
-    assert_eq!(proxy.counter("mirror_digests_wrong"), 1);
+    proxy.await_count("mirror_digests_wrong", 1);
     for is_hit in [false, true] {
         let again = proxy.get(&path);
         assert_eq!(sha256(&again.body), path.rsplit(':').next().unwrap());
@@ -513,7 +513,7 @@ fn a_registry_gets_the_token_that_everybody_gets() {
     assert_eq!(registry.count(token), 1, "the same repository");
     assert_eq!(storage.last().field("authorization"), None);
     assert!(proxy.get(&path).is_hit() && proxy.get("/v2/a/b/manifests/latest").is_hit());
-    assert_eq!(proxy.counter("mirror_tokens_fetched"), 2);
+    proxy.await_count("mirror_tokens_fetched", 2);
     // Credentials of a client are its own.
     let own = proxy.ask(
         "GET",
@@ -521,7 +521,7 @@ fn a_registry_gets_the_token_that_everybody_gets() {
         &["Authorization: Bearer own"],
     );
     assert_eq!(own.status, 401);
-    assert_eq!(proxy.counter("mirror_tokens_fetched"), 2);
+    proxy.await_count("mirror_tokens_fetched", 2);
 }
 
 #[test]

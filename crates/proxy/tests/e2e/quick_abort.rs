@@ -83,7 +83,7 @@ fn a_long_rest_is_not_fetched_and_what_came_serves_ranges() {
         left(&proxy, &gate, 5 * F);
         let sent = taken.recv_timeout(PATIENCE).unwrap();
         assert!(sent < LONG, "{framing}: the origin was let go");
-        assert_eq!(proxy.counter("fetches_stopped"), 1, "{framing}");
+        proxy.await_count("fetches_stopped", 1);
         let asked = origin.requests().len();
         let mut client = proxy.client();
         let range = client

@@ -184,8 +184,8 @@ fn a_hit_is_answered_before_the_handshake_is_complete() {
         early.heard.ends_with(b"0 /a").then_some(())
     });
     assert!(early.session.is_early_data_accepted());
-    assert_eq!(world.early_hits(), 2);
-    assert_eq!(world.proxy.counter("tls_early_connections"), 1);
+    world.proxy.await_count("tls_early_hits", 2);
+    world.proxy.await_count("tls_early_connections", 1);
     assert_eq!(world.proxy.counter("tls_handshakes_resumed"), resumed);
     // It keeps nobody else out.
     world.client(&["/a"]);
@@ -193,11 +193,14 @@ fn a_hit_is_answered_before_the_handshake_is_complete() {
     eventually("the handshake is complete", || {
         (world.proxy.counter("tls_handshakes_resumed") == resumed + 1).then_some(())
     });
-    assert_eq!(gauge(&world.proxy, "tls_handshakes_open"), 0);
+    eventually("no handshake is under way", || {
+        (gauge(&world.proxy, "tls_handshakes_open") == 0).then_some(())
+    });
     let mut connection = early.into_encrypted();
     assert_eq!(connection.get("/b", "a.example").body, b"0 /b");
     assert_eq!(connection.get("/a", "a.example").body, b"0 /a");
-    assert_eq!((world.early_hits(), world.origin.count("/a")), (2, 1));
+    world.proxy.await_count("tls_early_hits", 2);
+    assert_eq!(world.origin.count("/a"), 1);
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn behind_a_hit_the_next_waits_and_half_a_head_too() {
     assert_eq!(world.origin.count("/miss"), 0);
     early.finish();
     early.until("0 /missHTTP");
-    assert_eq!(world.early_hits(), 1);
+    world.proxy.await_count("tls_early_hits", 1);
     let (first, second) = (get("/a")[..20].to_owned(), get("/a")[20..].to_owned());
     let mut early = world.early(&client, first);
     early.hears_nothing();
@@ -257,7 +260,7 @@ fn behind_a_hit_the_next_waits_and_half_a_head_too() {
     early.session.writer().write_all(second.as_bytes()).unwrap();
     early.finish();
     early.until("0 /a");
-    assert_eq!(world.early_hits(), 1);
+    world.proxy.await_count("tls_early_hits", 1);
 }
 
 #[test]
@@ -278,8 +281,9 @@ fn what_is_sent_again_is_not_answered() {
         let mut answer = [0; 1 << 14];
         assert!(tcp.read(&mut answer).unwrap() > 0, "a hello of its own");
     }
-    assert_eq!(world.proxy.counter("tls_early_connections"), 1);
-    assert_eq!((world.early_hits(), requests()), (1, before));
+    world.proxy.await_count("tls_early_connections", 1);
+    world.proxy.await_count("tls_early_hits", 1);
+    assert_eq!(requests(), before);
 }
 
 #[test]
@@ -307,7 +311,9 @@ fn a_client_that_never_completes_it_is_closed_in_time_and_counted() {
     eventually("it has failed", || {
         (count("tls_handshakes_failed") == 1).then_some(())
     });
-    assert_eq!(gauge(&world.proxy, "tls_handshakes_open"), 0);
+    eventually("no handshake is under way", || {
+        (gauge(&world.proxy, "tls_handshakes_open") == 0).then_some(())
+    });
     assert_eq!(world.origin.count("/miss"), 0);
 }
 
@@ -326,8 +332,8 @@ fn what_is_on_disk_is_answered_early_too() {
     });
     let reads = world.proxy.counter("disk_reads");
     world.early(&client, get("/a")).until("0 /a");
-    assert_eq!(world.early_hits(), 1);
-    assert_eq!(world.proxy.counter("disk_reads"), reads + 1);
+    world.proxy.await_count("tls_early_hits", 1);
+    world.proxy.await_count("disk_reads", reads + 1);
     let mut early = world.early(&client, get("/miss"));
     early.hears_nothing();
     assert_eq!(world.origin.count("/miss"), 0);
@@ -368,7 +374,7 @@ fn over_http2_hits_are_answered_early_and_others_wait() {
     let mut early = world.early(&client, said.concat());
     early.until("0 /a");
     early.hears_nothing();
-    assert_eq!(world.early_hits(), 1);
+    world.proxy.await_count("tls_early_hits", 1);
     assert_eq!(world.origin.requests().len(), 1);
     early.finish();
     early.until("/miss");
@@ -400,7 +406,9 @@ fn over_http2_a_client_that_never_completes_it_is_closed_in_time() {
     eventually("it is counted", || {
         (world.proxy.counter("tls_handshakes_timed_out") == 1).then_some(())
     });
-    assert_eq!(gauge(&world.proxy, "tls_handshakes_open"), 0);
+    eventually("no handshake is under way", || {
+        (gauge(&world.proxy, "tls_handshakes_open") == 0).then_some(())
+    });
 }
 
 #[test]
@@ -432,7 +440,9 @@ fn sessions_are_kept_over_a_reload_and_within_their_bound() {
         }
     }
     // Who was known is not asked for a certificate again, and is still known by it.
-    assert!(proxy.counter("tls_handshakes_resumed") >= 10);
+    eventually("it is counted", || {
+        (proxy.counter("tls_handshakes_resumed") >= 10).then_some(())
+    });
     let many = shown.early();
     let mut first = many.connect(proxy.address(), "a.example");
     assert_eq!(first.get("/a", "a.example").status(), "200");
@@ -443,7 +453,9 @@ fn sessions_are_kept_over_a_reload_and_within_their_bound() {
             .connect(proxy.address(), "a.example");
         assert_eq!(other.get("/a", "a.example").status(), "200");
     }
-    assert!(proxy.counter("tls_sessions_forgotten") > 50);
+    eventually("it is counted", || {
+        (proxy.counter("tls_sessions_forgotten") > 50).then_some(())
+    });
     let mut again = many.connect(proxy.address(), "a.example");
     assert_eq!(again.get("/a", "a.example").status(), "200");
     assert!(!again.is_resumed());
@@ -492,5 +504,5 @@ fn openssl_is_answered_early() {
         let answer = ask(&mut client, request);
         assert!(answer.contains("0 /a"), "{answer}");
     }
-    assert_eq!(world.early_hits(), 1);
+    world.proxy.await_count("tls_early_hits", 1);
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::*;
+use crate::ledger::Ledger;
 
 const WINDOW: u64 = 100;
 
@@ -201,4 +202,22 @@ fn what_is_kept_of_the_beginning_fits_a_window_that_has_shrunk() {
     take_all(&quick);
     take_all(&slow);
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
+}
+
+#[test]
+fn what_is_stored_is_kept_for_a_reader_until_its_room_is_needed() {
+    let [slow, _] = two();
+    let (flight, ledger) = (&slow.flight, Ledger::new(1 << 20));
+    let holder = ledger.holder();
+    flight.keep_fragments(WINDOW);
+    for _ in 0..100 {
+        flight.push(holder.count(Bytes::from_static(&[0; 10])), WINDOW);
+    }
+    flight.note_stored(flight.arrived_bytes(), &Bytes::from_static(b"key"), 1);
+    flight.finish(Ok(None));
+    assert_eq!(ledger.bytes(), WINDOW);
+    let next = now(slow.next());
+    assert!(matches!(next, Poll::Ready(Next::Stored { number: 0, .. })));
+    flight.keep_less(WINDOW / 2);
+    assert_eq!(ledger.bytes(), WINDOW / 2);
 }

@@ -16,7 +16,7 @@ use proxy::{
 use tempfile::TempDir;
 
 use super::{
-    Client, Origin, PATIENCE, Response,
+    Client, Origin, PATIENCE, Response, eventually,
     way::{self, Noted, Way},
 };
 
@@ -158,6 +158,15 @@ impl Proxy {
         let mut lines = answer.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(&name));
         value.expect("it is exposed").parse().unwrap()
+    }
+
+    /// Waits until a counter has just this value: an answer may come before it is counted.
+    #[track_caller]
+    pub fn await_count(&self, name: &str, wanted: u64) {
+        let first = self.counter(name);
+        eventually(&format!("{name} is {wanted}; it was {first}"), || {
+            (self.counter(name) == wanted).then_some(())
+        });
     }
 
     /// Begins to drain, and returns at once.
