@@ -32,7 +32,6 @@ use crate::{
     origin::outcome::UpstreamError,
     origin::upstream::{Upstream, framed, is_interim, is_safe},
     origin::writing::Moved,
-    request::toll,
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::body::BodyError,
@@ -42,6 +41,7 @@ use crate::{
     request::named::named_uris,
     request::onward,
     request::target,
+    request::toll,
     request::wanted::Wanted,
     state::Worker,
 };

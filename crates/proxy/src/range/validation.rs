@@ -26,10 +26,10 @@ use crate::{
     fetch::whom::{self, To},
     origin::trip::Trip,
     origin::upstream::Upstream,
-    request::toll::{self, Toll},
     record::metrics,
     request::exchange::Exchange,
     request::onward,
+    request::toll::{self, Toll},
     request::wanted::Wanted,
     state::Worker,
 };

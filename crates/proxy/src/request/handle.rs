@@ -39,7 +39,6 @@ use crate::{
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
     plan::{Balance, Forwarded},
-    request::toll::{self, Stopped},
     range::part::{self, Held, MayWait, Outcome},
     range::validation,
     reply::After,
@@ -49,6 +48,7 @@ use crate::{
     request::onward,
     request::ruling,
     request::target::{self, Misplaced},
+    request::toll::{self, Stopped},
     request::wanted::Wanted,
 };
 

@@ -16,12 +16,12 @@ use crate::{
     ledger::{Holder, Lot},
     origin::trip::Trip,
     quota::Tolls,
-    request::toll::Bill,
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
     request::rulebook::Tag,
     request::ruling::Changing,
+    request::toll::Bill,
 };
 
 /// What is noted of a request while it is answered.

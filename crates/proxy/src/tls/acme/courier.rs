@@ -6,7 +6,14 @@
 //!
 //! Limits: an answer has [`HEAD_BYTES_MAX`] of head and [`BODY_BYTES_MAX`] of body, and comes in time; a connection serves one message.
 
-use std::{cell::Cell, future::Future, io, net::{IpAddr, SocketAddr}, pin::Pin, time::Duration};
+use std::{
+    cell::Cell,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, Response, Uri};

@@ -76,7 +76,12 @@ pub enum Looked {
 
 /// Orders if it is time, and the process is not about to end.
 pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
-    let Means { acme, challenges, clock, .. } = *means;
+    let Means {
+        acme,
+        challenges,
+        clock,
+        ..
+    } = *means;
     let now = clock.now();
     let attempt = files::attempt(acme);
     let at = due::when(files::held(acme).as_ref(), acme, attempt.as_ref(), jitter);
@@ -88,7 +93,13 @@ pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
     }
     let connector = (means.connector)();
     let (courier, errands) = courier::Courier::new();
-    let carrying = courier::carry(errands, &connector, acme, means.own_addresses, means.answer_max);
+    let carrying = courier::carry(
+        errands,
+        &connector,
+        acme,
+        means.own_addresses,
+        means.answer_max,
+    );
     let ordering = async {
         let pem = order::order(acme, challenges, courier).await?;
         files::keep(acme, &pem, clock.now())
