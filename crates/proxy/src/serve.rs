@@ -42,6 +42,7 @@ use tokio::{
 
 use crate::{
     admin,
+    cache::Cache,
     cache::background::BackgroundThread,
     cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
@@ -339,7 +340,7 @@ fn run_from(
     }
     // Somebody may come who listens, or a configuration that writes something.
     let may_listen = plan.admin.is_some() || reread.is_some();
-    let journal = Journal::open(plan, shared.keys_id(), may_listen);
+    let journal = Journal::open(plan, shared.cache.keys_id(), may_listen);
     let mut journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
@@ -358,7 +359,7 @@ fn run_from(
         started = Some(start_workers(&runtime, &shared, engine, &journal)?);
         let taken = taking.take_over(&taken_devices);
         let taken = taken.map_err(ServeError::TakeOver)?;
-        for (store, held) in shared.store.stores().zip(&taken.held) {
+        for (store, held) in shared.cache.store.stores().zip(&taken.held) {
             store.protect(held);
         }
     }
@@ -368,7 +369,10 @@ fn run_from(
     }
     let background_thread = match opened {
         Some(opened) => {
-            let (wake_up, events) = (Arc::clone(&shared.wake_up), Arc::clone(&shared.events));
+            let (wake_up, events) = (
+                Arc::clone(&shared.cache.wake_up),
+                Arc::clone(&shared.events),
+            );
             let means = (engine, shared.edition().plan.storing.read_wait);
             let (background_thread, is_ready) =
                 BackgroundThread::start(opened.stores, means, wake_up, events)?;
@@ -416,7 +420,7 @@ fn run_from(
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
         tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
         if let Some(reread) = reread {
-            let logs = journal.log_files(shared.keys_id());
+            let logs = journal.log_files(shared.cache.keys_id());
             let manager = Rc::clone(&manager);
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
@@ -536,18 +540,8 @@ pub(crate) fn shared(
         },
     });
     let plan = &edition.plan;
-    Ok(Shared {
-        followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
-        reloads: Reloads::default(),
-        listening: Listening::default(),
-        doors: state_watch::Sender::new(true),
-        upgrades: Upgrades::default(),
-        is_handed_over: AtomicBool::new(false),
-        is_process: false,
-        via_tag,
-        bounds: Bounds::of(plan),
-        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
-        ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
+    let flights = Arc::new(Flights::new(plan.limits.waiters_max));
+    let cache = Arc::new(Cache {
         rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
             .with_burst(burst_max(plan)),
@@ -561,7 +555,23 @@ pub(crate) fn shared(
             .collect(),
         has_disk: opened.is_some(),
         absent,
-        flights: Flights::new(plan.limits.waiters_max),
+        predicates_refused: AtomicBool::new(false),
+        fetches: Arc::clone(&flights) as _,
+    });
+    Ok(Shared {
+        followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
+        reloads: Reloads::default(),
+        listening: Listening::default(),
+        doors: state_watch::Sender::new(true),
+        upgrades: Upgrades::default(),
+        is_handed_over: AtomicBool::new(false),
+        is_process: false,
+        via_tag,
+        bounds: Bounds::of(plan),
+        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
+        ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
+        cache,
+        flights,
         counters: (0..plan.workers)
             .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
@@ -576,7 +586,6 @@ pub(crate) fn shared(
             .map_err(StoreError::Random)?
             .map(Arc::new),
         digests: Arc::default(),
-        predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         streams: AtomicUsize::new(0),
         stream_head_bytes: AtomicU64::new(0),

@@ -92,14 +92,14 @@ impl Proxy {
             "simulated",
             (Tls::only(Vec::new()), Vec::new()),
         )?;
-        let journal = Journal::open(&shared.edition().plan, shared.keys_id(), false);
+        let journal = Journal::open(&shared.edition().plan, shared.cache.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {
             Some(opened) => {
                 let (stop, stopped) = watch::channel(false);
                 let (ready, is_ready) = oneshot::channel();
-                let wake_up = Arc::clone(&shared.wake_up);
+                let wake_up = Arc::clone(&shared.cache.wake_up);
                 let ready = (ready, shared.edition().plan.storing.read_wait);
                 let task =
                     background::as_task(opened.stores, wake_up, Arc::default(), stopped, ready);
@@ -118,7 +118,7 @@ impl Proxy {
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
         Ok(Proxy {
-            listeners: listener_states(&shared.edition(), shared.hasher()),
+            listeners: listener_states(&shared.edition(), shared.cache.hasher()),
             shared,
             dealers,
             workers: RefCell::new(workers),
@@ -159,7 +159,7 @@ impl Proxy {
 
     /// Is the scan after an unclean stop over, in all stores?
     pub fn is_recovered(&self) -> bool {
-        let mut stores = self.shared.store.stores();
+        let mut stores = self.shared.cache.store.stores();
         stores.all(|store| store.recovery().is_none())
     }
 
@@ -205,12 +205,12 @@ impl Proxy {
                 pool.waiting() as u64,
             );
         }
-        for store in shared.store.stores() {
+        for store in shared.cache.store.stores() {
             let figures = store.figures();
             count("pinned records", figures.reads_pinned);
             count("bytes needed by answers", figures.needed_bytes);
         }
-        let audits = shared.store.stores().map(|store| store.audit());
+        let audits = shared.cache.store.stores().map(|store| store.audit());
         left.extend(audits.filter_map(Result::err));
         left
     }

@@ -14,32 +14,21 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use device::Device;
 use httpcache::UnixMillis;
 use profile::Hierarchy;
-use replacement::Admission;
-use store::{
-    HeldChunks, KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled,
-    set::DurabilityHandles,
-};
+use store::{HeldChunks, KeyHasher, Pseudonyms};
 use tokio::sync::watch;
 
 use crate::{
-    cache::background::WakeUp,
+    cache::Cache,
     cache::disk::DiskIo,
-    cache::fragments::FragmentMemory,
-    cache::lazy::ReadQueue,
-    cache::memory::{Front, MemoryTier},
-    cache::object::Object,
-    cache::opening::Absent,
-    cache::predicate::Predicate,
-    cache::room::Rooms,
+    cache::memory::Front,
     clock::Clock,
     cluster::Cluster,
     cluster::purging::{change::Change, gate::Served},
@@ -53,7 +42,6 @@ use crate::{
     listener::ListenerState,
     listening::{ListenerId, Listening},
     member::MemberId,
-    mistakes::{Mistake, makes},
     origin::{Connector, OriginContext},
     peers::digest::Digests,
     peers::icp::Icp,
@@ -113,28 +101,10 @@ pub struct Shared {
     pub heads: Arc<HeadBudget>,
     /// What is held of bodies, and for whom.
     pub ledger: Ledger,
-    /// Memory of long bodies that are received where they are stored.
-    pub rooms: Rooms,
-    /// Objects in memory.
-    pub memory: MemoryTier,
-    /// Fragments of large ones.
-    pub fragments: FragmentMemory,
-    /// Index and invalidations and, with devices, the objects on disk.
-    pub store: Arc<Set>,
-    /// Wakes the background thread of the stores.
-    pub wake_up: Arc<WakeUp>,
-    /// What is admitted to disk, if not everything.
-    pub admission: Option<Mutex<Admission>>,
-    /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
-    pub devices: Vec<Arc<Device>>,
-    /// What waits to be read from each, where that takes long.
-    pub read_queues: Vec<Arc<ReadQueue>>,
-    /// Is there a device at all?
-    pub has_disk: bool,
-    /// Stores of the plan that could not be opened.
-    pub absent: Vec<Absent>,
+    /// Both tiers of what is stored.
+    pub cache: Arc<Cache>,
     /// Fetches in progress.
-    pub flights: Flights,
+    pub flights: Arc<Flights>,
     /// Every worker's counters.
     pub counters: Vec<Arc<Counters>>,
     /// Whether the workers move.
@@ -155,8 +125,6 @@ pub struct Shared {
     pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
-    /// A purge by pattern was refused for want of room, and that was said.
-    pub predicates_refused: AtomicBool,
     /// Client connections of the process.
     pub connections: AtomicUsize,
     /// Streams of HTTP/2 that have a task.
@@ -172,9 +140,6 @@ pub struct Shared {
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
 }
-
-/// Percent of the room for purges by pattern that are worth a warning.
-const PREDICATES_WARN_PERCENT: u64 = 80;
 
 impl Shared {
     /// The configuration as it is now. A request asks its listener instead.
@@ -196,48 +161,9 @@ impl Shared {
         self.bounds.follow(plan);
         self.heads.follow(plan.limits.head_buffer_bytes);
         self.ledger.follow(plan.limits.transfer_buffer_bytes);
-        self.rooms.follow(plan.limits.transfer_buffer_bytes);
+        self.cache.rooms.follow(plan.limits.transfer_buffer_bytes);
         self.flights.follow(plan.limits.waiters_max);
-        (self.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
-    }
-
-    /// The hash of a key.
-    pub fn hasher(&self) -> KeyHasher {
-        self.store.hasher()
-    }
-
-    /// Tells two secrets apart that the names of a profile are hashed with, without giving either away: the hash of a constant.
-    pub fn keys_id(&self) -> u32 {
-        let pseudonyms = self.store.pseudonyms();
-        (pseudonyms.of(b"loligo: keys of a profile") as u32).max(1)
-    }
-
-    /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
-    /// True if something was there.
-    ///
-    /// It holds at once; that it will also hold after a crash, when the durability handles are settled: [`Self::settle`].
-    pub fn invalidate(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
-        self.forget_now(primary, self.store.invalidate(primary))
-    }
-
-    /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
-    /// which are of what is never stored.
-    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
-        self.forget_now(primary, self.store.invalidate_stored(primary))
-    }
-
-    fn forget_now(
-        &self,
-        primary: KeyHash,
-        (indexed, handles): (bool, DurabilityHandles),
-    ) -> (bool, DurabilityHandles) {
-        // The order matters: first recorded (and out of the index), then out of memory, so that whoever
-        // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        if !makes(Mistake::KeepFlights) {
-            self.flights.forget(primary);
-        }
-        let met = !makes(Mistake::KeepMemory) && self.memory.remove(primary);
-        (met || indexed, handles)
+        (self.cache.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
 
     /// Tells the other members of a cluster, if there is one, that what is stored under this name is out of date. Nobody waits for it.
@@ -263,177 +189,6 @@ impl Shared {
         }
     }
 
-    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. What that is, is found out
-    /// when it is read, from memory or disk.
-    ///
-    /// # Errors
-    /// The pattern is too long for the log, or there is no room for one more.
-    pub fn invalidate_matching(
-        &self,
-        predicate: &Predicate,
-        now: UnixMillis,
-    ) -> Result<DurabilityHandles, NotTaken> {
-        let (kind, pattern) = predicate.encode();
-        // In this order: see `invalidate`.
-        let before = self.store.predicates_percent();
-        let handles = self.store.invalidate_matching(kind, &pattern);
-        self.warn_of_room(before, handles.is_err());
-        let handles = handles?;
-        self.flights
-            .forget_all(|_, key| predicate.may_be_about(key));
-        if !makes(Mistake::SkipSweep) {
-            self.memory.purge(kind, &pattern, now);
-        }
-        Ok(handles)
-    }
-
-    /// Says once that the room for purges by pattern comes to its end.
-    fn warn_of_room(&self, before: u64, is_refused: bool) {
-        let now = self.store.predicates_percent();
-        if before < PREDICATES_WARN_PERCENT && now >= PREDICATES_WARN_PERCENT {
-            tracing::warn!(
-                "{now} % of the room for purges by prefix or tag is taken; what is stored is being compared with them, and \
-                 until that is done more are coming than it can hold"
-            );
-        }
-        if is_refused && !self.predicates_refused.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                "there is no room for one more purge by prefix or tag; such purges are answered 503 until what is stored has been \
-                 compared with those there are"
-            );
-        } else if now < PREDICATES_WARN_PERCENT {
-            self.predicates_refused.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Makes stale the object under `primary` and its variants, in memory and on disk. True if something was there.
-    ///
-    /// It holds at once; that it will also hold after a crash, when the durability handles are settled.
-    pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, DurabilityHandles) {
-        // In this order: see `invalidate`.
-        let (indexed, handles) = self.store.doubt(primary);
-        self.flights.forget(primary);
-        let met = !makes(Mistake::KeepFresh) && self.memory.doubt(primary, now);
-        if self.store.marker(primary).is_some() {
-            // Its variants lie under hashes of their own.
-            self.memory.doubt_variants(primary, now);
-        }
-        (indexed || met, handles)
-    }
-
-    /// Waits until invalidations are durable, for so long at most. False: they are not.
-    pub async fn settle(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
-        self.settle_unless(all, longest, |_| false).await
-    }
-
-    /// As [`Self::settle`], but does not wait for a device that is set aside.
-    pub async fn settle_if_answering(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
-        let is_aside = |handles: &DurabilityHandles| {
-            let mut devices = handles.members().filter_map(|n| self.devices.get(n));
-            devices.any(|device| device.health().is_aside())
-        };
-        self.settle_unless(all, longest, is_aside).await
-    }
-
-    /// Have all stores been left out at the start? What they hold is served again when they are back: nothing can be made durable in them
-    /// meanwhile, and no other knows of their absence.
-    pub fn is_without_its_stores(&self) -> bool {
-        !self.has_disk && !self.absent.is_empty()
-    }
-
-    async fn settle_unless(
-        &self,
-        all: &[DurabilityHandles],
-        longest: Duration,
-        is_hopeless: impl Fn(&DurabilityHandles) -> bool,
-    ) -> bool {
-        if self.is_without_its_stores() {
-            return false;
-        }
-        if makes(Mistake::AcknowledgeEarly) {
-            return true;
-        }
-        let deadline = Instant::now() + longest;
-        let mut durable = true;
-        for handles in all {
-            let is_hopeless = || is_hopeless(handles);
-            let settled = (self.wake_up).settle(&self.store, handles, deadline, is_hopeless);
-            durable &= settled.await == Settled::Durable;
-        }
-        durable
-    }
-
-    /// Is what was just asked for and fetched to be kept on disk?
-    pub fn admits(&self, hash: KeyHash, bytes: u64) -> bool {
-        let Some(admission) = &self.admission else {
-            return true;
-        };
-        let full = self.store.is_full();
-        let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
-        admission.asked(hash.0);
-        admission.admits(hash.0, bytes, full)
-    }
-
-    /// May what was looked up, or whose fetch began, at `began` still be published and served?
-    pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
-        if makes(Mistake::PublishLate) {
-            return true;
-        }
-        if self.store.invalidated_since(object.primary, began) {
-            return false;
-        }
-        // Rare: a predicate has come since, so key and metadata must be looked at.
-        if !self.store.predicates_since(object.primary, began) {
-            return true;
-        }
-        let (primary, meta) = (object.primary, object.encode_meta());
-        !self.store.is_invalid(primary, began, &object.key, &meta)
-            && !self.store.is_doubted(primary, began, &object.key, &meta)
-    }
-
-    /// Is it known to have been purged, or made stale, since `began`?
-    pub fn is_purged(&self, object: &Object, began: Sequence) -> bool {
-        let (primary, meta) = (object.primary, object.encode_meta());
-        let store = &self.store;
-        store.is_purged_since(primary, began, &object.key, &meta)
-            || store.is_doubted(primary, began, &object.key, &meta)
-    }
-
-    /// May it be found under its key? Once there are variants, nobody may be answered by what was stored without one.
-    pub fn is_reached(&self, object: &Object) -> bool {
-        object.hash != object.primary || self.store.marker(object.primary).is_none()
-    }
-
-    /// May it be put into memory? As [`Self::still_valid`], and [`Self::is_reached`]. To be asked under memory's lock, as
-    /// [`MemoryTier::insert`] does: who sets a marker takes out afterwards what it hides.
-    pub fn may_publish(&self, object: &Object, began: Sequence) -> bool {
-        self.is_reached(object) && self.still_valid(object, began)
-    }
-
-    /// Takes out of the store what was just put there, if variants have come to be known meanwhile. Did they? Asked afterwards, because
-    /// who sets a marker forgets afterwards what it hides: one of the two comes last.
-    pub fn take_back_hidden(&self, object: &Object) -> bool {
-        let is_hidden = !self.is_reached(object);
-        if is_hidden {
-            self.store.of(object.primary).forget(object.hash);
-        }
-        is_hidden
-    }
-
-    /// Nothing can be answered with it any more.
-    pub fn forget_stored(&self, object: &Object) {
-        self.store.of(object.primary).forget(object.hash);
-        self.memory.remove(object.hash);
-    }
-
-    /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
-    pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
-        for object in beside {
-            self.memory
-                .take_along(object, |object| self.may_publish(object, began));
-        }
-    }
-
     /// The name of the proxy that was asked in place of the origin.
     pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<Cow<'_, str>> {
         match hierarchy {
@@ -448,16 +203,21 @@ impl Shared {
     /// Is there room for so many bytes more, to promise it to what is to be stored? What lies in rooms counts as a whole: a reader of
     /// its last byte holds all of it.
     pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.ledger.may_promise(bytes, self.rooms.bytes())
+        self.ledger.may_promise(bytes, self.cache.rooms.bytes())
     }
 
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
     /// before ends whole. Returns for each store what its answers still read.
     pub fn hand_over(&self) -> Vec<Vec<HeldChunks>> {
         self.is_handed_over.store(true, Ordering::SeqCst);
-        let held = self.store.stores().map(|store| store.hand_over()).collect();
+        let held = self
+            .cache
+            .store
+            .stores()
+            .map(|store| store.hand_over())
+            .collect();
         self.flights.forget_all(|_, _| true);
-        for device in &self.devices {
+        for device in &self.cache.devices {
             device.give_away();
         }
         held
@@ -465,10 +225,13 @@ impl Shared {
 
     /// It never heard of it: all is as before [`Self::hand_over`].
     pub fn take_back(&self) {
-        for device in &self.devices {
+        for device in &self.cache.devices {
             device.take_over();
         }
-        self.store.stores().for_each(|store| store.take_back());
+        self.cache
+            .store
+            .stores()
+            .for_each(|store| store.take_back());
         self.is_handed_over.store(false, Ordering::SeqCst);
     }
 
@@ -542,7 +305,7 @@ impl Worker {
         journal: JournalWriter,
     ) -> Worker {
         let counters = Arc::clone(&shared.counters[index]);
-        let (hasher, pseudonyms) = (shared.hasher(), shared.store.pseudonyms());
+        let (hasher, pseudonyms) = (shared.cache.hasher(), shared.cache.store.pseudonyms());
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
         // Another one after each start, and for each worker.
@@ -684,8 +447,8 @@ impl Worker {
             store(&self.counters.disk_lazy_along, gathered.along);
         }
         self.front.borrow_mut().sweep(now);
-        self.shared.fragments.leave(&self.shared.memory);
-        self.shared.memory.weed();
+        self.shared.cache.fragments.leave(&self.shared.cache.memory);
+        self.shared.cache.memory.weed();
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {
             metrics::add(&self.counters.log_records_lost, lost);

@@ -235,13 +235,19 @@ fn disk_of(
     index: usize,
     kind: EngineKind,
 ) -> Result<Option<DiskIo>, EngineError> {
-    if !shared.has_disk {
+    if !shared.cache.has_disk {
         return Ok(None);
     }
     let edition = shared.edition();
     let storing = &edition.plan.storing;
     let mut reads = Vec::new();
-    for (store, (device, queue)) in shared.devices.iter().zip(&shared.read_queues).enumerate() {
+    for (store, (device, queue)) in shared
+        .cache
+        .devices
+        .iter()
+        .zip(&shared.cache.read_queues)
+        .enumerate()
+    {
         let engine = Engine::new(kind, Arc::clone(device))?;
         engine.start();
         let deadline = storing.lazy_reads_deadline;
@@ -250,10 +256,10 @@ fn disk_of(
         reads.push(of_device.noted(Arc::clone(&shared.events), store));
     }
     let disk = DiskIo::new(
-        Arc::clone(&shared.store),
+        Arc::clone(&shared.cache.store),
         reads,
         Arc::clone(&shared.counters[index]),
-        Arc::clone(&shared.wake_up),
+        Arc::clone(&shared.cache.wake_up),
         storing,
         shared.clock.clone(),
         Arc::clone(&shared.events),
@@ -280,7 +286,7 @@ impl House {
             return Ok(());
         }
         let is_first = worker.edition.get() == 0;
-        let listeners = listener_states(&edition, shared.hasher());
+        let listeners = listener_states(&edition, shared.cache.hasher());
         let before = worker.listeners.replace(listeners);
         worker.edition.set(edition.number);
         let stays = |id: ListenerId| edition.ids.contains(&id);

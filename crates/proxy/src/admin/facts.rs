@@ -462,7 +462,7 @@ impl Facts {
             .chain(of_pushes);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);
-        let stores = shared.store.stores().zip(&shared.devices);
+        let stores = shared.cache.store.stores().zip(&shared.cache.devices);
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
@@ -479,22 +479,22 @@ impl Facts {
             io_engine: shared.io_engine,
             connections_max: shared.edition().plan.limits.connections_max as u64,
             memory: MemoryFacts {
-                bytes: shared.memory.bytes() + shared.fragments.bytes(),
-                bytes_max: shared.memory.bytes_max(),
-                objects: shared.memory.objects(),
-                evicted: shared.memory.evicted(),
-                burst_refused: shared.memory.burst_refused(),
-                fragments: shared.fragments.fragments(),
-                fragment_bytes: shared.fragments.bytes(),
-                fragments_evicted: shared.fragments.evicted(),
-                fragment_served_bytes: shared.fragments.served_bytes(),
+                bytes: shared.cache.memory.bytes() + shared.cache.fragments.bytes(),
+                bytes_max: shared.cache.memory.bytes_max(),
+                objects: shared.cache.memory.objects(),
+                evicted: shared.cache.memory.evicted(),
+                burst_refused: shared.cache.memory.burst_refused(),
+                fragments: shared.cache.fragments.fragments(),
+                fragment_bytes: shared.cache.fragments.bytes(),
+                fragments_evicted: shared.cache.fragments.evicted(),
+                fragment_served_bytes: shared.cache.fragments.served_bytes(),
             },
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.ledger.bytes(),
             transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
-            room_bytes: shared.rooms.bytes(),
+            room_bytes: shared.cache.rooms.bytes(),
             stores: stores.collect(),
-            stores_absent: shared.absent.len() as u64,
+            stores_absent: shared.cache.absent.len() as u64,
             counted,
             labels: shared.labels.all(),
             rules: shared.rules.all(),

@@ -216,7 +216,7 @@ impl Live {
     ) -> Live {
         let counted = &facts.counted;
         let (requests_per_s, hits_per_s) = hour.trend(TREND_SAMPLES);
-        let waiting = shared.read_queues.iter().map(|queue| queue.waiting());
+        let waiting = shared.cache.read_queues.iter().map(|queue| queue.waiting());
         let are_named = shared.top.is_some();
         Live {
             version: facts.version,

@@ -204,7 +204,7 @@ impl Admin {
         let edition = self.shared.edition();
         let mut known = self.listeners.borrow_mut();
         if known.0 != edition.number {
-            let states = listener_states(&edition, self.shared.hasher());
+            let states = listener_states(&edition, self.shared.cache.hasher());
             *known = (edition.number, states);
         }
         known.1.clone()

@@ -138,7 +138,7 @@ pub async fn purge(
         *purged = applied.found;
     }
     let began = Instant::now();
-    let settled = shared.settle(&applied.handles, DURABLE_WAIT);
+    let settled = shared.cache.settle(&applied.handles, DURABLE_WAIT);
     (done.durable, ()) = tokio::join!(settled, told(shared, &change, &mut done.members));
     if !done.members.missing.is_empty() {
         (done.durable, done.reason) = (false, Some(NOT_ALL));
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn what_is_no_prefix_and_no_tag_is_refused() {
         let shared = testing::shared();
-        let listeners = listener_states(&shared.edition(), shared.hasher());
+        let listeners = listener_states(&shared.edition(), shared.cache.hasher());
         let long = format!("http://h/{}", "a".repeat(TAG_BYTES_MAX));
         for (what, text, accepted) in [
             (What::Prefix, "http://h", true),
@@ -442,7 +442,7 @@ mod tests {
             route(None, "/", origin("any", "")),
         ]);
         let shared = testing::shared_with(vec![listener]);
-        let listeners = listener_states(&shared.edition(), shared.hasher());
+        let listeners = listener_states(&shared.edition(), shared.cache.hasher());
         for (url, found) in [
             (
                 "http://www.example/x",
@@ -476,14 +476,14 @@ mod tests {
         };
         let address = "127.0.0.1:80".parse().unwrap();
         let shared = testing::shared_with(vec![Listener::reverse(address, Vec::new(), origin)]);
-        let listeners = listener_states(&shared.edition(), shared.hasher());
+        let listeners = listener_states(&shared.edition(), shared.cache.hasher());
         let keys: Vec<_> = target::names_of_url(&listeners, "http://www.example/a", Names::All)
             .unwrap()
             .iter()
-            .map(|key| shared.hasher().hash(key))
+            .map(|key| shared.cache.hasher().hash(key))
             .collect();
         assert!(keys.len() > 1);
-        let began = shared.store.sequence(keys[0]);
+        let began = shared.cache.store.sequence(keys[0]);
         let purged = await_purge(&shared, &listeners, "HTTP://WWW.example:80/a").unwrap();
         assert_eq!(purged.purged, Some(false), "nothing was stored");
         assert!(
@@ -491,20 +491,24 @@ mod tests {
             "without a disk there is nothing to wait for"
         );
         for &key in &keys {
-            assert!(shared.store.invalidated_since(key, began));
+            assert!(shared.cache.store.invalidated_since(key, began));
         }
         // A marker is something that was there.
-        let began = shared.store.sequence(keys[1]);
-        shared.store.set_marker(keys[1], b"accept", began).unwrap();
+        let began = shared.cache.store.sequence(keys[1]);
+        shared
+            .cache
+            .store
+            .set_marker(keys[1], b"accept", began)
+            .unwrap();
         let again = await_purge(&shared, &listeners, "http://www.example/a").unwrap();
         assert_eq!(again.purged, Some(true));
-        assert!(shared.store.marker(keys[1]).is_none());
+        assert!(shared.cache.store.marker(keys[1]).is_none());
     }
 
     #[test]
     fn only_http_urls_are_purged() {
         let shared = testing::shared();
-        let listeners = listener_states(&shared.edition(), shared.hasher());
+        let listeners = listener_states(&shared.edition(), shared.cache.hasher());
         for url in [
             "",
             "a",

@@ -12,6 +12,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
+    cache::Cache,
     cache::fragments::FragmentMemory,
     cache::memory::MemoryTier,
     cache::opening,
@@ -49,6 +50,22 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let rule_counts = rules.counts(&plan.rules);
     let rows = labels.rows(&plan.listeners);
     let store = opening::without_device(None).unwrap();
+    let hasher = store.hasher();
+    let flights = Arc::new(Flights::new(plan.limits.waiters_max));
+    let cache = Arc::new(Cache {
+        rooms: crate::cache::room::Rooms::new(4 << 20),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
+        fragments: FragmentMemory::new(plan.memory_bytes, 0),
+        wake_up: Arc::default(),
+        admission: None,
+        devices: Vec::new(),
+        read_queues: Vec::new(),
+        has_disk: false,
+        absent: Vec::new(),
+        predicates_refused: AtomicBool::new(false),
+        store,
+        fetches: Arc::clone(&flights) as _,
+    });
     Arc::new(Shared {
         streams: AtomicUsize::new(0),
         stream_head_bytes: AtomicU64::new(0),
@@ -62,17 +79,9 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         via_tag: 0,
         bounds: Bounds::of(&plan),
         heads: Arc::new(crate::heads::HeadBudget::new(1 << 20, 2)),
-        rooms: crate::cache::room::Rooms::new(4 << 20),
-        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
-        fragments: FragmentMemory::new(plan.memory_bytes, 0),
-        wake_up: Arc::default(),
-        admission: None,
-        devices: Vec::new(),
-        read_queues: Vec::new(),
-        has_disk: false,
-        absent: Vec::new(),
         ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
-        flights: Flights::new(plan.limits.waiters_max),
+        cache,
+        flights,
         counters: (0..2)
             .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
             .collect(),
@@ -85,7 +94,6 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
-        predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
@@ -101,11 +109,10 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),
             upstreams_before: Vec::new(),
-            hasher: store.hasher(),
+            hasher,
             via_tag: 0,
             loaded: Loaded::default(),
         }))),
-        store,
     })
 }
 

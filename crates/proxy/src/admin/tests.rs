@@ -150,7 +150,8 @@ fn health_is_answered_while_all_turns_are_taken() {
 fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
     let mut shared = testing::shared();
     let inner = Arc::get_mut(&mut shared).unwrap();
-    inner.absent.push(Absent {
+    let cache = Arc::get_mut(&mut inner.cache).unwrap();
+    cache.absent.push(Absent {
         path: "/x/store".into(),
         why: "it is broken".to_owned(),
     });
@@ -244,10 +245,11 @@ fn purges_say_whether_anything_was_there() {
         crate::request::target::Names::All,
     )
     .unwrap();
-    let key = admin.shared.hasher().hash(&keys[0]);
-    let began = admin.shared.store.sequence(key);
+    let key = admin.shared.cache.hasher().hash(&keys[0]);
+    let began = admin.shared.cache.store.sequence(key);
     admin
         .shared
+        .cache
         .store
         .set_marker(key, b"accept", began)
         .unwrap();

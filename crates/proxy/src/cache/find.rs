@@ -75,7 +75,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if served == Served::Nothing {
         return None;
     }
-    let began = shared.store.sequence(wanted.primary);
+    let began = shared.cache.store.sequence(wanted.primary);
     let reads = served == Served::All && !wanted.skips_disk;
     let disk = worker.disk.as_ref().filter(|_| reads);
     let in_memory = |resident: Arc<Resident>| {
@@ -84,7 +84,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             return None;
         }
         if !is_cut_as_here(disk, wanted, &resident.object) {
-            shared.forget_stored(&resident.object);
+            shared.cache.forget_stored(&resident.object);
             return None;
         }
         Some(Found {
@@ -99,13 +99,16 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
     let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
-    if wanted.is_absent.take() && may_be_direct && shared.store.marker(wanted.primary).is_none() {
+    if wanted.is_absent.take()
+        && may_be_direct
+        && shared.cache.store.marker(wanted.primary).is_none()
+    {
         return None;
     }
     // The key of what another tag has stored under the name.
     let mut other = wanted.other.take();
     if may_be_direct {
-        match shared.memory.look_up(wanted.primary, &wanted.key) {
+        match shared.cache.memory.look_up(wanted.primary, &wanted.key) {
             Ok(resident) => {
                 return Some(resident)
                     .filter(|it| !is_foreign(&it.object))
@@ -115,7 +118,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     }
     let variant;
-    let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
+    let (hash, key): (KeyHash, &[u8]) = match shared.cache.store.marker(wanted.primary) {
         None if !may_be_direct => return None,
         None => {
             if let Some(other) = other {
@@ -129,7 +132,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             let (salt, list) = (marker.salt, &marker.list);
             variant = variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras);
             let hash = worker.hasher.hash(&variant);
-            if let Some(resident) = shared.memory.get(hash, &variant) {
+            if let Some(resident) = shared.cache.memory.get(hash, &variant) {
                 return Some(resident)
                     .filter(|it| !is_foreign(&it.object))
                     .and_then(in_memory);
@@ -138,7 +141,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     let disk = disk?;
-    let removals = shared.memory.removals(hash);
+    let removals = shared.cache.memory.removals(hash);
     let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
     let (object, swap_in, began, removals) = match preloaded {
         Some(it) => (it.object, it.swap_in, it.began, it.removals),
@@ -148,23 +151,23 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
                 wanted.is_contested.set(is_in_use(other));
             }
             let loaded = loaded.ok()?;
-            shared.take_along(loaded.beside, began);
+            shared.cache.take_along(loaded.beside, began);
             (loaded.object, loaded.swap_in, began, removals)
         }
     };
     // The second: it was purged while it was read.
-    if is_foreign(&object) || !shared.still_valid(&object, began) {
+    if is_foreign(&object) || !shared.cache.still_valid(&object, began) {
         return None;
     }
     if !is_cut_as_here(Some(disk), wanted, &object) {
-        shared.forget_stored(&object);
+        shared.cache.forget_stored(&object);
         return None;
     }
-    let memory = &shared.memory;
+    let memory = &shared.cache.memory;
     // A large object that takes the place of this one is not in memory. That it came is seen by this.
     let is_last = || memory.removals(hash) == removals;
     memory.promote(&object, |object| {
-        shared.may_publish(object, began) && is_last()
+        shared.cache.may_publish(object, began) && is_last()
     });
     Some(Found {
         stored: Stored::Disk(Box::new(object)),

@@ -1,4 +1,9 @@
 //! The two tiers, memory and disk, and the thread that does what the stores need done in the background.
+//!
+//! [`Cache`] is what all threads share of them. What is stored may be forgotten at any moment, also while it is fetched, read or promoted:
+//! who publishes asks whether it still may.
+//!
+//! Not known here: requests, origins, who fetches.
 
 pub mod background;
 pub mod disk;
@@ -18,3 +23,275 @@ pub mod preloaded;
 mod purged;
 pub mod room;
 pub mod written;
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use device::Device;
+use httpcache::UnixMillis;
+use replacement::Admission;
+use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
+
+use self::{
+    background::WakeUp, fragments::FragmentMemory, lazy::ReadQueue, memory::MemoryTier,
+    object::Object, opening::Absent, predicate::Predicate, room::Rooms,
+};
+use crate::{
+    clock::Instant,
+    mistakes::{Mistake, makes},
+};
+
+/// Percent of the room for purges by pattern that are worth a warning.
+const PREDICATES_WARN_PERCENT: u64 = 80;
+
+/// Fetches in progress, as far as an invalidation is about them.
+pub trait Fetches: Send + Sync {
+    /// Nobody joins a fetch of this resource that began before.
+    fn forget(&self, primary: KeyHash);
+    /// The same for all whose key is meant.
+    fn forget_all(&self, is_meant: &dyn Fn(&[u8]) -> bool);
+}
+
+/// What is stored, in memory and on disk. One for the process.
+pub struct Cache {
+    /// Memory of long bodies that are received where they are stored.
+    pub rooms: Rooms,
+    /// Objects in memory.
+    pub memory: MemoryTier,
+    /// Fragments of large ones.
+    pub fragments: FragmentMemory,
+    /// Index and invalidations and, with devices, the objects on disk.
+    pub store: Arc<Set>,
+    /// Wakes the background thread of the stores.
+    pub wake_up: Arc<WakeUp>,
+    /// What is admitted to disk, if not everything.
+    pub admission: Option<Mutex<Admission>>,
+    /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
+    pub devices: Vec<Arc<Device>>,
+    /// What waits to be read from each, where that takes long.
+    pub read_queues: Vec<Arc<ReadQueue>>,
+    /// Is there a device at all?
+    pub has_disk: bool,
+    /// Stores of the plan that could not be opened.
+    pub absent: Vec<Absent>,
+    /// A purge by pattern was refused for want of room, and that was said.
+    pub predicates_refused: AtomicBool,
+    /// Fetches of what is to be stored.
+    pub fetches: Arc<dyn Fetches>,
+}
+
+impl Cache {
+    /// The hash of a key.
+    pub fn hasher(&self) -> KeyHasher {
+        self.store.hasher()
+    }
+
+    /// Tells two secrets apart that the names of a profile are hashed with, without giving either away: the hash of a constant.
+    pub fn keys_id(&self) -> u32 {
+        let pseudonyms = self.store.pseudonyms();
+        (pseudonyms.of(b"loligo: keys of a profile") as u32).max(1)
+    }
+
+    /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
+    /// True if something was there.
+    ///
+    /// It holds at once; that it will also hold after a crash, when the durability handles are settled: [`Self::settle`].
+    pub fn invalidate(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
+        self.forget_now(primary, self.store.invalidate(primary))
+    }
+
+    /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
+    /// which are of what is never stored.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
+        self.forget_now(primary, self.store.invalidate_stored(primary))
+    }
+
+    fn forget_now(
+        &self,
+        primary: KeyHash,
+        (indexed, handles): (bool, DurabilityHandles),
+    ) -> (bool, DurabilityHandles) {
+        // The order matters: first recorded (and out of the index), then out of memory, so that whoever
+        // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
+        if !makes(Mistake::KeepFlights) {
+            self.fetches.forget(primary);
+        }
+        let met = !makes(Mistake::KeepMemory) && self.memory.remove(primary);
+        (met || indexed, handles)
+    }
+
+    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. What that is, is found out
+    /// when it is read, from memory or disk.
+    ///
+    /// # Errors
+    /// The pattern is too long for the log, or there is no room for one more.
+    pub fn invalidate_matching(
+        &self,
+        predicate: &Predicate,
+        now: UnixMillis,
+    ) -> Result<DurabilityHandles, NotTaken> {
+        let (kind, pattern) = predicate.encode();
+        // In this order: see `invalidate`.
+        let before = self.store.predicates_percent();
+        let handles = self.store.invalidate_matching(kind, &pattern);
+        self.warn_of_room(before, handles.is_err());
+        let handles = handles?;
+        (self.fetches).forget_all(&|key| predicate.may_be_about(key));
+        if !makes(Mistake::SkipSweep) {
+            self.memory.purge(kind, &pattern, now);
+        }
+        Ok(handles)
+    }
+
+    /// Says once that the room for purges by pattern comes to its end.
+    fn warn_of_room(&self, before: u64, is_refused: bool) {
+        let now = self.store.predicates_percent();
+        if before < PREDICATES_WARN_PERCENT && now >= PREDICATES_WARN_PERCENT {
+            tracing::warn!(
+                "{now} % of the room for purges by prefix or tag is taken; what is stored is being compared with them, and \
+                 until that is done more are coming than it can hold"
+            );
+        }
+        if is_refused && !self.predicates_refused.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "there is no room for one more purge by prefix or tag; such purges are answered 503 until what is stored has been \
+                 compared with those there are"
+            );
+        } else if now < PREDICATES_WARN_PERCENT {
+            self.predicates_refused.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes stale the object under `primary` and its variants, in memory and on disk. True if something was there.
+    ///
+    /// It holds at once; that it will also hold after a crash, when the durability handles are settled.
+    pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, DurabilityHandles) {
+        // In this order: see `invalidate`.
+        let (indexed, handles) = self.store.doubt(primary);
+        self.fetches.forget(primary);
+        let met = !makes(Mistake::KeepFresh) && self.memory.doubt(primary, now);
+        if self.store.marker(primary).is_some() {
+            // Its variants lie under hashes of their own.
+            self.memory.doubt_variants(primary, now);
+        }
+        (indexed || met, handles)
+    }
+
+    /// Waits until invalidations are durable, for so long at most. False: they are not.
+    pub async fn settle(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
+        self.settle_unless(all, longest, |_| false).await
+    }
+
+    /// As [`Self::settle`], but does not wait for a device that is set aside.
+    pub async fn settle_if_answering(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
+        let is_aside = |handles: &DurabilityHandles| {
+            let mut devices = handles.members().filter_map(|n| self.devices.get(n));
+            devices.any(|device| device.health().is_aside())
+        };
+        self.settle_unless(all, longest, is_aside).await
+    }
+
+    /// Have all stores been left out at the start? What they hold is served again when they are back: nothing can be made durable in them
+    /// meanwhile, and no other knows of their absence.
+    pub fn is_without_its_stores(&self) -> bool {
+        !self.has_disk && !self.absent.is_empty()
+    }
+
+    async fn settle_unless(
+        &self,
+        all: &[DurabilityHandles],
+        longest: Duration,
+        is_hopeless: impl Fn(&DurabilityHandles) -> bool,
+    ) -> bool {
+        if self.is_without_its_stores() {
+            return false;
+        }
+        if makes(Mistake::AcknowledgeEarly) {
+            return true;
+        }
+        let deadline = Instant::now() + longest;
+        let mut durable = true;
+        for handles in all {
+            let is_hopeless = || is_hopeless(handles);
+            let settled = (self.wake_up).settle(&self.store, handles, deadline, is_hopeless);
+            durable &= settled.await == Settled::Durable;
+        }
+        durable
+    }
+
+    /// Is what was just asked for and fetched to be kept on disk?
+    pub fn admits(&self, hash: KeyHash, bytes: u64) -> bool {
+        let Some(admission) = &self.admission else {
+            return true;
+        };
+        let full = self.store.is_full();
+        let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.asked(hash.0);
+        admission.admits(hash.0, bytes, full)
+    }
+
+    /// May what was looked up, or whose fetch began, at `began` still be published and served?
+    pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
+        if makes(Mistake::PublishLate) {
+            return true;
+        }
+        if self.store.invalidated_since(object.primary, began) {
+            return false;
+        }
+        // Rare: a predicate has come since, so key and metadata must be looked at.
+        if !self.store.predicates_since(object.primary, began) {
+            return true;
+        }
+        let (primary, meta) = (object.primary, object.encode_meta());
+        !self.store.is_invalid(primary, began, &object.key, &meta)
+            && !self.store.is_doubted(primary, began, &object.key, &meta)
+    }
+
+    /// Is it known to have been purged, or made stale, since `began`?
+    pub fn is_purged(&self, object: &Object, began: Sequence) -> bool {
+        let (primary, meta) = (object.primary, object.encode_meta());
+        let store = &self.store;
+        store.is_purged_since(primary, began, &object.key, &meta)
+            || store.is_doubted(primary, began, &object.key, &meta)
+    }
+
+    /// May it be found under its key? Once there are variants, nobody may be answered by what was stored without one.
+    pub fn is_reached(&self, object: &Object) -> bool {
+        object.hash != object.primary || self.store.marker(object.primary).is_none()
+    }
+
+    /// May it be put into memory? As [`Self::still_valid`], and [`Self::is_reached`]. To be asked under memory's lock, as
+    /// [`MemoryTier::insert`] does: who sets a marker takes out afterwards what it hides.
+    pub fn may_publish(&self, object: &Object, began: Sequence) -> bool {
+        self.is_reached(object) && self.still_valid(object, began)
+    }
+
+    /// Takes out of the store what was just put there, if variants have come to be known meanwhile. Did they? Asked afterwards, because
+    /// who sets a marker forgets afterwards what it hides: one of the two comes last.
+    pub fn take_back_hidden(&self, object: &Object) -> bool {
+        let is_hidden = !self.is_reached(object);
+        if is_hidden {
+            self.store.of(object.primary).forget(object.hash);
+        }
+        is_hidden
+    }
+
+    /// Nothing can be answered with it any more.
+    pub fn forget_stored(&self, object: &Object) {
+        self.store.of(object.primary).forget(object.hash);
+        self.memory.remove(object.hash);
+    }
+
+    /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
+    pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
+        for object in beside {
+            self.memory
+                .take_along(object, |object| self.may_publish(object, began));
+        }
+    }
+}

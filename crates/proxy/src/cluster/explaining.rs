@@ -66,10 +66,12 @@ pub fn explain(
 /// The same for one key.
 fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
     let name = name_of_key(key);
-    let primary = shared.hasher().hash(name);
+    let primary = shared.cache.hasher().hash(name);
     let uri = String::from_utf8_lossy(name.strip_prefix(KEY_PREFIX).unwrap_or(name));
     let _ = writeln!(out, "  is stored as {uri}");
-    if shared.memory.get(primary, key).is_some() || shared.store.of(primary).may_answer(primary) {
+    if shared.cache.memory.get(primary, key).is_some()
+        || shared.cache.store.of(primary).may_answer(primary)
+    {
         *out += "  is stored here: it is answered from here, or validated\n";
         return;
     }

@@ -124,7 +124,7 @@ pub async fn answer(
         let asking = Asking {
             directives,
             asked_at: ex.worker.now_ms(),
-            began: ex.worker.shared.store.sequence(wanted.primary),
+            began: ex.worker.shared.cache.store.sequence(wanted.primary),
             may_be_shared: (cluster.purging).may_copy(wanted.primary, cluster.now_ms()),
         };
         let member = cluster.member(id)?;
@@ -508,7 +508,7 @@ fn start_shared(worker: &Worker, wanted: &Wanted, asking: &Asking<'_>) -> Option
     let shared = &worker.shared;
     let key = share::flight_key(worker, wanted);
     let began = || {
-        let is_still = shared.store.sequence(wanted.primary) == asking.began;
+        let is_still = shared.cache.store.sequence(wanted.primary) == asking.began;
         is_still.then_some(asking.began)
     };
     match shared.flights.join_or_start(wanted.primary, &key, began) {

@@ -420,7 +420,7 @@ impl Rates {
         let passed_ms = (now.duration_since(at).as_millis() as u64).max(1);
         let a_second = |n: u64| u32::try_from(n * 1000 / passed_ms).unwrap_or(u32::MAX);
         let (mut pinned, mut free_bytes) = (0, 0);
-        for store in shared.store.stores().take(shared.devices.len()) {
+        for store in shared.cache.store.stores().take(shared.cache.devices.len()) {
             let figures = store.figures();
             pinned += figures.reads_pinned;
             free_bytes += figures.dead_bytes + figures.never_written_bytes;
@@ -428,7 +428,7 @@ impl Rates {
         let reads_a_second = a_second(reads.saturating_sub(reads_before));
         // Little's law: those that are under way, by how many end in a second.
         let queue_ms = pinned * 1000 / u64::from(reads_a_second.max(1));
-        let mut devices = shared.devices.iter();
+        let mut devices = shared.cache.devices.iter();
         let hangs = devices.len() > 0 && devices.all(|device| device.health().is_aside());
         Load {
             requests_per_s: a_second(requests.saturating_sub(requests_before)),

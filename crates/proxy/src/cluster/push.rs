@@ -156,7 +156,7 @@ pub fn every_second(worker: &Rc<Worker>, now: Instant) {
     };
     if worker.index == 0 {
         cluster.pushing.hot.fade();
-        let own = shared.store.stores().map(|store| store.sequence());
+        let own = shared.cache.store.stores().map(|store| store.sequence());
         cluster.pushing.moments.note(now, own.collect(), &groups);
         sending::start(worker, cluster);
     }

@@ -131,16 +131,16 @@ async fn take(
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
-    *had_it = (shared.store.of(wanted.primary)).may_answer(wanted.primary);
+    *had_it = (shared.cache.store.of(wanted.primary)).may_answer(wanted.primary);
     let (store, column) = (
-        shared.store.owner(wanted.primary),
+        shared.cache.store.owner(wanted.primary),
         usize::from(terms.column),
     );
     if store != column {
         // The front does not know our stores as they are now.
         return Verdict::Invalidated;
     }
-    let of = shared.store.stores().nth(store);
+    let of = shared.cache.store.stores().nth(store);
     if let (Some(of), Some(front), Some(publishing)) = (of, ex.member, &mut *cluster.publishing()) {
         let trace = of.tracing().trace(name_of_key(&wanted.key));
         publishing.expect(store, trace, front, terms.known);
@@ -159,7 +159,7 @@ async fn keep(
 ) -> Verdict {
     let worker = ex.worker;
     let shared = &worker.shared;
-    if wanted.bypass || !shared.has_disk {
+    if wanted.bypass || !shared.cache.has_disk {
         return Verdict::Policy;
     }
     let primary = wanted.primary;
@@ -180,7 +180,7 @@ async fn keep(
     }
     // A flight of its own, which nobody joins: it carries the sequence.
     let flight = shared.flights.start_alone(primary, began).flight.clone();
-    if shared.store.invalidated_since(primary, began) {
+    if shared.cache.store.invalidated_since(primary, began) {
         return Verdict::Invalidated;
     }
     let mut storing = match Storing::begin(worker, &flight, &fetch_request, &response) {
@@ -197,8 +197,15 @@ async fn keep(
     storing.complete(worker, &flight, Some(length));
     match flight.swap_out() {
         Some(out) if out.is_kept => Verdict::Stored,
-        _ if shared.store.invalidated_since(primary, began) => Verdict::Invalidated,
-        _ if shared.store.of(primary).is_paused(crate::clock::unix_ms()) => Verdict::Paused,
+        _ if shared.cache.store.invalidated_since(primary, began) => Verdict::Invalidated,
+        _ if shared
+            .cache
+            .store
+            .of(primary)
+            .is_paused(crate::clock::unix_ms()) =>
+        {
+            Verdict::Paused
+        }
         _ => Verdict::Disk,
     }
 }

@@ -363,7 +363,7 @@ pub async fn from_disk(
     let read = Instant::now();
     let (object, swap_in) = match loaded {
         Ok(loaded) => {
-            shared.take_along(loaded.beside, sequence);
+            shared.cache.take_along(loaded.beside, sequence);
             (loaded.object, loaded.swap_in)
         }
         Err(unread) => {
@@ -378,7 +378,7 @@ pub async fn from_disk(
     let now = worker.unix_ms(read);
     if object.large.is_some()
         || !object.standing.is_fresh_for(conn.listener.foreign, now)
-        || !shared.still_valid(&object, sequence)
+        || !shared.cache.still_valid(&object, sequence)
     {
         incoming.loaded = Some(Box::new(Preloaded {
             object,
@@ -426,8 +426,9 @@ pub async fn from_disk(
     };
     let sent = hit.send(worker, conn);
     shared
+        .cache
         .memory
-        .promote(&object, |object| shared.may_publish(object, sequence));
+        .promote(&object, |object| shared.cache.may_publish(object, sequence));
     let keep_open = match sent {
         Sent::All(keep_open) => keep_open,
         Sent::Some(unsent) => {

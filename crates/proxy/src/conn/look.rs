@@ -183,7 +183,7 @@ pub fn look<'a, 'f>(
     if served == Served::Nothing {
         return Looked::Long;
     }
-    let looked_up = front.look_up(&worker.shared.memory, hash, &key);
+    let looked_up = front.look_up(&worker.shared.cache.memory, hash, &key);
     let is_absent = matches!(looked_up, Err(None)) && book.is_empty();
     let Ok(resident) = looked_up else {
         match &worker.disk {
@@ -191,9 +191,9 @@ pub fn look<'a, 'f>(
             _ => return Looked::Long,
         }
         // Noted before the look-up: what is invalidated after it is not served.
-        let store = worker.shared.store.of(hash);
+        let store = worker.shared.cache.store.of(hash);
         let sequence = store.sequence();
-        let removals = worker.shared.memory.removals(hash);
+        let removals = worker.shared.cache.memory.removals(hash);
         let read = match store.look_up(hash) {
             Lookup::OnDisk(read) => read,
             Lookup::Absent if is_absent => {

@@ -192,7 +192,7 @@ impl Conn {
         let ClientStream::Plain(socket) = &self.stream else {
             return None;
         };
-        let (arena, place) = worker.shared.fragments.place_of(body)?;
+        let (arena, place) = worker.shared.cache.fragments.place_of(body)?;
         let also_here = self.listener.edition.plan.sends_pages_here;
         let takes_pages = || socket::takes_pages(socket, also_here);
         (self.takes_pages.get_or_insert_with(takes_pages)).then_some((&**arena, place))

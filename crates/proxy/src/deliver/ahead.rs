@@ -96,7 +96,11 @@ impl Ahead {
                 return;
             }
             let key = fragment_key(&object.key, large.fetch_id, next);
-            if shared.fragments.contains(store.hasher().hash(&key), &key) {
+            if shared
+                .cache
+                .fragments
+                .contains(store.hasher().hash(&key), &key)
+            {
                 return;
             }
             let held = holder.hold((ends - begins) as usize);

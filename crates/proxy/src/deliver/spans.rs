@@ -241,7 +241,7 @@ async fn send_held(
     let shared = &ex.worker.shared;
     let holder = ex.reply.holder(&shared.ledger);
     // Where it is kept for everybody it counts there.
-    let is_kept = shared.fragments.place_of(&fragment).is_some();
+    let is_kept = shared.cache.fragments.place_of(&fragment).is_some();
     let mut held = holder.hold(if is_kept { 0 } else { fragment.len() });
     let mut pinned = is_kept.then(|| holder.pin(fragment.len()));
     let mut body = fragment.slice(part);
@@ -311,7 +311,7 @@ impl Source<'_> {
             Source::Flight(reader) => reader.flight.primary,
             Source::Memory(_) | Source::Origin(_) => return true,
         };
-        let size = u64::from(worker.shared.store.of(primary).fragment_bytes());
+        let size = u64::from(worker.shared.cache.store.of(primary).fragment_bytes());
         at >= (u64::from(number) + 1).saturating_mul(size)
     }
 
@@ -343,7 +343,7 @@ async fn next_of_object(
     let worker = ex.worker;
     let waits = Waits::for_answer(ex.reply.sent().bytes > 0);
     let (disk, large) = (worker.disk.as_ref()?, object.large.as_ref()?);
-    let store = worker.shared.store.of(object.primary);
+    let store = worker.shared.cache.store.of(object.primary);
     let size = u64::from(store.fragment_bytes());
     let number = (range.start / size) as u32;
     let (primary, key) = (object.primary, &object.key);
@@ -361,10 +361,13 @@ async fn next_of_object(
     let (of, range) = (part.of, part.range.clone());
     let name = fragment_key(key, large.fetch_id, number);
     let hash = store.hasher().hash(&name);
-    if let Some(kept) = shared.fragments.get(&shared.memory, hash, &name)
+    if let Some(kept) = shared
+        .cache
+        .fragments
+        .get(&shared.cache.memory, hash, &name)
         && kept.len() as u64 == of
     {
-        shared.fragments.serves(range.end - range.start);
+        shared.cache.fragments.serves(range.end - range.start);
         let part = range.start as usize..range.end as usize;
         return Some(Got::Fragment(kept, number, part));
     }
@@ -398,7 +401,7 @@ async fn next_of_object(
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
         if !is_late && !httpcache::has_strong_validator(&object.fields()) {
             // Nobody can fill the hole, so the rest is of no use either.
-            worker.shared.forget_stored(object);
+            worker.shared.cache.forget_stored(object);
         }
         return None;
     };
@@ -406,7 +409,7 @@ async fn next_of_object(
         ex.record.swapped_in(swap_in);
     }
     let body = match loaded.body.len() as u64 == of {
-        true => (shared.fragments).was_read(&shared.memory, hash, &name, loaded.body),
+        true => (shared.cache.fragments).was_read(&shared.cache.memory, hash, &name, loaded.body),
         false => loaded.body,
     };
     Some(Got::Fragment(body, number, part))
@@ -455,7 +458,7 @@ async fn next_of_flight(
         } => {
             let primary = reader.flight.primary;
             let shared = &ex.worker.shared;
-            let of = u64::from(shared.store.of(primary).fragment_bytes());
+            let of = u64::from(shared.cache.store.of(primary).fragment_bytes());
             // What the fetch keeps for this client lies behind what the client reads here.
             let make_room = || reader.flight.keep_less(SMALL_WINDOW_BYTES);
             let granted = bytes_granted(ex, make_room).await;

@@ -204,7 +204,7 @@ async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u6
     let has = async |from: u64, to: u64| {
         holes::are_none(
             worker.disk.as_ref(),
-            &worker.shared.fragments,
+            &worker.shared.cache.fragments,
             object,
             from..to,
         )

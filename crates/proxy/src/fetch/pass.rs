@@ -63,7 +63,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
     let request = request_bytes(ex.edition(), wanted);
     ex.record.asks(&wanted.asked.destination.host);
     let asked_at = worker.now_ms();
-    let began = worker.shared.store.sequence(wanted.primary);
+    let began = worker.shared.cache.store.sequence(wanted.primary);
     let mut upload = Upload::of(wanted.head.framing);
     if !ex.body.is_done() {
         upload.place = match place(ex, wanted).await {
@@ -198,7 +198,9 @@ async fn invalidate(
             cluster.purging.tell_unsafe(&change, REMEMBER_MAX).await;
         }
     };
-    let settled = shared.settle_if_answering(&applied.handles, REMEMBER_MAX);
+    let settled = shared
+        .cache
+        .settle_if_answering(&applied.handles, REMEMBER_MAX);
     let (is_durable, ()) = tokio::join!(settled, told);
     if !is_durable {
         metrics::add(&worker.counters.invalidations_not_durable, 1);

@@ -305,7 +305,7 @@ pub fn end_of(worker: &Worker, stale: &Object) {
     match stale.hash == stale.primary {
         true => end_of_all(worker, stale),
         false => {
-            worker.shared.forget_stored(stale);
+            worker.shared.cache.forget_stored(stale);
             // They know it by the name of the resource only, and drop its other variants as well.
             worker.shared.tell_members(name_of_key(&stale.key));
         }
@@ -313,23 +313,23 @@ pub fn end_of(worker: &Worker, stale: &Object) {
 }
 
 fn end_of_all(worker: &Worker, stale: &Object) {
-    let _ = worker.shared.invalidate(stale.primary);
+    let _ = worker.shared.cache.invalidate(stale.primary);
     worker.shared.tell_members(name_of_key(&stale.key));
 }
 
 /// Puts an object in the place of one whose body it has. `began`: what was purged since then does not come back.
 pub fn republish(worker: &Worker, object: &Object, began: Sequence) {
     let shared = &worker.shared;
-    let may_publish = |object: &Object| shared.may_publish(object, began);
-    if shared.memory.admits(object.memory_bytes()) {
-        shared.memory.insert(object.clone(), may_publish);
+    let may_publish = |object: &Object| shared.cache.may_publish(object, began);
+    if shared.cache.memory.admits(object.memory_bytes()) {
+        shared.cache.memory.insert(object.clone(), may_publish);
     } else {
         // Also remove the old copy from memory, or it would be found before the new one on disk.
-        shared.memory.remove(object.hash);
+        shared.cache.memory.remove(object.hash);
     }
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
         disk.store_object(object, &[&object.body], None, began);
-        shared.take_back_hidden(object);
+        shared.cache.take_back_hidden(object);
     }
 }

@@ -76,7 +76,7 @@ pub async fn obtain(
     let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
-    let sequence = || worker.shared.store.sequence(primary);
+    let sequence = || worker.shared.cache.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let none = RequestDirectives::default();
     let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
@@ -226,7 +226,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
 
 /// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
 pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
-    let key = match worker.shared.store.marker(wanted.primary) {
+    let key = match worker.shared.cache.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
@@ -283,9 +283,12 @@ fn join_or_start(
 ) -> Join {
     let shared = &worker.shared;
     let began = || {
-        let sequence = shared.store.sequence(wanted.primary);
+        let sequence = shared.cache.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared.memory.get(hash_of_key(worker.hasher, key), key)?;
+            let resident = shared
+                .cache
+                .memory
+                .get(hash_of_key(worker.hasher, key), key)?;
             let standing = &resident.object.standing;
             let verdict = judge(standing, directives, worker.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
@@ -329,6 +332,7 @@ pub fn valid<'a>(worker: &Worker, found: Option<&'a Found>) -> Option<&'a Found>
     found.filter(|found| {
         worker
             .shared
+            .cache
             .still_valid(found.stored.object(), found.began)
     })
 }
@@ -423,7 +427,7 @@ pub fn may_have(
         client_directives: wanted.client_directives,
         ..*rules
     };
-    let marker = worker.shared.store.marker(wanted.primary);
+    let marker = worker.shared.cache.store.marker(wanted.primary);
     let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
     let terms = Terms {
         directives,

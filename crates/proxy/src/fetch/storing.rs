@@ -100,12 +100,12 @@ impl Storing {
         response: &Response,
     ) -> Result<Storing, &'static str> {
         let shared = &worker.shared;
-        let store = shared.store.of(flight.primary);
+        let store = shared.cache.store.of(flight.primary);
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let record_bytes = || response.stored_bytes(length.min(u64::from(store.fragment_bytes())));
-        let admitted = shared.has_disk
-            && shared.admits(flight.primary, length)
+        let admitted = shared.cache.has_disk
+            && shared.cache.admits(flight.primary, length)
             && store.policy_takes(|| {
                 object::META_FIXED_BYTES as u64 + fetch_request.key.len() as u64 + record_bytes()
             });
@@ -115,17 +115,17 @@ impl Storing {
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
             (u64::from(store.fragment_bytes()), most)
         } else {
-            let most = shared.memory.object_bytes_max().min(rule_bytes_max);
+            let most = shared.cache.memory.object_bytes_max().min(rule_bytes_max);
             (most, most)
         };
         let beside = object::memory_bytes(&response.head, &fetch_request.key);
         let is_too_long = |length: u64| {
-            let fits_memory = || shared.memory.admits(length.saturating_add(beside));
+            let fits_memory = || shared.cache.memory.admits(length.saturating_add(beside));
             length > object_bytes_max || !(to_disk || fits_memory())
         };
         if response.length.is_some_and(is_too_long) {
             let fits_disk =
-                shared.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
+                shared.cache.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
             return Err(match fits_disk {
                 true if !admitted => "not-admitted",
                 true if !to_disk => "store-paused",
@@ -349,7 +349,7 @@ impl Kept {
             true => {
                 let object = self.object(length, Bytes::new(), None);
                 let layout = worker.disk.as_ref()?.layout_of_object(&object, length)?;
-                worker.shared.rooms.room(layout, length)
+                worker.shared.cache.rooms.room(layout, length)
             }
             false => self.room_of_fragment(worker, 0),
         }
@@ -360,7 +360,7 @@ impl Kept {
         let bytes = self.length?.checked_sub(begin)?.min(self.fragment_bytes);
         let (disk, Place { key, primary, .. }) = (worker.disk.as_ref()?, &self.place);
         let layout = disk.layout_of_fragment(key, *primary, bytes)?;
-        worker.shared.rooms.room(layout, bytes)
+        worker.shared.cache.rooms.room(layout, bytes)
     }
 
     /// Leaves exactly one fragment in `pieces` and returns the bytes after it.
@@ -427,21 +427,23 @@ impl Kept {
                 let room = self.room.as_mut().filter(|room| room.has_all(self.bytes));
                 let handed = disk.store_object(&object, &pieces, room, flight.began);
                 self.handed(disk, flight, start, handed);
-                shared.take_back_hidden(&object);
+                shared.cache.take_back_hidden(&object);
             }
             Some(disk) => disk.forget(&object),
             None => {}
         }
         // The older version in memory must go, even if the new one is too large for memory.
         let cost = object.memory_bytes() + self.bytes;
-        if !shared.memory.admits(cost) {
-            shared.memory.remove(object.hash);
+        if !shared.cache.memory.admits(cost) {
+            shared.cache.memory.remove(object.hash);
             return;
         }
-        if !shared.still_valid(&object, flight.began) && !shared.is_purged(&object, flight.began) {
+        if !shared.cache.still_valid(&object, flight.began)
+            && !shared.cache.is_purged(&object, flight.began)
+        {
             // The fetch took so long that a purge meanwhile cannot be ruled out. The older version is out of date in any
             // case.
-            shared.memory.remove(object.hash);
+            shared.cache.memory.remove(object.hash);
             return;
         }
         let room = self.room.take().filter(|room| room.has_all(self.bytes));
@@ -454,9 +456,9 @@ impl Kept {
                 self.pieces.concat().into()
             }
         };
-        shared
-            .memory
-            .insert(object, |object| shared.may_publish(object, flight.began));
+        shared.cache.memory.insert(object, |object| {
+            shared.cache.may_publish(object, flight.began)
+        });
     }
 
     /// `length`: of the whole body, of which the first fragments are stored.
@@ -475,9 +477,9 @@ impl Kept {
             let start = Instant::now();
             let handed = disk.store_object(&object, &[], None, flight.began);
             self.handed(disk, flight, start, handed);
-            worker.shared.take_back_hidden(&object);
+            worker.shared.cache.take_back_hidden(&object);
         }
-        worker.shared.memory.remove(object.hash);
+        worker.shared.cache.memory.remove(object.hash);
     }
 }
 
@@ -505,7 +507,7 @@ impl Cut {
         if !handed.is_stored() && flight.readers() > 1 {
             // These readers joined before the purge, and one of them may lag. No head will lead other requests to these
             // fragments.
-            let store = &worker.shared.store;
+            let store = &worker.shared.cache.store;
             let is_purged = store.invalidated_since(*primary, self.began)
                 || store.predicates_since(*primary, self.began);
             if is_purged {
@@ -561,7 +563,7 @@ pub fn place(
 ) -> Option<Place> {
     let shared = &worker.shared;
     let primary = (worker.hasher).hash(name_of_key(&fetch_request.key));
-    let present = shared.store.marker(primary);
+    let present = shared.cache.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {
             let known = present.and_then(|marker| {
@@ -575,9 +577,9 @@ pub fn place(
             let bytes = list.to_bytes();
             let resumed = known
                 .filter(|(_, before)| list.continues(before))
-                .filter(|_| !shared.store.invalidated_since(primary, began))
+                .filter(|_| !shared.cache.store.invalidated_since(primary, began))
                 .and_then(|(present, _)| {
-                    let store = &shared.store;
+                    let store = &shared.cache.store;
                     store.resume_marker(primary, present.salt, &bytes)
                 });
             resumed.or_else(|| set_marker(shared, primary, &bytes, began))?
@@ -598,7 +600,7 @@ pub fn place(
         }
     };
     // Remove the response kept directly under the name, or it would be found first. From the store the marker took it.
-    shared.memory.remove(primary);
+    shared.cache.memory.remove(primary);
     let key = variant_key(
         &fetch_request.key,
         marker.salt,
@@ -621,7 +623,7 @@ fn set_marker(
     began: Sequence,
 ) -> Option<Marker> {
     static SAID: std::sync::Once = std::sync::Once::new();
-    let store = shared.store.of(primary);
+    let store = shared.cache.store.of(primary);
     let marker = store.set_marker(primary, list, began);
     if marker.is_none() && store.lists_refused() > 0 {
         SAID.call_once(|| {

@@ -240,7 +240,12 @@ impl Fetch {
             to,
             asker: fetch_request.asker(),
             primary: self.flight.primary,
-            varies: worker.shared.store.marker(self.flight.primary).is_some(),
+            varies: worker
+                .shared
+                .cache
+                .store
+                .marker(self.flight.primary)
+                .is_some(),
         };
         Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await
     }

@@ -295,7 +295,7 @@ impl OfHit<'_> {
             true => view.fields.first(name).unwrap_or_default(),
             false => b"",
         };
-        let block = (worker.shared.memory).block_of(resident, || hit::block_of(object));
+        let block = (worker.shared.cache.memory).block_of(resident, || hit::block_of(object));
         let client = who.peer.ip();
         let hit = Hit {
             who,

@@ -162,7 +162,7 @@ async fn from_disk(
     };
     let (object, swap_in) = match loaded {
         Ok(loaded) => {
-            shared.take_along(loaded.beside, sequence);
+            shared.cache.take_along(loaded.beside, sequence);
             (loaded.object, loaded.swap_in)
         }
         Err(Unread::Absent) => return false,
@@ -179,7 +179,7 @@ async fn from_disk(
     let now = worker.unix_ms(read);
     if object.large.is_some()
         || !object.standing.is_fresh_for(who.listener.foreign, now)
-        || !shared.still_valid(&object, sequence)
+        || !shared.cache.still_valid(&object, sequence)
     {
         incoming.loaded = Some(Box::new(Preloaded {
             object,
@@ -253,7 +253,8 @@ async fn from_disk(
     }
     drop(out);
     shared
+        .cache
         .memory
-        .promote(&object, |object| shared.may_publish(object, sequence));
+        .promote(&object, |object| shared.cache.may_publish(object, sequence));
     true
 }

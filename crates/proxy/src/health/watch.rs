@@ -53,7 +53,7 @@ const STORE_STILL_MAX: Duration = Duration::from_secs(300);
 /// Watches until the process ends.
 pub async fn run(shared: Arc<Shared>) {
     let silent_max = silent_max(&shared);
-    let devices = shared.devices.iter().cloned();
+    let devices = shared.cache.devices.iter().cloned();
     let mut watched: Vec<_> = devices.map(Watched::new).collect();
     let mut was_still = false;
     loop {
@@ -87,13 +87,18 @@ pub fn standstill(shared: &Shared) -> Option<String> {
             return Some(format!("worker {index} has not moved for {age} s"));
         }
     }
-    if let Some(pulse) = shared.wake_up.background_pulse()
+    if let Some(pulse) = shared.cache.wake_up.background_pulse()
         && pulse.age() > BACKGROUND_STILL_MAX
     {
         let age = age(pulse.age());
         return Some(format!("the background thread has not moved for {age} s"));
     }
-    let mut works = shared.wake_up.works().iter().zip(&shared.devices);
+    let mut works = shared
+        .cache
+        .wake_up
+        .works()
+        .iter()
+        .zip(&shared.cache.devices);
     works.find_map(|(work, device)| {
         let is_still = work.still_for() > STORE_STILL_MAX && !device.health().is_aside();
         let (path, age) = (work.path.display(), age(work.still_for()));
@@ -103,13 +108,13 @@ pub fn standstill(shared: &Shared) -> Option<String> {
 
 /// A sentence for each part that does not work while the rest goes on.
 pub fn ailments(shared: &Shared) -> Vec<String> {
-    let aside = (shared.devices.iter())
+    let aside = (shared.cache.devices.iter())
         .filter(|device| device.health().is_aside())
         .map(|device| {
             let path = device.path().display();
             format!("store {path}: its device does not answer; what is stored there comes from the origin")
         });
-    let absent = shared.absent.iter().map(|absent| {
+    let absent = shared.cache.absent.iter().map(|absent| {
         let Absent { path, why } = absent;
         format!("store {}: left out: {why}", path.display())
     });

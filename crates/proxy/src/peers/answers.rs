@@ -95,7 +95,7 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
 }
 
 fn first_forward(edition: &Arc<Edition>, shared: &Shared) -> Option<Rc<ListenerState>> {
-    let mut listeners = listener_states(edition, shared.hasher()).into_iter();
+    let mut listeners = listener_states(edition, shared.cache.hasher()).into_iter();
     listeners.find(|state| matches!(state.listener.role, Role::Forward(_)))
 }
 
@@ -159,7 +159,7 @@ impl Answering {
 }
 
 fn is_scanning(shared: &Shared) -> bool {
-    shared.store.stores().any(|store| store.is_scanning())
+    shared.cache.store.stores().any(|store| store.is_scanning())
 }
 
 /// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
@@ -171,11 +171,11 @@ fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
     }
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
-    let primary = shared.hasher().hash(&key[..name_bytes]);
+    let primary = shared.cache.hasher().hash(&key[..name_bytes]);
     if shared.served() != Served::All {
         return Some(false);
     }
-    if let Some(resident) = shared.memory.peek(primary, &key) {
+    if let Some(resident) = shared.cache.memory.peek(primary, &key) {
         let now = UnixMillis(shared.clock.now().as_millis() as u64);
         let verdict = judge(
             &resident.object.standing,
@@ -184,7 +184,7 @@ fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
         );
         return Some(verdict == Verdict::Fresh);
     }
-    Some(shared.has_disk && shared.store.of(primary).may_answer(primary))
+    Some(shared.cache.has_disk && shared.cache.store.of(primary).may_answer(primary))
 }
 
 /// Looks up the names of siblings, now and every minute.

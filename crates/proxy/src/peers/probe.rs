@@ -45,7 +45,9 @@ impl Probes {
     /// Nobody was looked at.
     pub fn new(worker: &Worker) -> Probes {
         let peers = &worker.shared.peers;
-        peers.recent.tick(&worker.shared.store, Instant::now());
+        peers
+            .recent
+            .tick(&worker.shared.cache.store, Instant::now());
         Probes {
             parents: vec![None; peers.parents().len()],
             siblings: vec![None; peers.siblings().len()],
@@ -55,7 +57,7 @@ impl Probes {
     /// Looks at whom it is due. To be called once a second.
     pub fn tick(&mut self, worker: &Rc<Worker>, now: Instant) {
         let shared = &worker.shared;
-        shared.peers.recent.tick(&shared.store, now);
+        shared.peers.recent.tick(&shared.cache.store, now);
         let is_due = |last: &Option<Instant>, interval: Duration| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
         };

@@ -112,7 +112,7 @@ pub async fn ask(
         return None;
     }
     let shared = &worker.shared;
-    if (shared.peers.recent).was_invalidated(&shared.store, wish.primary) {
+    if (shared.peers.recent).was_invalidated(&shared.cache.store, wish.primary) {
         metrics::add(&worker.counters.siblings_spared, 1);
         return None;
     }

@@ -62,7 +62,7 @@ impl Filling {
         let shared = &worker.shared;
         let large = object.large?;
         worker.disk.as_ref()?;
-        let fragment_bytes = u64::from(shared.store.of(object.primary).fragment_bytes());
+        let fragment_bytes = u64::from(shared.cache.store.of(object.primary).fragment_bytes());
         let mut kept = shared.ledger.promise();
         if !shared.has_room_for(fragment_bytes.min(large.bytes)) {
             return None;

@@ -137,7 +137,7 @@ pub async fn answer(
         RangeAsked::Several | RangeAsked::Other => return Outcome::Pass,
     };
     let worker = ex.worker;
-    let store = worker.shared.store.of(wanted.primary);
+    let store = worker.shared.cache.store.of(wanted.primary);
     let mut parts = Parts {
         wanted,
         fetch_request: share::fetch_request(
@@ -193,7 +193,7 @@ impl Parts<'_, '_> {
         }
         if worker.disk.is_none()
             || worker.range_pass_list.contains(primary, worker.now_ms())
-            || !worker.shared.admits(primary, size)
+            || !worker.shared.cache.admits(primary, size)
         {
             return Outcome::Pass;
         }
@@ -281,7 +281,7 @@ impl Parts<'_, '_> {
         let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
         let mut lacking = holes::missing(
             worker.disk.as_ref(),
-            &worker.shared.fragments,
+            &worker.shared.cache.fragments,
             &object,
             want.clone(),
         )
@@ -334,7 +334,7 @@ impl Parts<'_, '_> {
             206 | 416 if prepare::speaks_for_one(&self.fetch_request) => Outcome::Pass,
             // Parts of another representation, or other bytes than were asked for: none of them may be combined with ours.
             206 | 416 => {
-                worker.shared.forget_stored(&object);
+                worker.shared.cache.forget_stored(&object);
                 self.passed_from_now_on()
             }
             101 | 304 => Outcome::Pass,

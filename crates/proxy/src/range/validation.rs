@@ -59,7 +59,7 @@ impl Validation {
         let mut key = share::flight_key(worker, wanted);
         key.extend_from_slice(BEHIND_KEY);
         let shared = &worker.shared;
-        let began = || Some(shared.store.sequence(wanted.primary));
+        let began = || Some(shared.cache.store.sequence(wanted.primary));
         match (shared.flights).join_or_start(wanted.primary, &key, began) {
             Join::Started(reader) => Validates::First(Validation {
                 worker: Rc::clone(worker),
@@ -108,7 +108,14 @@ impl Drop for Validation {
 /// Validates behind the back of a client that gets a part of what is stale, unless another request does.
 pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
-    let size = u64::from(worker.shared.store.of(wanted.primary).fragment_bytes());
+    let size = u64::from(
+        worker
+            .shared
+            .cache
+            .store
+            .of(wanted.primary)
+            .fragment_bytes(),
+    );
     let spec = match httpcache::range_asked(&wanted.request) {
         RangeAsked::One(spec) => spec.aligned(size),
         // Of several parts, or none: little, if it has changed.

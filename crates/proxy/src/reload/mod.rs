@@ -354,7 +354,7 @@ impl Control {
             tls: running.tls.clone(),
             served,
             quotas: Quotas::new(&running.plan.quotas, Some(&running.quotas)),
-            hasher: shared.hasher(),
+            hasher: shared.cache.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {
                 at: shared.clock.now(),
@@ -442,7 +442,7 @@ impl Control {
             tls,
             served,
             upstreams_before: running.upstreams.clone(),
-            hasher: shared.hasher(),
+            hasher: shared.cache.hasher(),
             via_tag: shared.via_tag,
             loaded: Loaded {
                 at: shared.clock.now(),
@@ -586,7 +586,7 @@ async fn followed(shared: &Shared, number: u32) -> bool {
 
 /// Makes the memory tier as small as it should be, step by step.
 async fn shrink(shared: Arc<Shared>) {
-    while shared.memory.shrink() {
+    while shared.cache.memory.shrink() {
         tokio::time::sleep(SHRINK_STEP).await;
     }
 }
@@ -610,8 +610,8 @@ fn notes(running: &Edition, plan: &Plan, placed: &[Placed], shared: &Shared) -> 
 }
 
 fn has_lost_a_tag(before: &Listener, after: &Listener, shared: &Shared) -> bool {
-    let after = tags_of(after, shared.hasher());
-    let mut before = tags_of(before, shared.hasher()).into_iter();
+    let after = tags_of(after, shared.cache.hasher());
+    let mut before = tags_of(before, shared.cache.hasher()).into_iter();
     before.any(|tag| !after.contains(&tag))
 }
 

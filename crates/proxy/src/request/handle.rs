@@ -353,7 +353,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         is_sparse = match verdict {
             Verdict::Fresh | Verdict::StaleAllowed => false,
             Verdict::StaleWhileRevalidate | Verdict::Validate(_) => {
-                !holes::is_whole(worker.disk.as_ref(), &worker.shared.fragments, object).await
+                !holes::is_whole(worker.disk.as_ref(), &worker.shared.cache.fragments, object).await
             }
         };
         let class = match verdict {
@@ -393,15 +393,15 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         && let Some(it) = &found
         && !holes::are_fillable(it.object())
         // If all is there, its device was too slow.
-        && (is_sparse || !holes::is_whole(worker.disk.as_ref(), &worker.shared.fragments, it.object()).await)
+        && (is_sparse || !holes::is_whole(worker.disk.as_ref(), &worker.shared.cache.fragments, it.object()).await)
     {
-        worker.shared.forget_stored(it.object());
+        worker.shared.cache.forget_stored(it.object());
         found = None;
         why = absent;
     }
     let held = found.as_ref().filter(|_| is_lost || is_sparse);
     let held = held
-        .filter(|found| worker.shared.still_valid(found.object(), found.began))
+        .filter(|found| worker.shared.cache.still_valid(found.object(), found.began))
         .map(|found| Held {
             object: found.object().clone(),
             began: found.began,

@@ -52,7 +52,7 @@ fn known(mut object: Value) -> Value {
 
 fn machine(shared: &Shared) -> Value {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    let stores = shared.devices.iter().map(|device| {
+    let stores = shared.cache.devices.iter().map(|device| {
         json!({
             "path": device.path(),
             "bytes": device.size(),
@@ -74,8 +74,13 @@ fn configuration(shared: &Shared) -> Value {
     let edition = shared.edition();
     let plan = &edition.plan;
     let storing = &plan.storing;
-    let has_store = shared.has_disk;
-    let capacity: u64 = shared.devices.iter().map(|device| device.size()).sum();
+    let has_store = shared.cache.has_disk;
+    let capacity: u64 = shared
+        .cache
+        .devices
+        .iter()
+        .map(|device| device.size())
+        .sum();
     let watermarks = match storing.replacement {
         Replacement::Ordered(_) => Some(format!(
             "{}/{} %",

@@ -78,7 +78,7 @@ struct Watcher {
 impl Watcher {
     fn new(shared: Arc<Shared>) -> Watcher {
         let lags = shared.counters.iter().map(|_| lag::Read::default());
-        let devices = shared.devices.iter();
+        let devices = shared.cache.devices.iter();
         Watcher {
             lags: lags.collect(),
             devices: devices.map(|it| DeviceStat::of(it.path())).collect(),

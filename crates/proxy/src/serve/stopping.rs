@@ -111,7 +111,7 @@ pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
 
 /// Logs for each store whether it was closed in order.
 pub(super) fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
-    for (result, device) in closed.into_iter().zip(&shared.devices) {
+    for (result, device) in closed.into_iter().zip(&shared.cache.devices) {
         let path = device.path().display();
         match result {
             Ok(()) => tracing::info!(%path, "the store is closed in order"),

@@ -230,7 +230,7 @@ impl Predecessor {
                 let _ = self.say(&Word::Serving);
                 step::at(Step::NewListens);
                 self.obey(&shared);
-                for store in shared.store.stores() {
+                for store in shared.cache.store.stores() {
                     store.unprotect();
                 }
                 let upgrades = &shared.upgrades;
@@ -250,7 +250,7 @@ impl Predecessor {
                     let handles = invalidate(shared, entries);
                     let is_durable = match (&runtime, handles) {
                         (Ok(runtime), Some(handles)) => {
-                            runtime.block_on(shared.settle(&handles, DURABLE_MAX))
+                            runtime.block_on(shared.cache.settle(&handles, DURABLE_MAX))
                         }
                         _ => false,
                     };
@@ -287,10 +287,10 @@ fn invalidate(shared: &Shared, entries: Vec<Said>) -> Option<Vec<store::set::Dur
     let mut all = Some(Vec::new());
     for entry in entries {
         let handles = match entry.meant() {
-            Told::Key(primary) => Some(shared.invalidate(primary).1),
-            Told::Doubt(primary) => Some(shared.doubt(primary, now).1),
+            Told::Key(primary) => Some(shared.cache.invalidate(primary).1),
+            Told::Doubt(primary) => Some(shared.cache.doubt(primary, now).1),
             Told::Matching { kind, pattern } => Predicate::decode(kind, &pattern)
-                .and_then(|predicate| shared.invalidate_matching(&predicate, now).ok()),
+                .and_then(|predicate| shared.cache.invalidate_matching(&predicate, now).ok()),
         };
         // The others are carried out all the same.
         all = all.zip(handles).map(|(mut all, handles)| {

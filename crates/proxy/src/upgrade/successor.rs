@@ -134,7 +134,7 @@ impl Upgrades {
             "a member of a cluster is upgraded by a restart: the others answer for it meanwhile"
         } else if plan.icp.listen.is_some() {
             "with icp.listen an upgrade wants a restart"
-        } else if !shared.absent.is_empty() {
+        } else if !shared.cache.absent.is_empty() {
             "a store could not be opened at the start and is left out; restart, so that it is tried again"
         } else {
             return Ok(());
@@ -224,7 +224,7 @@ fn run(shared: &Arc<Shared>, answer: oneshot::Sender<Outcome>) {
         gone.version,
         std::process::id()
     )));
-    shared.memory.clear();
+    shared.cache.memory.clear();
     talk.tell_until_drained();
 }
 
@@ -351,7 +351,7 @@ impl<'a> Talk<'a> {
             from: Hello::of_this(),
             sockets: Vec::new(),
             stores: Vec::new(),
-            hash_seed: (!shared.has_disk).then(|| shared.hasher().seed()),
+            hash_seed: (!shared.cache.has_disk).then(|| shared.cache.hasher().seed()),
         };
         for passed in passed {
             offer.sockets.push(OfferedSockets {
@@ -361,7 +361,7 @@ impl<'a> Talk<'a> {
             });
             descriptors.extend(passed.sockets);
         }
-        for device in &shared.devices {
+        for device in &shared.cache.devices {
             let (fd, passport) = device
                 .to_pass_on()
                 .ok_or_else(|| io::Error::other("a store in memory cannot be handed over"))?;
@@ -380,13 +380,13 @@ impl<'a> Talk<'a> {
     fn freeze(&self) -> Result<(), String> {
         let shared = self.shared;
         let deadline = Instant::now() + FREEZE_MAX;
-        let stores: Vec<_> = shared.store.stores().collect();
+        let stores: Vec<_> = shared.cache.store.stores().collect();
         for (number, store) in stores.iter().enumerate() {
             let writes = store
                 .freeze()
                 .map_err(|why| format!("a store cannot be handed over now: {why}"))?;
             for write in writes {
-                let device = shared.devices.get(number);
+                let device = shared.cache.devices.get(number);
                 let written =
                     device.is_some_and(|it| it.write_all_sync(write.offset, &write.data).is_ok());
                 let id = write.id;
@@ -395,7 +395,7 @@ impl<'a> Talk<'a> {
                 store.write_done(id, written, unix_ms());
             }
         }
-        shared.wake_up.ring();
+        shared.cache.wake_up.ring();
         while !stores.iter().all(|store| store.is_frozen()) {
             if shared.is_draining() {
                 return Err("this process was asked to stop".to_owned());
@@ -416,10 +416,10 @@ impl<'a> Talk<'a> {
         let shared = self.shared;
         // Before the stores are thawed: the other may still be there, and has been told nothing that lets it write.
         let _ = self.link.send(&Word::Refused(why.to_owned()), &[]);
-        for store in shared.store.stores() {
+        for store in shared.cache.store.stores() {
             store.thaw();
         }
-        shared.wake_up.ring();
+        shared.cache.wake_up.ring();
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
@@ -433,7 +433,7 @@ impl<'a> Talk<'a> {
             .enable_time()
             .build();
         let wait = || match &runtime {
-            Ok(runtime) => runtime.block_on(shared.wake_up.rung(TELL_STEP)),
+            Ok(runtime) => runtime.block_on(shared.cache.wake_up.rung(TELL_STEP)),
             Err(_) => thread::sleep(TELL_STEP),
         };
         let mut is_heard = true;
@@ -457,7 +457,7 @@ impl<'a> Talk<'a> {
 
     fn tell(&mut self) -> Result<(), String> {
         let shared = self.shared;
-        let stores: Vec<_> = shared.store.stores().map(Arc::clone).collect();
+        let stores: Vec<_> = shared.cache.store.stores().map(Arc::clone).collect();
         for store in &stores {
             loop {
                 let entries = store.next_told();
@@ -477,7 +477,7 @@ impl<'a> Talk<'a> {
                 if let Ok(heard) = heard {
                     store.told_done(heard);
                 }
-                shared.wake_up.tell_done();
+                shared.cache.wake_up.tell_done();
                 heard?;
             }
         }

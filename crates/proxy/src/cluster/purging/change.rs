@@ -74,18 +74,21 @@ impl Change {
         }
         let mut applied = Applied::default();
         for name in &self.names {
-            let primary = shared.hasher().hash(name);
+            let primary = shared.cache.hasher().hash(name);
             let (there, handles) = match (self.soft, self.is_of_unsafe_method) {
-                (true, _) => shared.doubt(primary, now),
-                (false, true) => shared.invalidate_stored(primary),
-                (false, false) => shared.invalidate(primary),
+                (true, _) => shared.cache.doubt(primary, now),
+                (false, true) => shared.cache.invalidate_stored(primary),
+                (false, false) => shared.cache.invalidate(primary),
             };
             applied.found |= there;
             applied.handles.push(handles);
         }
         for about in &self.patterns {
             let (about, soft) = (about.clone(), self.soft);
-            match shared.invalidate_matching(&Predicate { about, soft }, now) {
+            match shared
+                .cache
+                .invalidate_matching(&Predicate { about, soft }, now)
+            {
                 Ok(handles) => applied.handles.push(handles),
                 Err(refused) => {
                     applied.refused = Some(refused);
@@ -103,7 +106,7 @@ impl Change {
 
     /// The hashes of its names in this process.
     pub fn primaries<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = KeyHash> + 'a {
-        let hasher = shared.hasher();
+        let hasher = shared.cache.hasher();
         self.names.iter().map(move |name| hasher.hash(name))
     }
 

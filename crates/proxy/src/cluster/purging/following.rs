@@ -186,15 +186,18 @@ impl Waiting {
     /// Waits until it is durable in our stores, and applies it again if that does not come.
     pub async fn settle(&mut self, shared: &Arc<Shared>, sweeping: &Sweeping) {
         self.await_applied().await;
-        self.is_hopeless = shared.is_without_its_stores();
+        self.is_hopeless = shared.cache.is_without_its_stores();
         if self.is_hopeless {
             return;
         }
         if self.change.is_of_unsafe_method {
-            let _ = (shared.settle_if_answering(&self.handles, SETTLED_WITHIN)).await;
+            let _ = (shared
+                .cache
+                .settle_if_answering(&self.handles, SETTLED_WITHIN))
+            .await;
             return;
         }
-        while !shared.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
+        while !shared.cache.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
             tokio::time::sleep(SETTLED_WITHIN).await;
             self.applying = Some(sweeping.apply(&self.change));
             self.await_applied().await;

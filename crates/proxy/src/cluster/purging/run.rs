@@ -219,7 +219,7 @@ impl Desk {
             Opening::Kept { .. } => {}
             Opening::Fresh => {
                 self.is_fresh = true;
-                if self.shared.has_disk {
+                if self.shared.cache.has_disk {
                     tracing::warn!(
                         "there is no journal of the cluster's purges, so nothing that was stored before is served"
                     );
@@ -228,7 +228,7 @@ impl Desk {
                     waiting.change = Change::everything();
                     waiting.applied(waiting.change.apply(&self.shared));
                     self.following.push(waiting);
-                } else if !self.shared.is_without_its_stores() {
+                } else if !self.shared.cache.is_without_its_stores() {
                     keeper.give(Job::Trust);
                 }
             }
@@ -393,7 +393,8 @@ impl Desk {
     fn do_not_keep_waiting(&mut self, now_ms: u64) {
         let within_ms = SETTLED_WITHIN.as_millis() as u64;
         let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
-        if self.settling_since_ms.is_some_and(is_slow) || self.shared.is_without_its_stores() {
+        if self.settling_since_ms.is_some_and(is_slow) || self.shared.cache.is_without_its_stores()
+        {
             for (from, origin, stamp) in std::mem::take(&mut self.of_unsafe_methods) {
                 self.reply(from, &Message::Done { origin, stamp });
             }

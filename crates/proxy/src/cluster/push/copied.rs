@@ -38,7 +38,7 @@ impl Copied {
             return None;
         }
         let groups = groups(worker)?;
-        let store = worker.shared.store.owner(primary);
+        let store = worker.shared.cache.store.owner(primary);
         Some(Copied {
             began: pushing.moments.long_ago(Instant::now(), store),
             not_to: not_to(cluster, &groups, name),

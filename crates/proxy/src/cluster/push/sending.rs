@@ -112,7 +112,7 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
 
 /// The next push that may go, and where to.
 fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
-    let store = &worker.shared.store;
+    let store = &worker.shared.cache.store;
     let groups = groups(worker)?;
     let pushing = &cluster.pushing;
     loop {

@@ -25,7 +25,7 @@ use std::{
 use store::{KeyHash, Sequence};
 
 use super::{Flight, FlightReader, SHARDS, State};
-use crate::{fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
+use crate::{cache::Fetches, fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
 
 /// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
 const LISTED_MAX: usize = 64;
@@ -310,5 +310,15 @@ impl Flights {
                 !listed.is_empty()
             });
         }
+    }
+}
+
+impl Fetches for Flights {
+    fn forget(&self, primary: KeyHash) {
+        Flights::forget(self, primary);
+    }
+
+    fn forget_all(&self, is_meant: &dyn Fn(&[u8]) -> bool) {
+        Flights::forget_all(self, |_, key| is_meant(key));
     }
 }

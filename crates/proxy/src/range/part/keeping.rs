@@ -26,7 +26,7 @@ impl Parts<'_, '_> {
         let (Some(disk), Some(total)) = (&worker.disk, total) else {
             return Err(true);
         };
-        let store = shared.store.of(self.wanted.primary);
+        let store = shared.cache.store.of(self.wanted.primary);
         let most = (self.ex.edition())
             .plan
             .limits
@@ -57,7 +57,7 @@ impl Parts<'_, '_> {
             object.status == 200
                 && object.large.as_ref().is_some_and(fits)
                 && httpcache::is_of_same(&object.fields(), &response.fields)
-                && shared.still_valid(object, self.began)
+                && shared.cache.still_valid(object, self.began)
         });
         let large = known.and_then(|object| object.large).unwrap_or(Large {
             fetch_id: storing::next_fetch_id(),
@@ -80,8 +80,8 @@ impl Parts<'_, '_> {
             large: Some(large),
         };
         let handed = disk.store_object(&object, &[], None, self.began);
-        let is_stored = handed.is_stored() && !shared.take_back_hidden(&object);
-        shared.memory.remove(object.hash);
+        let is_stored = handed.is_stored() && !shared.cache.take_back_hidden(&object);
+        shared.cache.memory.remove(object.hash);
         Ok(Some(object).filter(|_| is_stored))
     }
 }

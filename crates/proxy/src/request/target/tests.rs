@@ -32,7 +32,7 @@ fn a_route_is_named_by_its_origin_and_by_whose_host_is_in_the_uri() {
     (own.host, own.pass_host) = (Some("own".into()), false);
     routes.insert(0, own);
     let shared = testing::shared_with(vec![listener]);
-    let listener = &listener_states(&shared.edition(), shared.hasher())[0];
+    let listener = &listener_states(&shared.edition(), shared.cache.hasher())[0];
     for (host, key) in [
         ("own", "GET https://origin/base/a\thttps://origin/base"),
         ("", "GET https://origin/base/a\thttps://origin/base"),
@@ -47,7 +47,7 @@ fn a_route_is_named_by_its_origin_and_by_whose_host_is_in_the_uri() {
 
 #[test]
 fn a_forward_listeners_tag_is_its_own_rules() {
-    let hasher = testing::shared().hasher();
+    let hasher = testing::shared().cache.hasher();
     let tag = |loopback, link_local, allow: &[&str]| {
         let mut listener = Listener::forward("127.0.0.1:80".parse().unwrap(), Vec::new());
         let destinations = Destinations {
@@ -60,8 +60,8 @@ fn a_forward_listeners_tag_is_its_own_rules() {
             ..Forward::for_address(listener.address.ip())
         });
         let shared = testing::shared_with(vec![listener]);
-        let own = forward_tag(&destinations, shared.hasher());
-        let listener = &listener_states(&shared.edition(), shared.hasher())[0];
+        let own = forward_tag(&destinations, shared.cache.hasher());
+        let listener = &listener_states(&shared.edition(), shared.cache.hasher())[0];
         let key = key_of(listener, "http://h/a", "h");
         assert_eq!(key.as_bytes(), [b"GET http://h/a", &own[..]].concat());
         // Each store has a hasher of its own: what is compared here is made with one.
@@ -88,7 +88,7 @@ fn a_forward_listeners_tag_is_its_own_rules() {
 
 #[test]
 fn keys_are_taken_apart() {
-    let hasher = testing::shared().hasher();
+    let hasher = testing::shared().cache.hasher();
     let name = b"GET http://h:81/a/b?c";
     for (behind, is_direct) in [
         (&b""[..], true),
@@ -135,7 +135,7 @@ fn a_purge_names_what_was_typed_what_routes_make_of_it_and_what_rules_cut() {
             ..Rule::default()
         }];
         let shared = testing::shared_of(plan);
-        let listeners = listener_states(&shared.edition(), shared.hasher());
+        let listeners = listener_states(&shared.edition(), shared.cache.hasher());
         let names_of = |names| {
             let found = names_of_url(&listeners, "https://W/a?x=1", names).unwrap();
             let found = found.iter().map(|name| str::from_utf8(&name[4..]).unwrap());
