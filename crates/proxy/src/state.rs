@@ -31,7 +31,10 @@ use crate::{
     cache::memory::Front,
     clock::Clock,
     cluster::Cluster,
-    cluster::purging::{change::Change, gate::Served},
+    cluster::purging::{
+        change::{Change, LocalCache},
+        gate::Served,
+    },
     deadline::Deadlines,
     edition::Edition,
     fetch::flight::Flights,
@@ -174,8 +177,17 @@ impl Shared {
                 names,
                 ..Change::default()
             };
-            (cluster.purging).note(self, &change, cluster.now_ms());
+            (cluster.purging).note(self.cache.hasher(), &change, cluster.now_ms());
             cluster.purging.tell_later(&change);
+        }
+    }
+
+    /// What a purge is applied to.
+    pub fn local_cache(&self) -> LocalCache {
+        LocalCache {
+            cache: Arc::clone(&self.cache),
+            clock: self.clock.clone(),
+            cluster: self.cluster.clone(),
         }
     }
 
@@ -185,7 +197,7 @@ impl Shared {
         match &self.cluster {
             _ if self.is_handed_over.load(Ordering::Relaxed) => Served::Nothing,
             None => Served::All,
-            Some(cluster) => cluster.purging.served(self, crate::clock::boot_ms()),
+            Some(cluster) => cluster.purging.served(&self.cache, crate::clock::boot_ms()),
         }
     }
 

@@ -130,7 +130,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
     if cluster.discovers() {
         spawn_local(discovering::forget(Arc::clone(&cluster)));
     }
-    let purging = purging::run::run(Arc::clone(&shared), Arc::clone(&cluster), begun);
+    let purging = purging::run::run(shared.local_cache(), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.places.iter().map(|_| Place::default()).collect(),

@@ -9,12 +9,18 @@
 //!
 //! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
 
-use httpcache::UnixMillis;
-use store::{KeyHash, NotTaken, set::DurabilityHandles};
+use std::sync::Arc;
 
+use httpcache::UnixMillis;
+use store::{KeyHash, KeyHasher, NotTaken, set::DurabilityHandles};
+
+use super::super::Cluster;
 use crate::{
-    cache::predicate::{About, Predicate, TAG_BYTES_MAX},
-    state::Shared,
+    cache::{
+        Cache,
+        predicate::{About, Predicate, TAG_BYTES_MAX},
+    },
+    clock::Clock,
 };
 
 /// The longest change, bytes: one that is longer is not told.
@@ -34,6 +40,17 @@ pub struct Change {
     pub soft: bool,
     /// Made by an unsafe method? Then nothing has to be remembered of what was never stored.
     pub is_of_unsafe_method: bool,
+}
+
+/// What a change of this process is applied to.
+#[derive(Clone)]
+pub struct LocalCache {
+    /// What is stored.
+    pub cache: Arc<Cache>,
+    /// Wall time.
+    pub clock: Clock,
+    /// The cluster, which takes no copies of what goes for a while.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// What became of a change in this process.
@@ -66,29 +83,27 @@ impl Change {
     }
 
     /// Forgets it in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
-    pub fn apply(&self, shared: &Shared) -> Applied {
-        let now = UnixMillis(shared.clock.now().as_millis() as u64);
-        if let Some(cluster) = &shared.cluster {
+    pub fn apply(&self, to: &LocalCache) -> Applied {
+        let (cache, hasher) = (&to.cache, to.cache.hasher());
+        let now = UnixMillis(to.clock.now().as_millis() as u64);
+        if let Some(cluster) = &to.cluster {
             // Before it: whoever sees a sequence behind it sees this too.
-            (cluster.purging).note(shared, self, cluster.now_ms());
+            (cluster.purging).note(hasher, self, cluster.now_ms());
         }
         let mut applied = Applied::default();
         for name in &self.names {
-            let primary = shared.cache.hasher().hash(name);
+            let primary = hasher.hash(name);
             let (there, handles) = match (self.soft, self.is_of_unsafe_method) {
-                (true, _) => shared.cache.doubt(primary, now),
-                (false, true) => shared.cache.invalidate_stored(primary),
-                (false, false) => shared.cache.invalidate(primary),
+                (true, _) => cache.doubt(primary, now),
+                (false, true) => cache.invalidate_stored(primary),
+                (false, false) => cache.invalidate(primary),
             };
             applied.found |= there;
             applied.handles.push(handles);
         }
         for about in &self.patterns {
             let (about, soft) = (about.clone(), self.soft);
-            match shared
-                .cache
-                .invalidate_matching(&Predicate { about, soft }, now)
-            {
+            match cache.invalidate_matching(&Predicate { about, soft }, now) {
                 Ok(handles) => applied.handles.push(handles),
                 Err(refused) => {
                     applied.refused = Some(refused);
@@ -105,8 +120,7 @@ impl Change {
     }
 
     /// The hashes of its names in this process.
-    pub fn primaries<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = KeyHash> + 'a {
-        let hasher = shared.cache.hasher();
+    pub fn primaries(&self, hasher: KeyHasher) -> impl Iterator<Item = KeyHash> + '_ {
         self.names.iter().map(move |name| hasher.hash(name))
     }
 

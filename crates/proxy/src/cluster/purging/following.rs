@@ -17,10 +17,11 @@
 //! Not known here: sockets, who is told what by us.
 //! Limits: [`QUEUE_MAX`] entries wait; then links are not read any more.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use store::set::DurabilityHandles;
 
+use super::change::LocalCache;
 use super::{
     change::{Applied, Change},
     journal::Entry,
@@ -28,8 +29,8 @@ use super::{
     stamp::Vector,
     sweeping::{Applying, Sweeping},
 };
+use crate::cache::Cache;
 use crate::member::MemberId;
-use crate::state::Shared;
 
 /// Entries that wait for our stores.
 pub const QUEUE_MAX: usize = 4096;
@@ -162,10 +163,10 @@ impl Waiting {
     }
 
     /// With a change that is applied now, or by the thread for what takes long.
-    pub fn apply(mut self, change: Change, shared: &Shared, sweeping: &Sweeping) -> Waiting {
+    pub fn apply(mut self, change: Change, to: &LocalCache, sweeping: &Sweeping) -> Waiting {
         match change.takes_long() {
             true => self.applying = Some(sweeping.apply(&change)),
-            false => self.applied(change.apply(shared)),
+            false => self.applied(change.apply(to)),
         }
         Waiting { change, ..self }
     }
@@ -184,20 +185,19 @@ impl Waiting {
     }
 
     /// Waits until it is durable in our stores, and applies it again if that does not come.
-    pub async fn settle(&mut self, shared: &Arc<Shared>, sweeping: &Sweeping) {
+    pub async fn settle(&mut self, cache: &Cache, sweeping: &Sweeping) {
         self.await_applied().await;
-        self.is_hopeless = shared.cache.is_without_its_stores();
+        self.is_hopeless = cache.is_without_its_stores();
         if self.is_hopeless {
             return;
         }
         if self.change.is_of_unsafe_method {
-            let _ = (shared
-                .cache
-                .settle_if_answering(&self.handles, SETTLED_WITHIN))
-            .await;
+            let _ = cache
+                .settle_if_answering(&self.handles, SETTLED_WITHIN)
+                .await;
             return;
         }
-        while !shared.cache.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
+        while !cache.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
             tokio::time::sleep(SETTLED_WITHIN).await;
             self.applying = Some(sweeping.apply(&self.change));
             self.await_applied().await;

@@ -55,7 +55,7 @@ use store::KeyHash;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::member::MemberId;
-use crate::{chance, clock, plan, state::Shared};
+use crate::{cache::Cache, chance, clock, plan};
 use change::Change;
 use following::SETTLED_WITHIN;
 use gate::{Gate, Served};
@@ -63,6 +63,7 @@ use journal::{AGE_MAX_S, Journal, Limits, Opening};
 use medium::{Files, Medium};
 use message::Message;
 use stamp::Origin;
+use store::KeyHasher;
 use telling::{Outcome, all};
 use window::Window;
 
@@ -319,18 +320,18 @@ impl Purging {
     }
 
     /// This is about to be purged here: for a while no copies of it are taken from members.
-    pub fn note(&self, shared: &Shared, change: &Change, now_ms: u64) {
-        let (names, has_patterns) = (change.primaries(shared), !change.patterns.is_empty());
+    pub fn note(&self, hasher: KeyHasher, change: &Change, now_ms: u64) {
+        let (names, has_patterns) = (change.primaries(hasher), !change.patterns.is_empty());
         self.window.note(names, has_patterns, now_ms);
     }
 
     /// What of the cache may be served now.
     #[inline]
-    pub fn served(&self, shared: &Shared, now_ms: u64) -> Served {
+    pub fn served(&self, cache: &Cache, now_ms: u64) -> Served {
         let (served, was_stopped) = self.gate.look(now_ms);
         if was_stopped {
             // Nobody joins what began before.
-            shared.flights.forget_all(|_, _| true);
+            cache.fetches.forget_all(&|_| true);
         }
         served
     }

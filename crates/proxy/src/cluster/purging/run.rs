@@ -18,6 +18,7 @@ use tokio::{
 };
 
 use super::super::{Cluster, Member};
+use super::change::LocalCache;
 use super::{
     Inbox, Order, Purging,
     change::Change,
@@ -31,7 +32,6 @@ use super::{
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
 use crate::member::MemberId;
-use crate::state::Shared;
 
 /// How often it looks at the clock and the links.
 const TICK: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ const NOBODY: MemberId = MemberId(0);
 type Settling = Pin<Box<dyn Future<Output = Vec<Waiting>>>>;
 
 /// Does it until the cluster's thread ends. `begun` is dropped when what was stored before is judged: what is stored from then on stays.
-pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender<()>) {
+pub async fn run(local: LocalCache, cluster: Arc<Cluster>, begun: mpsc::Sender<()>) {
     let Some((inbox, journal, opening)) = cluster.purging.take_inbox() else {
         return;
     };
@@ -53,12 +53,12 @@ pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender
         mut orders,
         mut heard,
     } = inbox;
-    let applying = Arc::clone(&shared);
+    let applying = local.clone();
     let sweeping = match Sweeping::start(move |change| change.apply(&applying)) {
         Ok(started) => started,
         Err(error) => return tracing::error!(%error, "the thread that applies purges"),
     };
-    let mut desk = Desk::new(shared, cluster, &journal, sweeping);
+    let mut desk = Desk::new(local, cluster, &journal, sweeping);
     let (mut keeper, mut events) = match Keeper::start(journal) {
         Ok(started) => started,
         Err(error) => return tracing::error!(%error, "the thread of the journal of purges"),
@@ -110,7 +110,7 @@ struct Unsynced {
 }
 
 struct Desk {
-    shared: Arc<Shared>,
+    local: LocalCache,
     cluster: Arc<Cluster>,
     telling: Telling,
     following: Following,
@@ -138,7 +138,7 @@ struct Desk {
 
 impl Desk {
     fn new(
-        shared: Arc<Shared>,
+        local: LocalCache,
         cluster: Arc<Cluster>,
         journal: &super::journal::Journal,
         sweeping: Sweeping,
@@ -164,7 +164,7 @@ impl Desk {
             seen_changes: None,
             asked_ms: vec![0; places],
             summaries: vec![(0, 0); places],
-            shared,
+            local,
             cluster,
         };
         desk.look_who_is_there();
@@ -219,16 +219,16 @@ impl Desk {
             Opening::Kept { .. } => {}
             Opening::Fresh => {
                 self.is_fresh = true;
-                if self.shared.cache.has_disk {
+                if self.local.cache.has_disk {
                     tracing::warn!(
                         "there is no journal of the cluster's purges, so nothing that was stored before is served"
                     );
                     // At once, before anything is stored.
                     let mut waiting = self.everything(NOBODY, Vector::default());
                     waiting.change = Change::everything();
-                    waiting.applied(waiting.change.apply(&self.shared));
+                    waiting.applied(waiting.change.apply(&self.local));
                     self.following.push(waiting);
-                } else if !self.shared.cache.is_without_its_stores() {
+                } else if !self.local.cache.is_without_its_stores() {
                     keeper.give(Job::Trust);
                 }
             }
@@ -248,7 +248,7 @@ impl Desk {
     }
 
     fn take_in(&mut self, waiting: Waiting, change: Change) {
-        let waiting = waiting.apply(change, &self.shared, &self.sweeping);
+        let waiting = waiting.apply(change, &self.local, &self.sweeping);
         self.following.push(waiting);
     }
 
@@ -273,12 +273,12 @@ impl Desk {
     /// The next batch that waits for our stores.
     fn next_batch(&mut self) -> Option<Settling> {
         let mut batch = self.following.batch();
-        let (shared, sweeping) = (Arc::clone(&self.shared), Rc::clone(&self.sweeping));
+        let (cache, sweeping) = (Arc::clone(&self.local.cache), Rc::clone(&self.sweeping));
         self.settling_since_ms = (!batch.is_empty()).then(|| self.now_ms());
         (!batch.is_empty()).then(|| -> Settling {
             Box::pin(async move {
                 for waiting in &mut batch {
-                    waiting.settle(&shared, &sweeping).await;
+                    waiting.settle(&cache, &sweeping).await;
                 }
                 batch
             })
@@ -393,8 +393,7 @@ impl Desk {
     fn do_not_keep_waiting(&mut self, now_ms: u64) {
         let within_ms = SETTLED_WITHIN.as_millis() as u64;
         let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
-        if self.settling_since_ms.is_some_and(is_slow) || self.shared.cache.is_without_its_stores()
-        {
+        if self.settling_since_ms.is_some_and(is_slow) || self.local.cache.is_without_its_stores() {
             for (from, origin, stamp) in std::mem::take(&mut self.of_unsafe_methods) {
                 self.reply(from, &Message::Done { origin, stamp });
             }
@@ -590,7 +589,7 @@ impl Desk {
             "this process was stopped for a while: nothing that is stored is served until other members have told what was purged"
         );
         self.cluster.purging.gate.close();
-        self.shared.flights.forget_all(|_, _| true);
+        self.local.cache.fetches.forget_all(&|_| true);
         self.rejoining.was_away(now_ms);
         let stopped = &self.purging().figures.stopped;
         stopped.fetch_add(1, Ordering::Relaxed);
