@@ -4,7 +4,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | accepted by a worker | `conn/accepting`, `worker` |
+//! | accepted by a worker | `accepting`, `worker` |
 //! | read and parsed | `conn/client`, `heads` |
 //! | answered from memory or disk, the short way | `conn/fast`, `cache/memory`, `cache/disk` |
 //! | everything else is an exchange | `request/exchange`, `request/body`, `reply` |
@@ -29,6 +29,7 @@
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]
 
+mod accepting;
 mod access;
 mod admin;
 mod cache;
@@ -53,6 +54,7 @@ mod mistakes;
 mod notify;
 mod origin;
 mod peers;
+mod phase;
 pub mod plan;
 mod proof;
 mod quota;

@@ -41,6 +41,7 @@ use tokio::{
 };
 
 use crate::{
+    accepting::Dealers,
     admin,
     cache::Cache,
     cache::background::BackgroundThread,
@@ -50,7 +51,6 @@ use crate::{
     cache::room::Rooms,
     clock::Clock,
     cluster::{self, Cluster, ClusterThread, purging},
-    conn::accepting::Dealers,
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
     heads::HeadBudget,
@@ -65,6 +65,7 @@ use crate::{
     peers::digest::Digests,
     peers::fetching,
     peers::known::Peers,
+    phase::Phase,
     plan::Plan,
     record::events::Events,
     record::journal::Journal,
@@ -72,7 +73,7 @@ use crate::{
     record::metrics::Counters,
     record::rule_counts::KnownRules,
     reload::{self, Control, Reading, Reloads, Reread},
-    state::{Bounds, Phase, Shared},
+    state::{Bounds, Shared},
     tls::served::ServedTls,
     upgrade::{
         predecessor::Predecessor,
@@ -646,12 +647,18 @@ fn start_cluster(
     let (Some(cluster), Some(socket)) = (&shared.cluster, socket) else {
         return Ok(None);
     };
+    let edition = shared.edition();
     let start = cluster::Start {
-        shared: Arc::clone(shared),
+        local: shared.local_cache(),
         cluster: Arc::clone(cluster),
+        counters: shared.counters.clone(),
+        phases: shared.phase.subscribe(),
+        listeners: edition.ids.clone(),
+        rules: shared.peers.rules.clone(),
+        dns: edition.plan.dns.clone(),
         socket,
         dealers,
-        tls,
+        connecting: (connector_settings(&edition.plan), tls),
     };
     Ok(Some(ClusterThread::start(start)?))
 }

@@ -23,18 +23,19 @@ use tokio::{
 };
 
 use crate::{
+    accepting::{Dealers, Dealt},
     admin::purge,
     cache::{background, opening},
     clock::Clock,
-    conn::accepting::{Dealers, Dealt},
     health,
     listener::{ListenerState, listener_states},
     origin::Tls,
+    phase::Phase,
     plan::Plan,
     record::journal::Journal,
     serve::{self, ServeError},
     socket,
-    state::{Phase, Shared, Worker},
+    state::{Shared, Worker},
     worker,
 };
 

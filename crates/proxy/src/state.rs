@@ -49,6 +49,7 @@ use crate::{
     peers::digest::Digests,
     peers::icp::Icp,
     peers::known::Peers,
+    phase::Phase,
     plan::Plan,
     range::pass_list::RangePassList,
     record::events::Events,
@@ -66,17 +67,6 @@ use crate::{
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
 pub const READ_BYTES: usize = 64 << 10;
-
-/// How far the process is on its way out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd)]
-pub enum Phase {
-    /// Serving.
-    Running,
-    /// No new connections; requests in progress finish.
-    Draining,
-    /// Whatever is still there is cut.
-    Stopping,
-}
 
 /// One for the process, as long as it lives.
 pub struct Shared {

@@ -25,10 +25,10 @@ use tokio::{
 };
 
 use crate::{
+    accepting::{Dealers, Dealt},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
     cluster::push,
-    conn::accepting::{Dealers, Dealt},
     conn::client,
     edition::Edition,
     listener::listener_states,
@@ -36,11 +36,12 @@ use crate::{
     member::MemberId,
     origin::{Connector, Settings},
     peers::probe::Probes,
+    phase::Phase,
     plan::Plan,
     record::journal::JournalWriter,
     record::lag,
     socket::{self, Socket},
-    state::{Phase, Shared, Worker},
+    state::{Shared, Worker},
 };
 
 const TICK: Duration = Duration::from_millis(100);

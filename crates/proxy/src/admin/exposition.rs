@@ -167,7 +167,7 @@ impl Exposition {
             "Time since the process came up, in seconds",
             facts.uptime.as_secs_f64(),
         )?;
-        let running = u64::from(facts.phase == crate::state::Phase::Running);
+        let running = u64::from(facts.phase == crate::phase::Phase::Running);
         e.gauge("running", "1 while serving, 0 while draining", running)?;
         let words = "Messages on standard error dropped because nobody read them";
         let lost = DIAGNOSTICS_LOST.load(Ordering::Relaxed);

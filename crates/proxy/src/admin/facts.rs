@@ -30,11 +30,12 @@ use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
     cluster::ClusterStatus,
     edition::Edition,
+    phase::Phase,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     record::protocols::ProtocolFigures,
     record::rule_counts::RuleCount,
-    state::{Phase, Shared},
+    state::Shared,
     upstreams::{UpstreamStanding, standings},
 };
 

@@ -78,12 +78,13 @@ use crate::{
     cluster::explaining::{Unexplained, explain},
     health::watch,
     listener::{ListenerState, listener_states},
+    phase::Phase,
     plan::host_fits,
     record::labels::COUNTED_MAX,
     record::metrics::Counters,
     record::origins::OriginBook,
     reload::Refused,
-    state::{Phase, Shared},
+    state::Shared,
     upgrade::successor::Upgrades,
 };
 

@@ -21,12 +21,13 @@ use crate::{
     health::pulse::Pulse,
     ledger::Ledger,
     listening::{ListenerId, Listening},
+    phase::Phase,
     plan::{self, Listener, Plan},
     record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
     record::rule_counts::KnownRules,
     reload::Reloads,
-    state::{Bounds, Phase, Shared},
+    state::{Bounds, Shared},
 };
 
 /// With one forward listener.

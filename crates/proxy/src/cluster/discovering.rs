@@ -22,8 +22,7 @@ use super::{
 use crate::member::MemberId;
 use crate::{
     origin::{DnsSettings, Resolver},
-    plan::{MEMBERS_MAX, PeerAddress, Plan},
-    state::Shared,
+    plan::{Dns, MEMBERS_MAX, PeerAddress},
 };
 
 /// Addresses of a name that are looked at: two for each member, and ours.
@@ -181,11 +180,11 @@ impl Cluster {
 }
 
 /// A resolver that asks anew each time.
-fn resolver(plan: &Plan) -> Resolver {
+fn resolver(dns: &Dns) -> Resolver {
     Resolver::new(DnsSettings {
-        servers: plan.dns.servers.clone(),
-        timeout: plan.dns.timeout,
-        attempts: plan.dns.attempts,
+        servers: dns.servers.clone(),
+        timeout: dns.timeout,
+        attempts: dns.attempts,
         ttl_min: Duration::ZERO,
         ttl_max: Duration::ZERO,
         negative_ttl_max: Duration::ZERO,
@@ -194,11 +193,11 @@ fn resolver(plan: &Plan) -> Resolver {
 }
 
 /// Asks the name until the task is aborted.
-pub async fn discover(shared: Arc<Shared>, cluster: Arc<Cluster>) {
+pub async fn discover(dns: Dns, cluster: Arc<Cluster>) {
     let Some(PeerAddress { host, port }) = &cluster.plan.discover else {
         return;
     };
-    let resolver = resolver(&shared.edition().plan);
+    let resolver = resolver(&dns);
     let mut has_failed = false;
     loop {
         match resolver.look_up_all(host, ADDRESSES_MAX).await {
@@ -248,6 +247,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::plan::Plan;
     use crate::plan;
 
     fn discovering() -> Cluster {

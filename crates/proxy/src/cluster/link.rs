@@ -27,11 +27,11 @@ use super::{
 use crate::member::{MemberId, Refusal};
 use crate::proof::Cover;
 use crate::{
+    access::Destinations,
     access::Forbidden,
     chance,
     origin::{ConnectError, Connector, Destination},
     socket::Socket,
-    state::Shared,
 };
 
 /// A member that has said nothing for so long is not trusted; it beats every second.
@@ -47,7 +47,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Keeps a link to whoever has that place, until the task is aborted.
 pub async fn keep(
-    shared: Arc<Shared>,
+    rules: Rc<Destinations>,
     cluster: Arc<Cluster>,
     connector: Rc<Connector>,
     id: MemberId,
@@ -76,7 +76,7 @@ pub async fn keep(
             match who.as_deref().filter(|who| who.is_called) {
                 Some(who) => {
                     let keeper = Keeper {
-                        shared: &shared,
+                        rules: &rules,
                         cluster: &cluster,
                         connector: &connector,
                         id,
@@ -101,7 +101,7 @@ pub async fn keep(
 
 /// Keeps the link to one member.
 struct Keeper<'k> {
-    shared: &'k Shared,
+    rules: &'k Destinations,
     cluster: &'k Cluster,
     connector: &'k Connector,
     id: MemberId,
@@ -160,14 +160,14 @@ impl Keeper<'_> {
 
     /// A link to whoever has that address, if it is that of this place.
     async fn connect(&self, who: &Who) -> Result<(Socket, Cover), ConnectError> {
-        let (cluster, shared) = (self.cluster, self.shared);
+        let cluster = self.cluster;
         let to = Destination {
             tls: false,
             host: who.at.host.as_str().into(),
             port: who.at.port,
             member: None,
         };
-        let mut socket = self.connector.socket_to(&to, &shared.peers.rules).await?;
+        let mut socket = self.connector.socket_to(&to, self.rules).await?;
         let opened = shaking::open_link(cluster, &mut socket, who).await?;
         let said = Said {
             name: &opened.name,

@@ -20,19 +20,15 @@ use super::{
 };
 use crate::member::MemberId;
 use crate::proof::Cover;
-use crate::{
-    clock::Instant,
-    socket::Socket,
-    state::{Phase, Shared},
-};
+use crate::{clock::Instant, phase::Phase, socket::Socket};
 
 /// How often a member says how it is.
 const BEATS_EVERY: Duration = Duration::from_secs(1);
 
 /// The link.
 pub struct Linked {
-    /// What all share.
-    pub shared: Arc<Shared>,
+    /// Whether the process serves.
+    pub phases: watch::Receiver<Phase>,
     /// Our cluster.
     pub cluster: Arc<Cluster>,
     /// Whose link it is.
@@ -63,7 +59,7 @@ impl Linked {
         let mut beats = interval(BEATS_EVERY);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut news = self.news.clone();
-        let mut phase = self.shared.phase.subscribe();
+        let mut phase = self.phases.clone();
         let mut purging = self.cluster.purging.linked(self.member);
         let (mut announced, hello) = self.hello();
         self.send(&mut stream, &Frame::Hello(hello)).await?;
@@ -142,7 +138,7 @@ impl Linked {
     }
 
     fn beat(&self) -> Beat {
-        let is_leaving = *self.shared.phase.borrow() != Phase::Running;
+        let is_leaving = *self.phases.borrow() != Phase::Running;
         match self.cluster.publishing().as_ref() {
             Some(publishing) => publishing.beat(is_leaving),
             None => Beat {

@@ -26,10 +26,11 @@ use store::{Set, Store, Traced};
 use crate::member::MemberId;
 use crate::proof::Cover;
 use crate::{
+    cache::Cache,
     chance,
     clock::Instant,
     plan::{self, HintKind},
-    state::Shared,
+    record::metrics::Counters,
 };
 
 /// Segments that are listed at once: some 10,000 entries, a millisecond.
@@ -222,8 +223,8 @@ impl Publishing {
     }
 
     /// How much we have to do; to be called every second.
-    pub fn weigh(&mut self, shared: &Shared) {
-        self.load = self.rates.load(shared);
+    pub fn weigh(&mut self, counters: &[Arc<Counters>], cache: &Cache) {
+        self.load = self.rates.load(counters, cache);
     }
 
     /// How we are. `is_leaving`: we end soon.
@@ -405,10 +406,10 @@ struct Rates {
 }
 
 impl Rates {
-    fn load(&mut self, shared: &Shared) -> Load {
+    fn load(&mut self, counters: &[Arc<Counters>], cache: &Cache) -> Load {
         let now = Instant::now();
         let (mut requests, mut reads) = (0, 0);
-        for counters in &shared.counters {
+        for counters in counters {
             let classes = counters.requests.iter();
             requests += classes.map(|n| n.load(Ordering::Relaxed)).sum::<u64>();
             reads += counters.disk_reads.load(Ordering::Relaxed);
@@ -420,7 +421,7 @@ impl Rates {
         let passed_ms = (now.duration_since(at).as_millis() as u64).max(1);
         let a_second = |n: u64| u32::try_from(n * 1000 / passed_ms).unwrap_or(u32::MAX);
         let (mut pinned, mut free_bytes) = (0, 0);
-        for store in shared.cache.store.stores().take(shared.cache.devices.len()) {
+        for store in cache.store.stores().take(cache.devices.len()) {
             let figures = store.figures();
             pinned += figures.reads_pinned;
             free_bytes += figures.dead_bytes + figures.never_written_bytes;
@@ -428,7 +429,7 @@ impl Rates {
         let reads_a_second = a_second(reads.saturating_sub(reads_before));
         // Little's law: those that are under way, by how many end in a second.
         let queue_ms = pinned * 1000 / u64::from(reads_a_second.max(1));
-        let mut devices = shared.cache.devices.iter();
+        let mut devices = cache.devices.iter();
         let hangs = devices.len() > 0 && devices.all(|device| device.health().is_aside());
         Load {
             requests_per_s: a_second(requests.saturating_sub(requests_before)),

@@ -27,18 +27,22 @@ use tokio::{
 use super::{
     Cluster, Who, discovering, link,
     linked::Linked,
-    purging,
+    purging::{self, change::LocalCache},
     shaking::{self, Accepted},
 };
 use crate::member::MemberId;
 use crate::proof::Cover;
 use crate::{
+    accepting::{Dealers, Dealt},
+    access::Destinations,
+    cache::Cache,
     clock::Instant,
-    conn::accepting::{Dealers, Dealt},
-    origin::{Connector, Tls},
+    listening::ListenerId,
+    origin::{Connector, Settings, Tls},
+    phase::Phase,
+    plan::Dns,
+    record::metrics::Counters,
     socket::{self, Socket},
-    state::Shared,
-    worker,
 };
 
 /// Handshakes of accepted connections at a time.
@@ -60,16 +64,26 @@ pub struct ClusterThread {
 
 /// What the thread needs.
 pub struct Start {
-    /// What all share.
-    pub shared: Arc<Shared>,
+    /// What is stored here.
+    pub local: LocalCache,
     /// Our cluster.
     pub cluster: Arc<Cluster>,
+    /// What the workers have counted.
+    pub counters: Vec<Arc<Counters>>,
+    /// Whether the process serves.
+    pub phases: watch::Receiver<Phase>,
+    /// Our listeners, by their numbers. A reload does not change those of a member of a cluster.
+    pub listeners: Vec<ListenerId>,
+    /// Where members may be.
+    pub rules: Destinations,
+    /// How names are looked up.
+    pub dns: Dns,
     /// Where members connect.
     pub socket: TcpListener,
     /// The way to the workers.
     pub dealers: Dealers,
-    /// TLS, which connecting wants to know.
-    pub tls: Tls,
+    /// How connections are made.
+    pub connecting: (Settings, Tls),
 }
 
 impl ClusterThread {
@@ -108,34 +122,37 @@ impl ClusterThread {
 
 async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<()>) {
     let Start {
-        shared,
+        local,
         cluster,
+        counters,
+        phases,
+        listeners,
+        rules,
+        dns,
         socket,
         dealers,
-        tls,
+        connecting: (settings, tls),
     } = start;
-    let connector = Rc::new(Connector::new(
-        worker::connector_settings(&shared.edition().plan),
-        tls,
-    ));
+    let connector = Rc::new(Connector::new(settings, tls));
+    let rules = Rc::new(rules);
     for number in 0..cluster.places.len() {
-        let (shared, cluster) = (Arc::clone(&shared), Arc::clone(&cluster));
+        let (rules, cluster) = (Rc::clone(&rules), Arc::clone(&cluster));
         let id = MemberId(number as u8);
-        spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
+        spawn_local(link::keep(rules, cluster, Rc::clone(&connector), id));
     }
-    spawn_local(discovering::discover(
-        Arc::clone(&shared),
-        Arc::clone(&cluster),
-    ));
+    spawn_local(discovering::discover(dns, Arc::clone(&cluster)));
     if cluster.discovers() {
         spawn_local(discovering::forget(Arc::clone(&cluster)));
     }
-    let purging = purging::run::run(shared.local_cache(), Arc::clone(&cluster), begun);
+    let purging = purging::run::run(local.clone(), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.places.iter().map(|_| Place::default()).collect(),
         news: watch::channel(0).0,
-        shared,
+        cache: local.cache,
+        counters,
+        phases,
+        listeners,
         cluster,
         dealers,
     });
@@ -154,7 +171,10 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
 
 /// What accepted connections need.
 struct House {
-    shared: Arc<Shared>,
+    cache: Arc<Cache>,
+    counters: Vec<Arc<Counters>>,
+    phases: watch::Receiver<Phase>,
+    listeners: Vec<ListenerId>,
     cluster: Arc<Cluster>,
     dealers: Dealers,
     /// The link that each member has opened to us.
@@ -234,7 +254,7 @@ async fn look(house: Rc<House>) {
         seconds.tick().await;
         house.cluster.view().tick(house.cluster.now_ms());
         if let Some(publishing) = house.cluster.publishing().as_mut() {
-            publishing.weigh(&house.shared);
+            publishing.weigh(&house.counters, &house.cache);
         }
     }
 }
@@ -273,7 +293,7 @@ impl House {
     }
 
     async fn take(self: &Rc<Self>, mut stream: Socket, from: SocketAddr) {
-        let is_busy = self.shared.is_draining();
+        let is_busy = *self.phases.borrow() != Phase::Running;
         let shaken = shaking::accept(&self.cluster, &mut stream, from, is_busy).await;
         let Ok(shaken) = shaken else {
             return;
@@ -312,7 +332,7 @@ impl House {
             turn,
         };
         let linked = Linked {
-            shared: Arc::clone(&self.shared),
+            phases: self.phases.clone(),
             cluster: Arc::clone(&self.cluster),
             member: id,
             cover,
@@ -340,8 +360,7 @@ impl House {
         let Ok(stream) = socket::detach(stream) else {
             return;
         };
-        // The listeners of a member of a cluster stay the same: a reload does not change them.
-        let Some(&listener) = self.shared.edition().ids.get(listener) else {
+        let Some(&listener) = self.listeners.get(listener) else {
             return;
         };
         let dealt = Dealt {
@@ -350,7 +369,7 @@ impl House {
             peer,
             member: Some(member),
         };
-        let worker = self.dealers.emptiest(&self.shared.counters);
+        let worker = self.dealers.emptiest(&self.counters);
         if self.dealers.deal(worker, dealt).is_err() {
             tracing::warn!("a member's connection found no worker");
         }

@@ -1,6 +1,5 @@
-//! Client connections: accepting them, reading heads within their budget, the short way for plain hits, tunnels.
+//! Client connections: reading heads within their budget, the short way for plain hits, tunnels.
 
-pub mod accepting;
 pub mod client;
 pub mod fast;
 pub mod look;

@@ -17,6 +17,7 @@ use crate::{
     fetch::whom::{self, To, Tunnel},
     origin::upstream::Upstream,
     origin::{Destination, Lease},
+    phase::Phase,
     plan::Role,
     record::metrics,
     reply::{After, ReplyHead, Switched},
@@ -24,7 +25,6 @@ use crate::{
     request::methods,
     request::target::Asked,
     socket,
-    state::Phase,
 };
 
 /// The origin switches protocols: from here on bytes are moved both ways. `is_asked`: to one that the client asked for.

@@ -34,9 +34,10 @@ use crate::{
     edition::Edition,
     listener::{ListenerState, listener_states},
     peers::icp::{Icp, Manners, Treatment, add},
+    phase::Phase,
     plan::Role,
     request::target,
-    state::{Phase, Shared},
+    state::Shared,
 };
 
 /// How often the names of siblings are looked up.

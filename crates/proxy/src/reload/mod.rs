@@ -35,8 +35,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::quota::Quotas;
 use crate::{
+    accepting,
     clock::Instant,
-    conn::accepting,
     edition::{Edition, Loaded, Parts},
     listening::ListenerId,
     notify::Manager,

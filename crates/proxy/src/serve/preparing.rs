@@ -10,9 +10,9 @@ use replacement::Admission;
 
 use super::ServeError;
 use crate::{
+    accepting,
     cache::opening::Opened,
     clock::Clock,
-    conn::accepting,
     origin::Tls,
     peers::icp::Icp,
     plan::{AdmissionKind, IoEngine, Plan},

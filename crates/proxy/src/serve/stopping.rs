@@ -7,10 +7,7 @@ use tokio::{
     sync::watch as state_watch,
 };
 
-use crate::{
-    record::journal::Reopener,
-    state::{Phase, Shared},
-};
+use crate::{phase::Phase, record::journal::Reopener, state::Shared};
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
 const STOP_MAX: Duration = Duration::from_secs(60);
