@@ -4,6 +4,7 @@
 //! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
+mod answers;
 mod error;
 mod marks;
 mod preparing;
@@ -61,7 +62,6 @@ use crate::{
     listening::{ListenerId, Listening},
     notify::Manager,
     origin::Tls,
-    peers::answers,
     peers::digest::Digests,
     peers::fetching,
     peers::known::Peers,

@@ -11,7 +11,7 @@
 //! | `GET /metrics` | for Prometheus (`exposition`), as OpenMetrics or in its older text format (`scrape`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `GET /livez` | the same, but 200 while draining: whether a restart would help |
-//! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
+//! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`admin::explaining`) |
 //! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
 //! | `POST /upgrade` | has another process take this one's place ([`crate::upgrade`]) |
 //! | `POST /upstreams/NAME/HOST:PORT?state=drain`, `up`, `down` | what the operator says of a server (`upstreams`) |
@@ -29,6 +29,7 @@
 //!
 //! Limits: those of `room`, the waits in `http`, heads by the proxy's own limit on targets.
 
+pub mod explaining;
 mod exposition;
 mod facts;
 mod histogram;
@@ -64,6 +65,7 @@ use tokio::{
 };
 
 use crate::{
+    admin::explaining::{Unexplained, explain},
     admin::{
         facts::{Facts, HISTORY_STEP, History, Snapshot},
         history::Hour,
@@ -75,7 +77,6 @@ use crate::{
         scrape::Format,
         status::Status,
     },
-    cluster::explaining::{Unexplained, explain},
     health::watch,
     listener::{ListenerState, listener_states},
     phase::Phase,

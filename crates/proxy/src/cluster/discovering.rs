@@ -247,8 +247,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::plan::Plan;
     use crate::plan;
+    use crate::plan::Plan;
 
     fn discovering() -> Cluster {
         let plan = Plan {

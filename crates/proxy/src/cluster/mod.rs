@@ -33,26 +33,23 @@
 //! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members at a time.
 
 pub mod answered;
-mod choosing;
+pub mod choosing;
 pub mod discovering;
-pub mod explaining;
 pub mod following;
 pub mod forwarded;
-pub mod forwarding;
 pub mod framing;
 pub mod hot;
-mod link;
-mod linked;
+pub mod link;
+pub mod linked;
 pub mod member;
 pub mod publishing;
 pub mod purging;
 pub mod push;
-pub mod receive;
-mod roll;
-mod routing;
-mod shaking;
+pub mod roll;
+pub mod routing;
+pub mod shaking;
 pub mod standing;
-mod status;
+pub mod status;
 mod thread;
 
 use std::sync::{
@@ -68,7 +65,7 @@ use store::Set;
 
 use crate::{
     clock::Instant,
-    cluster::{push::Pushing, receive::Receiving},
+    cluster::push::{Pushing, Receiving},
     member::{MemberId, OfMember},
     origin::Destination,
     plan::{self, Plan},

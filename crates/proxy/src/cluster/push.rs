@@ -29,14 +29,13 @@
 //! Limits: `queue`; a push is given up after `sending::PUSH_MAX`; a member that does not take one is followed by another, each tried once.
 
 pub mod began;
-pub mod collecting;
 pub mod copied;
-mod eager;
+pub mod eager;
 pub mod large;
 pub mod message;
-mod queue;
-mod sending;
-mod target;
+pub mod queue;
+pub mod sending;
+pub mod target;
 
 use std::rc::Rc;
 use std::sync::{
@@ -57,7 +56,6 @@ use crate::{
 };
 
 pub use began::Began;
-pub use collecting::{Came, Collecting, as_sent, began};
 pub use copied::Copied;
 
 use began::Moments;
@@ -98,24 +96,31 @@ pub struct PushCounters {
 }
 
 /// An object on its way to a member.
-struct Push {
-    /// What the client asked, and what came.
-    request: Bytes,
-    response: Bytes,
-    body: Vec<Bytes>,
-    body_bytes: u64,
-    primary: KeyHash,
+pub struct Push {
+    /// What the client asked.
+    pub request: Bytes,
+    /// The head of what came.
+    pub response: Bytes,
+    /// Its body, in pieces.
+    pub body: Vec<Bytes>,
+    /// The bytes of these.
+    pub body_bytes: u64,
+    /// The hash of its key.
+    pub primary: KeyHash,
     /// The name that its hint is made of.
-    name: Box<[u8]>,
+    pub name: Box<[u8]>,
     /// Our listener.
-    listener: usize,
-    asked: UnixMillis,
-    received: UnixMillis,
-    began: Began,
+    pub listener: usize,
+    /// When the origin was asked.
+    pub asked: UnixMillis,
+    /// When its answer came.
+    pub received: UnixMillis,
+    /// How purges stood then.
+    pub began: Began,
     /// Members that have refused it, or have it.
-    not_to: u64,
+    pub not_to: u64,
     /// Of what a member holds, not of a fetch.
-    is_copy: bool,
+    pub is_copy: bool,
 }
 
 impl Pushing {
@@ -138,14 +143,23 @@ impl Pushing {
         (queue.bytes(), queue.waiting(), queue.counts())
     }
 
-    fn too_long(&self, primary: KeyHash) {
+    /// What is asked for under this key is too long to be pushed.
+    pub fn too_long(&self, primary: KeyHash) {
         self.large.note(primary);
         self.counters.too_long.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<Push>> {
+    /// What waits, and what is on its way.
+    pub fn queue(&self) -> MutexGuard<'_, Queue<Push>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Pushes to us.
+#[derive(Default)]
+pub struct Receiving {
+    /// By verdict, in the order of [`message::Verdict::ALL`].
+    pub verdicts: [AtomicU64; message::Verdict::ALL.len()],
 }
 
 /// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
@@ -163,7 +177,7 @@ pub fn every_second(worker: &Rc<Worker>, now: Instant) {
 }
 
 /// What members hold, if this is a front.
-fn groups(worker: &Worker) -> Option<Arc<Groups>> {
+pub fn groups(worker: &Worker) -> Option<Arc<Groups>> {
     let reader = worker.hints.as_ref()?;
     Some(Arc::clone(reader.borrow_mut().groups()))
 }

@@ -1,11 +1,15 @@
 //! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
 
+pub mod collecting;
 pub mod flight;
+pub mod forwarding;
 pub mod hit_for_pass;
 pub mod pass;
 pub mod prepare;
+pub mod receiving;
 pub mod response;
 pub mod share;
+pub mod siblings;
 pub mod storing;
 pub mod task;
 pub mod uploads;

@@ -23,7 +23,7 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 
 use crate::{
     cache::find::Found,
-    cluster::push,
+    fetch::collecting,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::response::FetchRequest,
@@ -367,7 +367,7 @@ pub fn fetch_request(
         stale_began: stale.map_or(0, |f| f.began),
         is_forwarded: false,
         copied: None,
-        as_sent: push::as_sent(worker, wanted),
+        as_sent: collecting::as_sent(worker, wanted),
         trip,
         toll: None,
     }

@@ -22,21 +22,22 @@ use httpcache::{NotStorable, UnixMillis};
 
 use crate::{
     cache::object::Object,
-    cluster::push::{self, Began, Came, Collecting},
+    cluster::push::Began,
     deadline::Watch,
+    fetch::collecting::{self, Came, Collecting},
     fetch::flight::{
         Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, STILL_MAX, Validated, Worth,
     },
     fetch::hit_for_pass::{Noted, Party},
     fetch::prepare::{self, confirmed},
     fetch::response::{FetchRequest, Response},
+    fetch::siblings::{self, Wish},
     fetch::storing::Storing,
     fetch::whom::{self, To},
     mistakes::{Mistake, makes},
     origin::body::Body,
     origin::outcome::UpstreamError,
     origin::upstream::{Upstream, is_interim},
-    peers::siblings::{self, Wish},
     record::metrics,
     request::onward,
     state::Worker,
@@ -130,7 +131,7 @@ impl Fetch {
 
     async fn run(&self) {
         let asked_at = self.worker.now_ms();
-        let purges = push::began(&self.worker, &self.fetch_request, self.flight.began);
+        let purges = collecting::began(&self.worker, &self.fetch_request, self.flight.began);
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let asked = match self.fetch_request.is_for_one {

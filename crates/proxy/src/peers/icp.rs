@@ -1,6 +1,6 @@
 //! ICP (RFC 2186): asking siblings, and the socket for both directions.
 //!
-//! One UDP socket. Its owner, a task of the control thread (`peers::answers`), reads it: queries it answers, answers go to the table of
+//! One UDP socket. Its owner, a task of the control thread (`serve::answers`), reads it: queries it answers, answers go to the table of
 //! those who wait ([`table`]). Workers send queries on it themselves ([`Icp::ask`]).
 //!
 //! | what may go wrong | what happens |

@@ -24,10 +24,8 @@
 //!
 //! Not known here: what is stored, what a client may have.
 
-pub mod answers;
 pub mod choice;
 pub mod digest;
-pub mod digest_serving;
 pub mod fetching;
 pub mod health;
 pub mod icp;
@@ -36,4 +34,3 @@ pub mod levels;
 pub mod probe;
 pub mod proxied;
 pub mod recent;
-pub mod siblings;

@@ -7,7 +7,7 @@
 //! 2. Memory, then disk, under the key or (Vary) the variant's key.
 //!    A range of what is not stored, or not wholly: [`crate::range::part`].
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
-//! 4. Not stored here: a member of our cluster may have it ([`crate::cluster::forwarding`]).
+//! 4. Not stored here: a member of our cluster may have it ([`crate::fetch::forwarding`]).
 //! 5. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
 use crate::mistakes::{Mistake, makes};
@@ -28,7 +28,7 @@ use crate::{
     cache::find::{Found, find},
     cache::holes,
     cache::object::Object,
-    cluster::{answered, forwarded as of_members, forwarding as to_members, push, receive},
+    cluster::{answered, forwarded as of_members, push},
     conn::port_purge,
     conn::proxy_header,
     conn::switch,
@@ -37,11 +37,12 @@ use crate::{
     fetch::pass,
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
-    peers::digest_serving,
+    fetch::{forwarding as to_members, receiving},
     plan::{Balance, Forwarded},
     range::part::{self, Held, MayWait, Outcome},
     range::validation,
     reply::After,
+    request::digest_serving,
     request::exchange::{Exchange, Incoming, forwarded},
     request::forwarded as forwarding,
     request::methods,
@@ -77,7 +78,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
         && ex.member.is_some()
         && head.fields.contains(push::message::FIELD)
     {
-        return Box::pin(receive::answer(ex, cluster, head)).await;
+        return Box::pin(receiving::answer(ex, cluster, head)).await;
     }
     if let Some(after) = ruling::ask(ex, &mut incoming).await {
         return after;

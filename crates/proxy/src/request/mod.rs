@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod believed;
 pub mod body;
+pub mod digest_serving;
 pub mod exchange;
 pub mod finished;
 pub mod forwarded;

@@ -22,7 +22,7 @@ pub struct Copied {
     /// How purges stood.
     pub began: Began,
     /// Members that hold it, and, if they are enough, all others.
-    pub(super) not_to: u64,
+    pub not_to: u64,
 }
 
 impl Copied {

@@ -19,11 +19,11 @@ use twox_hash::XxHash3_64;
 use crate::{
     clock::Instant,
     cluster::{Cluster, Member, following::trace_of},
+    fetch::siblings,
     member::MemberId,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Whom},
-    peers::siblings,
     request::key::server_of_key,
     state::Worker,
 };

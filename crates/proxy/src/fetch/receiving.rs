@@ -11,7 +11,7 @@
 //! Limits: a push is read whole, up to `push-max` and two heads; it counts against `limits.transfer-buffer` until the disk has it. When that
 //! is used up, or the store is paused, pushes are refused, and the front tries another member.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use http1::{Framing, RequestHead, ResponseHead};
@@ -35,13 +35,6 @@ use ::message::Part;
 
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;
-
-/// Pushes to us.
-#[derive(Default)]
-pub struct Receiving {
-    /// By verdict, in the order of [`Verdict::ALL`].
-    pub verdicts: [AtomicU64; Verdict::ALL.len()],
-}
 
 /// Answers a push. `cluster`: the one that we and the front are members of.
 pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {

@@ -47,7 +47,7 @@ use message::Seen;
 use profile::{Class, Hierarchy};
 use store::Sequence;
 
-use super::{
+use crate::cluster::{
     Cluster, Member,
     answered::{self, Had},
     choosing::Route,
@@ -68,12 +68,12 @@ use crate::{
     fetch::prepare,
     fetch::response::FetchRequest,
     fetch::share,
+    fetch::siblings,
     fetch::task,
     fetch::whom,
     origin::outcome::UpstreamError,
     origin::trip::Hop,
     origin::upstream::{self, Upstream, Whom, is_interim},
-    peers::siblings,
     plan::{ClusterRoute, FalseHit},
     reply::{After, Length, ReplyHead, lines},
     request::exchange::{Exchange, Said, forwarded},

@@ -26,7 +26,7 @@ use message::{Authority, Named, Scheme};
 use profile::Hierarchy;
 use store::KeyHash;
 
-use super::{
+use crate::peers::{
     choice::{Candidate, choose},
     icp::{Answer, Icp},
     known::hash_of_url,

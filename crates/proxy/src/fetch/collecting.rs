@@ -23,7 +23,7 @@ use crate::{
     state::Worker,
 };
 
-use super::{Began, Push, groups, message, sending};
+use crate::cluster::push::{Began, Push, groups, message, sending};
 
 /// The head of a request as a member would read it, if what is fetched for it may be pushed.
 pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {

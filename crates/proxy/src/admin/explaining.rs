@@ -8,7 +8,7 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
-use super::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
+use crate::cluster::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
