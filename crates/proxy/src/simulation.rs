@@ -24,7 +24,6 @@ use tokio::{
 
 use crate::{
     accepting::{Dealers, Dealt},
-    admin::purge,
     cache::{background, opening},
     clock::Clock,
     health,
@@ -33,6 +32,7 @@ use crate::{
     phase::Phase,
     plan::Plan,
     record::journal::Journal,
+    request::purge,
     serve::{self, ServeError},
     socket,
     state::{Shared, Worker},

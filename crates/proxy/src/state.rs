@@ -35,6 +35,7 @@ use crate::{
         change::{Change, LocalCache},
         gate::Served,
     },
+    cluster::push::PushContext,
     deadline::Deadlines,
     edition::Edition,
     fetch::flight::Flights,
@@ -252,15 +253,15 @@ pub struct Worker {
     /// The store's shell on this worker's ring.
     pub disk: Option<DiskIo>,
     /// What origins are asked with.
-    pub origin: OriginContext,
+    pub origin: Rc<OriginContext>,
     /// Time-outs.
     pub deadlines: Deadlines,
     /// What is kept of heads that are not complete.
     pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
-    /// What other members hold, if we are a front.
-    pub hints: Option<RefCell<hints::view::Reader>>,
+    /// What members are pushed to with, if this is a front.
+    pub pushing: Option<Rc<PushContext>>,
     /// Log buffers.
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
@@ -320,19 +321,27 @@ impl Worker {
             deadlines: deadlines.clone(),
             counters: Arc::clone(&counters),
         };
-        let cluster = shared.cluster.as_ref();
-        let hints = cluster
-            .and_then(|cluster| cluster.reader())
-            .map(RefCell::new);
         let space = vec![0; READ_BYTES].into_boxed_slice();
         let input = Rc::new(RefCell::new(space));
-        let origin = OriginContext {
+        let origin = Rc::new(OriginContext {
             connector,
             heads: Rc::clone(&heads),
             ledger: shared.ledger.clone(),
             input: Rc::clone(&input),
             counters: Arc::clone(&counters),
-        };
+        });
+        let pushing = shared.cluster.as_ref().and_then(|cluster| {
+            let context = PushContext {
+                hints: RefCell::new(cluster.reader()?),
+                cluster: Arc::clone(cluster),
+                cache: Arc::clone(&shared.cache),
+                origin: Rc::clone(&origin),
+                rules: shared.peers.rules.clone(),
+                deadlines: deadlines.clone(),
+                clock: shared.clock.clone(),
+            };
+            Some(Rc::new(context))
+        });
         Worker {
             shared,
             index,
@@ -341,7 +350,7 @@ impl Worker {
             deadlines,
             heads,
             counters,
-            hints,
+            pushing,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input,

@@ -28,14 +28,13 @@ use crate::{
     accepting::{Dealers, Dealt},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
-    cluster::push,
     conn::client,
     edition::Edition,
+    fetch::probing::Probes,
     listener::listener_states,
     listening::ListenerId,
     member::MemberId,
     origin::{Connector, Settings},
-    peers::probe::Probes,
     phase::Phase,
     plan::Plan,
     record::journal::JournalWriter,
@@ -159,7 +158,9 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                 worker.heads.sweep(now);
                 if ticks.is_multiple_of(TICKS_A_SECOND) {
                     worker.every_second();
-                    push::every_second(&worker, now);
+                    if let (0, Some(pushing)) = (worker.index, &worker.pushing) {
+                        pushing.every_second(now);
+                    }
                     if let Some(probes) = &mut probes {
                         probes.tick(&worker, now);
                     }

@@ -39,7 +39,6 @@ mod limits;
 mod live;
 mod members;
 mod process;
-pub(crate) mod purge;
 mod pushes;
 mod room;
 mod scrape;
@@ -72,7 +71,6 @@ use crate::{
         http::{Answer, Request},
         live::Live,
         process::Process,
-        purge::Order,
         room::{Place, Room},
         scrape::Format,
         status::Status,
@@ -85,6 +83,7 @@ use crate::{
     record::metrics::Counters,
     record::origins::OriginBook,
     reload::Refused,
+    request::purge::{self, Order},
     state::Shared,
     upgrade::successor::Upgrades,
 };

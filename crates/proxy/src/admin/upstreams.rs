@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::{http::Answer, purge::percent_decode};
+use super::http::Answer;
+use crate::request::purge::percent_decode;
 use crate::upstreams::{ServerStanding, Upstream, UpstreamStanding, Wanted};
 
 /// Does it only grow?

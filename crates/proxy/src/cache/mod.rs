@@ -8,7 +8,6 @@
 pub mod background;
 pub mod disk;
 pub mod elevator;
-pub mod find;
 pub mod fragments;
 pub mod holding;
 pub mod holes;

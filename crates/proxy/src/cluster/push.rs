@@ -37,6 +37,7 @@ pub mod queue;
 pub mod sending;
 pub mod target;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -44,15 +45,18 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use hints::view::Groups;
+use hints::view::{Groups, Reader};
 use httpcache::UnixMillis;
 use store::KeyHash;
 
 use crate::{
-    clock::Instant,
-    cluster::hot::Hot,
+    access::Destinations,
+    cache::Cache,
+    clock::{Clock, Instant},
+    cluster::{Cluster, hot::Hot},
+    deadline::Deadlines,
+    origin::{OriginContext, OriginWaits},
     plan::{self, Plan},
-    state::Worker,
 };
 
 pub use began::Began;
@@ -117,6 +121,8 @@ pub struct Push {
     pub received: UnixMillis,
     /// How purges stood then.
     pub began: Began,
+    /// The bounds of carrying it.
+    pub waits: OriginWaits,
     /// Members that have refused it, or have it.
     pub not_to: u64,
     /// Of what a member holds, not of a fetch.
@@ -162,22 +168,36 @@ pub struct Receiving {
     pub verdicts: [AtomicU64; message::Verdict::ALL.len()],
 }
 
-/// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
-pub fn every_second(worker: &Rc<Worker>, now: Instant) {
-    let shared = &worker.shared;
-    let (Some(cluster), Some(groups)) = (&shared.cluster, groups(worker)) else {
-        return;
-    };
-    if worker.index == 0 {
-        cluster.pushing.hot.fade();
-        let own = shared.cache.store.stores().map(|store| store.sequence());
-        cluster.pushing.moments.note(now, own.collect(), &groups);
-        sending::start(worker, cluster);
-    }
+/// What pushing needs of the thread that it runs on, if this is a front.
+pub struct PushContext {
+    /// Our cluster.
+    pub cluster: Arc<Cluster>,
+    /// What members hold.
+    pub hints: RefCell<Reader>,
+    /// What is stored here.
+    pub cache: Arc<Cache>,
+    /// What members are asked with.
+    pub origin: Rc<OriginContext>,
+    /// Where members may be.
+    pub rules: Destinations,
+    /// Time-outs.
+    pub deadlines: Deadlines,
+    /// Wall time.
+    pub clock: Clock,
 }
 
-/// What members hold, if this is a front.
-pub fn groups(worker: &Worker) -> Option<Arc<Groups>> {
-    let reader = worker.hints.as_ref()?;
-    Some(Arc::clone(reader.borrow_mut().groups()))
+impl PushContext {
+    /// What members hold.
+    pub fn groups(&self) -> Arc<Groups> {
+        Arc::clone(self.hints.borrow_mut().groups())
+    }
+
+    /// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
+    pub fn every_second(self: &Rc<Self>, now: Instant) {
+        let pushing = &self.cluster.pushing;
+        pushing.hot.fade();
+        let own = self.cache.store.stores().map(|store| store.sequence());
+        pushing.moments.note(now, own.collect(), &self.groups());
+        sending::start(self);
+    }
 }

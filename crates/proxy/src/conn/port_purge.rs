@@ -15,7 +15,7 @@
 //! that means tags would purge the home page: they are refused with 501, and so are [`METHODS`] of other caches, which are not forwarded
 //! either.
 //!
-//! Not known here: how a purge works (`admin::purge`, which also makes the answers).
+//! Not known here: how a purge works (`request::purge`, which also makes the answers).
 
 use std::rc::Rc;
 
@@ -23,10 +23,10 @@ use http1::{Framing, RequestHead};
 use profile::Class;
 
 use crate::{
-    admin::purge::{self, Order, Purged, What},
     record::metrics,
     reply::After,
     request::exchange::{Exchange, Said},
+    request::purge::{self, Order, Purged, What},
     request::target::{self, Names},
 };
 

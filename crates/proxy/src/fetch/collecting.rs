@@ -23,7 +23,7 @@ use crate::{
     state::Worker,
 };
 
-use crate::cluster::push::{Began, Push, groups, message, sending};
+use crate::cluster::push::{Began, Push, message, sending};
 
 /// The head of a request as a member would read it, if what is fetched for it may be pushed.
 pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
@@ -44,7 +44,7 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
 /// How purges stand now, if what this fetch brings may be pushed. `own`: the sequence here.
 pub fn began(worker: &Worker, fetch_request: &FetchRequest, own: Sequence) -> Option<Began> {
     fetch_request.as_sent.as_ref()?;
-    Some(Began::now(own, &*groups(worker)?))
+    Some(Began::now(own, &*worker.pushing.as_ref()?.groups()))
 }
 
 /// What came as the answer to a fetch.
@@ -130,6 +130,7 @@ impl Collecting {
                 asked,
                 received,
                 began,
+                waits: fetch_request.listener.edition.origin_waits(),
                 not_to,
                 is_copy: copied.is_some(),
             }),
@@ -170,7 +171,9 @@ impl Collecting {
         let pushing = &self.cluster.pushing;
         pushing.large.forget(push.primary);
         pushing.queue().put(self.key, bytes, push, Instant::now());
-        sending::start(worker, &self.cluster);
+        if let Some(context) = &worker.pushing {
+            sending::start(context);
+        }
     }
 
     fn reserve(&mut self, bytes: u64) -> bool {

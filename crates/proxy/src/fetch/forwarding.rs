@@ -68,7 +68,6 @@ use crate::{
     fetch::prepare,
     fetch::response::FetchRequest,
     fetch::share,
-    fetch::siblings,
     fetch::task,
     fetch::whom,
     origin::outcome::UpstreamError,
@@ -189,7 +188,7 @@ fn route(
     if is_by_name && (directives.no_store || wanted.request.contains(b"authorization")) {
         return None;
     }
-    let mut hints = worker.hints.as_ref()?.borrow_mut();
+    let mut hints = worker.pushing.as_ref()?.hints.borrow_mut();
     let (hints, name) = (hints.groups(), name_of_key(&wanted.key));
     match cluster.pushing.is_on && cluster.pushing.large.contains(wanted.primary) {
         true => cluster.route_too_long(hints, name),
@@ -316,7 +315,7 @@ async fn ask_one(
     // That its origin is late goes to the client: that of another member, or ours, is the same one.
     if answered.is_own_failure && !(answered.is_late && works_on_it) {
         let watch = worker.deadlines.watch();
-        siblings::keep_connection(worker, &watch, upstream, &head).await;
+        upstream.keep(&worker.origin, &watch, &head).await;
         return Err(Unanswered::ByMember);
     }
     Ok((upstream, head))
@@ -519,8 +518,9 @@ fn start_shared(worker: &Worker, wanted: &Wanted, asking: &Asking<'_>) -> Option
 
 /// Is it hot, so that a copy is kept here, and others are to have one?
 fn hot(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Copied> {
-    let cluster = front(ex)?;
-    Copied::of_hot(ex.worker, cluster, name_of_key(&wanted.key), wanted.primary)
+    front(ex)?;
+    let context = ex.worker.pushing.as_ref()?;
+    Copied::of_hot(context, name_of_key(&wanted.key), wanted.primary)
 }
 
 /// Makes the answer one that is kept. `None`: it is being fetched already.

@@ -6,6 +6,7 @@ pub mod forwarding;
 pub mod hit_for_pass;
 pub mod pass;
 pub mod prepare;
+pub mod probing;
 pub mod receiving;
 pub mod response;
 pub mod share;

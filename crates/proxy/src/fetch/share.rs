@@ -22,7 +22,6 @@ use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
-    cache::find::Found,
     fetch::collecting,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
@@ -32,6 +31,7 @@ use crate::{
     origin::trip::Trip,
     record::metrics,
     request::exchange::Exchange,
+    request::find::Found,
     request::key::{self, hash_of_key},
     request::toll::{self, Stopped, Toll},
     request::wanted::Wanted,

@@ -18,7 +18,7 @@
 //!
 //! Not known here: what is stored of the answer.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{future::poll_fn, task::Poll};
 
 use http1::ResponseHead;
 use httpcache::{Request, RequestDirectives, Standing, UnixMillis};
@@ -45,11 +45,6 @@ use crate::{
     request::target,
     state::Worker,
 };
-
-/// The longest body of a refusal that is read so that the connection can be used again.
-const REFUSAL_BYTES_MAX: u64 = 16 << 10;
-/// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
-const REFUSAL_WAIT: Duration = Duration::from_millis(5);
 
 /// What is wanted of siblings.
 pub struct Wish<'a> {
@@ -116,7 +111,7 @@ pub async fn ask(
         metrics::add(&worker.counters.siblings_spared, 1);
         return None;
     }
-    let url = proxied::url(wish.to.asked);
+    let url = proxied::url(&wish.to.asked.destination, &wish.to.asked.target);
     let began = Instant::now();
     let Found { number, first } = one_that_has(worker, wish, &url).await?;
     let answer = match number {
@@ -263,7 +258,11 @@ async fn fetch(
         (b"CDN-Loop", loop_id),
         (b"Cache-Control", b"only-if-cached"),
     ];
-    let request = proxied::request(wish.to.asked, request, &more);
+    let request = proxied::request(
+        (&wish.to.asked.destination, &wish.to.asked.target),
+        request,
+        &more,
+    );
     let hop = Hop::to(Hierarchy::Sibling, number);
     let whom = whom_of(worker, &wish.to.listener.edition, peer, hop, wish.to.trip);
     let asked_at = worker.now_ms();
@@ -284,7 +283,7 @@ async fn fetch(
         Ok((upstream, head)) => {
             peer.health.answered();
             worker.shared.digests.tried(number, false);
-            keep_connection(worker, watch, upstream, &head).await;
+            upstream.keep(&worker.origin, watch, &head).await;
             None
         }
         Err(error) => {
@@ -324,27 +323,6 @@ fn is_fresh(
     };
     let rules = asker.decide(head.status, &head.fields).rules;
     Standing::of(&request, &answer, asked_at, received, &rules).is_fresh(received)
-}
-
-/// Reads an answer without a body or with a short one to its end, if that is there within [`REFUSAL_WAIT`], so that the connection goes
-/// back to the pool.
-pub async fn keep_connection(
-    worker: &Worker,
-    watch: &Watch,
-    upstream: Upstream,
-    head: &ResponseHead,
-) {
-    let is_short = match head.framing {
-        // As after 204, which says that a push was stored.
-        http1::Framing::None => true,
-        http1::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
-        _ => false,
-    };
-    if is_short {
-        let mut body = upstream.body(head);
-        let read = async { while let Ok(Some(_)) = body.next(&worker.origin, watch).await {} };
-        let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
-    }
 }
 
 #[cfg(test)]

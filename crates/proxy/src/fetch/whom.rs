@@ -278,7 +278,7 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     let destination = &to.asked.destination;
     let rules = &to.listener.destinations;
     worker.origin.connector.check_literal(destination, rules)?;
-    let hash = || hash_of_url(&proxied::url(to.asked));
+    let hash = || hash_of_url(&proxied::url(&to.asked.destination, &to.asked.target));
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
 
@@ -385,7 +385,11 @@ pub fn whom_of<'a>(
 fn proxied_request(worker: &Worker, asked: &Asked, request: &[u8]) -> Vec<u8> {
     //= rfc8586 §2   appended to what others have written; neither changed nor removed by a CDN
     let loop_id = worker.shared.peers.loop_id.as_bytes();
-    proxied::request(asked, request, &[(b"CDN-Loop", loop_id)])
+    proxied::request(
+        (&asked.destination, &asked.target),
+        request,
+        &[(b"CDN-Loop", loop_id)],
+    )
 }
 
 /// A parent gave no answer. It counts against its health, unless the reason is ours, or may be a slow origin: a silence on a connection

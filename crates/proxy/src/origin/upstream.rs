@@ -39,6 +39,11 @@ use crate::{
 /// What is read from an origin at once while its head is awaited.
 const FIRST_READ_BYTES: usize = 16 << 10;
 
+/// The longest body of a refusal that is read so that the connection can be used again.
+const REFUSAL_BYTES_MAX: u64 = 16 << 10;
+/// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
+const REFUSAL_WAIT: Duration = Duration::from_millis(5);
+
 /// Is another head to follow on the same connection?
 pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
@@ -469,6 +474,21 @@ impl Upstream {
         );
         body.receiving = self.receiving;
         body
+    }
+
+    /// The connection goes back to the pool, once what is left of a short answer that nobody wants was read.
+    pub async fn keep(self, context: &OriginContext, watch: &Watch, head: &ResponseHead) {
+        let is_short = match head.framing {
+            // As after 204.
+            http1::Framing::None => true,
+            http1::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
+            _ => false,
+        };
+        if is_short {
+            let mut body = self.body(head);
+            let read = async { while let Ok(Some(_)) = body.next(context, watch).await {} };
+            let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
+        }
     }
 
     /// The bare connection and what was already read from it, after an upgrade.

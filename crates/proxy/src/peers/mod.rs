@@ -31,6 +31,5 @@ pub mod health;
 pub mod icp;
 pub mod known;
 pub mod levels;
-pub mod probe;
 pub mod proxied;
 pub mod recent;

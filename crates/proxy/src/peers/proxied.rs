@@ -2,24 +2,28 @@
 //!
 //! Not known here: which proxy.
 
-use crate::{reply::lines, request::target::Asked};
+use crate::{origin::Destination, reply::lines};
 
 /// The absolute URL of what is asked, without a fragment. `*` (the server itself) is the URL without a path (RFC 9112 §3.2.4).
-pub fn url(asked: &Asked) -> String {
-    let target = match asked.target.as_str() {
+pub fn url(destination: &Destination, target: &str) -> String {
+    let target = match target {
         "*" => "",
         target => target,
     };
-    format!("{}{target}", asked.destination)
+    format!("{destination}{target}")
 }
 
 /// The request in the form for proxies. `request`: as it would go to the origin. `more`: further fields.
 //= rfc9112 §3.2.2   absolute-form, when making a request to a proxy
-pub fn request(asked: &Asked, request: &[u8], more: &[(&[u8], &[u8])]) -> Vec<u8> {
+pub fn request(
+    (destination, target): (&Destination, &str),
+    request: &[u8],
+    more: &[(&[u8], &[u8])],
+) -> Vec<u8> {
     let method_end = memchr::memchr(b' ', request).map_or(0, |at| at + 1);
-    let target_end = method_end + asked.target.len();
+    let target_end = method_end + target.len();
     let fields_end = request.len() - b"\r\n".len();
-    let url = url(asked);
+    let url = url(destination, target);
     let mut out = Vec::with_capacity(request.len() + url.len() + 64);
     out.extend_from_slice(&request[..method_end]);
     out.extend_from_slice(url.as_bytes());
@@ -45,22 +49,13 @@ pub fn connect<'a>(authority: &str, more: impl Iterator<Item = (&'a [u8], &'a [u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::Destination;
 
-    fn asked(tls: bool, host: &str, port: u16, target: &str) -> Asked {
-        Asked {
-            header: None,
-            upstream: None,
-            client: None,
-            destination: Destination {
-                tls,
-                host: host.into(),
-                port,
-                member: None,
-            },
-            target: target.to_owned(),
+    fn server(tls: bool, host: &str, port: u16) -> Destination {
+        Destination {
+            tls,
             host: host.into(),
-            mirror: None,
+            port,
+            member: None,
         }
     }
 
@@ -68,7 +63,7 @@ mod tests {
     fn the_first_line_has_the_whole_url() {
         let direct = b"GET /a?b HTTP/1.1\r\nHost: x.example\r\n\r\n";
         let to_proxy = request(
-            &asked(false, "x.example", 80, "/a?b"),
+            (&server(false, "x.example", 80), "/a?b"),
             direct,
             &[(b"A", b"b")],
         );
@@ -76,22 +71,27 @@ mod tests {
             String::from_utf8(to_proxy).unwrap(),
             "GET http://x.example/a?b HTTP/1.1\r\nHost: x.example\r\nA: b\r\n\r\n"
         );
-        for (asked, expected) in [
-            (asked(true, "x.example", 443, "/"), "https://x.example/"),
+        for (server, target, expected) in [
+            (server(true, "x.example", 443), "/", "https://x.example/"),
             (
-                asked(false, "2001:db8::1", 81, "/"),
+                server(false, "2001:db8::1", 81),
+                "/",
                 "http://[2001:db8::1]:81/",
             ),
-            (asked(false, "x.example", 80, "*"), "http://x.example"),
+            (server(false, "x.example", 80), "*", "http://x.example"),
         ] {
-            assert_eq!(url(&asked), expected);
+            assert_eq!(url(&server, target), expected);
         }
     }
 
     #[test]
     fn a_request_for_the_server_has_no_path() {
         let direct = b"OPTIONS * HTTP/1.1\r\nHost: x.example\r\n\r\n";
-        let to_proxy = request(&asked(false, "x.example", 80, "*"), direct, &[(b"A", b"b")]);
+        let to_proxy = request(
+            (&server(false, "x.example", 80), "*"),
+            direct,
+            &[(b"A", b"b")],
+        );
         assert!(to_proxy.starts_with(b"OPTIONS http://x.example HTTP/1.1\r\n"));
     }
 

@@ -18,7 +18,6 @@ use httpcache::{RangeAsked, RangeSpec, UnixMillis};
 
 use super::fill::UnderWay;
 use crate::{
-    cache::find::Found,
     fetch::flight::{FirstEvent, FlightReader, Join, Keeping, Validated},
     fetch::prepare::{self, Confirmed},
     fetch::response::FetchRequest,
@@ -28,6 +27,7 @@ use crate::{
     origin::upstream::Upstream,
     record::metrics,
     request::exchange::Exchange,
+    request::find::Found,
     request::onward,
     request::toll::{self, Toll},
     request::wanted::Wanted,

@@ -25,7 +25,6 @@ use profile::{Class, Flags};
 use store::Sequence;
 
 use crate::{
-    cache::find::{Found, find},
     cache::holes,
     cache::object::Object,
     cluster::{answered, forwarded as of_members, push},
@@ -44,6 +43,7 @@ use crate::{
     reply::After,
     request::digest_serving,
     request::exchange::{Exchange, Incoming, forwarded},
+    request::find::{Found, find},
     request::forwarded as forwarding,
     request::methods,
     request::onward,

@@ -11,10 +11,9 @@ use store::KeyHash;
 use crate::{
     clock::Instant,
     cluster::{Cluster, following::trace_of},
-    state::Worker,
 };
 
-use super::{Began, groups};
+use super::{Began, PushContext};
 
 /// An object that a member holds and that is hot.
 #[derive(Clone)]
@@ -27,18 +26,14 @@ pub struct Copied {
 
 impl Copied {
     /// For the resource of this name, if it is hot now that it is asked for once more.
-    pub fn of_hot(
-        worker: &Worker,
-        cluster: &Cluster,
-        name: &[u8],
-        primary: KeyHash,
-    ) -> Option<Copied> {
+    pub fn of_hot(context: &PushContext, name: &[u8], primary: KeyHash) -> Option<Copied> {
+        let cluster = &context.cluster;
         let pushing = &cluster.pushing;
         if !pushing.hot.asked(primary) {
             return None;
         }
-        let groups = groups(worker)?;
-        let store = worker.shared.cache.store.owner(primary);
+        let groups = context.groups();
+        let store = context.cache.store.owner(primary);
         Some(Copied {
             began: pushing.moments.long_ago(Instant::now(), store),
             not_to: not_to(cluster, &groups, name),

@@ -5,33 +5,26 @@
 //!
 //! Not known here: where pushes come from.
 
-use std::{
-    pin::pin,
-    rc::Rc,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{pin::pin, rc::Rc, sync::atomic::Ordering, time::Duration};
 
 use hints::view::Groups;
+use httpcache::UnixMillis;
 use profile::Hierarchy;
 use twox_hash::XxHash3_64;
 
 use crate::{
-    clock::Instant,
+    clock::{Clock, Instant},
     cluster::{Cluster, Member, following::trace_of},
-    fetch::siblings,
     member::MemberId,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Whom},
     request::key::server_of_key,
-    state::Worker,
 };
 
 use super::{
-    Push,
+    Push, PushContext,
     eager::{self, Registered},
-    groups,
     message::{self, Terms, Verdict},
     queue::{Loads, Taken},
     target::{self, Candidate},
@@ -41,15 +34,15 @@ use super::{
 const PUSH_MAX: Duration = Duration::from_secs(5);
 
 /// Sends what may go now, as a task of this worker, until nothing may.
-pub fn start(worker: &Rc<Worker>, cluster: &Arc<Cluster>) {
-    let Some(mut taken) = next(worker, cluster) else {
+pub fn start(context: &Rc<PushContext>) {
+    let Some(mut taken) = next(context) else {
         return;
     };
-    let (worker, cluster) = (Rc::clone(worker), Arc::clone(cluster));
+    let context = Rc::clone(context);
     tokio::task::spawn_local(async move {
         loop {
-            carry(&worker, &cluster, taken).await;
-            match next(&worker, &cluster) {
+            carry(&context, taken).await;
+            match next(&context) {
                 Some(another) => taken = another,
                 None => return,
             }
@@ -72,7 +65,8 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Carries a push to its member, and puts it back if another one is to be tried.
-async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
+async fn carry(context: &PushContext, taken: Taken<Push>) {
+    let cluster = &*context.cluster;
     let mut under_way = UnderWay {
         cluster,
         taken: Some(taken),
@@ -82,10 +76,10 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
     };
     let (number, push) = (taken.member, &taken.push);
     let member = &cluster.places[number];
-    let is_hinted = is_hinted(worker, number, push);
+    let is_hinted = is_hinted(context, number, push);
     // First: requests that go to the member from now on find it there, or have the member fetch it.
-    let registered = register(worker, number, push);
-    let sent = send(worker, cluster, number, push, registered).await;
+    let registered = register(context, number, push);
+    let sent = send(context, number, push, registered).await;
     let is_stored = |answer: &Answer| answer.verdict == Verdict::Stored;
     if !sent.as_ref().is_ok_and(is_stored) {
         // A member that refuses a push may not have come to read its name, so we withdraw it here.
@@ -111,9 +105,9 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
 }
 
 /// The next push that may go, and where to.
-fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
-    let store = &worker.shared.cache.store;
-    let groups = groups(worker)?;
+fn next(context: &PushContext) -> Option<Taken<Push>> {
+    let (cluster, store) = (&*context.cluster, &context.cache.store);
+    let groups = context.groups();
     let pushing = &cluster.pushing;
     loop {
         let now_ms = cluster.now_ms();
@@ -176,16 +170,14 @@ fn belonging(server: &[u8], name_hash: u64) -> u64 {
 }
 
 /// Do hints say that the member has it?
-fn is_hinted(worker: &Worker, member: usize, push: &Push) -> bool {
+fn is_hinted(context: &PushContext, member: usize, push: &Push) -> bool {
     let bit = MemberId(member as u8).bit();
-    groups(worker).is_some_and(|groups| groups.nodes(trace_of(&push.name)) & bit != 0)
+    context.groups().nodes(trace_of(&push.name)) & bit != 0
 }
 
 /// Registers a push with the member that it goes to.
-fn register(worker: &Worker, member: usize, push: &Push) -> Registered {
-    let registered =
-        groups(worker).map(|groups| eager::register(&groups, member as u8, &push.name));
-    registered.unwrap_or_default()
+fn register(context: &PushContext, member: usize, push: &Push) -> Registered {
+    eager::register(&context.groups(), member as u8, &push.name)
 }
 
 /// What a member says of a push.
@@ -198,12 +190,12 @@ struct Answer {
 
 /// Sends a push to a member, and hears its verdict.
 async fn send(
-    worker: &Rc<Worker>,
-    cluster: &Cluster,
+    context: &PushContext,
     member: usize,
     push: &Push,
     registered: Registered,
 ) -> Result<Answer, UpstreamError> {
+    let cluster = &context.cluster;
     let id = MemberId(member as u8);
     let told = push.began.of(id.0, registered.column);
     let destination = cluster.destination(id, push.listener);
@@ -216,7 +208,7 @@ async fn send(
     let terms = Terms {
         asked: push.asked,
         received: push.received,
-        sent: worker.now_ms().max(push.received),
+        sent: now_ms(&context.clock).max(push.received),
         column: registered.column,
         incarnation: told.incarnation,
         began: told.sequence,
@@ -227,17 +219,17 @@ async fn send(
     let whom = Whom {
         header: None,
         destination: &destination,
-        rules: &worker.shared.peers.rules,
+        rules: &context.rules,
         hop: Hop::to(Hierarchy::Node, member),
         trip: &trip,
         verdict: None,
-        waits: worker.shared.edition().origin_waits(),
+        waits: push.waits,
     };
-    let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());
+    let (watch, limit) = (context.deadlines.watch(), context.deadlines.watch());
     let exchange = async {
         let (upstream, head) =
-            upstream::ask_final(&worker.origin, &watch, &whom, "POST", &message).await?;
-        siblings::keep_connection(worker, &watch, upstream, &head).await;
+            upstream::ask_final(&context.origin, &watch, &whom, "POST", &message).await?;
+        upstream.keep(&context.origin, &watch, &head).await;
         Ok(Answer {
             verdict: Verdict::of_status(head.status),
             had_it: head.fields.contains(message::HAD),
@@ -245,6 +237,10 @@ async fn send(
     };
     let verdict = limit.limit(PUSH_MAX, pin!(exchange)).await;
     verdict.unwrap_or(Err(UpstreamError::Timeout))
+}
+
+fn now_ms(clock: &Clock) -> UnixMillis {
+    UnixMillis(clock.now().as_millis() as u64)
 }
 
 impl Push {
