@@ -16,7 +16,7 @@ pub use stopping::Stopper;
 
 use self::{
     error::log_error,
-    preparing::{admission, choose_engine, describe, listen, listen_with, open_icp, served, tls},
+    preparing::{cache_of, choose_engine, describe, listen, listen_with, open_icp, served, tls},
     seconds::Seconds,
     stopping::{Signals, drain, tell_how_they_closed},
 };
@@ -44,12 +44,8 @@ use tokio::{
 use crate::{
     accepting::Dealers,
     admin,
-    cache::Cache,
     cache::background::BackgroundThread,
-    cache::fragments::FragmentMemory,
-    cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
-    cache::room::Rooms,
     clock::Clock,
     cluster::{self, Cluster, ClusterThread, purging},
     edition::{self, Edition, Loaded, Parts},
@@ -494,12 +490,6 @@ pub(crate) struct Found<'a> {
     pub seed: Option<u64>,
 }
 
-/// The longest fragment of any of the stores.
-fn fragment_bytes(opened: &Opened) -> u32 {
-    let each = opened.set.stores().map(|store| store.fragment_bytes());
-    each.max().unwrap_or(0)
-}
-
 /// What all threads of a proxy share.
 ///
 /// # Errors
@@ -542,23 +532,13 @@ pub(crate) fn shared(
     });
     let plan = &edition.plan;
     let flights = Arc::new(Flights::new(plan.limits.waiters_max));
-    let cache = Arc::new(Cache {
-        rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
-        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
-            .with_burst(burst_max(plan)),
-        fragments: FragmentMemory::new(plan.memory_bytes, opened.map_or(0, fragment_bytes)),
+    let cache = Arc::new(cache_of(
+        plan,
         store,
-        wake_up: Arc::default(),
-        admission: admission(plan, opened),
-        devices: opened.iter().copied().flat_map(Opened::devices).collect(),
-        read_queues: (opened.iter().copied().flat_map(Opened::devices))
-            .map(|_| Arc::default())
-            .collect(),
-        has_disk: opened.is_some(),
+        opened,
         absent,
-        predicates_refused: AtomicBool::new(false),
-        fetches: Arc::clone(&flights) as _,
-    });
+        Arc::clone(&flights) as _,
+    ));
     Ok(Shared {
         followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
         reloads: Reloads::default(),
@@ -627,14 +607,6 @@ fn start_workers(
         Ok::<_, ServeError>(())
     })?;
     Ok((threads, dealers))
-}
-
-/// The most objects that a newcomer may drive out of memory: a front without a store has a bound. (What one with a store does not keep in
-/// memory would be read from its own disk.)
-fn burst_max(plan: &Plan) -> Option<usize> {
-    let cluster = plan.cluster.as_ref();
-    let cluster = cluster.filter(|cluster| cluster.front && plan.stores.is_empty())?;
-    cluster.replacement_burst.map(|most| most as usize)
 }
 
 /// The thread of our cluster, if there is one.

@@ -3,15 +3,22 @@
 //! Not known here: threads, the order in which things come up.
 
 use std::net::{self, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 use device::{Device, EngineKind};
 use replacement::Admission;
+use store::Set;
 
 use super::ServeError;
 use crate::{
     accepting,
-    cache::opening::Opened,
+    cache::{
+        Cache, Fetches,
+        fragments::FragmentMemory,
+        memory::MemoryTier,
+        opening::{Absent, Opened},
+        room::Rooms,
+    },
     clock::Clock,
     origin::Tls,
     peers::icp::Icp,
@@ -128,7 +135,7 @@ pub(super) fn served(
 const MEAN_OBJECT_BYTES: u64 = 13 << 10;
 
 /// What decides what is kept on disk; None: everything is.
-pub(super) fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
+fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
     let kind = plan.storing.admission;
     if kind == AdmissionKind::All {
         return None;
@@ -150,4 +157,45 @@ pub(super) fn describe(opened: &Opened) -> Vec<String> {
         format!("{path} ({mib} MiB, {how}): {found}")
     };
     opened.devices().zip(&opened.found).map(words).collect()
+}
+
+/// Both tiers of what is stored, empty memory before these stores.
+pub(super) fn cache_of(
+    plan: &Plan,
+    store: Arc<Set>,
+    opened: Option<&Opened>,
+    absent: Vec<Absent>,
+    fetches: Arc<dyn Fetches>,
+) -> Cache {
+    Cache {
+        rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
+            .with_burst(burst_max(plan)),
+        fragments: FragmentMemory::new(plan.memory_bytes, opened.map_or(0, fragment_bytes)),
+        store,
+        wake_up: Arc::default(),
+        admission: admission(plan, opened),
+        devices: opened.iter().copied().flat_map(Opened::devices).collect(),
+        read_queues: (opened.iter().copied().flat_map(Opened::devices))
+            .map(|_| Arc::default())
+            .collect(),
+        has_disk: opened.is_some(),
+        absent,
+        predicates_refused: AtomicBool::new(false),
+        fetches,
+    }
+}
+
+/// The longest fragment of any of the stores.
+fn fragment_bytes(opened: &Opened) -> u32 {
+    let each = opened.set.stores().map(|store| store.fragment_bytes());
+    each.max().unwrap_or(0)
+}
+
+/// The most objects that a newcomer may drive out of memory: a front without a store has a bound. (What one with a store does not keep in
+/// memory would be read from its own disk.)
+fn burst_max(plan: &Plan) -> Option<usize> {
+    let cluster = plan.cluster.as_ref();
+    let cluster = cluster.filter(|cluster| cluster.front && plan.stores.is_empty())?;
+    cluster.replacement_burst.map(|most| most as usize)
 }
