@@ -655,22 +655,3 @@ fn looks_of(edition: &Edition) -> Looks {
         connecting: (connector_settings(&edition.plan), edition.tls.clone()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::{Cluster, StorePlan};
-
-    #[test]
-    fn a_front_without_a_store_keeps_what_is_short() {
-        let mut plan = Plan::with_listeners(Vec::new());
-        assert_eq!(burst_max(&plan), None);
-        plan.cluster = Some(Cluster {
-            front: true,
-            ..Cluster::default()
-        });
-        assert_eq!(burst_max(&plan), Some(10));
-        plan.stores = vec![StorePlan::at("store", None)];
-        assert_eq!(burst_max(&plan), None);
-    }
-}

@@ -44,7 +44,7 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
 /// How purges stand now, if what this fetch brings may be pushed. `own`: the sequence here.
 pub fn began(worker: &Worker, fetch_request: &FetchRequest, own: Sequence) -> Option<Began> {
     fetch_request.as_sent.as_ref()?;
-    Some(Began::now(own, &*worker.pushing.as_ref()?.groups()))
+    Some(Began::now(own, &worker.pushing.as_ref()?.groups()))
 }
 
 /// What came as the answer to a fetch.

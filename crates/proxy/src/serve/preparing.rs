@@ -199,3 +199,22 @@ fn burst_max(plan: &Plan) -> Option<usize> {
     let cluster = cluster.filter(|cluster| cluster.front && plan.stores.is_empty())?;
     cluster.replacement_burst.map(|most| most as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Cluster, StorePlan};
+
+    #[test]
+    fn a_front_without_a_store_keeps_what_is_short() {
+        let mut plan = Plan::with_listeners(Vec::new());
+        assert_eq!(burst_max(&plan), None);
+        plan.cluster = Some(Cluster {
+            front: true,
+            ..Cluster::default()
+        });
+        assert_eq!(burst_max(&plan), Some(10));
+        plan.stores = vec![StorePlan::at("store", None)];
+        assert_eq!(burst_max(&plan), None);
+    }
+}
