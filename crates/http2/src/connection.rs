@@ -374,6 +374,11 @@ impl Connection {
         self.credit(bytes);
     }
 
+    /// May the client send nothing of any body, since what has come of others was not taken?
+    pub fn is_recv_window_used_up(&self) -> bool {
+        self.recv_window <= 0
+    }
+
     /// Lets the client send more on this stream before the caller has taken it, if a whole window was taken since the last time. So a
     /// long upload is as fast over a long line as over a short one. What is not taken stays bounded by the connection's window.
     pub fn grow(&mut self, stream: StreamId) {

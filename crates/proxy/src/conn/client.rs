@@ -150,7 +150,8 @@ pub async fn serve(
             Shaken::Done(stream, seen) => (stream, Some(seen)),
             Shaken::Plain(socket) => {
                 conn.stream = ClientStream::Plain(socket);
-                refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now()).await;
+                let refused = refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now());
+                Box::pin(refused).await;
                 conn.linger(&worker).await;
                 return;
             }
@@ -215,14 +216,14 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
             Turn::Rejected(reject, began) => {
                 metrics::add(&worker.counters.requests_malformed, 1);
                 let (status, reason) = (reject.status(), reject.reason());
-                refuse(worker, conn, status, reason, began).await;
+                Box::pin(refuse(worker, conn, status, reason, began)).await;
                 conn.linger(worker).await;
                 return Ended::Over;
             }
             Turn::NotHttp1 => return Ended::NotHttp1,
             Turn::TimedOut(began) => {
                 let reason = "the request took too long to arrive";
-                refuse(worker, conn, 408, reason, began).await;
+                Box::pin(refuse(worker, conn, 408, reason, began)).await;
                 conn.linger(worker).await;
                 return Ended::Over;
             }
@@ -239,7 +240,7 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
                         "there is no room for a request as large as this at the moment",
                     ),
                 };
-                refuse(worker, conn, status, reason, began).await;
+                Box::pin(refuse(worker, conn, status, reason, began)).await;
                 conn.linger(worker).await;
                 return Ended::Over;
             }
@@ -284,7 +285,8 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>)
     handle::handle(&mut ex, *incoming).await
 }
 
-/// Refuses a request whose head could not be understood; the connection is closed afterwards.
+/// Refuses a request whose head could not be understood; the connection is closed afterwards. To be boxed, so that an idle connection stays
+/// small.
 async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
     let accepted = conn.accepted.take();
     let mut ex = Exchange {

@@ -430,7 +430,12 @@ pub async fn from_disk(
         .promote(&object, |object| shared.may_publish(object, sequence));
     let keep_open = match sent {
         Sent::All(keep_open) => keep_open,
-        Sent::Some(unsent) => send_rest(worker, conn, *unsent).await,
+        Sent::Some(unsent) => {
+            // Of a short one only what the socket does not take at once is held for long.
+            let rest = unsent.body.len();
+            held.get_or_insert_with(|| conn.holder(&shared.ledger).hold(rest));
+            send_rest(worker, conn, *unsent).await
+        }
         Sent::Gone => false,
     };
     drop(held);

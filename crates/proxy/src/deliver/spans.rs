@@ -108,6 +108,8 @@ enum Got {
     Broken,
     /// The same, because the client fell behind the others that read along.
     Lagged,
+    /// The client has left.
+    Gone,
 }
 
 /// How a span ended.
@@ -179,6 +181,10 @@ async fn send_span(
     while at < range.end {
         let sent = match from.next(ex, holding, &mut ahead, at..range.end).await {
             Got::End(trailers) => return Ended::All(trailers),
+            Got::Gone => {
+                ex.reply.leave();
+                Err(Gone)
+            }
             Got::Piece(piece) => {
                 at += piece.len() as u64;
                 let holder = ex.record.holder.clone();
@@ -201,7 +207,7 @@ async fn send_span(
                 let is_for_many = matches!((&got, &from, whole),
                     (Got::Broken, Source::Flight(reader), Whole::Arriving(..)) if reader.flight.was_shared());
                 let rest = match std::mem::take(&mut may_ask) && !is_for_many {
-                    true => ask_for_rest(ex, wanted, whole, at..range.end).await,
+                    true => Box::pin(ask_for_rest(ex, wanted, whole, at..range.end)).await,
                     false => None,
                 };
                 let Some(rest) = rest else {
@@ -282,7 +288,13 @@ impl Source<'_> {
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
-                let got = from.next(ex.worker, range).await;
+                let from_is_behind = from.range.start < range.start;
+                let got = tokio::select! {
+                    biased;
+                    got = from.next(ex.worker, range.clone()) => got,
+                    // Nothing is sent to it while what it has is passed over.
+                    () = ex.reply.client_leaves(), if from_is_behind => Got::Gone,
+                };
                 let filling = from.filling.as_ref();
                 if let Some(out) = filling.and_then(Filling::swap_out) {
                     ex.record.swapped_out(out);
@@ -370,7 +382,9 @@ async fn next_of_object(
             let bytes = (part.range.end - part.range.start) as usize;
             // Counted before it is there: many may be read at once.
             let reserved = holder.hold(bytes);
-            let read = (disk.load_part(primary, key, large.fetch_id, part, waits)).await;
+            // Boxed, as are others here: a request that waits for an origin or its client has no place for a read of the disk.
+            let read = disk.load_part(primary, key, large.fetch_id, part, waits);
+            let read = Box::pin(read).await;
             drop(reserved);
             match (bytes as u64) < wanted {
                 true => read.map(|(loaded, part)| copied(loaded, part)),
@@ -405,8 +419,7 @@ fn copied(loaded: LoadedFragment, part: Range<usize>) -> (LoadedFragment, Range<
     (LoadedFragment { body, ..loaded }, all)
 }
 
-/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile. An answer of which
-/// nothing waits for its client gets a little after a while, whatever else the connection holds.
+/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile.
 async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     let (worker, ledger) = (ex.worker, &ex.worker.shared.ledger);
     let holder = ex.reply.holder(ledger);
@@ -417,7 +430,7 @@ async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     let paused = &worker.counters.transfers_paused;
     let is_due = |waited| {
         make_room();
-        ex.reply.is_gone() || waited >= pause::OWN_WAIT_MAX && !ex.reply.has_queued()
+        ex.reply.waits_in_vain(waited)
     };
     let granted = pause::until_granted(ledger, &holder, &watch, paused, is_due).await;
     granted.max(SMALL_PIECE_BYTES) as u64
@@ -458,7 +471,7 @@ async fn next_of_flight(
             // Counted before it is there: many may be read at once.
             let reserved = ex.reply.holder(&shared.ledger).hold(most);
             let found = match &ex.worker.disk {
-                Some(disk) => holding.load_of_fetch(disk, fetch, part, is_full).await,
+                Some(disk) => Box::pin(holding.load_of_fetch(disk, fetch, part, is_full)).await,
                 None => None,
             };
             drop(reserved);

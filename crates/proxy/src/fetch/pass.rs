@@ -273,6 +273,13 @@ impl Upload {
         }
     }
 
+    /// Its body is through, whether by bytes or by its end alone: another one may have its place.
+    fn is_over_if(&mut self, is_through: bool) {
+        if is_through {
+            self.place = None;
+        }
+    }
+
     fn put(&mut self, part: Option<Part>) {
         self.unsent = part.map(|part| framed(part, self.is_chunked));
     }
@@ -312,9 +319,6 @@ async fn move_body(
         Ok(Moved::Sent) => {
             upload.unsent = None;
             ex.body.taken();
-            if ex.body.is_done() {
-                upload.place = None;
-            }
             Ok(Heard::Body)
         }
         Err(error) => Ok(Heard::Refused(error)),
@@ -387,6 +391,7 @@ async fn converse(
     let rate_min = rate_min(ex, wanted);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
+        upload.is_over_if(ex.body.is_done());
         if waits_for_continue {
             let heard = pin!(upstream.readable(worker));
             if watch.limit(CONTINUE_WAIT, heard).await.is_err() {
@@ -541,15 +546,11 @@ async fn next_of_both(
         };
         match answer.write_or_hear(watch, unsent).await {
             Ok(Moved::Heard) => break,
-            Ok(Moved::Sent) => {
-                body.taken();
-                if body.is_done() {
-                    upload.place = None;
-                }
-            }
+            Ok(Moved::Sent) => body.taken(),
             Err(_) => body.stop(), // it wants no more of it; its answer still counts
         }
         upload.unsent = None;
     }
+    upload.is_over_if(body.is_done());
     answer.next(worker, watch).await
 }

@@ -375,11 +375,6 @@ impl Stream {
         QUEUED_BYTES_MAX.saturating_sub(self.link.http().queued(self.id))
     }
 
-    /// Is anything queued?
-    pub fn has_queued(&self) -> bool {
-        self.link.http().queued(self.id) > 0
-    }
-
     /// Waits until there is room. False: the client has gone.
     pub async fn has_room(&self) -> bool {
         poll_fn(|cx| self.poll_room(cx)).await
@@ -439,6 +434,11 @@ impl Stream {
         }
         wait_in(&mut inward.reader, cx);
         Poll::Pending
+    }
+
+    /// Is the window of the connection used up by other streams, so that the client may send nothing of this body?
+    pub fn is_held_back(&self) -> bool {
+        self.link.http().is_recv_window_used_up()
     }
 
     /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.

@@ -17,7 +17,10 @@ use crate::{
     cache::room::Room,
     deadline::Watch,
     edition::OriginWaits,
-    ledger::{Holder, Receiving, Transfer, pause},
+    ledger::{
+        Holder, Receiving, Transfer,
+        pause::{self, OWN_WAIT_MAX},
+    },
     mirror::Filter,
     origin::Lease,
     origin::outcome::UpstreamError,
@@ -68,6 +71,22 @@ impl Gathered {
             Gathered::One(piece) => piece,
             Gathered::Several(all) => all.freeze(),
         }
+    }
+}
+
+/// The first bytes of what was read. Few of them are copied: they would keep a long buffer, of which only they count.
+fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
+    match bytes < input.capacity() / 2 {
+        true => {
+            let piece = Bytes::copy_from_slice(&input[..bytes]);
+            input.advance(bytes);
+            if input.is_empty() {
+                *input = BytesMut::new();
+            }
+            piece
+        }
+        false if bytes == input.len() => std::mem::take(input).freeze(),
+        false => input.split_to(bytes).freeze(),
     }
 }
 
@@ -250,12 +269,8 @@ impl Body {
                             Some(piece)
                         }
                         None if came == 0 => None,
-                        None if came == self.input.len() => {
-                            let piece = std::mem::take(&mut self.input).freeze();
-                            Some(self.counted(piece))
-                        }
                         None => {
-                            let piece = self.input.split_to(came).freeze();
+                            let piece = first_of(&mut self.input, came);
                             Some(self.counted(piece))
                         }
                     };
@@ -269,7 +284,8 @@ impl Body {
                 }
                 BodyState::UntilClose => {
                     if !self.input.is_empty() {
-                        let piece = self.input.split().freeze();
+                        let all = self.input.len();
+                        let piece = first_of(&mut self.input, all);
                         metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(self.counted(piece)));
                     }
@@ -302,7 +318,7 @@ impl Body {
             match decoder.next(&self.input)? {
                 Chunk::Data { start, end } => {
                     self.input.advance(start);
-                    let piece = self.input.split_to(end - start).freeze();
+                    let piece = first_of(&mut self.input, end - start);
                     metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
                     let all = match gathered.take() {
                         None => Gathered::One(piece),
@@ -381,7 +397,7 @@ impl Body {
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
-                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
+                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
         most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }
@@ -480,5 +496,25 @@ impl Body {
         {
             lease.reuse();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_keep_no_long_buffer() {
+        let mut input = BytesMut::with_capacity(BODY_READ_BYTES);
+        input.extend_from_slice(&[7; 3000]);
+        let before = input.as_ptr();
+        let piece = first_of(&mut input, 3000);
+        assert_eq!(piece, [7; 3000][..]);
+        assert_ne!(piece.as_ptr(), before);
+        assert_eq!(input.capacity(), 0, "nothing is kept until the next read");
+        input.resize(BODY_READ_BYTES, 7);
+        let all = input.as_ptr();
+        let piece = first_of(&mut input, BODY_READ_BYTES);
+        assert_eq!(piece.as_ptr(), all, "it was not copied");
     }
 }

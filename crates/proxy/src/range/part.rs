@@ -325,6 +325,7 @@ impl Parts<'_, '_> {
             return self.filled(&object, holes, upstream, &head).await;
         }
         match head.status {
+            206 | 416 if prepare::speaks_for_one(&self.fetch_request) => Outcome::Pass,
             // Parts of another representation, or other bytes than were asked for: none of them may be combined with ours.
             206 | 416 => {
                 worker.shared.forget_stored(&object);

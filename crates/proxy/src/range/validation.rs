@@ -191,7 +191,7 @@ async fn answered(
         }
         // It has changed, or cannot be told to be the same.
         200 | 206 | 404 | 410 if !prepare::speaks_for_one(fetch_request) => {
-            worker.shared.forget_stored(stale)
+            prepare::end_of(worker, stale);
         }
         _ => {}
     }

@@ -209,11 +209,6 @@ impl<'c> H1<'c> {
         self.ending != Ending::Chunked
     }
 
-    /// What is sent is the kernel's at once.
-    pub(super) fn has_queued(&self) -> bool {
-        false
-    }
-
     pub(super) async fn some_of(
         &mut self,
         piece: &mut Bytes,

@@ -26,7 +26,7 @@ use message::Authority;
 
 use crate::{
     clock::Instant, conn::socket::Conn, h2::StreamEnd, ledger::Holder, ledger::Ledger,
-    tls::seen::Seen,
+    ledger::pause::OWN_WAIT_MAX, tls::seen::Seen,
 };
 use h1::H1;
 use h2::H2;
@@ -182,11 +182,6 @@ impl<'c> Reply<'c> {
         each!(self, to => to.may_take_back())
     }
 
-    /// Does any of it wait in memory for the client to take it?
-    pub fn has_queued(&self) -> bool {
-        each!(self, to => to.has_queued())
-    }
-
     /// Sends what the client takes of a piece at once, and removes it from the piece. False: it took nothing for so long.
     pub async fn some_of(&mut self, piece: &mut Bytes, at_most: Duration) -> Result<bool, Gone> {
         each!(self, to => to.some_of(piece, at_most).await)
@@ -245,11 +240,12 @@ impl<'c> Reply<'c> {
         each!(self, to => to.client_leaves().await)
     }
 
-    /// Is it known that nobody takes the answer?
-    pub fn is_gone(&self) -> bool {
+    /// Would the answer wait for what it holds itself, or for what its connection holds for other answers, and has waited for so long? Over
+    /// HTTP/1 nothing waits for the client between two pieces but what TLS has encrypted, which goes out with the next one.
+    pub fn waits_in_vain(&self, waited: Duration) -> bool {
         match self {
-            Reply::H1(_) => false,
-            Reply::H2(to) => to.is_gone(),
+            Reply::H1(_) => true,
+            Reply::H2(to) => to.is_gone() || waited >= OWN_WAIT_MAX && to.has_nothing_queued(),
         }
     }
 

@@ -24,6 +24,10 @@ use crate::{
 
 /// What is read at once.
 const BODY_READ_BYTES: usize = 16 << 10;
+/// So often it is looked whether a client may send at all.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// So long a client is waited for that may not send, since others of its connection were not taken. Then it counts as slow.
+const HELD_BACK_MAX: Duration = Duration::from_secs(600);
 
 /// What a body consists of.
 #[derive(Debug)]
@@ -87,6 +91,11 @@ impl<'a> Waited<'a> {
         this.note();
         this.0.untaken = bytes as u64;
         this.0.ask(0, rate_min);
+    }
+
+    /// So far it was not the client that was waited for.
+    fn is_free(&mut self) {
+        self.1 = Instant::now();
     }
 
     fn note(&mut self) {
@@ -230,15 +239,29 @@ impl RequestBody {
         let State::Stream(from) = &mut self.state else {
             return Ok(None);
         };
-        let patience = self.pace.patience(limit, rate_min);
-        let waited = Waited::begin(&mut self.pace);
-        match from.stream.body(&from.watch, patience).await {
-            Err(_) => {
-                let reason = "the request body took too long to arrive";
-                Err(BodyError::Bad(408, reason))
+        let began = Instant::now();
+        let (waited, came) = loop {
+            let is_held_back = from.stream.is_held_back();
+            let patience = self.pace.patience(limit, rate_min);
+            let mut waited = Waited::begin(&mut self.pace);
+            let slice = patience.min(LOOK_EVERY);
+            let came = from.stream.body(&from.watch, slice).await;
+            let is_held_back = is_held_back || from.stream.is_held_back();
+            if is_held_back && began.elapsed() < HELD_BACK_MAX {
+                waited.is_free();
             }
-            Ok(Came::Gone) => Err(BodyError::Gone),
-            Ok(Came::Data(data, is_last)) => {
+            if let Ok(came) = came {
+                break (waited, came);
+            }
+            drop(waited);
+            if self.pace.patience(limit, rate_min).is_zero() {
+                let reason = "the request body took too long to arrive";
+                return Err(BodyError::Bad(408, reason));
+            }
+        };
+        match came {
+            Came::Gone => Err(BodyError::Gone),
+            Came::Data(data, is_last) => {
                 waited.for_bytes(data.len(), rate_min);
                 self.received += data.len() as u64;
                 from.outstanding_bytes = data.len();
@@ -247,7 +270,7 @@ impl RequestBody {
                 self.is_outstanding = true;
                 Ok(Some(Part::Data(data)))
             }
-            Ok(Came::End(trailers)) => {
+            Came::End(trailers) => {
                 let is_counted = from.is_counted;
                 self.state = State::Done;
                 if is_counted {

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::budgets::gauge;
+use super::{budgets::gauge, tls::tls_plan};
 use crate::{
     harness::{
         Client, Disk, FRESH, Gate, Origin, PATIENCE, Proxy, assert_same, await_hit_by_read,
-        eventually, ok, pattern, plan_for, running::with_admin,
+        eventually, ok, pattern, plan_for,
+        running::with_admin,
+        tls::{Authority, Encrypted},
     },
     http2_client::{HOST, speaking},
     http2_raw::{DATA, HEADERS, Raw, WINDOW_UPDATE, frame, get},
@@ -321,5 +323,44 @@ fn readers_of_a_stored_body_hold_small_parts_of_it() {
     });
     assert!(most <= 2 * BUDGET, "{most} bytes were held");
     assert_eq!(proxy.counter("transfers_cut"), 0);
+    assert_eq!(origin.count("/a"), 1);
+}
+
+/// What TLS has encrypted for a client goes out with the next write. A connection that waits for that with its next write waits for ever.
+#[test]
+fn readers_of_a_stored_body_over_tls_do_not_wait_for_what_they_were_not_sent() {
+    const CLIENTS: usize = 16;
+    // More than the kernel takes for a client that reads nothing.
+    let body = pattern(12 << 20);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(256);
+    let authority = Authority::new();
+    let signed = authority.sign("a", &["a.example"]);
+    let mut plan = disk.under(tls_plan(&origin, &[&signed]));
+    plan.memory_bytes = MIB;
+    let client = authority.client();
+    let before = Proxy::start(plan.clone());
+    let mut one = client.connect(before.address(), "a.example");
+    assert_same(&one.get("/a", "a.example").body, &body);
+    drop(one);
+    before.stop();
+    // The share of each is less than what is encrypted at once.
+    plan.limits.transfer_buffer_bytes = MIB / 4;
+    let proxy = Proxy::start(plan);
+    let mut clients: Vec<Encrypted> = (0..CLIENTS)
+        .map(|_| client.connect(proxy.address(), "a.example"))
+        .collect();
+    for one in &mut clients {
+        one.send("GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    }
+    eventually("it is crowded", || {
+        (gauge(&proxy, "transfer_bytes") > MIB / 8).then_some(())
+    });
+    std::thread::scope(|scope| {
+        for mut one in clients {
+            let body = &body;
+            scope.spawn(move || assert_same(&one.answer().body, body));
+        }
+    });
     assert_eq!(origin.count("/a"), 1);
 }

@@ -12,8 +12,8 @@ use crate::{
     },
     http2_client::{Client, play, read, speaking},
     http2_raw::{
-        DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Raw, WINDOW_UPDATE, block, field,
-        frame, get, head as request, headers,
+        DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, Raw, WINDOW_UPDATE, block,
+        field, frame, get, head as request, headers,
     },
 };
 
@@ -337,4 +337,83 @@ fn the_window_of_a_long_upload_grows() {
         }
     };
     assert_eq!(body, BYTES.to_string().as_bytes());
+}
+
+/// Others of its connection have used up the window, and wait for their origin: it is not the client that is slow.
+#[test]
+fn an_upload_that_may_send_nothing_is_not_too_slow() {
+    const STREAM_WINDOW: usize = 64 << 10;
+    let origin = Origin::start(|exchange| {
+        exchange.body();
+        exchange.send(ok(&[], "done"));
+    });
+    let mut plan = speaking(plan_for(&origin));
+    plan.pool.per_origin_max = 1;
+    plan.timeouts.client_body = Duration::from_secs(1);
+    // So long the others wait for the connection.
+    plan.timeouts.connect = Duration::from_secs(3);
+    let proxy = Proxy::start(plan);
+    let mut raw = Raw::connect(proxy.address());
+    let is_window = |it: &Frame| it.kind == WINDOW_UPDATE && it.stream == 0;
+    while !is_window(&raw.frame().expect("it begins with all of its window")) {}
+    raw.send(&frame(HEADERS, END_HEADERS, 1, &request("POST", "/one")));
+    raw.send(&frame(DATA, 0, 1, b"a"));
+    eventually("it has the connection", || {
+        (origin.count("/one") == 1).then_some(())
+    });
+    let mut left = (1 << 20) - 1;
+    let mut stream = 1;
+    while left > 0 {
+        stream += 2;
+        let block = request("POST", "/other");
+        raw.send(&frame(HEADERS, END_HEADERS, stream, &block));
+        let mut of_stream = STREAM_WINDOW.min(left);
+        left -= of_stream;
+        while of_stream > 0 {
+            let len = of_stream.min(16 << 10);
+            raw.send(&frame(DATA, 0, stream, &vec![7; len]));
+            of_stream -= len;
+        }
+    }
+    loop {
+        let frame = raw.frame().expect("the connection stays");
+        assert!(frame.kind != HEADERS || frame.stream != 1, "it is answered");
+        if is_window(&frame) {
+            break;
+        }
+    }
+    raw.send(&frame(DATA, END_STREAM, 1, b"b"));
+    assert_eq!(raw.outcome(1), Some(Ok(200)));
+}
+
+/// Its end may come by itself, behind all of its bytes: then it is through, and another one has its place at the origin.
+#[test]
+fn an_upload_that_ends_by_an_empty_frame_is_through() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        exchange.body();
+        held.pass();
+        exchange.send(ok(&[], "done"));
+    });
+    let mut plan = speaking(plan_for(&origin));
+    // Of them two may be one client's uploads.
+    plan.pool.per_origin_max = 4;
+    let proxy = Proxy::start(plan);
+    let mut raw = Raw::connect(proxy.address());
+    for nth in 0..3 {
+        let (stream, path) = (2 * nth + 1, format!("/{nth}"));
+        let mut fields = request("POST", &path);
+        fields.extend(field(b"content-length", b"1"));
+        raw.send(&frame(HEADERS, END_HEADERS, stream, &fields));
+        raw.send(&frame(DATA, 0, stream, b"a"));
+        eventually("it comes to the origin", || {
+            (origin.count(&path) == 1).then_some(())
+        });
+        raw.send(&frame(DATA, END_STREAM, stream, b""));
+    }
+    gate.open();
+    for _ in 0..3 {
+        while raw.next().expect("the connection stays").kind != HEADERS {}
+    }
 }

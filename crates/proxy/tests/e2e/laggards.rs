@@ -1,6 +1,6 @@
 //! Two clients that share a fetch whose body is not stored, and one of them is slow: each gets all of one representation.
 
-use std::thread;
+use std::{net::Shutdown, thread};
 
 use super::{
     harness::{running::with_admin, *},
@@ -162,4 +162,33 @@ fn an_origin_that_breaks_off_is_not_asked_by_all() {
         assert!(end.is_some(), "it is not whole: {}", got.len());
     }
     assert_eq!(origin.count("/a"), 1);
+}
+
+/// What it has is passed over, which may take long: a client that goes meanwhile is noticed.
+#[test]
+fn one_that_leaves_while_what_it_has_is_passed_over_is_not_read_for() {
+    let (gate, second) = (Gate::new(), Gate::new());
+    let (body, held) = (pattern(LEN), second.clone());
+    let origin = gated(&gate, move |exchange, nth| {
+        let answer = ok(&[FRESH, TAG], &body);
+        match nth {
+            1 => exchange.send(answer),
+            _ => {
+                exchange.send(&answer[..64 << 10]);
+                held.pass();
+            }
+        }
+    });
+    let proxy = Proxy::start(plan_without_room(&origin));
+    let [mut quick, mut slow] = two(&proxy, &gate);
+    assert_eq!(quick.bytes(LEN).len(), LEN);
+    let stream = slow.wire.stream().try_clone().unwrap();
+    let reading = thread::spawn(move || slow.wire.exactly(LEN));
+    second.arrived(1);
+    stream.shutdown(Shutdown::Both).unwrap();
+    eventually("it is noticed", || {
+        (proxy.counter("client_aborts") == 1).then_some(())
+    });
+    second.open();
+    assert!(reading.join().unwrap().1.is_some());
 }

@@ -61,7 +61,7 @@
 //! | `http2_attacked` | what others see of an attack |
 //! | `http2_hostile`, `http2_life` | those who lie, flood and dawdle; resets, reloads, the end of connections |
 //! | `mirrors` | routes that mirror package indexes and registries |
-//! | `real_clients`, `real_clients_grpc` | curl, nghttp, h2load, Go, Node, Python, gRPC, git, package managers and a browser over TLS and HTTP/2; what honest clients do, and attacks do too (`honest`) |
+//! | `real_clients`, `real_clients_grpc` | curl, nghttp, h2load, Go, Node, Python, gRPC, git, package managers and a browser over TLS and HTTP/2; what honest clients do, and attacks do too (`honest`); Go through upgrades and a stop (`upgraded`) |
 //! | `upstreams` | several servers behind a name |
 //! | `workers` | several threads that accept |
 //! | `ways` | a part of these once more, over TLS and over HTTP/2 |

@@ -9,10 +9,10 @@ use proxy::plan::Plan;
 
 use super::{
     harness::{
-        Disk, FRESH, Gate, Origin, Proxy, assert_same, eventually, head, ok, salted_pattern,
+        Disk, FRESH, Gate, Origin, Proxy, answer, assert_same, eventually, head, ok, salted_pattern,
     },
     mirrors::{following, host, mirror, redirect_with},
-    ranges::{F, TAG, ask_range, expect_part, serve},
+    ranges::{F, TAG, ask_range, bounds, expect_part, part, serve},
 };
 
 /// A first server that redirects with what the target names after `?`, to one whose answers have these fields.
@@ -327,5 +327,51 @@ fn parts_of_two_ends_are_not_put_together() {
         for from in [0, 2, 4] {
             expect_part(&ask(from), &other, part(from));
         }
+    }
+}
+
+/// Nor does what one client is led to end the parts that are stored for all, at a server that heeds no If-Range.
+#[test]
+fn nobody_with_cookies_ends_parts_that_are_stored_for_all() {
+    const LEN: usize = 8 * F;
+    const NONE: u8 = 9;
+    let files = Origin::start(|exchange| {
+        let number = number(&exchange.path()[2..]);
+        let span = bounds(exchange.field("range").unwrap(), LEN);
+        let tag = format!("ETag: \"{number}\"");
+        exchange.send(match number {
+            NONE => answer("416 Range Not Satisfiable", &[], ""),
+            _ => part(&salted_pattern(LEN, number), span, &[FRESH, &tag]),
+        });
+    });
+    let at = files.address;
+    let origin = Origin::start(move |exchange| {
+        let to = exchange.field("cookie").map_or("0", |cookie| &cookie[3..]);
+        exchange.send(redirect_with(&format!("http://{at}/f?{to}"), &[]));
+    });
+    let disk = Disk::of_mib(32);
+    let plan = mirror(&origin, following(host("127.0.0.1", at.port())));
+    let proxy = Proxy::start(disk.under(plan));
+    let span = |from: usize| (from * F, from * F + 2 * F - 1);
+    let ask = |from: usize, cookie: &str| {
+        let (first, last) = span(from);
+        proxy.ask(
+            "GET",
+            "/a",
+            &[&format!("Range: bytes={first}-{last}"), cookie],
+        )
+    };
+    let file = salted_pattern(LEN, 0);
+    expect_part(&ask(0, "X: y"), &file, span(0));
+    let of_another = ask(2, "Cookie: to=1");
+    expect_part(&of_another, &salted_pattern(LEN, 1), span(2));
+    assert_eq!(ask(2, &format!("Cookie: to={NONE}")).status, 416);
+    let answer = ask(0, "X: y");
+    expect_part(&answer, &file, span(0));
+    assert!(answer.is_hit(), "{}", answer.cache());
+    for is_hit in [false, true] {
+        let answer = ask(4, "X: y");
+        expect_part(&answer, &file, span(4));
+        assert_eq!(answer.is_hit(), is_hit, "{}", answer.cache());
     }
 }

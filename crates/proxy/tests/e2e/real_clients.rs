@@ -4,6 +4,7 @@
 
 mod honest;
 mod packages;
+mod upgraded;
 
 use std::{
     collections::BTreeMap,

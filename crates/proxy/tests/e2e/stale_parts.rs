@@ -6,7 +6,11 @@ use std::sync::{
 };
 
 use super::{
-    harness::{running::with_admin, *},
+    harness::{
+        cluster::{addresses, member},
+        running::with_admin,
+        *,
+    },
     ranges::{F, TAG, ask_range, expect_part, serve},
 };
 
@@ -193,4 +197,42 @@ fn a_validation_that_others_wait_for_waits_for_no_part() {
         expect_part(&client.read("GET"), &body(), (from, to));
     }
     assert!(!whole.load(Ordering::SeqCst), "all of it was fetched");
+}
+
+/// A copy that is still fresh elsewhere is out of date, too.
+#[test]
+fn what_ends_at_one_member_of_a_cluster_ends_at_all() {
+    let origin = Origin::start(|exchange: &mut Exchange| match exchange.nth() {
+        1 => serve(exchange, &body(), &[STALE_ALLOWED, OLD, TAG]),
+        2 => serve(exchange, &body(), &[STALE_ALLOWED, TAG]),
+        _ => exchange.send(answer("404 Not Found", &["Cache-Control: no-store"], "")),
+    });
+    let all = addresses(2);
+    let disks = [Disk::of_mib(32), Disk::of_mib(32)];
+    let start = |number: usize| {
+        let plan = member(plan_for(&origin), number, &all);
+        Proxy::start(disks[number].under(plan))
+    };
+    let members = [start(0), start(1)];
+    for proxy in &members {
+        eventually("it is linked", || {
+            let told = proxy.admin("DELETE", "/cache?url=http://nobody.example/");
+            (told.status == 200 && !told.text().contains("away")).then_some(())
+        });
+    }
+    let ask = |proxy: &Proxy, field| proxy.ask("GET", "/a", &["Range: bytes=0-99", field]);
+    let cached = "Cache-Control: only-if-cached";
+    expect_part(&ask(&members[0], "X: y"), &body(), (0, 99));
+    expect_part(&ask(&members[1], "X: y"), &body(), (0, 99));
+    eventually("it is found", || {
+        ask(&members[1], cached).is_hit().then_some(())
+    });
+    assert_eq!(origin.count("/a"), 2);
+    expect_part(&ask(&members[0], "X: y"), &body(), (0, 99));
+    for proxy in &members {
+        eventually("it has ended", || {
+            (ask(proxy, cached).status == 504).then_some(())
+        });
+    }
+    assert_eq!(origin.count("/a"), 3);
 }

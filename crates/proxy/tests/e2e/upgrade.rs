@@ -17,15 +17,15 @@ use super::harness::{client::request, running::*, *};
 use super::{http2_client::speaking, http2_crowd::Crowd};
 
 /// A proxy, and those that take its place.
-struct House {
-    proxy: Proxy,
+pub struct House {
+    pub proxy: Proxy,
     heirs: Heirs,
     plans: Plans,
     plan: Plan,
 }
 
 impl House {
-    fn of(plan: Plan) -> House {
+    pub fn of(plan: Plan) -> House {
         let plan = with_admin(plan);
         let plans = Plans::of(&plan);
         let (proxy, heirs) = Proxy::start_with_heirs(&plans);
@@ -39,7 +39,7 @@ impl House {
 
     /// Another one takes over; the one before, which may still end requests.
     #[track_caller]
-    fn upgrade(&mut self) -> Proxy {
+    pub fn upgrade(&mut self) -> Proxy {
         let answer = eventually("the process before has ended", || {
             let answer = self.proxy.admin("POST", "/upgrade");
             // That one has ended is heard a moment later.

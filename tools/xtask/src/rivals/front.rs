@@ -160,7 +160,7 @@ pub(super) fn of_haproxy(front: &Front) -> String {
 }
 
 /// Loligo's configuration of both listeners; all else is said by flags.
-pub(super) fn of_loligo(front: &Front, plain: SocketAddr, origin: SocketAddr) -> String {
+pub fn of_loligo(front: &Front, plain: SocketAddr, origin: SocketAddr) -> String {
     let listener = |address: SocketAddr, more: &str| {
         format!(
             "[[listener]]\naddress = \"{address}\"\norigin = \"http://{origin}\"\nclient-directives = \"obey\"\n{more}\n"

@@ -7,6 +7,8 @@
 //! Hostile bodies are made of pieces of the store itself ([`Leftovers`]): whole records of other objects, at every
 //! alignment. A store that looks for records on its disk must not take them for its own.
 //!
+//! Behind these are some that clients of HTTP/2 read (`streams`): they have one version only, and numbers from [`Catalogue::len`] on.
+//!
 //! Limits: [`URLS`]; bodies of [`LARGE`].
 
 use std::ops::Range;
@@ -21,6 +23,10 @@ const MEAN_BYTES: u64 = 40 << 10;
 const SMALL: Range<u64> = 1 << 10..60 << 10;
 /// More than one fragment, mostly.
 pub const LARGE: Range<u64> = 300 << 10..3 << 20;
+/// Read over HTTP/2, each within one record; all together more than the memory.
+const LASTING_BYTES: Range<u64> = 600_000..800_000;
+/// The share of the store that these take: one of so many.
+const LASTING_SHARE: u64 = 5;
 /// Records begin at multiples of this, in a store with the smallest chunks.
 const CHUNK: usize = 512;
 /// One piece of the store within a hostile body: a small record, or the beginning of a larger one.
@@ -41,6 +47,8 @@ pub enum Kind {
     Unstored,
     /// Fresh for a day; its body is full of records.
     Hostile,
+    /// Fresh for a day, without a validator, and never another version.
+    Lasting,
 }
 
 /// Which of the variants; those without variants have the first only.
@@ -87,7 +95,13 @@ impl Url {
 
     /// Does the origin give it an ETag?
     pub fn is_tagged(&self) -> bool {
-        self.kind == Kind::Brief || !self.id.is_multiple_of(3)
+        match self.kind {
+            Kind::Brief => true,
+            Kind::Lasting => false,
+            Kind::Plain | Kind::Varied | Kind::Unstored | Kind::Hostile => {
+                !self.id.is_multiple_of(3)
+            }
+        }
     }
 
     /// Does the origin send it in chunks, without saying its length before?
@@ -106,6 +120,7 @@ impl Url {
 pub struct Catalogue {
     seed: u64,
     count: usize,
+    lasting: usize,
     leftovers: OnceLock<Arc<Leftovers>>,
 }
 
@@ -116,18 +131,36 @@ impl Catalogue {
         Self {
             seed,
             count: count as usize,
+            lasting: (store_bytes / LASTING_SHARE / LASTING_BYTES.end).max(1) as usize,
             leftovers: OnceLock::new(),
         }
     }
 
-    /// How many there are, numbered from 0.
+    /// How many there are, numbered from 0, without those for HTTP/2.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// All of them.
+    pub fn len_of_all(&self) -> usize {
+        self.count + self.lasting
+    }
+
+    /// One of those for HTTP/2, in turn.
+    pub fn lasting(&self, n: u64) -> Url {
+        self.url(self.count + (n % self.lasting as u64) as usize)
     }
 
     /// The URL of this number.
     pub fn url(&self, id: usize) -> Url {
         let mut chance = Chance::new(self.seed ^ mix(id as u64));
+        if id >= self.count {
+            return Url {
+                id,
+                kind: Kind::Lasting,
+                bytes: LASTING_BYTES.start + chance.below(LASTING_BYTES.end - LASTING_BYTES.start),
+            };
+        }
         let kind = match chance.below(100) {
             0..66 => Kind::Plain,
             66..76 => Kind::Varied,
@@ -150,7 +183,7 @@ impl Catalogue {
     /// The URL of a path.
     pub fn url_of_path(&self, path: &str) -> Option<Url> {
         let id = path.strip_prefix("/o/")?.split('/').next()?.parse().ok()?;
-        (id < self.count).then(|| self.url(id))
+        (id < self.len_of_all()).then(|| self.url(id))
     }
 
     /// One of them, a few far more often than the others; no hostile one before there is a leftovers.
@@ -338,9 +371,18 @@ mod tests {
         }
         assert!(urls.iter().any(|u| u.bytes == 0));
         assert!(urls.iter().any(|u| u.bytes > LARGE.start));
+        let lasting: Vec<Url> = (0..catalogue.lasting as u64)
+            .map(|n| catalogue.lasting(n))
+            .collect();
+        let total: u64 = lasting.iter().map(|u| u.bytes).sum();
+        assert!(total > 40 << 20 && total < 52 << 20, "{total}");
+        assert_eq!(
+            catalogue.lasting(lasting.len() as u64),
+            catalogue.lasting(0)
+        );
         let total: u64 = urls.iter().map(|u| u.bytes).sum();
         assert!(total < 160 << 20, "{total}");
-        for url in urls {
+        for url in urls.into_iter().chain(lasting) {
             assert_eq!(catalogue.url_of_path(&url.path()), Some(url));
         }
         assert_eq!(catalogue.url_of_path("/o/99999999/"), None);

@@ -59,8 +59,14 @@ impl Life {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn is_one(number: u64) -> bool {
+    /// Is this the number of a life?
+    pub fn is_one(number: u64) -> bool {
         number.is_multiple_of(2)
+    }
+
+    /// What began then, and failed, a kill explains.
+    pub fn has_turned_since(&self, number: u64) -> bool {
+        !Self::is_one(number) || self.number() != number
     }
 
     /// From life to death, from death to life.
@@ -259,7 +265,7 @@ impl<'a> Client<'a> {
 
     /// Is it a matter of the kill that this failed?
     fn is_forgiven(&self, life: u64) -> bool {
-        !Life::is_one(life) || self.shared.life.number() != life
+        self.shared.life.has_turned_since(life)
     }
 
     /// One GET, looked at. None: broken, forgiven or not, or wrong.

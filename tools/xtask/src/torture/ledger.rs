@@ -385,10 +385,13 @@ impl Ledger {
         durable
     }
 
-    /// Is it still of the version that was seen to be stored?
-    pub fn is_current(&self, id: usize, variant: Variant) -> bool {
+    /// Is it still of the version that was seen to be stored, with not too much stored since? Some time has gone by since [`Ledger::durable`].
+    pub fn is_still_durable(&self, id: usize, variant: Variant, behind_max: u64) -> bool {
         let entry = self.entry(id);
-        entry.known[variant as usize].is_some_and(|known| known.version == entry.version())
+        let sent = self.sent_bytes.load(Ordering::Relaxed);
+        entry.known[variant as usize].is_some_and(|known| {
+            known.version == entry.version() && sent.saturating_sub(known.mark) <= behind_max
+        })
     }
 
     /// Keeps clients away from a URL until it has been looked at.

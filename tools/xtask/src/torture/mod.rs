@@ -3,7 +3,7 @@
 //! The other tests of the store play the disk; here are the real program, a real kernel and SIGKILL. An origin of our own
 //! (`origin`) has some thousands of URLs in versions (`bodies`); a few dozen clients (`clients`) ask for them through the
 //! proxy (`proxy`), raise versions and have them invalidated; each answer is held against what it claims to be and
-//! what was acknowledged before (`check`, `ledger`). Meanwhile `trial` kills and restarts, and `test bed` damages the
+//! what was acknowledged before (`check`, `ledger`). While others take its place, clients of HTTP/2 read too (`streams`). Meanwhile `trial` kills and restarts, and `test bed` damages the
 //! store.
 //!
 //! What is certain: an answer that this takes for right is right. What is not: SIGKILL leaves the kernel alive, so
@@ -12,11 +12,13 @@
 mod bodies;
 mod check;
 mod clients;
+mod goaway;
 mod ledger;
 mod origin;
 mod proxy;
 mod report;
 mod steps;
+mod streams;
 mod test_bed;
 #[cfg(test)]
 mod tests;
@@ -52,6 +54,12 @@ slow downloads whose object is purged and changed meanwhile.
 At random moments it is killed (SIGKILL) and started again on the same store. Every byte of every answer
 is compared, and no answer may be older than what was acknowledged before the request began. The exit
 status is not 0 if one was, if a request failed that no kill explains, or if a restart failed.
+
+With --upgrade there are also clients of HTTP/2 over TLS (openssl makes the certificate), by the crate h2: 4
+connections of 8 streams that read bodies of some 700 KB, which the memory does not hold, without a pause
+through every upgrade and through the stop at the end. The exit status is not 0 if one that began was cut, but
+by a kill. What GOAWAY leaves out is asked again on a new connection. With a configuration of your own (-c)
+they are left out.
 
 Examples:
   cargo xtask torture                                  a few minutes, all that can be done here

@@ -181,7 +181,7 @@ fn common_fields(
     let fresh = match url.kind {
         Kind::Unstored => "no-store".to_owned(),
         Kind::Brief => format!("max-age={}", BRIEF.as_secs()),
-        Kind::Plain | Kind::Varied | Kind::Hostile => LASTING.to_owned(),
+        Kind::Plain | Kind::Varied | Kind::Hostile | Kind::Lasting => LASTING.to_owned(),
     };
     let mut fields = format!(
         "Date: {date}\r\nCache-Control: {fresh}\r\nX-Torture: {} {version} {}\r\n",

@@ -21,6 +21,7 @@ use crate::http::Client;
 use crate::interrupt;
 use crate::ports;
 use crate::process::{CommandLine, Identity, Server, tail};
+use crate::rivals::front::{self, Front};
 
 /// The member of a store in `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
@@ -58,25 +59,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Not started yet.
+    /// Not started yet. With a second listener no configuration may be among the arguments.
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
         test_bed: &TestBed,
         ways: Ways,
+        front: Option<&Front>,
         extra: &[String],
     ) -> Result<Self> {
-        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let [address, admin] = [local(ports::free()?), local(ports::free()?)];
+        let [address, admin] = [free()?, free()?];
         let mut args: Vec<String> = [
             "serve",
-            "--listen",
-            &address.to_string(),
-            "--reverse",
-            &format!("http://{origin}"),
-            // The answer to a no-cache GET counts as the newest version.
-            "--client-directives",
-            "obey",
             "--admin",
             &admin.to_string(),
             "--store",
@@ -93,10 +87,25 @@ impl Proxy {
         ]
         .map(String::from)
         .to_vec();
-        let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
-        if ways.as_fast && !extra.iter().any(is_config) {
+        let mut text = String::new();
+        if ways.as_fast {
+            text += AS_FAST;
+        }
+        match front {
+            Some(front) => text += &front::of_loligo(front, address, origin),
+            None => args.extend([
+                "--listen".into(),
+                address.to_string(),
+                "--reverse".into(),
+                format!("http://{origin}"),
+                // The answer to a no-cache GET counts as the newest version.
+                "--client-directives".into(),
+                "obey".into(),
+            ]),
+        }
+        if !text.is_empty() && !is_configured(extra) {
             let config = test_bed.dir.join("loligo.toml");
-            fs::write(&config, AS_FAST).during(|| format!("writing {}", config.display()))?;
+            fs::write(&config, text).during(|| format!("writing {}", config.display()))?;
             args.extend(["-c".into(), config.display().to_string()]);
         }
         args.extend(extra.iter().cloned());
@@ -225,6 +234,17 @@ impl Drop for Proxy {
             eprintln!("{failure}");
         }
     }
+}
+
+/// Is a configuration among these arguments?
+pub fn is_configured(extra: &[String]) -> bool {
+    let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
+    extra.iter().any(is_config)
+}
+
+/// An address of this machine that nobody listens at.
+pub fn free() -> Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, ports::free()?).into())
 }
 
 /// Does one of the stores of this `/status` rebuild its index? None: it has no store, or one that does not say.

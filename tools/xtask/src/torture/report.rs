@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::steps;
+use super::streams::Came;
 use super::test_bed::On;
 use super::upgrade::Upgrades;
 
@@ -97,6 +98,8 @@ pub struct Report {
     pub deeds: Deeds,
     /// With `--upgrade`.
     pub upgrades: Upgrades,
+    /// With `--upgrade`, over HTTP/2.
+    pub streams: Option<Came>,
     pub requests: u64,
     pub objects_compared: u64,
     pub bytes_compared: u64,
@@ -157,6 +160,7 @@ impl Report {
             kills_asked: 0,
             deeds: Deeds::default(),
             upgrades: Upgrades::default(),
+            streams: None,
             requests: 0,
             objects_compared: 0,
             bytes_compared: 0,
@@ -223,6 +227,9 @@ impl Report {
     pub fn complaint(&self, expect_hits: f64) -> Option<String> {
         if let Some(trouble) = &self.trouble {
             return Some(trouble.clone());
+        }
+        if let Some(complaint) = self.streams.as_ref().and_then(Came::complaint) {
+            return Some(complaint);
         }
         if self.wrong_answers > 0 || self.failed_requests > 0 || !self.wrongs.is_empty() {
             return Some(format!(
@@ -319,6 +326,7 @@ impl Report {
                 deeds.first_answer_s_max, deeds.recovery_s_max
             ),
         ];
+        lines.extend(self.streams.iter().map(|it| format!("  {}", it.text())));
         lines.extend(self.left_out.iter().map(|l| format!("  left out: {l}")));
         lines.extend(self.wrongs.iter().map(|w| format!("  WRONG: {w}")));
         lines.extend(self.trouble.iter().map(|t| format!("  ENDED EARLY: {t}")));

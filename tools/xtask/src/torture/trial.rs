@@ -8,7 +8,7 @@
 //!   5. restart at once; clients go on with the first answer, while the proxy may still rebuild its index
 //!   6. when there is nothing left to rebuild, the reserved objects are asked for: they should be hits
 //!
-//! Then, at the end, every URL is asked for once more, and if nothing was damaged on purpose, the whole store is verified.
+//! Then, at the end, every URL is asked for once more, the proxy is stopped while HTTP/2 still reads, and if nothing was damaged on purpose, the whole store is verified.
 //!
 //! Limits: [`SAMPLE_MAX`] objects a round, [`RECOVERY_MAX`] for a rebuild.
 
@@ -22,14 +22,17 @@ use super::bodies::{Catalogue, Variant};
 use super::clients::{self, Client, Get, Life, Shared};
 use super::ledger::Ledger;
 use super::origin::Origin;
-use super::proxy::{Proxy, Ways};
+use super::proxy::{self, Proxy, Ways};
 use super::report::{Deeds, Figures, Report};
 use super::steps::Deck;
+use super::streams::Streams;
 use super::test_bed::{Fault, On, TestBed};
 use crate::chance::{Chance, mix};
 use crate::failure::{Result, fail};
+use crate::h2_load;
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::rivals::front::{Certificate, Front, KeyKind, Protocol};
 use crate::size::Bytes;
 
 const SAMPLE_MAX: usize = 150;
@@ -86,14 +89,24 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         }
     }
     let catalogue = Arc::new(Catalogue::new(plan.seed, plan.store.0));
-    let ledger = Arc::new(Ledger::new(catalogue.len()));
+    let ledger = Arc::new(Ledger::new(catalogue.len_of_all()));
     let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
     // Trials come in twos, and on a slow and on a fast disk reads take different ways.
     let ways = Ways {
         as_fast: plan.seed.is_multiple_of(2),
         has_memory: plan.seed % 4 >= 2,
     };
-    let proxy = Proxy::new(binary, origin.address(), &test_bed, ways, &plan.extra)?;
+    let front = match plan.upgrade {
+        true if proxy::is_configured(&plan.extra) => {
+            let why = "HTTP/2: the configuration is not this command's";
+            report.left_out.push(why.into());
+            None
+        }
+        true => Some(encrypted(&test_bed.dir)?),
+        false => None,
+    };
+    let (at, extra) = (origin.address(), &plan.extra);
+    let proxy = Proxy::new(binary, at, &test_bed, ways, front.as_ref(), extra)?;
     let shared = Arc::new(Shared {
         catalogue,
         ledger,
@@ -119,6 +132,8 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
             shared: Arc::clone(&shared),
             threads: clients::start(&shared, plan.seed),
         },
+        front,
+        streams: None,
         proxy,
         test_bed: &test_bed,
         report: &mut report,
@@ -139,6 +154,17 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         .wrongs
         .append(&mut shared.wrongs.lock().expect("no thread panics holding this"));
     Ok(report)
+}
+
+/// The listener for HTTP/2, with a certificate of its own.
+fn encrypted(dir: &Path) -> Result<Front> {
+    let front = Front {
+        address: proxy::free()?,
+        protocol: Protocol::H2,
+        certificate: Certificate::of(dir),
+    };
+    front.certificate.make(KeyKind::P256)?;
+    Ok(front)
 }
 
 /// The clients; dropping it ends them.
@@ -168,6 +194,9 @@ impl Drop for Crowd {
 pub(super) struct Trial<'a> {
     pub(super) proxy: Proxy,
     crowd: Crowd,
+    /// Where HTTP/2 is spoken, and who speaks it.
+    front: Option<Front>,
+    streams: Option<Streams>,
     pub(super) plan: &'a Plan,
     faults: Vec<Fault>,
     pub(super) chance: Chance,
@@ -191,6 +220,26 @@ impl Trial<'_> {
 
     fn carry_out(&mut self, progress: &mut Progress) -> Result<()> {
         self.start()?;
+        if let Some(front) = &self.front {
+            let connector = h2_load::connector(&front.certificate.chain, b"h2")?;
+            let streams = Streams::start(&self.shared(), front.address, connector)?;
+            self.streams = Some(streams);
+        }
+        let outcome = self.rounds(progress);
+        if let Some(mut streams) = self.streams.take() {
+            streams.end();
+            self.report.streams = Some(streams.came());
+        }
+        outcome?;
+        match self.plan.faults.is_empty() {
+            // Damage that was made would be found.
+            false => Ok(()),
+            true => self.proxy.verify(&self.test_bed.store),
+        }
+    }
+
+    /// Up to the stop.
+    fn rounds(&mut self, progress: &mut Progress) -> Result<()> {
         loop {
             let done = match self.plan.upgrade {
                 true => self.report.upgrades.tried(),
@@ -215,12 +264,10 @@ impl Trial<'_> {
         self.crowd.end();
         self.ask_for_everything();
         self.proxy.check_alive()?;
-        self.proxy.stop()?;
-        match self.plan.faults.is_empty() {
-            // Damage that was made would be found.
-            false => Ok(()),
-            true => self.proxy.verify(&self.test_bed.store),
+        if let Some(streams) = &self.streams {
+            streams.expect_stop();
         }
+        self.proxy.stop()
     }
 
     fn round(&mut self, progress: &Progress) -> Result<()> {
@@ -377,9 +424,14 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// What was stored before the last so many bytes may be gone.
+    fn durable_bytes(&self) -> u64 {
+        self.plan.store.0 / 2
+    }
+
     pub(super) fn reserve(&mut self) {
         let ledger = &self.crowd.shared.ledger;
-        let mut durable = ledger.durable(Instant::now(), self.plan.store.0 / 2);
+        let mut durable = ledger.durable(Instant::now(), self.durable_bytes());
         while self.sample.len() < SAMPLE_MAX && !durable.is_empty() {
             let choice = self.chance.below(durable.len() as u64) as usize;
             let (id, variant) = durable.swap_remove(choice);
@@ -405,8 +457,11 @@ impl Trial<'_> {
         };
         let before = hits(&self.report.deeds);
         while let Some((id, variant)) = self.sample.pop() {
-            // A request under way when the URL was reserved may have changed it.
-            if shared.ledger.is_current(id, variant) {
+            // A request under way when the URL was reserved may have changed it, and a slow end of the old process let much be stored.
+            if shared
+                .ledger
+                .is_still_durable(id, variant, self.durable_bytes())
+            {
                 let url = shared.catalogue.url(id);
                 if let Some(seen) = client.get(&Get::plain(url, variant)) {
                     let deeds = &mut self.report.deeds;

@@ -301,7 +301,8 @@ impl Trial<'_> {
 
     /// Processes of this proxy, but for one.
     fn others(&self, but: Identity) -> Vec<Identity> {
-        let address = self.proxy.address.to_string();
+        // Of all its addresses this one is always among the words.
+        let address = self.proxy.admin.to_string();
         let is_ours = |pid: u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);

@@ -298,7 +298,11 @@ impl Desk {
             Job::Sync(whom) => return to_sync.push(whom),
             Job::Adopt(heard, whom) => {
                 to_sync.push(whom);
-                self.journal.adopt(&heard, now_s())
+                // A journal that has heard of it all has nothing to give up.
+                match self.journal.heard().covers(&heard) {
+                    true => Ok(()),
+                    false => self.journal.adopt(&heard, now_s()),
+                }
             }
             Job::Trust => self.journal.trust(),
             Job::Also(member, change, is_first) => {
@@ -418,6 +422,32 @@ mod tests {
         let took = began.elapsed();
         assert!(took >= END_MAX && took < END_MAX * 2, "{took:?}");
         drop(hangs);
+    }
+
+    #[test]
+    fn a_journal_that_has_heard_of_it_all_keeps_what_it_has() {
+        static DISK: Mutex<()> = Mutex::new(());
+        let (mut keeper, mut events, hangs) = hanging(&DISK);
+        drop(hangs);
+        for heard in [Vector::default(), heard_upto(1)] {
+            assert_eq!(keeper.give(entry(1, 10)), None);
+            assert_eq!(keeper.give(Job::Adopt(heard, Synced::Followed(0))), None);
+        }
+        assert_eq!(keeper.give(Job::Find(A, 1, Some(Vector::default()))), None);
+        let found = std::iter::from_fn(|| events.blocking_recv()).find_map(|event| match event {
+            Event::Found(_, _, place) => Some(place),
+            _ => None,
+        });
+        assert!(
+            found.is_some_and(|place| place.is_ok()),
+            "it can still be told"
+        );
+    }
+
+    fn heard_upto(n: u64) -> Vector {
+        let mut heard = Vector::default();
+        heard.hear(Origin(1), Stamp(n), 0);
+        heard
     }
 
     #[test]

@@ -469,6 +469,8 @@ impl Desk {
                 let entry = entry.clone();
                 self.entry(member, entry, message);
             }
+            // Nothing was missed: a member that joins knows of a new journal's own purges only.
+            Message::Lost { heard } if self.following.done.covers(&heard) => {}
             Message::Lost { heard } => {
                 let member_name = self.cluster.places[usize::from(member.0)].name();
                 tracing::warn!(

@@ -179,12 +179,13 @@ fn undone(path: &[u8], undoes: fn(u8) -> bool) -> Option<Vec<u8>> {
     has_any.then_some(out)
 }
 
-/// Without dot segments and empty ones, and, if asked for, without what some servers take for parameters of a segment (`/a;x/b`).
+/// Without dot segments and empty ones, and, if asked for, without what some servers take for parameters of a segment (`/a;x/b`), or for
+/// its end (a NUL).
 fn resolved(path: &[u8], cuts_parameters: bool) -> String {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut ends_in_slash = false;
     for segment in path.split(|&byte| byte == b'/' || byte == b'\\') {
-        let segment = match memchr::memchr(b';', segment) {
+        let segment = match memchr::memchr2(b';', 0, segment) {
             Some(at) if cuts_parameters => &segment[..at],
             _ => segment,
         };
@@ -261,6 +262,7 @@ mod tests {
             ("/admin%00", "/admin\0"),
             ("/admin%3fx", "/admin"),
             ("/a/..%2fadmin%2523x", "/admin"),
+            ("/a/..%00/admin", "/admin"),
         ] {
             let readings = readings(path);
             assert!(
@@ -288,6 +290,7 @@ mod tests {
             ("/static/..%2faccount", "/account"),
             ("/static/..%3bx/account", "/account"),
             ("/static/..%00/account", "/"),
+            ("/static/..%00/account", "/account"),
         ] {
             let readings = readings_to_share(path);
             assert!(
