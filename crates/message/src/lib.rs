@@ -12,6 +12,7 @@
 //! | `hop` | fields that end at this hop |
 //! | `syntax` | tokens, token lists, targets, numbers |
 //! | `method` | safe methods |
+//! | `part` | a body in pieces |
 //! | `reason` | reason phrases |
 //!
 //! Not known here: framing, sockets, time, caching.   Source: RFC 9110, RFC 3986.
@@ -21,6 +22,7 @@ mod authority;
 mod hop;
 mod method;
 mod named;
+mod part;
 mod reason;
 mod seen;
 mod syntax;
@@ -29,6 +31,7 @@ pub use authority::{Authority, HOST_BYTES_MAX, host_text, push_number};
 pub use hop::remove_hop_by_hop;
 pub use method::{METHOD_BYTES_MAX, is_safe};
 pub use named::{Named, Scheme, split_absolute};
+pub use part::Part;
 pub use reason::reason_phrase;
 pub use seen::Seen;
 pub use syntax::{

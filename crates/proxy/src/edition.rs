@@ -13,7 +13,7 @@ use store::KeyHasher;
 
 use crate::{
     listening::ListenerId,
-    origin::Tls,
+    origin::{OriginWaits, Tls},
     plan::Plan,
     quota::Quotas,
     record::labels::Rows,
@@ -174,19 +174,6 @@ impl Edition {
             limits: self.response_limits,
         }
     }
-}
-
-/// The bounds of one request to an origin.
-#[derive(Clone, Copy, Debug)]
-pub struct OriginWaits {
-    /// For the head of its answer.
-    pub first_byte: Duration,
-    /// Without progress in writing.
-    pub write: Duration,
-    /// Between two reads of its body.
-    pub idle_read: Duration,
-    /// How much of a head is accepted.
-    pub limits: http1::Limits,
 }
 
 /// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known. One for the process.

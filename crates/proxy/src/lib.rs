@@ -5,7 +5,7 @@
 //! | step | file |
 //! |---|---|
 //! | accepted by a worker | `conn/accepting`, `worker` |
-//! | read and parsed | `conn/client`, `conn/heads` |
+//! | read and parsed | `conn/client`, `heads` |
 //! | answered from memory or disk, the short way | `conn/fast`, `cache/memory`, `cache/disk` |
 //! | everything else is an exchange | `request/exchange`, `request/body`, `reply` |
 //! | its resource and key | `request/target`, `request/ports` |
@@ -42,16 +42,19 @@ mod edition;
 pub mod explain;
 mod fetch;
 mod h2;
+mod heads;
 mod health;
 mod ledger;
 mod listener;
 mod listening;
+mod member;
 mod mirror;
 mod mistakes;
 mod notify;
 mod origin;
 mod peers;
 pub mod plan;
+mod proof;
 mod quota;
 mod range;
 mod record;

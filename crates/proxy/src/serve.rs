@@ -5,7 +5,9 @@
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
 mod error;
+mod marks;
 mod preparing;
+mod seconds;
 mod stopping;
 
 pub use error::ServeError;
@@ -14,6 +16,7 @@ pub use stopping::Stopper;
 use self::{
     error::log_error,
     preparing::{admission, choose_engine, describe, listen, listen_with, open_icp, served, tls},
+    seconds::Seconds,
     stopping::{Signals, drain, tell_how_they_closed},
 };
 use crate::clock::Instant;
@@ -47,9 +50,9 @@ use crate::{
     clock::Clock,
     cluster::{self, Cluster, ClusterThread, purging},
     conn::accepting::Dealers,
-    conn::heads::HeadBudget,
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
+    heads::HeadBudget,
     health::panicking,
     health::pulse::Pulse,
     health::watch,
@@ -65,20 +68,20 @@ use crate::{
     record::events::Events,
     record::journal::Journal,
     record::labels::{COUNTED_MAX, Labels},
-    record::marks,
     record::metrics::Counters,
     record::rule_counts::KnownRules,
-    record::seconds::Seconds,
-    reload::{Control, Reading, Reloads, Reread},
+    reload::{self, Control, Reading, Reloads, Reread},
     state::{Bounds, Phase, Shared},
-    tls::{acme, renewing, served::ServedTls},
+    tls::served::ServedTls,
     upgrade::{
         predecessor::Predecessor,
         step::{self, Step},
         successor::Launch,
         successor::Upgrades,
     },
-    upstreams, user, worker,
+    upstreams::{self, probe::Looks},
+    user, worker,
+    worker::connector_settings,
 };
 
 /// What is up, once it is.
@@ -411,14 +414,14 @@ fn run_from(
         fetching::start(&shared.digests, plan);
         let admin = admin_socket
             .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
-        tokio::task::spawn_local(upstreams::probe::run(Arc::clone(&shared)));
+        tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.keys_id());
             let manager = Rc::clone(&manager);
             let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
             tokio::task::spawn_local(control.run(asks));
-            tokio::task::spawn_local(renewing::run(Arc::clone(&shared)));
-            tokio::task::spawn_local(acme::run(Arc::clone(&shared)));
+            tokio::task::spawn_local(reload::renewing::run(Arc::clone(&shared)));
+            tokio::task::spawn_local(reload::ordering::run(Arc::clone(&shared)));
         }
         if let Some(every) = manager.watchdog() {
             tokio::task::spawn_local(tell_that_we_are_well(
@@ -652,6 +655,16 @@ pub(crate) async fn await_ready(
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
         Err(_) => Err(ServeError::Worker("it ended at once".into())),
+    }
+}
+
+/// The servers of upstreams that are looked at with this configuration.
+fn looks_of(edition: &Edition) -> Looks {
+    Looks {
+        upstreams: edition.upstreams.clone(),
+        own_addresses: edition.own_addresses.clone(),
+        limits: edition.response_limits,
+        connecting: (connector_settings(&edition.plan), edition.tls.clone()),
     }
 }
 

@@ -198,7 +198,7 @@ impl Proxy {
         count("bytes of incomplete heads", shared.heads.bytes());
         for worker in self.known.iter().filter_map(Weak::upgrade) {
             count("fetches under way", worker.fetches.get() as u64);
-            let pool = worker.connector.pool();
+            let pool = worker.origin.connector.pool();
             count("origin connections in use", pool.in_use() as u64);
             count(
                 "requests waiting for an origin connection",

@@ -41,19 +41,20 @@ use crate::{
     cache::predicate::Predicate,
     cache::room::Rooms,
     clock::Clock,
+    cluster::Cluster,
     cluster::purging::{change::Change, gate::Served},
-    cluster::{Cluster, MemberId},
-    conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     edition::Edition,
     fetch::flight::Flights,
     fetch::uploads::Uploads,
+    heads::{HeadBudget, Heads},
     health::pulse::Pulse,
     ledger::Ledger,
     listener::ListenerState,
     listening::{ListenerId, Listening},
+    member::MemberId,
     mistakes::{Mistake, makes},
-    origin::Connector,
+    origin::{Connector, OriginContext},
     peers::digest::Digests,
     peers::icp::Icp,
     peers::known::Peers,
@@ -67,6 +68,7 @@ use crate::{
     record::top::Top,
     reload::Reloads,
     tls::crowd::Crowd,
+    tls::handshake::TlsContext,
     tls::session::Scratch,
     upgrade::successor::Upgrades,
 };
@@ -484,8 +486,8 @@ pub struct Worker {
     pub index: usize,
     /// The store's shell on this worker's ring.
     pub disk: Option<DiskIo>,
-    /// Connections to origins: pooled and new ones.
-    pub connector: Connector,
+    /// What origins are asked with.
+    pub origin: OriginContext,
     /// Time-outs.
     pub deadlines: Deadlines,
     /// What is kept of heads that are not complete.
@@ -499,11 +501,9 @@ pub struct Worker {
     /// Memory-tier front.
     pub front: RefCell<Front>,
     /// Where a read from a client first lands.
-    pub input: RefCell<Box<[u8]>>,
-    /// Where records of encrypted connections come and go.
-    pub tls: Rc<Scratch>,
-    /// Handshakes with clients that go on.
-    pub shaking: Crowd,
+    pub input: Rc<RefCell<Box<[u8]>>>,
+    /// What handshakes with clients are made with.
+    pub tls: TlsContext,
     /// Where a response head is put together.
     pub output: RefCell<Vec<u8>>,
     /// Where a key is put together.
@@ -548,25 +548,39 @@ impl Worker {
         // Another one after each start, and for each worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
-        let tls = Rc::new(Scratch::counting_in(shared.ledger.clone()));
+        let deadlines = Deadlines::new();
+        let tls = TlsContext {
+            crowd: Crowd::default(),
+            scratch: Rc::new(Scratch::counting_in(shared.ledger.clone())),
+            deadlines: deadlines.clone(),
+            counters: Arc::clone(&counters),
+        };
         let cluster = shared.cluster.as_ref();
         let hints = cluster
             .and_then(|cluster| cluster.reader())
             .map(RefCell::new);
+        let space = vec![0; READ_BYTES].into_boxed_slice();
+        let input = Rc::new(RefCell::new(space));
+        let origin = OriginContext {
+            connector,
+            heads: Rc::clone(&heads),
+            ledger: shared.ledger.clone(),
+            input: Rc::clone(&input),
+            counters: Arc::clone(&counters),
+        };
         Worker {
             shared,
             index,
             disk,
-            connector,
-            deadlines: Deadlines::new(),
+            origin,
+            deadlines,
             heads,
             counters,
             hints,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
-            input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            input,
             tls,
-            shaking: Crowd::default(),
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
@@ -650,15 +664,15 @@ impl Worker {
     pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
         self.set_clock();
-        for to in self.connector.sweep(now) {
+        for to in self.origin.connector.sweep(now) {
             let worker = Rc::clone(self);
-            tokio::task::spawn_local(async move { worker.connector.renew(&to).await });
+            tokio::task::spawn_local(async move { worker.origin.connector.renew(&to).await });
         }
-        let pool = self.connector.pool();
+        let pool = self.origin.connector.pool();
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());
-        let (noted, recalled) = self.connector.failures();
+        let (noted, recalled) = self.origin.connector.failures();
         let counters = &self.counters;
         (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
         (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);

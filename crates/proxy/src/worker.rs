@@ -27,12 +27,13 @@ use tokio::{
 use crate::{
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
-    cluster::{MemberId, push},
+    cluster::push,
     conn::accepting::{Dealers, Dealt},
     conn::client,
     edition::Edition,
     listener::listener_states,
     listening::ListenerId,
+    member::MemberId,
     origin::{Connector, Settings},
     peers::probe::Probes,
     plan::Plan,
@@ -100,7 +101,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     };
     let edition = shared.edition();
     let connector = Connector::new(connector_settings(&edition.plan), edition.tls.clone())
-        .in_cluster(shared.cluster.clone());
+        .in_cluster(shared.cluster.clone().map(|cluster| cluster as _));
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
         start.index,
@@ -291,7 +292,10 @@ impl House {
         drop(lately);
         if !is_first {
             let settings = connector_settings(&edition.plan);
-            worker.connector.follow(settings, edition.tls.clone());
+            worker
+                .origin
+                .connector
+                .follow(settings, edition.tls.clone());
             let mut journal = worker.journal.borrow_mut();
             journal.follow(edition.plan.logs.have_access() || shared.top.is_some());
             worker.logs_access.set(journal.wants_access());

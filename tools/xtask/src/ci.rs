@@ -60,7 +60,7 @@ impl Step {
     fn run(self, options: &Options) -> Result<()> {
         match self {
             Self::Fmt => cargo(&["fmt", "--all", "--check"], &[]),
-            Self::Tidy => tidy::run(),
+            Self::Tidy => tidy::run(&tidy::Options::default()),
             Self::Clippy => cargo(
                 &[
                     "clippy",

@@ -61,8 +61,8 @@ struct Cli {
 enum Task {
     /// All checks a change must pass
     Ci(ci::Options),
-    /// Rules the compiler does not know: layers, file length, module docs, required files
-    Tidy,
+    /// Rules the compiler does not know: layers, circles of files, file length, module docs, required files
+    Tidy(tidy::Options),
     /// Run each fuzz target briefly, where the toolchain can
     FuzzSmoke(fuzz::Options),
     /// The store over a faulty disk, in virtual time: many seeds, purges, crashes
@@ -153,7 +153,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Ci(options) => ci::run(&options),
-        Task::Tidy => tidy::run(),
+        Task::Tidy(options) => tidy::run(&options),
         Task::FuzzSmoke(options) => fuzz::run(&options),
         Task::Sim(options) => sim::run(&options),
         Task::Rivals(command) => rivals::commands::run(command),

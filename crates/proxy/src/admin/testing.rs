@@ -61,7 +61,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         is_process: false,
         via_tag: 0,
         bounds: Bounds::of(&plan),
-        heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
+        heads: Arc::new(crate::heads::HeadBudget::new(1 << 20, 2)),
         rooms: crate::cache::room::Rooms::new(4 << 20),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         fragments: FragmentMemory::new(plan.memory_bytes, 0),

@@ -10,7 +10,10 @@
 
 use std::ops::Range;
 
-use crate::{cache::object::Object, request::key::fragment_key, state::Worker};
+use crate::{
+    cache::{disk::DiskIo, fragments::FragmentMemory, object::Object},
+    request::key::fragment_key,
+};
 
 /// Fragments that are looked up before other tasks have a turn: a tenth of a millisecond.
 pub const AT_ONCE: u32 = 1024;
@@ -21,18 +24,30 @@ pub fn are_fillable(object: &Object) -> bool {
 }
 
 /// Are all of its fragments there?
-pub async fn is_whole(worker: &Worker, object: &Object) -> bool {
-    are_none(worker, object, 0..object.body_bytes()).await
+pub async fn is_whole(disk: Option<&DiskIo>, memory: &FragmentMemory, object: &Object) -> bool {
+    are_none(disk, memory, object, 0..object.body_bytes()).await
 }
 
 /// Are all fragments of these bytes there?
-pub async fn are_none(worker: &Worker, object: &Object, bytes: Range<u64>) -> bool {
-    look(worker, object, bytes, Until::First).await.is_empty()
+pub async fn are_none(
+    disk: Option<&DiskIo>,
+    memory: &FragmentMemory,
+    object: &Object,
+    bytes: Range<u64>,
+) -> bool {
+    look(disk, memory, object, bytes, Until::First)
+        .await
+        .is_empty()
 }
 
 /// From the first to the last missing fragment of these bytes. Empty if the object has none.
-pub async fn missing(worker: &Worker, object: &Object, bytes: Range<u64>) -> Range<u32> {
-    look(worker, object, bytes, Until::Last).await
+pub async fn missing(
+    disk: Option<&DiskIo>,
+    memory: &FragmentMemory,
+    object: &Object,
+    bytes: Range<u64>,
+) -> Range<u32> {
+    look(disk, memory, object, bytes, Until::Last).await
 }
 
 /// Which missing fragment is looked for.
@@ -42,15 +57,21 @@ enum Until {
     Last,
 }
 
-async fn look(worker: &Worker, object: &Object, bytes: Range<u64>, until: Until) -> Range<u32> {
-    let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
+async fn look(
+    disk: Option<&DiskIo>,
+    memory: &FragmentMemory,
+    object: &Object,
+    bytes: Range<u64>,
+    until: Until,
+) -> Range<u32> {
+    let (Some(disk), Some(large)) = (disk, &object.large) else {
         return 0..0;
     };
     let store = disk.store_of(object.primary);
     let hasher = store.hasher();
     let size = u64::from(store.fragment_bytes());
     let all = (bytes.start / size) as u32..bytes.end.div_ceil(size) as u32;
-    let fragments = are_fillable(object).then_some(&worker.shared.fragments);
+    let fragments = are_fillable(object).then_some(memory);
     let mut missing: Option<Range<u32>> = None;
     for number in all.clone() {
         if number > all.start && (number - all.start).is_multiple_of(AT_ONCE) {

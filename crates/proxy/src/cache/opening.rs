@@ -16,8 +16,8 @@ use store::{
     set::{Joining, SetNumbers, join, member_id, moves, placement},
 };
 
-use crate::cluster::common_number;
 use crate::plan::{Plan, StorePlan, User};
+use crate::proof::common_number;
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]

@@ -11,10 +11,11 @@ use hints::view::Groups;
 use twox_hash::XxHash3_64;
 
 use super::{
-    Cluster, Member, MemberId,
+    Cluster, Member,
     following::trace_of,
     routing::{self, Known, Policy, Reason, TRIED_MAX},
 };
+use crate::member::MemberId;
 use crate::{
     peers::choice::Candidate,
     plan::{ClusterMiss, ClusterRoute, MEMBERS_MAX},

@@ -16,9 +16,10 @@ use std::{
 };
 
 use super::{
-    Cluster, Member, MemberId,
+    Cluster, Member,
     roll::{Now, Roll, Said, Verdict},
 };
+use crate::member::MemberId;
 use crate::{
     origin::{DnsSettings, Resolver},
     plan::{MEMBERS_MAX, PeerAddress, Plan},

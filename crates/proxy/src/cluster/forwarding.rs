@@ -48,13 +48,14 @@ use profile::{Class, Hierarchy};
 use store::Sequence;
 
 use super::{
-    Cluster, Member, MemberId,
+    Cluster, Member,
     answered::{self, Had},
     choosing::Route,
     forwarded::FROM,
     push::Copied,
     routing::Reason,
 };
+use crate::member::MemberId;
 use crate::{
     cache::holding::Holding,
     clock::Instant,
@@ -281,7 +282,7 @@ async fn ask_one(
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, usize::from(id.0)),
         trip: &trip,
-        turn: None,
+        verdict: None,
         waits: ex.edition().origin_waits(),
     };
     let mut works_on_it = false;
@@ -295,7 +296,7 @@ async fn ask_one(
         }
         Err(error) => {
             tracing::debug!(member = %member.name(), %error, "gave no answer");
-            if !whom::is_ours(&error) {
+            if !error.is_ours() {
                 trip.broke_off();
                 failed(cluster, member);
             }
@@ -331,7 +332,7 @@ async fn first_heads(
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let worker = ex.worker;
     let (watch, first) = (worker.deadlines.watch(), worker.deadlines.watch());
-    let asking = pin!(upstream::ask(worker, &watch, whom, method, request));
+    let asking = pin!(upstream::ask(&worker.origin, &watch, whom, method, request));
     let first = first.limit(FIRST_WORD_MAX, asking).await;
     let (mut upstream, mut head) = first.unwrap_or(Err(UpstreamError::Timeout))?;
     while is_interim(&head) {
@@ -340,7 +341,7 @@ async fn first_heads(
         if head.status != WORKS_ON_IT && ex.reply.sent().bytes == 0 {
             let _ = pass::pass_interim(ex, wanted, &head).await;
         }
-        head = upstream.head(worker, &watch, method).await?;
+        head = upstream.head(&worker.origin, &watch, method).await?;
     }
     Ok((upstream, head))
 }
@@ -405,7 +406,7 @@ async fn whole(
     let mut body = upstream.body(head);
     let mut bytes = Bytes::new();
     loop {
-        match body.next(worker, &watch).await {
+        match body.next(&worker.origin, &watch).await {
             Ok(None) => break,
             Ok(Some(piece)) if bytes.is_empty() => bytes = piece,
             Ok(Some(piece)) => {

@@ -19,12 +19,13 @@ use tokio::{
 };
 
 use super::{
-    Cluster, Member, MemberId, Refusal, Who,
+    Cluster, Member, Who,
     framing::{self, Incoming},
-    proof::Cover,
     roll::{Said, Verdict},
     shaking,
 };
+use crate::member::{MemberId, Refusal};
+use crate::proof::Cover;
 use crate::{
     access::Forbidden,
     chance,

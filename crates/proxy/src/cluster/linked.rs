@@ -15,10 +15,11 @@ use tokio::{
 };
 
 use super::{
-    Cluster, MemberId,
+    Cluster,
     framing::{self, Incoming},
-    proof::Cover,
 };
+use crate::member::MemberId;
+use crate::proof::Cover;
 use crate::{
     clock::Instant,
     socket::Socket,

@@ -31,17 +31,6 @@ const SLOW_START_MS: u64 = 10_000;
 /// Frames that wait for a link; one more is refused.
 const WAITING_MAX: usize = 4096;
 
-/// The number of another member, that of its place: bit `1 << id` of a mask.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct MemberId(pub u8);
-
-impl MemberId {
-    /// Its bit in a mask of members.
-    pub fn bit(self) -> u64 {
-        1 << self.0
-    }
-}
-
 /// Who a member is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Who {

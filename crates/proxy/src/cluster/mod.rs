@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `member` | who the others are, and how they are |
 //! | `roll`, `discovering` | which members there are, if they come and go |
-//! | `proof` | what is made of the key |
 //! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
@@ -45,7 +44,6 @@ pub mod hot;
 mod link;
 mod linked;
 pub mod member;
-mod proof;
 pub mod publishing;
 pub mod purging;
 pub mod push;
@@ -71,6 +69,7 @@ use store::Set;
 use crate::{
     clock::Instant,
     cluster::{push::Pushing, receive::Receiving},
+    member::{MemberId, OfMember},
     origin::Destination,
     plan::{self, Plan},
 };
@@ -80,9 +79,7 @@ use publishing::Publishing;
 use purging::Purging;
 use roll::Roll;
 
-pub use member::{Member, MemberId, Who};
-pub use proof::common_number;
-pub use shaking::{Refusal, open_http};
+pub use member::{Member, Who};
 pub use standing::Standing;
 pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};
@@ -121,15 +118,6 @@ pub struct Cluster {
     publishing: Mutex<Option<Publishing>>,
     /// What the others hold.
     view: Mutex<View>,
-}
-
-/// A member's listener, as a place to send requests to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct OfMember {
-    /// The member.
-    pub id: MemberId,
-    /// The number of our listener; the member's is that of the same name.
-    pub listener: usize,
 }
 
 /// What is counted of the cluster as a whole.

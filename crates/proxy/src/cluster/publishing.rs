@@ -23,7 +23,8 @@ use hints::{
 };
 use store::{Set, Store, Traced};
 
-use super::{MemberId, proof::Cover};
+use crate::member::MemberId;
+use crate::proof::Cover;
 use crate::{
     chance,
     clock::Instant,

@@ -26,12 +26,12 @@ use crate::{
     ledger::Promise,
     origin::trip::Trip,
     reply::After,
-    request::body::Part,
     request::exchange::{Exchange, Incoming},
     request::handle,
     request::key::name_of_key,
     request::wanted::Wanted,
 };
+use ::message::Part;
 
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;

@@ -26,7 +26,8 @@ use std::{
     net::SocketAddr,
 };
 
-use super::member::{MemberId, Who};
+use super::member::Who;
+use crate::member::MemberId;
 use crate::plan::{ClusterMember, PeerAddress};
 
 /// So soon after the handshake a link beats, ms.

@@ -12,88 +12,26 @@ use std::{
     time::Duration,
 };
 
-use hints::handshake::{
-    Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, PROOF_BYTES, Purpose, VERSION, Welcome,
-};
+use hints::handshake::{Answer, Hello, MESSAGE_BYTES_MAX, PROOF_BYTES, Purpose, Welcome};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
 
-use super::{
-    Cluster, MemberId, Who,
-    proof::{Cover, Prover, is_proof, prove},
-    roll::Said,
+use super::{Cluster, Who, roll::Said};
+use crate::proof::{Cover, Prover, is_proof, prove};
+use crate::{
+    chance,
+    clock::Instant,
+    member::{MemberId, OfMember, Refusal},
+    origin::{Introduced, Introduction},
+    socket::Socket,
 };
-use crate::{chance, clock::Instant};
 
 /// The longest handshake.
 const SHAKEN_WITHIN: Duration = Duration::from_secs(5);
 /// How often the log says that connections are refused.
 const SAID_EVERY_S: u64 = 60;
-
-/// Why a connection is not used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refusal {
-    /// It broke, or took too long.
-    #[error("the connection ended during the handshake: {0}")]
-    Broken(io::ErrorKind),
-    /// The other side does not speak as a member does.
-    #[error("the other side is no member of a cluster")]
-    Foreign,
-    /// It speaks another version.
-    #[error("the other side speaks version {0} of the handshake, and this one {VERSION}")]
-    Version(u16),
-    /// It has not proved that it has the key.
-    #[error("the other side has not proved that it has this cluster's key")]
-    NoProof,
-    /// It has another name than it was called by.
-    #[error("the member at this address has another name")]
-    OtherName,
-    /// It calls itself by a name that is none of our members'.
-    #[error("no member of this name is known")]
-    Unknown,
-    /// It is this process.
-    #[error("the other side is this proxy itself")]
-    Own,
-    /// Another process has our name.
-    #[error("another member has this one's name")]
-    OwnName,
-    /// Its name cannot be one.
-    #[error("the other side's name is no word of printable characters")]
-    NoName,
-    /// It is another one than was called, and has a place of its own.
-    #[error("another member has this address now")]
-    NotHere,
-    /// There is no listener of that name.
-    #[error("there is no listener of that name")]
-    NoListener,
-    /// It ends, or has too much to do.
-    #[error("the member takes no connections now")]
-    Busy,
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Refusal::Broken(error.kind())
-    }
-}
-
-impl From<NoMessage> for Refusal {
-    fn from(none: NoMessage) -> Self {
-        match none {
-            NoMessage::Foreign | NoMessage::Malformed => Refusal::Foreign,
-            NoMessage::Version(version) => Refusal::Version(version),
-        }
-    }
-}
-
-impl Refusal {
-    /// Does it speak of a mistake, or of an attempt to get in, rather than of a connection that broke?
-    fn is_told(self) -> bool {
-        !matches!(self, Refusal::Broken(_) | Refusal::Busy | Refusal::Own)
-    }
-}
 
 /// A connection that a member has opened to us.
 pub struct Shaken {
@@ -135,11 +73,17 @@ where
     open(cluster, stream, to, Purpose::Frames).await
 }
 
+impl Introduction for Cluster {
+    fn introduce<'a>(&'a self, to: OfMember, stream: &'a mut Socket) -> Introduced<'a> {
+        Box::pin(open_http(self, stream, to.id, to.listener))
+    }
+}
+
 /// Opens a way for requests to a listener of that member, called as ours of this number.
 ///
 /// # Errors
 /// It is refused by one of the two sides.
-pub async fn open_http<S>(
+async fn open_http<S>(
     cluster: &Cluster,
     stream: &mut S,
     member: MemberId,

@@ -2,7 +2,8 @@
 //!
 //! Not known here: what a member holds.
 
-use super::{Cluster, MemberId};
+use super::Cluster;
+use crate::member::MemberId;
 
 /// How a member stands. The first that applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hints::view::ColumnStatus;
 use serde::{Serialize, Serializer};
 
-use super::{Cluster, Member, MemberId, member::MemberCounters, push::message::Verdict};
+use super::{Cluster, Member, member::MemberCounters, push::message::Verdict};
+use crate::member::MemberId;
 
 /// This member, and what it knows of the others.
 #[derive(Serialize, Clone, Debug)]

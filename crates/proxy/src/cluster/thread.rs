@@ -25,12 +25,13 @@ use tokio::{
 };
 
 use super::{
-    Cluster, MemberId, Who, discovering, link,
+    Cluster, Who, discovering, link,
     linked::Linked,
-    proof::Cover,
     purging,
     shaking::{self, Accepted},
 };
+use crate::member::MemberId;
+use crate::proof::Cover;
 use crate::{
     clock::Instant,
     conn::accepting::{Dealers, Dealt},

@@ -23,9 +23,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::{
-    cluster::MemberId, listening::ListenerId, record::metrics::Counters, socket::Detached,
-};
+use crate::{listening::ListenerId, member::MemberId, record::metrics::Counters, socket::Detached};
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;

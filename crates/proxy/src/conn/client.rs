@@ -5,7 +5,7 @@
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
 //! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
 //!
-//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
+//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::heads`]), idle
 //! time, time without progress in writing.
 
 use crate::clock::Instant;
@@ -26,11 +26,11 @@ use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    cluster::MemberId,
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
     h2,
     listener::ListenerState,
+    member::MemberId,
     plan::Role,
     record::metrics,
     record::protocols::Spoken,
@@ -140,8 +140,13 @@ pub async fn serve(
         };
         let first = std::mem::take(&mut conn.input);
         conn.kept = None;
-        let shaking = handshake::shake(&worker, &conn.listener, &served, (socket, first));
-        let shaking = worker.shaking.join(Instant::now(), shaking);
+        let shaking = handshake::shake(
+            &worker.tls,
+            &conn.listener.edition.plan,
+            &served,
+            (socket, first),
+        );
+        let shaking = worker.tls.crowd.join(Instant::now(), shaking);
         let shaken = Box::pin(shaking).await.unwrap_or_else(|| {
             metrics::add(&worker.counters.tls_handshakes_given_up, 1);
             Shaken::Failed
@@ -176,7 +181,7 @@ pub async fn serve(
             Some(false) => conn.speaks_both = agreed != Some(false),
         }
     }
-    let spoken = Spoken::count(&worker, Protocol::Http11, conn.encryption());
+    let spoken = Spoken::count(&worker.counters, Protocol::Http11, conn.encryption());
     if answer_requests(&worker, &mut conn).await == Ended::NotHttp1 {
         drop(spoken);
         // Its preface is broken, which is said in HTTP/2.

@@ -17,11 +17,11 @@ use crate::{
     cluster::purging::gate::Served,
     listener::ListenerState,
     plan::Verdict,
-    quota::toll::{self, Bill},
     request::rulebook::edits::AskedFor,
     request::rulebook::{Met, Shape, Standing, Tag, fits::FieldLines},
     request::ruling::HitChanging,
     request::target::{self, Place},
+    request::toll::{self, Bill},
     state::Worker,
 };
 

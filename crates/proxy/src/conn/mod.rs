@@ -3,7 +3,6 @@
 pub mod accepting;
 pub mod client;
 pub mod fast;
-pub mod heads;
 pub mod look;
 pub mod pace;
 pub mod port_purge;

@@ -20,12 +20,12 @@ use profile::Encryption;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    cluster::MemberId,
-    conn::heads::Kept,
     conn::pace::{ASK_EVERY, Pace, Wrote},
     deadline::{Deadlines, Elapsed, Watch},
+    heads::Kept,
     ledger::{Holder, Ledger},
     listener::ListenerState,
+    member::MemberId,
     record::metrics,
     request::rulebook::Standing,
     socket::{self, Socket},

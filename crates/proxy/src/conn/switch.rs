@@ -4,7 +4,7 @@
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
 use crate::clock::Instant;
-use crate::quota::toll;
+use crate::request::toll;
 use std::rc::Rc;
 
 use bytes::BytesMut;

@@ -26,10 +26,10 @@ use crate::{
     conn::socket::Conn,
     listener::ListenerState,
     plan::ProxyProtocol,
-    quota::toll::{self, Counted},
     record::metrics,
     record::seldom::Seldom,
     request::believed,
+    request::toll::{self, Counted},
     state::Worker,
 };
 

@@ -419,7 +419,8 @@ fn copied(loaded: LoadedFragment, part: Range<usize>) -> (LoadedFragment, Range<
     (LoadedFragment { body, ..loaded }, all)
 }
 
-/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile.
+/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile. An answer of which
+/// nothing waits for its client gets a little after a while, whatever else the connection holds.
 async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     let (worker, ledger) = (ex.worker, &ex.worker.shared.ledger);
     let holder = ex.reply.holder(ledger);
@@ -545,7 +546,7 @@ impl FromOrigin {
     async fn next(&mut self, worker: &Worker, wanted: Range<u64>) -> Got {
         loop {
             let most = self.range.end - self.range.start;
-            let piece = match self.body.next(worker, &self.watch).await {
+            let piece = match self.body.next(&worker.origin, &self.watch).await {
                 Ok(Some(piece)) if piece.len() as u64 <= most => piece,
                 answered => {
                     if let Err(error) = answered {

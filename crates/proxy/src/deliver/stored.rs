@@ -201,7 +201,15 @@ pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> 
 /// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
 async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
-    let has = async |from: u64, to: u64| holes::are_none(worker, object, from..to).await;
+    let has = async |from: u64, to: u64| {
+        holes::are_none(
+            worker.disk.as_ref(),
+            &worker.shared.fragments,
+            object,
+            from..to,
+        )
+        .await
+    };
     if object.large.is_none() || worker.disk.is_none() {
         return object.large.is_none();
     }

@@ -30,21 +30,22 @@ use crate::{
     origin::ConnectError,
     origin::body::Body,
     origin::outcome::UpstreamError,
-    origin::upstream::{Upstream, framed, is_interim},
+    origin::upstream::{Upstream, framed, is_interim, is_safe},
     origin::writing::Moved,
-    quota::toll,
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
-    request::body::{BodyError, Part},
+    request::body::BodyError,
     request::exchange::{Exchange, Said, forwarded},
     request::head,
     request::key::{add_names, name_of_key},
     request::named::named_uris,
     request::onward,
     request::target,
+    request::toll,
     request::wanted::Wanted,
     state::Worker,
 };
+use message::Part;
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
@@ -136,7 +137,7 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
 /// A place among the uploads of the client, or none in time.
 async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let plan = &ex.edition().plan;
-    let (to, pool) = (&wanted.asked.destination, ex.worker.connector.pool());
+    let (to, pool) = (&wanted.asked.destination, ex.worker.origin.connector.pool());
     let servers = wanted.asked.upstream.as_ref();
     let in_use = || match servers {
         Some(of) => {
@@ -307,7 +308,7 @@ async fn move_body(
         let limit = ex.edition().plan.timeouts.client_body;
         return tokio::select! {
             biased;
-            () = upstream.readable(ex.worker) => Ok(Heard::Origin),
+            () = upstream.readable(&ex.worker.origin) => Ok(Heard::Origin),
             part = ex.body.next(&mut ex.reply, limit, rate_min) => {
                 upload.put(part?);
                 Ok(Heard::Body)
@@ -346,7 +347,7 @@ async fn ask(
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
         let asked = whom::ask(worker, &watch, to, method, request);
-        let asked = match whom::is_safe(method) {
+        let asked = match is_safe(method) {
             // What nobody waits for is not waited for.
             true => tokio::select! {
                 biased;
@@ -387,13 +388,13 @@ async fn converse(
 ) -> Result<ResponseHead, Failure> {
     let (worker, head) = (ex.worker, &wanted.head);
     let method = head.method.as_str();
-    upstream.send(worker, watch, request).await?;
+    upstream.send(&worker.origin, watch, request).await?;
     let rate_min = rate_min(ex, wanted);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         upload.is_over_if(ex.body.is_done());
         if waits_for_continue {
-            let heard = pin!(upstream.readable(worker));
+            let heard = pin!(upstream.readable(&worker.origin));
             if watch.limit(CONTINUE_WAIT, heard).await.is_err() {
                 // The origin says nothing: it may not know the expectation. The body goes on its way.
                 waits_for_continue = false;
@@ -407,7 +408,7 @@ async fn converse(
                 Heard::Body => continue,
                 Heard::Refused(error) => {
                     // It may have said why before it closed.
-                    let last_word = upstream.head(worker, watch, method);
+                    let last_word = upstream.head(&worker.origin, watch, method);
                     let last_word = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
                     return match last_word {
                         Ok(Ok(response)) if response.status >= 200 => {
@@ -420,7 +421,7 @@ async fn converse(
                 }
             }
         }
-        let response = upstream.head(worker, watch, method).await?;
+        let response = upstream.head(&worker.origin, watch, method).await?;
         if !is_interim(&response) {
             return Ok(response);
         }
@@ -536,7 +537,7 @@ async fn next_of_both(
         let Some(unsent) = &mut upload.unsent else {
             tokio::select! {
                 biased;
-                piece = answer.next(worker, watch) => return piece,
+                piece = answer.next(&worker.origin, watch) => return piece,
                 more = body.next(&mut ex.reply, limit, 0) => match more {
                     Ok(more) => upload.put(more),
                     Err(_) => body.stop(), // the client stopped sending; it may still read
@@ -552,5 +553,5 @@ async fn next_of_both(
         upload.unsent = None;
     }
     upload.is_over_if(body.is_done());
-    answer.next(worker, watch).await
+    answer.next(&worker.origin, watch).await
 }

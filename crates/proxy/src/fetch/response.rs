@@ -16,9 +16,9 @@ use crate::{
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::Trip,
-    quota::toll::Toll,
     request::rulebook::{Decision, Met},
     request::target::Asked,
+    request::toll::Toll,
 };
 
 /// Why a fetch gave no response.

@@ -30,10 +30,10 @@ use crate::{
     fetch::task,
     listener::ListenerState,
     origin::trip::Trip,
-    quota::toll::{self, Stopped, Toll},
     record::metrics,
     request::exchange::Exchange,
     request::key::{self, hash_of_key},
+    request::toll::{self, Stopped, Toll},
     request::wanted::Wanted,
     state::Worker,
 };

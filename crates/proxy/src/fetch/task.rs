@@ -157,7 +157,7 @@ impl Fetch {
             };
             // A 304 has no body: at its end the connection goes back.
             let body = &mut upstream.body(&head);
-            let _ = body.next(&self.worker, &self.watch).await;
+            let _ = body.next(&self.worker.origin, &self.watch).await;
             if httpcache::validates(&stale.fields(), &head.fields) {
                 return self.validated(stale, &head, asked_at);
             }
@@ -431,7 +431,10 @@ impl Fetch {
                 disk.room_for_fragment(flight.primary).await;
             }
             body.passes(matches!(storing, Storing::No) && collecting.is_none());
-            match body.next_into(worker, &self.watch, storing.room()).await {
+            match body
+                .next_into(&worker.origin, &self.watch, storing.room())
+                .await
+            {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {

@@ -21,10 +21,10 @@ use crate::{
     edition::Edition,
     listener::ListenerState,
     mirror,
+    origin::Lease,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Fit, Upstream, Whom, is_interim},
-    origin::{ConnectError, Lease},
     peers::health::Change,
     peers::known::{Peer, Way, Ways, hash_of_url},
     peers::{levels, proxied},
@@ -53,6 +53,16 @@ impl<'a> To<'a> {
         whom_of(worker, &self.listener.edition, peer, hop, self.trip)
     }
 
+    /// The same, for an upstream.
+    fn upstream(self) -> asking::Asked<'a> {
+        asking::Asked {
+            origin: self.origin(),
+            host: &self.asked.host,
+            target: &self.asked.target,
+            client: self.asked.client,
+        }
+    }
+
     /// The origin itself. If that is an upstream, one of its servers takes its place.
     pub fn origin(self) -> Whom<'a> {
         Whom {
@@ -61,7 +71,7 @@ impl<'a> To<'a> {
             rules: &self.listener.destinations,
             hop: Hop::DIRECT,
             trip: self.trip,
-            turn: None,
+            verdict: None,
             waits: self.listener.edition.origin_waits(),
         }
     }
@@ -111,7 +121,7 @@ async fn ask_first(
     let first = first.unwrap_or(Way::Direct);
     let answer = ask_one(worker, watch, to, first, method, request).await;
     match (answer, second) {
-        (Err(error), Some(second)) if may_go_on(&error, is_safe(method)) => {
+        (Err(error), Some(second)) if error.may_go_on(upstream::is_safe(method)) => {
             tracing::debug!(%error, "the next is asked");
             // Boxed, because it is rare and would double the future of every fetch.
             Box::pin(ask_one(worker, watch, to, second, method, request)).await
@@ -143,7 +153,7 @@ pub async fn next_head(
     upstream: &mut Upstream,
     method: &str,
 ) -> Result<ResponseHead, UpstreamError> {
-    let head = upstream.head(worker, watch, method).await;
+    let head = upstream.head(&worker.origin, watch, method).await;
     head.map_err(|error| of_hop(worker, upstream.trip().hop(), error))
 }
 
@@ -166,7 +176,7 @@ pub async fn connect(
     let first = first.unwrap_or(Way::Direct);
     let fit = Fit::Young;
     let (connected, way) = match (connect_one(worker, to, first, fit).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error, true) => {
+        (Err(error), Some(second)) if error.may_go_on(true) => {
             (connect_one(worker, to, second, fit).await, second)
         }
         (connected, _) => (connected, first),
@@ -196,7 +206,7 @@ pub async fn tunnel(
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
     match (tunnel_by(worker, to, first, head).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error, true) => {
+        (Err(error), Some(second)) if error.may_go_on(true) => {
             Box::pin(tunnel_by(worker, to, second, head)).await
         }
         (opened, _) => opened,
@@ -226,9 +236,9 @@ async fn tunnel_by(
     let watch = worker.deadlines.watch();
     let mut upstream = Upstream::new(lease, to.trip.clone(), to.listener.edition.origin_waits());
     let answer = async {
-        upstream.send(worker, &watch, &request).await?;
+        upstream.send(&worker.origin, &watch, &request).await?;
         loop {
-            let head = upstream.head(worker, &watch, "CONNECT").await?;
+            let head = upstream.head(&worker.origin, &watch, "CONNECT").await?;
             if !is_interim(&head) {
                 return Ok(head);
             }
@@ -267,27 +277,9 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     }
     let destination = &to.asked.destination;
     let rules = &to.listener.destinations;
-    worker.connector.check_literal(destination, rules)?;
+    worker.origin.connector.check_literal(destination, rules)?;
     let hash = || hash_of_url(&proxied::url(to.asked));
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
-}
-
-/// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
-/// the request changes nothing: it may still be carried out.
-pub fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
-    match error {
-        UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
-        UpstreamError::Refused(_) | UpstreamError::Crowded => false,
-        UpstreamError::NoServer { .. } => false,
-        UpstreamError::Timeout => is_safe,
-        UpstreamError::Peer { error, .. } => may_go_on(error, is_safe),
-        _ => true,
-    }
-}
-
-/// Does a request with this method change nothing, among those that are repeated at all?
-pub fn is_safe(method: &str) -> bool {
-    matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
 /// Whoever was asked has answered: if that was a parent, its failures are forgotten.
@@ -310,15 +302,25 @@ async fn ask_one(
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
             // Boxed, because its future holds two answers.
-            Some(of) => Box::pin(asking::ask(worker, watch, to, of, method, request)).await,
-            None => upstream::ask(worker, watch, &to.origin(), method, request).await,
+            Some(of) => {
+                Box::pin(asking::ask(
+                    &worker.origin,
+                    watch,
+                    to.upstream(),
+                    of,
+                    method,
+                    request,
+                ))
+                .await
+            }
+            None => upstream::ask(&worker.origin, watch, &to.origin(), method, request).await,
         };
     };
     let request = proxied_request(worker, to.asked, request);
     let whom = to.parent(worker, number, peer);
     let answer = {
         let _waiting = peer.wait();
-        upstream::ask(worker, watch, &whom, method, &request).await
+        upstream::ask(&worker.origin, watch, &whom, method, &request).await
     };
     match answer {
         Ok((upstream, head)) => {
@@ -337,12 +339,14 @@ async fn connect_one(
 ) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
         return match &to.asked.upstream {
-            Some(of) => Box::pin(asking::connect(worker, to, of, fit)).await,
-            None => Ok(upstream::connect(worker, &to.origin(), fit).await?.0),
+            Some(of) => Box::pin(asking::connect(&worker.origin, to.upstream(), of, fit)).await,
+            None => Ok(upstream::connect(&worker.origin, &to.origin(), fit)
+                .await?
+                .0),
         };
     };
     let whom = to.parent(worker, number, peer);
-    match upstream::connect(worker, &whom, fit).await {
+    match upstream::connect(&worker.origin, &whom, fit).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),
     }
@@ -373,7 +377,7 @@ pub fn whom_of<'a>(
         rules: &worker.shared.peers.rules,
         hop,
         trip,
-        turn: None,
+        verdict: None,
         waits: edition.origin_waits(),
     }
 }
@@ -398,24 +402,15 @@ fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
 
 /// Counts a failure against the health of a peer, unless the reason is ours.
 pub fn note_failure(peer: &Peer, error: &UpstreamError) {
-    if !is_ours(error) && peer.health.failed(Instant::now()) == Change::Died {
+    if !error.is_ours() && peer.health.failed(Instant::now()) == Change::Died {
         tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");
     }
-}
-
-/// Is this proxy to blame, and not the one who was asked?
-pub fn is_ours(error: &UpstreamError) -> bool {
-    use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
-    matches!(
-        error,
-        UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
-            | UpstreamError::Crowded
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::ConnectError;
 
     #[test]
     fn another_is_asked_only_where_nothing_is_done_twice_and_it_may_do_better() {
@@ -425,26 +420,23 @@ mod tests {
         };
         let closed = || UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into());
         for method in ["GET", "HEAD", "OPTIONS"] {
-            assert!(may_go_on(&of_peer(UpstreamError::Timeout), is_safe(method)));
+            assert!(of_peer(UpstreamError::Timeout).may_go_on(upstream::is_safe(method)));
         }
         for method in ["PUT", "DELETE"] {
-            assert!(!may_go_on(
-                &of_peer(UpstreamError::Timeout),
-                is_safe(method)
-            ));
-            assert!(may_go_on(&of_peer(closed()), is_safe(method)));
+            assert!(!of_peer(UpstreamError::Timeout).may_go_on(upstream::is_safe(method)));
+            assert!(of_peer(closed()).may_go_on(upstream::is_safe(method)));
         }
-        assert!(!may_go_on(&of_peer(UpstreamError::Crowded), true));
-        assert!(!may_go_on(&of_peer(UpstreamError::Refused(403)), true));
+        assert!(!of_peer(UpstreamError::Crowded).may_go_on(true));
+        assert!(!of_peer(UpstreamError::Refused(403)).may_go_on(true));
     }
 
     #[test]
     fn only_what_is_a_peers_fault_is_laid_to_it() {
         for error in [ConnectError::Busy, ConnectError::Exhausted] {
-            assert!(is_ours(&error.into()));
+            assert!(UpstreamError::from(error).is_ours());
         }
-        assert!(is_ours(&UpstreamError::Crowded));
-        assert!(!is_ours(&ConnectError::Refused.into()));
-        assert!(!is_ours(&UpstreamError::Timeout));
+        assert!(UpstreamError::Crowded.is_ours());
+        assert!(!UpstreamError::from(ConnectError::Refused).is_ours());
+        assert!(!UpstreamError::Timeout.is_ours());
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     conn::look::Passed,
     listener::ListenerState,
     record::facts::{Facts, Stages},
-    record::finish::Finished,
+    request::finished::Finished,
     request::rulebook::Tag,
     request::ruling::HitChanging,
     state::Worker,

@@ -375,6 +375,11 @@ impl Stream {
         QUEUED_BYTES_MAX.saturating_sub(self.link.http().queued(self.id))
     }
 
+    /// Is anything queued?
+    pub fn has_queued(&self) -> bool {
+        self.link.http().queued(self.id) > 0
+    }
+
     /// Waits until there is room. False: the client has gone.
     pub async fn has_room(&self) -> bool {
         poll_fn(|cx| self.poll_room(cx)).await

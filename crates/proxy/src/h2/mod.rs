@@ -31,5 +31,5 @@ pub mod websocket;
 
 pub use head::Purpose;
 pub use hit::write_head;
-pub use link::{Came, QUEUED_BYTES_MAX, Stream};
+pub use link::{Came, Stream};
 pub use tunnel::StreamEnd;

@@ -20,10 +20,10 @@ use crate::{
     clock::Instant,
     conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
     record::facts::{Facts, Stages},
-    record::finish::Finished,
     record::metrics,
     request::asking::Kept,
     request::exchange::Incoming,
+    request::finished::Finished,
     state::{StreamCount, Worker},
 };
 

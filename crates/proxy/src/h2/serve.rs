@@ -145,7 +145,7 @@ pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
     metrics::add(&worker.counters.h2_connections_open, 1);
     let _open = Open(worker);
     socket::keep_unsent_below(conn.stream.socket(), UNSENT_BYTES_MAX);
-    let _spoken = Spoken::count(worker, Protocol::Http2, conn.encryption());
+    let _spoken = Spoken::count(&worker.counters, Protocol::Http2, conn.encryption());
     let mut server = Server::new(worker, conn);
     let end = server.run().await;
     server.finish(end).await;

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http1::Framing;
 
+use crate::origin::{BodyFilter, outcome::UpstreamError};
+
 use super::{
     Mirror,
     replace::Replacing,
@@ -14,7 +16,7 @@ use super::{
 /// For one body.
 pub struct Filter {
     /// How the body comes; what is told of it further on may be another length.
-    pub framing: Framing,
+    framing: Framing,
     mirror: Rc<Mirror>,
     verifying: Option<Verifying>,
     replacing: Option<Replacing>,
@@ -38,8 +40,20 @@ impl Filter {
         }
     }
 
-    /// The next piece in, what can be told of it out.
-    pub fn take(&mut self, piece: Bytes) -> Option<Bytes> {
+    fn changed(&mut self, piece: Bytes) -> Option<Bytes> {
+        let (Some(replacing), Some(needle)) = (&mut self.replacing, &self.mirror.needle) else {
+            return Some(piece);
+        };
+        Some(replacing.take(needle, piece)).filter(|piece| !piece.is_empty())
+    }
+}
+
+impl BodyFilter for Filter {
+    fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    fn take(&mut self, piece: Bytes) -> Option<Bytes> {
         let piece = match &mut self.verifying {
             Some(verifying) => verifying.take(piece)?,
             None => piece,
@@ -47,23 +61,12 @@ impl Filter {
         self.changed(piece)
     }
 
-    fn changed(&mut self, piece: Bytes) -> Option<Bytes> {
-        let (Some(replacing), Some(needle)) = (&mut self.replacing, &self.mirror.needle) else {
-            return Some(piece);
-        };
-        Some(replacing.take(needle, piece)).filter(|piece| !piece.is_empty())
-    }
-
-    /// The body is over: what is left of it. A second time nothing is.
-    ///
-    /// # Errors
-    /// The body has another digest than its path says.
-    pub fn end(&mut self) -> Result<Option<Bytes>, Wrong> {
+    fn end(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         if std::mem::replace(&mut self.is_over, true) {
             return Ok(None);
         }
         let held = match self.verifying.take() {
-            Some(verifying) => verifying.end()?,
+            Some(verifying) => verifying.end().map_err(|Wrong| UpstreamError::Digest)?,
             None => None,
         };
         let last = held.and_then(|piece| self.changed(piece));

@@ -164,7 +164,7 @@ pub async fn ask(
     }
     let target = &to.asked.target;
     if let Some(filter) = treated(worker, mirror, method, target, &mut head)? {
-        upstream.filter_body(filter);
+        upstream.filter_body(Box::new(filter));
     }
     Ok((upstream, head))
 }
@@ -309,7 +309,7 @@ impl Asking<'_> {
             Some(next) => next,
         };
         let whom = self.whom(&next.destination, self.to.trip);
-        upstream::ask_final(worker, watch, &whom, self.method, &request).await
+        upstream::ask_final(&worker.origin, watch, &whom, self.method, &request).await
     }
 
     /// Another server, with the rules that hold for it.
@@ -326,7 +326,7 @@ impl Asking<'_> {
             },
             hop: Hop::DIRECT,
             trip,
-            turn: None,
+            verdict: None,
             waits: listener.edition.origin_waits(),
         }
     }
@@ -396,14 +396,14 @@ impl Asking<'_> {
         request.extend_from_slice(b"\r\n");
         let trip = Trip::new();
         let whom = self.whom(&next.destination, &trip);
-        let answer = upstream::ask_final(worker, watch, &whom, "GET", &request).await?;
+        let answer = upstream::ask_final(&worker.origin, watch, &whom, "GET", &request).await?;
         let (upstream, head) = answer;
         if head.status != 200 {
             return Err(UpstreamError::Refused(head.status));
         }
         let mut body = upstream.body(&head);
         let mut answer = Vec::new();
-        while let Some(piece) = body.next(worker, watch).await? {
+        while let Some(piece) = body.next(&worker.origin, watch).await? {
             if answer.len() + piece.len() > token::ANSWER_BYTES_MAX {
                 return Err(UpstreamError::Crowded);
             }
@@ -435,7 +435,7 @@ async fn finish(worker: &Worker, watch: &Watch, upstream: Upstream, head: &Respo
     };
     if is_short {
         let mut body = upstream.body(head);
-        let rest = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
+        let rest = async { while let Ok(Some(_)) = body.next(&worker.origin, watch).await {} };
         let _ = watch.limit(REDIRECT_BODY_WAIT, pin!(rest)).await;
     }
 }

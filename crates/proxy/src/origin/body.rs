@@ -16,18 +16,12 @@ use tokio::io::AsyncReadExt;
 use crate::{
     cache::room::Room,
     deadline::Watch,
-    edition::OriginWaits,
-    ledger::{
-        Holder, Receiving, Transfer,
-        pause::{self, OWN_WAIT_MAX},
-    },
-    mirror::Filter,
-    origin::Lease,
+    ledger::{Holder, Receiving, Transfer, pause},
     origin::outcome::UpstreamError,
     origin::trip::Trip,
     origin::writing::{Moved, write_or_hear},
+    origin::{BodyFilter, Lease, OriginContext, OriginWaits},
     record::metrics,
-    state::Worker,
 };
 
 /// What is read at once of a long body.
@@ -124,7 +118,7 @@ pub struct Body {
     waits: OriginWaits,
     lease: Option<Lease>,
     input: BytesMut,
-    filter: Option<Box<Filter>>,
+    filter: Option<Box<dyn BodyFilter>>,
     state: BodyState,
     reusable: bool,
     trailers: Option<Fields>,
@@ -149,10 +143,10 @@ impl Body {
         lease: Lease,
         (input, is_exact): (BytesMut, bool),
         (trip, waits): (Trip, OriginWaits),
-        (framing, filter): (Framing, Option<Box<Filter>>),
+        (framing, filter): (Framing, Option<Box<dyn BodyFilter>>),
         reusable: bool,
     ) -> Body {
-        let framing = filter.as_ref().map_or(framing, |filter| filter.framing);
+        let framing = filter.as_ref().map_or(framing, |filter| filter.framing());
         let state = match framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
@@ -205,35 +199,34 @@ impl Body {
     /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
     pub async fn next(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
     ) -> Result<Option<Bytes>, UpstreamError> {
-        self.next_into(worker, watch, None).await
+        self.next_into(context, watch, None).await
     }
 
     /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
     pub async fn next_into(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         mut room: Option<&mut Room>,
     ) -> Result<Option<Bytes>, UpstreamError> {
         if self.filter.is_some() {
             room = None;
         }
-        let ledger = &worker.shared.ledger;
+        let ledger = &context.ledger;
         (self.receiving).get_or_insert_with(|| ledger.receives());
         (self.holder).get_or_insert_with(|| ledger.holder());
         loop {
-            let piece = self.next_piece(worker, watch, room.as_deref_mut()).await;
+            let piece = self.next_piece(context, watch, room.as_deref_mut()).await;
             let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
             let Some(filter) = &mut self.filter else {
                 return Ok(piece);
             };
             let Some(piece) = piece else {
-                return filter.end().map_err(|_| {
-                    metrics::add(&worker.counters.mirror_digests_wrong, 1);
-                    UpstreamError::Digest
+                return filter.end().inspect_err(|_| {
+                    metrics::add(&context.counters.mirror_digests_wrong, 1);
                 });
             };
             if let Some(piece) = filter.take(piece) {
@@ -244,7 +237,7 @@ impl Body {
 
     async fn next_piece(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         mut room: Option<&mut Room>,
     ) -> Result<Option<Bytes>, UpstreamError> {
@@ -275,9 +268,9 @@ impl Body {
                         }
                     };
                     if let Some(piece) = piece {
-                        return Ok(Some(self.took(worker, piece)));
+                        return Ok(Some(self.took(context, piece)));
                     }
-                    let n = self.read_body(worker, watch, want).await?;
+                    let n = self.read_body(context, watch, want).await?;
                     if n == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -286,23 +279,23 @@ impl Body {
                     if !self.input.is_empty() {
                         let all = self.input.len();
                         let piece = first_of(&mut self.input, all);
-                        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                        metrics::add(&context.counters.origin_bytes, piece.len() as u64);
                         return Ok(Some(self.counted(piece)));
                     }
-                    if self.read_body(worker, watch, usize::MAX).await? == 0 {
+                    if self.read_body(context, watch, usize::MAX).await? == 0 {
                         self.end(false);
                         return Ok(None);
                     }
                 }
                 BodyState::Chunked(_) => {
-                    if let Some(piece) = self.chunks_at_hand(worker)? {
+                    if let Some(piece) = self.chunks_at_hand(context)? {
                         return Ok(Some(self.counted(piece)));
                     }
                     let is_over = matches!(self.state, BodyState::Done);
                     if is_over {
                         continue;
                     }
-                    let most = self.room_for(worker, watch, CHUNKED_READ_BYTES).await;
+                    let most = self.room_for(context, watch, CHUNKED_READ_BYTES).await;
                     if self.read(watch, most).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
@@ -312,14 +305,14 @@ impl Body {
     }
 
     /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
-    fn chunks_at_hand(&mut self, worker: &Worker) -> Result<Option<Bytes>, Reject> {
+    fn chunks_at_hand(&mut self, context: &OriginContext) -> Result<Option<Bytes>, Reject> {
         let mut gathered: Option<Gathered> = None;
         while let BodyState::Chunked(decoder) = &mut self.state {
             match decoder.next(&self.input)? {
                 Chunk::Data { start, end } => {
                     self.input.advance(start);
                     let piece = first_of(&mut self.input, end - start);
-                    metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                    metrics::add(&context.counters.origin_bytes, piece.len() as u64);
                     let all = match gathered.take() {
                         None => Gathered::One(piece),
                         Some(before) => before.join(&piece),
@@ -387,17 +380,17 @@ impl Body {
     }
 
     /// How much may be read now, of so much at most. Who only passes it on waits until that is something.
-    async fn room_for(&self, worker: &Worker, watch: &Watch, most: usize) -> usize {
-        let ledger = &worker.shared.ledger;
+    async fn room_for(&self, context: &OriginContext, watch: &Watch, most: usize) -> usize {
+        let ledger = &context.ledger;
         let Some(holder) = self.holder.as_ref().filter(|_| self.is_passing) else {
             return most.min(ledger.step());
         };
-        let paused = &worker.counters.transfers_paused;
+        let paused = &context.counters.transfers_paused;
         // The filter has one, which it gives out for the next.
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
-                || waited >= OWN_WAIT_MAX && self.transfer.pieces() <= kept
+                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
         most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
     }
@@ -405,7 +398,7 @@ impl Body {
     /// Reads of a body of which so much is still to come.
     async fn read_body(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         left: usize,
     ) -> Result<usize, UpstreamError> {
@@ -419,7 +412,7 @@ impl Body {
             BODY_READ_BYTES.. => spare.min(most),
             _ => most,
         };
-        let want = self.room_for(worker, watch, want).await;
+        let want = self.room_for(context, watch, want).await;
         if want < BODY_READ_BYTES && self.input.is_empty() {
             // A buffer that is no longer: what is not filled of it would be held and not counted.
             self.input = BytesMut::with_capacity(want.min(left));
@@ -430,8 +423,8 @@ impl Body {
     }
 
     /// Counts a piece of a body of known length.
-    fn took(&mut self, worker: &Worker, piece: Bytes) -> Bytes {
-        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+    fn took(&mut self, context: &OriginContext, piece: Bytes) -> Bytes {
+        metrics::add(&context.counters.origin_bytes, piece.len() as u64);
         if let BodyState::Length(left) = &mut self.state {
             *left -= piece.len() as u64;
             if *left == 0 {

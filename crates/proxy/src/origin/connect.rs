@@ -27,8 +27,9 @@ use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
 use crate::access::{Destinations, Forbidden};
-use crate::cluster::{self, Cluster};
+use crate::member::{OfMember, Refusal};
 use crate::mistakes::{Mistake, makes};
+use crate::origin::Introduction;
 use crate::socket::Socket;
 
 /// RFC 8305 §5, "Connection Attempt Delay".
@@ -74,7 +75,7 @@ pub struct Connector {
     /// When a failure of TLS was logged last, and how many were not since.
     told: Cell<(Option<Instant>, u64)>,
     /// What members of it are asked to prove.
-    cluster: Option<Arc<Cluster>>,
+    cluster: Option<Arc<dyn Introduction>>,
 }
 
 impl Connector {
@@ -105,7 +106,7 @@ impl Connector {
     }
 
     /// The same, for a member of this cluster.
-    pub fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+    pub fn in_cluster(self, cluster: Option<Arc<dyn Introduction>>) -> Self {
         Self { cluster, ..self }
     }
 
@@ -439,13 +440,9 @@ impl Connector {
 
 impl Connector {
     /// The handshake with a member, after which the connection takes requests for its listener.
-    async fn prove_to(
-        &self,
-        of: cluster::OfMember,
-        mut tcp: Socket,
-    ) -> Result<Socket, ConnectError> {
-        let cluster = self.cluster.as_ref().ok_or(cluster::Refusal::Unknown)?;
-        cluster::open_http(cluster, &mut tcp, of.id, of.listener).await?;
+    async fn prove_to(&self, of: OfMember, mut tcp: Socket) -> Result<Socket, ConnectError> {
+        let cluster = self.cluster.as_ref().ok_or(Refusal::Unknown)?;
+        cluster.introduce(of, &mut tcp).await?;
         Ok(tcp)
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
 //! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them and `listed` judges certificates,
-//! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
+//! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, with a `context`, and the answer's `body` follows; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -29,11 +29,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use crate::access::Forbidden;
-use crate::cluster::{OfMember, Refusal};
+use crate::member::{OfMember, Refusal};
 use crate::socket::Socket;
 
 pub mod body;
 mod connect;
+mod context;
 mod dns;
 mod failures;
 mod habits;
@@ -47,6 +48,7 @@ pub mod upstream;
 pub mod writing;
 
 pub use connect::{Connector, Settings};
+pub use context::{BodyFilter, Introduced, Introduction, OriginContext, OriginWaits, Verdict};
 pub use dns::{DnsSettings, Resolver};
 pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};

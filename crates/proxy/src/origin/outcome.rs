@@ -55,6 +55,29 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// Is this proxy to blame, and not the one who was asked?
+    pub fn is_ours(&self) -> bool {
+        use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
+        matches!(
+            self,
+            UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
+                | UpstreamError::Crowded
+        )
+    }
+
+    /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only
+    /// if the request changes nothing (`is_safe`): it may still be carried out.
+    pub fn may_go_on(&self, is_safe: bool) -> bool {
+        match self {
+            UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
+            UpstreamError::Refused(_) | UpstreamError::Crowded => false,
+            UpstreamError::NoServer { .. } => false,
+            UpstreamError::Timeout => is_safe,
+            UpstreamError::Peer { error, .. } => error.may_go_on(is_safe),
+            _ => true,
+        }
+    }
+
     /// The status owed to the client.
     pub fn status(&self) -> u16 {
         match self {

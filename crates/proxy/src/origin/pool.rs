@@ -44,7 +44,7 @@ use self::idle::{Idle, Name, Shown, leads_to};
 use super::habits::Habits;
 use super::{ConnectError, Destination, Stream};
 use crate::access::Destinations;
-use crate::upstreams::Turn;
+use crate::origin::Verdict;
 
 /// As many connections to a destination may be idle, however few were in use at once.
 const KEPT_MIN: usize = 2;
@@ -148,7 +148,7 @@ pub struct Lease {
     /// It was opened in the name of a client, and is nobody else's.
     is_for_one: bool,
     /// If its destination was chosen among several: it counts as in flight there.
-    turn: Option<Rc<Turn>>,
+    verdict: Option<Rc<dyn Verdict>>,
     slot: Slot,
 }
 
@@ -167,7 +167,7 @@ impl Lease {
             },
             seen_open: Duration::ZERO,
             is_for_one: false,
-            turn: None,
+            verdict: None,
             slot,
         }
     }
@@ -226,13 +226,13 @@ impl Lease {
     }
 
     /// It carries a request whose server was chosen so.
-    pub fn is_for(&mut self, turn: Rc<Turn>) {
-        self.turn = Some(turn);
+    pub fn is_for(&mut self, verdict: Rc<dyn Verdict>) {
+        self.verdict = Some(verdict);
     }
 
-    /// How the server of its request was chosen, if there were several.
-    pub fn turn(&self) -> Option<&Rc<Turn>> {
-        self.turn.as_ref()
+    /// Who hears what comes of its request, if its server was chosen among several.
+    pub fn verdict(&self) -> Option<&Rc<dyn Verdict>> {
+        self.verdict.as_ref()
     }
 
     /// Keeps the connection for the next request. The last answer must have been read to its end, with keep-alive,
@@ -240,7 +240,7 @@ impl Lease {
     /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
-        self.turn = None;
+        self.verdict = None;
         if !self.is_for_one && self.stream.is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);

@@ -60,7 +60,7 @@ pub struct Trip(Rc<RefCell<Times>>);
 struct Times {
     /// Whom is asked, once it is.
     hop: Hop,
-    server: u32,
+    server: Option<(Arc<str>, u16)>,
     /// Its host, if it was chosen among several.
     host: Option<Arc<str>>,
     /// What is true of the trip as a whole, and of asking the last time.
@@ -130,11 +130,11 @@ impl Trip {
         self.0.borrow_mut().flags |= Flags::VALIDATED;
     }
 
-    /// This server is asked, for the first time or again. `hash` is that of its host and port.
-    pub fn begins(&self, server: &Destination, hash: u32, hop: Hop) {
+    /// This server is asked, for the first time or again.
+    pub fn begins(&self, server: &Destination, hop: Hop) {
         let mut times = self.0.borrow_mut();
         times.hop = hop;
-        times.server = hash;
+        times.server = Some((Arc::clone(&server.host), server.port));
         (times.flags_now, times.is_tls) = (Flags::default(), server.tls);
         (times.dns, times.connect, times.reply) = (None, None, None);
     }
@@ -292,7 +292,7 @@ impl Trip {
             return;
         }
         (facts.hierarchy, facts.peer) = (times.hop.hierarchy, times.hop.number);
-        (facts.server, facts.http_server) = (times.server, times.version);
+        (facts.server, facts.http_server) = (times.server.clone(), times.version);
         facts.bytes_in = times.bytes_in;
         facts.flags = facts.flags | times.flags | times.flags_now;
         let mut set = |name, start, first: Instant, end: Instant| {
@@ -334,7 +334,7 @@ mod tests {
             port: 443,
             member: None,
         };
-        trip.begins(&server, 7, Hop::DIRECT);
+        trip.begins(&server, Hop::DIRECT);
     }
 
     fn noted(trip: &Trip, began: Instant, ended: Instant) -> (Stages, Facts) {
@@ -348,7 +348,7 @@ mod tests {
         let now = Instant::now();
         let (stages, facts) = noted(&Trip::new(), now, now);
         assert!(stages.0.iter().all(Option::is_none));
-        assert_eq!((facts.hierarchy, facts.server), (Hierarchy::None, 0));
+        assert_eq!((facts.hierarchy, facts.server), (Hierarchy::None, None));
     }
 
     #[test]

@@ -20,24 +20,20 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http1::{Limits, Reject, ResponseHead};
+use message::Part;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     access::Destinations,
-    conn::heads::Kept,
     deadline::Watch,
-    edition::OriginWaits,
+    heads::Kept,
     ledger::Receiving,
-    mirror::Filter,
     origin::body::Body,
     origin::outcome::{INTERIM_MAX, UpstreamError},
     origin::trip::{Hop, Trip},
     origin::writing::{Moved, write_all, write_or_hear},
-    origin::{ConnectTimes, Destination, Lease},
+    origin::{BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict},
     record::metrics,
-    request::body::Part,
-    state::Worker,
-    upstreams::Turn,
 };
 
 /// What is read from an origin at once while its head is awaited.
@@ -46,6 +42,11 @@ const FIRST_READ_BYTES: usize = 16 << 10;
 /// Is another head to follow on the same connection?
 pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
+}
+
+/// Does a request with this method change nothing, among those that are repeated at all?
+pub fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
 /// A part of a request body, framed for an origin.
@@ -81,7 +82,7 @@ pub struct Whom<'a> {
     /// Where it is noted what it takes.
     pub trip: &'a Trip,
     /// If it was chosen among several: what comes of it is noted there.
-    pub turn: Option<&'a Rc<Turn>>,
+    pub verdict: Option<&'a Rc<dyn Verdict>>,
     /// The bounds of asking it.
     pub waits: OriginWaits,
 }
@@ -99,7 +100,7 @@ pub struct Upstream {
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
     unsound: bool,
     /// What happens to the body of the final answer.
-    filter: Option<Box<Filter>>,
+    filter: Option<Box<dyn BodyFilter>>,
     /// Counts it among the answers that are received.
     receiving: Option<Receiving>,
     trip: Trip,
@@ -121,7 +122,7 @@ pub enum Fit {
 
 /// A connection to the one who is asked, a pooled one if there is one that fits; and whether it was.
 pub async fn connect(
-    worker: &Worker,
+    context: &OriginContext,
     whom: &Whom<'_>,
     fit: Fit,
 ) -> Result<(Lease, bool), UpstreamError> {
@@ -131,14 +132,13 @@ pub async fn connect(
         rules,
         hop,
         trip,
-        turn,
+        verdict,
         ..
     } = *whom;
-    let hash = worker.hash_of_server(destination);
-    trip.begins(destination, hash, hop);
+    trip.begins(destination, hop);
     let mut start = Instant::now();
     let mut times = ConnectTimes::default();
-    let pool = worker.connector.pool();
+    let pool = context.connector.pool();
     let pooled = match fit {
         _ if header.is_some() => None,
         Fit::New => None,
@@ -149,46 +149,46 @@ pub async fn connect(
     let lease = match pooled {
         Some(lease) => Ok(lease),
         None if let Some(header) = header => {
-            let (connector, recalls) = (&worker.connector, turn.is_none());
+            let (connector, recalls) = (&context.connector, verdict.is_none());
             let telling =
                 connector.connect_telling(destination, rules, header, recalls, &mut times);
             Box::pin(telling).await
         }
         None if fit == Fit::Young => {
             // With a choice, whether it is tried was decided there.
-            let (connector, recalls) = (&worker.connector, turn.is_none());
+            let (connector, recalls) = (&context.connector, verdict.is_none());
             Box::pin(connector.lease_young(destination, rules, recalls, &mut times)).await
         }
         // Whether it is tried was decided with the choice.
-        None if turn.is_some() && fit == Fit::New => {
-            Box::pin((worker.connector).connect_untold(destination, rules, &mut times)).await
+        None if verdict.is_some() && fit == Fit::New => {
+            Box::pin((context.connector).connect_untold(destination, rules, &mut times)).await
         }
-        None if turn.is_some() => {
-            Box::pin((worker.connector).lease_untold(destination, rules, &mut times)).await
+        None if verdict.is_some() => {
+            Box::pin((context.connector).lease_untold(destination, rules, &mut times)).await
         }
         None if fit == Fit::New => {
-            Box::pin(worker.connector.connect(destination, rules, &mut times)).await
+            Box::pin(context.connector.connect(destination, rules, &mut times)).await
         }
-        None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
+        None => Box::pin(context.connector.lease(destination, rules, &mut times)).await,
     };
     let mut lease = match lease {
         Ok(lease) => lease,
         Err(error) => {
             trip.not_connected(&times);
             let error = UpstreamError::from(error);
-            if let Some(turn) = turn {
-                turn.failed(&error);
+            if let Some(verdict) = verdict {
+                verdict.failed(&error);
             }
             return Err(error);
         }
     };
-    if let Some(turn) = turn {
+    if let Some(verdict) = verdict {
         trip.chose(&destination.host);
-        lease.is_for(Rc::clone(turn));
+        lease.is_for(Rc::clone(verdict));
     }
     let reused = lease.is_reused();
     if !reused {
-        metrics::add(&worker.counters.origin_connections, 1);
+        metrics::add(&context.counters.origin_connections, 1);
     }
     if let Some((_, granted)) = times.queue {
         start = granted;
@@ -199,22 +199,22 @@ pub async fn connect(
 
 /// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
 pub async fn ask_final(
-    worker: &Worker,
+    context: &OriginContext,
     watch: &Watch,
     whom: &Whom<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, whom, method, request).await?;
+    let (mut upstream, mut head) = ask(context, watch, whom, method, request).await?;
     while is_interim(&head) {
-        head = upstream.head(worker, watch, method).await?;
+        head = upstream.head(context, watch, method).await?;
     }
     Ok((upstream, head))
 }
 
 /// Sends a request without a body and waits for the first head, which may be that of an interim response.
 pub async fn ask(
-    worker: &Worker,
+    context: &OriginContext,
     watch: &Watch,
     whom: &Whom<'_>,
     method: &str,
@@ -222,11 +222,11 @@ pub async fn ask(
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fit = Fit::Pooled;
     loop {
-        let (lease, reused) = connect(worker, whom, fit).await?;
+        let (lease, reused) = connect(context, whom, fit).await?;
         let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
         let result = async {
-            upstream.send(worker, watch, request).await?;
-            upstream.head(worker, watch, method).await
+            upstream.send(context, watch, request).await?;
+            upstream.head(context, watch, method).await
         }
         .await;
         match result {
@@ -261,18 +261,18 @@ impl Upstream {
     }
 
     /// The body goes through this.
-    pub fn filter_body(&mut self, filter: Filter) {
-        self.filter = Some(Box::new(filter));
+    pub fn filter_body(&mut self, filter: Box<dyn BodyFilter>) {
+        self.filter = Some(filter);
     }
 
     /// Writes bytes of a request.
     pub async fn send(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
-        metrics::add(&worker.counters.origin_requests, 1);
+        metrics::add(&context.counters.origin_requests, 1);
         let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
         self.trip.sent();
         written.inspect_err(|error| self.failed(error))
@@ -287,8 +287,8 @@ impl Upstream {
         if is_of_the_pool {
             self.lease.was_closed();
         }
-        if let Some(turn) = self.lease.turn().filter(|_| !is_of_the_pool) {
-            turn.failed(error);
+        if let Some(verdict) = self.lease.verdict().filter(|_| !is_of_the_pool) {
+            verdict.failed(error);
         }
     }
 
@@ -319,18 +319,18 @@ impl Upstream {
     /// The next head, interim ones included; of those only so many, and each in its time.
     pub async fn head(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
-        let head = self.read_head(worker, watch, method).await;
+        let head = self.read_head(context, watch, method).await;
         match &head {
             Ok(head) if is_interim(head) => {}
             Ok(head) => {
                 self.received = Instant::now();
                 self.trip.answered(head.version, self.received);
-                if let Some(turn) = self.lease.turn() {
-                    turn.answered(head.status);
+                if let Some(verdict) = self.lease.verdict() {
+                    verdict.answered(head.status);
                 }
             }
             Err(error) => self.failed(error),
@@ -340,7 +340,7 @@ impl Upstream {
 
     async fn read_head(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
@@ -370,9 +370,9 @@ impl Upstream {
             scanned = self.input.len();
             let empty = self.input.is_empty();
             if !empty {
-                let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+                let kept = self.kept.get_or_insert_with(|| context.heads.place());
                 if !kept.grow(self.input.len(), began) {
-                    return Err(crowded(worker));
+                    return Err(crowded(context));
                 }
             }
             let left = limit.saturating_sub(began.elapsed());
@@ -381,11 +381,11 @@ impl Upstream {
             }
             let parses = Some((&limits, method));
             let read = watch
-                .limit(left, pin!(self.read_more(worker, parses)))
+                .limit(left, pin!(self.read_more(context, parses)))
                 .await;
             match read {
                 Err(_) => return Err(UpstreamError::Timeout),
-                Ok(None) => return Err(crowded(worker)),
+                Ok(None) => return Err(crowded(context)),
                 Ok(Some(Err(error))) => return Err(UpstreamError::Closed(error)),
                 Ok(Some(Ok(Read::Bytes(0)))) => {
                     return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
@@ -409,27 +409,27 @@ impl Upstream {
     }
 
     /// Waits until the origin has something to say (or has closed), without taking it.
-    pub async fn readable(&mut self, worker: &Worker) {
+    pub async fn readable(&mut self, context: &OriginContext) {
         if !self.input.is_empty() {
             return;
         }
-        let _ = self.read_more(worker, None).await;
+        let _ = self.read_more(context, None).await;
     }
 
     /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
     /// `parses`: a head is awaited. One that comes whole, as most do, is parsed there, and only what comes behind it is kept.
     async fn read_more(
         &mut self,
-        worker: &Worker,
+        context: &OriginContext,
         parses: Option<(&Limits, &str)>,
     ) -> Option<io::Result<Read>> {
         poll_fn(|cx| {
             if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
                 return Poll::Ready(None);
             }
-            let mut space = worker.input.borrow_mut();
+            let mut space = context.input.borrow_mut();
             // What comes along with a head is of a body that nobody has asked the ledger for.
-            let ledger = &worker.shared.ledger;
+            let ledger = &context.ledger;
             (self.receiving).get_or_insert_with(|| ledger.receives());
             let most = FIRST_READ_BYTES.min(ledger.step());
             let mut buf = ReadBuf::new(&mut space[..most]);
@@ -507,7 +507,7 @@ fn parse_head(bytes: &[u8], limits: &Limits, method: &str) -> Result<ResponseHea
 }
 
 /// There is no room for the head.
-fn crowded(worker: &Worker) -> UpstreamError {
-    metrics::add(&worker.counters.heads_shed, 1);
+fn crowded(context: &OriginContext) -> UpstreamError {
+    metrics::add(&context.counters.heads_shed, 1);
     UpstreamError::Crowded
 }

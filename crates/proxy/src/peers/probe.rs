@@ -10,7 +10,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use crate::{
     clock::Instant,
-    fetch::whom::{is_ours, whom_of},
+    fetch::whom::whom_of,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::{Destination, upstream},
@@ -136,7 +136,7 @@ struct Fault {
 impl From<UpstreamError> for Fault {
     fn from(error: UpstreamError) -> Fault {
         Fault {
-            is_ours: is_ours(&error),
+            is_ours: error.is_ours(),
             why: error.to_string(),
         }
     }
@@ -145,7 +145,7 @@ impl From<UpstreamError> for Fault {
 /// Can it be connected to?
 async fn connect(worker: &Worker, peer: &Peer, has_place: &Cell<bool>) -> Result<(), Fault> {
     let rules = &worker.shared.peers.rules;
-    let connected = (worker.connector)
+    let connected = (worker.origin.connector)
         .connect_anew(&peer.destination, rules, has_place)
         .await;
     match connected {
@@ -181,15 +181,15 @@ async fn ask(
         destination: &at,
         ..whom_of(worker, &edition, peer, Hop::default(), &trip)
     };
-    let lease = (worker.connector)
+    let lease = (worker.origin.connector)
         .connect_anew(whom.destination, whom.rules, has_place)
         .await;
     let lease = lease.map_err(UpstreamError::from)?;
     let mut upstream = upstream::Upstream::new(lease, trip.clone(), whom.waits);
     let watch = worker.deadlines.watch();
     let answer = async {
-        (upstream.send(worker, &watch, request.as_bytes())).await?;
-        upstream.head(worker, &watch, "GET").await
+        (upstream.send(&worker.origin, &watch, request.as_bytes())).await?;
+        upstream.head(&worker.origin, &watch, "GET").await
     };
     let head = answer.await?;
     match head.status {

@@ -79,7 +79,7 @@ fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
     } = wish.to;
     let destination = &asked.destination;
     let is_reachable = || {
-        let checked = (worker.connector).check_literal(destination, &listener.destinations);
+        let checked = (worker.origin.connector).check_literal(destination, &listener.destinations);
         checked.is_ok()
     };
     matches!(listener.listener.role, Role::Forward(_))
@@ -269,7 +269,7 @@ async fn fetch(
     let asked_at = worker.now_ms();
     let answer = {
         let _waiting = peer.wait();
-        let asking = upstream::ask_final(worker, watch, &whom, "GET", &request);
+        let asking = upstream::ask_final(&worker.origin, watch, &whom, "GET", &request);
         tokio::time::timeout(limit, asking).await
     };
     match answer.unwrap_or(Err(UpstreamError::Timeout)) {
@@ -342,7 +342,7 @@ pub async fn keep_connection(
     };
     if is_short {
         let mut body = upstream.body(head);
-        let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
+        let read = async { while let Ok(Some(_)) = body.next(&worker.origin, watch).await {} };
         let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
     }
 }

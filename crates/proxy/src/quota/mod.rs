@@ -12,14 +12,13 @@
 //! | fetches-at-once | 1 | while that request is under way |
 //! | connections | 1 | while it is open |
 //!
-//! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. [`toll`] has the
+//! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. [`crate::request::toll`] has the
 //! waiting and refusing.
 //!
-//! Not known here: HTTP. Limits: those of [`crate::plan::Quota`], and [`toll::DELAYED_MAX`].
+//! Not known here: HTTP. Limits: those of [`crate::plan::Quota`], and [`crate::request::toll::DELAYED_MAX`].
 
 pub mod rate;
 pub mod table;
-pub mod toll;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -156,7 +155,7 @@ pub struct Quota {
     /// What has happened so far.
     pub counts: Counts,
     /// Something that is counted while it lasts has ended.
-    freed: Notify,
+    pub freed: Notify,
     said: Seldom,
 }
 
@@ -260,7 +259,7 @@ impl Quota {
     ///
     /// # Errors
     /// It does not fit; nothing was counted.
-    fn enter(&self, key: u64, most: Duration) -> Result<(Duration, Place), Full> {
+    pub fn enter(&self, key: u64, most: Duration) -> Result<(Duration, Place), Full> {
         let now = self.now();
         let what = self.plan.what;
         let (entered, place) = self.with(key, now, |number| {
@@ -284,7 +283,7 @@ impl Quota {
     }
 
     /// Takes back what was counted for something that does not happen.
-    fn give_back(&self, key: u64, place: Place) {
+    pub fn give_back(&self, key: u64, place: Place) {
         if self.plan.what.is_at_once() {
             self.leave(key, place);
         } else if !self.plan.what.is_bytes() {
@@ -294,14 +293,14 @@ impl Quota {
     }
 
     /// Something that is counted while it lasts has ended.
-    fn leave(&self, key: u64, place: Place) {
+    pub fn leave(&self, key: u64, place: Place) {
         let lower = |number: &mut u64| *number = number.saturating_sub(1);
         self.table.change(key, place, self.now(), lower);
         self.freed.notify_waiters();
     }
 
     /// Counts bytes.
-    fn owe(&self, key: u64, bytes: u64) {
+    pub fn owe(&self, key: u64, bytes: u64) {
         let now = self.now();
         if bytes > 0 {
             self.with(key, now, |number| self.pace.owe(number, now, bytes));
@@ -314,7 +313,7 @@ impl Quota {
     }
 
     /// How long a request may wait for its turn.
-    fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         match self.plan.then {
             Excess::Delay(most) => most,
             Excess::Refuse | Excess::Stale => Duration::ZERO,

@@ -185,7 +185,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
         // A piece may go beyond the border; the rest of it is not needed.
         let mut left = filling.left();
         while left > 0 {
-            let Ok(Some(mut bytes)) = body.next(&worker, &watch).await else {
+            let Ok(Some(mut bytes)) = body.next(&worker.origin, &watch).await else {
                 break;
             };
             bytes.truncate(left);

@@ -39,7 +39,7 @@ use profile::Class;
 use store::Sequence;
 
 use self::sending::Flow;
-use crate::quota::toll;
+use crate::request::toll;
 use crate::{
     cache::holding::Holding,
     cache::holes,
@@ -279,7 +279,13 @@ impl Parts<'_, '_> {
         // Hold the existing fragments before looking for holes, so that none is evicted in between.
         let disk = worker.disk.as_ref();
         let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
-        let mut lacking = holes::missing(worker, &object, want.clone()).await;
+        let mut lacking = holes::missing(
+            worker.disk.as_ref(),
+            &worker.shared.fragments,
+            &object,
+            want.clone(),
+        )
+        .await;
         let is_mistaken = lacking.is_empty();
         if is_mistaken {
             // The index takes another key's record for one of the fragments.
@@ -434,7 +440,7 @@ impl Parts<'_, '_> {
         let worker = self.ex.worker;
         let watch = worker.deadlines.watch();
         // A 304 has no body; reading its end returns the connection to the pool.
-        let _ = upstream.body(head).next(worker, &watch).await;
+        let _ = upstream.body(head).next(&worker.origin, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
         if let Some(validation) = self.validation.take() {

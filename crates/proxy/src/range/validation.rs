@@ -26,10 +26,10 @@ use crate::{
     fetch::whom::{self, To},
     origin::trip::Trip,
     origin::upstream::Upstream,
-    quota::toll::{self, Toll},
     record::metrics,
     request::exchange::Exchange,
     request::onward,
+    request::toll::{self, Toll},
     request::wanted::Wanted,
     state::Worker,
 };
@@ -181,7 +181,7 @@ async fn answered(
         304 if httpcache::validates(&stale.fields(), &head.fields) => {
             let watch = worker.deadlines.watch();
             // A 304 has no body; reading its end returns the connection to the pool.
-            let _ = upstream.body(head).next(worker, &watch).await;
+            let _ = upstream.body(head).next(&worker.origin, &watch).await;
             metrics::add(&worker.counters.revalidations_not_modified, 1);
             let began = fetch_request.stale_began;
             let update = (&head.fields, head.version);

@@ -5,11 +5,13 @@
 //!
 //! Not known here: how a fact is learnt, how a record is written.
 
+use std::sync::Arc;
+
 use crate::clock::Instant;
 use profile::{Flags, Hierarchy, Protocol, STAGES, Stage, StageName};
 
 /// What is true of one request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// What is so or not so.
     pub flags: Flags,
@@ -27,8 +29,8 @@ pub struct Facts {
     pub cluster: u64,
     /// The primary hash of the resource; 0 when the request names none.
     pub key: u64,
-    /// The hash of host and port of the server that was asked; 0 if none was.
-    pub server: u32,
+    /// Host and port of the server that was asked.
+    pub server: Option<(Arc<str>, u16)>,
     /// Bytes received from the server, heads included.
     pub bytes_in: u64,
     /// Head and body of the response as it is stored, or would be; 0 when that is not known.

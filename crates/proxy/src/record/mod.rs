@@ -2,19 +2,16 @@
 
 pub mod events;
 pub mod facts;
-pub mod finish;
 pub mod journal;
 pub mod kernel;
 pub mod labels;
 pub mod lag;
 pub mod lines;
 pub mod live;
-pub mod marks;
 pub mod metrics;
 pub mod origins;
 pub mod protocols;
 pub mod rule_counts;
-pub mod seconds;
 pub mod seldom;
 pub mod sketch;
 pub mod target;

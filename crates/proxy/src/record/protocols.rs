@@ -5,12 +5,14 @@
 //!
 //! Not known here: what a request is, how a handshake ended.
 
-use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use profile::{Encryption, Protocol};
 
-use crate::{record::metrics, state::Worker};
+use crate::record::metrics::{self, Counters};
 
 const ENCRYPTIONS: usize = Encryption::ALL.len();
 /// Each protocol with each encryption.
@@ -58,17 +60,17 @@ impl Protocols {
 
 /// A connection, counted while this lives.
 pub struct Spoken {
-    worker: Rc<Worker>,
+    counters: Arc<Counters>,
     protocol: Protocol,
     encryption: Encryption,
 }
 
 impl Spoken {
     /// Counts it.
-    pub fn count(worker: &Rc<Worker>, protocol: Protocol, encryption: Encryption) -> Spoken {
-        worker.counters.protocols.opened(protocol, encryption);
+    pub fn count(counters: &Arc<Counters>, protocol: Protocol, encryption: Encryption) -> Spoken {
+        counters.protocols.opened(protocol, encryption);
         Spoken {
-            worker: Rc::clone(worker),
+            counters: Arc::clone(counters),
             protocol,
             encryption,
         }
@@ -77,7 +79,7 @@ impl Spoken {
 
 impl Drop for Spoken {
     fn drop(&mut self) {
-        let counts = &self.worker.counters.protocols;
+        let counts = &self.counters.protocols;
         counts.closed(self.protocol, self.encryption);
     }
 }

@@ -18,6 +18,8 @@
 
 mod compare;
 mod lists;
+pub mod ordering;
+pub mod renewing;
 
 use std::{
     net::TcpListener,

@@ -19,7 +19,7 @@ use http2::ErrorCode;
 use crate::{
     clock::Instant,
     deadline::Watch,
-    h2::{Purpose, QUEUED_BYTES_MAX, Stream, StreamEnd, write_head},
+    h2::{Purpose, Stream, StreamEnd, write_head},
     ledger::{Holder, Ledger},
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
     tls::seen::Seen,
@@ -127,6 +127,10 @@ impl H2 {
 
     pub(super) fn may_take_back(&self) -> bool {
         true
+    }
+
+    pub(super) fn has_queued(&self) -> bool {
+        self.stream.has_queued()
     }
 
     pub(super) async fn some_of(
@@ -240,10 +244,6 @@ impl H2 {
 
     pub(super) fn is_gone(&self) -> bool {
         self.stream.is_gone()
-    }
-
-    pub(super) fn has_nothing_queued(&self) -> bool {
-        self.stream.room() == QUEUED_BYTES_MAX
     }
 
     pub(super) fn holder(&self, ledger: &Ledger) -> Arc<Holder> {

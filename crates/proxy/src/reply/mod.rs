@@ -245,7 +245,7 @@ impl<'c> Reply<'c> {
     pub fn waits_in_vain(&self, waited: Duration) -> bool {
         match self {
             Reply::H1(_) => true,
-            Reply::H2(to) => to.is_gone() || waited >= OWN_WAIT_MAX && to.has_nothing_queued(),
+            Reply::H2(to) => to.is_gone() || waited >= OWN_WAIT_MAX && !to.has_queued(),
         }
     }
 

@@ -9,9 +9,9 @@
 
 use std::{rc::Rc, time::Duration};
 
-use bytes::{Buf, Bytes};
-use fields::Fields;
+use bytes::Buf;
 use http1::{Chunk, ChunkedDecoder, Framing, Limits};
+use message::Part;
 
 use crate::{
     clock::Instant,
@@ -28,15 +28,6 @@ const BODY_READ_BYTES: usize = 16 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// So long a client is waited for that may not send, since others of its connection were not taken. Then it counts as slow.
 const HELD_BACK_MAX: Duration = Duration::from_secs(600);
-
-/// What a body consists of.
-#[derive(Debug)]
-pub enum Part {
-    /// Bytes, at least one.
-    Data(Bytes),
-    /// The end of a body of unknown length, and the trailers behind it, if there are any.
-    Trailers(Fields),
-}
 
 /// Why there is no more of it.
 #[derive(Debug)]

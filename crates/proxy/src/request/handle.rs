@@ -39,7 +39,6 @@ use crate::{
     fetch::share::{self, Answer, Obtained},
     peers::digest_serving,
     plan::{Balance, Forwarded},
-    quota::toll::{self, Stopped},
     range::part::{self, Held, MayWait, Outcome},
     range::validation,
     reply::After,
@@ -49,6 +48,7 @@ use crate::{
     request::onward,
     request::ruling,
     request::target::{self, Misplaced},
+    request::toll::{self, Stopped},
     request::wanted::Wanted,
 };
 
@@ -353,7 +353,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         is_sparse = match verdict {
             Verdict::Fresh | Verdict::StaleAllowed => false,
             Verdict::StaleWhileRevalidate | Verdict::Validate(_) => {
-                !holes::is_whole(worker, object).await
+                !holes::is_whole(worker.disk.as_ref(), &worker.shared.fragments, object).await
             }
         };
         let class = match verdict {
@@ -393,7 +393,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         && let Some(it) = &found
         && !holes::are_fillable(it.object())
         // If all is there, its device was too slow.
-        && (is_sparse || !holes::is_whole(worker, it.object()).await)
+        && (is_sparse || !holes::is_whole(worker.disk.as_ref(), &worker.shared.fragments, it.object()).await)
     {
         worker.shared.forget_stored(it.object());
         found = None;

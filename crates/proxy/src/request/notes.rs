@@ -15,12 +15,13 @@ use crate::{
     fetch::flight::Flight,
     ledger::{Holder, Lot},
     origin::trip::Trip,
-    quota::{Tolls, toll::Bill},
+    quota::Tolls,
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
     request::rulebook::Tag,
     request::ruling::Changing,
+    request::toll::Bill,
 };
 
 /// What is noted of a request while it is answered.

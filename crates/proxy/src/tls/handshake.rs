@@ -22,15 +22,19 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{
     acme,
+    crowd::Crowd,
     seen::Seen,
     served::ServedTls,
-    session::Session,
+    session::{Scratch, Session},
     shaking::{Early, Shaking},
     stream::{ClientStream, TlsStream},
 };
 use crate::{
-    clock::Instant, deadline::Deadlines, listener::ListenerState, record::metrics, socket::Socket,
-    state::Worker,
+    clock::Instant,
+    deadline::Deadlines,
+    plan::Plan,
+    record::metrics::{self, Counters},
+    socket::Socket,
 };
 
 /// The first read: a client's hello is mostly shorter.
@@ -38,6 +42,18 @@ const FIRST_BYTES: usize = 4096;
 /// The type of the record with which TLS begins.
 //= rfc8446 §5.1   handshake(22)
 const HANDSHAKE: u8 = 22;
+
+/// What a handshake needs of the thread that it runs on.
+pub struct TlsContext {
+    /// Handshakes that go on.
+    pub crowd: Crowd,
+    /// Where records of encrypted connections come and go.
+    pub scratch: Rc<Scratch>,
+    /// Time-outs.
+    pub deadlines: Deadlines,
+    /// What is counted.
+    pub counters: Arc<Counters>,
+}
 
 /// What became of a socket.
 pub enum Shaken {
@@ -58,21 +74,21 @@ enum Fault {
 
 /// Makes the handshake. `first`: bytes that were read already.
 pub async fn shake(
-    worker: &Rc<Worker>,
-    listener: &ListenerState,
+    context: &TlsContext,
+    plan: &Plan,
     served: &Arc<ServedTls>,
     (socket, first): (Socket, BytesMut),
 ) -> Shaken {
-    let (counters, plan) = (&*worker.counters, &listener.edition.plan);
+    let counters = &*context.counters;
     let open = counters
         .tls_handshakes_open
         .load(std::sync::atomic::Ordering::Relaxed);
     let is_full = open >= u64::from(plan.limits.handshakes_max);
-    if is_full && !worker.shaking.make_room(Instant::now()) {
+    if is_full && !context.crowd.make_room(Instant::now()) {
         metrics::add(&counters.tls_handshakes_crowded, 1);
         return Shaken::Failed;
     }
-    let shaking = Shaking::begin(&worker.counters);
+    let shaking = Shaking::begin(&context.counters);
     let session = match Session::new(&served.config) {
         Ok(session) => session,
         Err(error) => {
@@ -81,8 +97,8 @@ pub async fn shake(
             return Shaken::Failed;
         }
     };
-    let mut tls = Box::new(TlsStream::new(socket, session, &worker.tls));
-    let watch = Deadlines::watch(&worker.deadlines);
+    let mut tls = Box::new(TlsStream::new(socket, session, &context.scratch));
+    let watch = Deadlines::watch(&context.deadlines);
     let limit = plan.timeouts.client_handshake;
     let until = Instant::now() + limit;
     let came = (watch.limit(limit, pin!(hello_and_rest(&mut tls, &first)))).await;

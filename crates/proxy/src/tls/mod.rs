@@ -13,7 +13,6 @@
 //! | `stream` | a client's connection, plain or encrypted |
 //! | `acme` | a certificate that is ordered from an authority |
 //! | `seen` | what is known of a connection, for logs |
-//! | `renewing` | files that change while the proxy serves; certificates that end soon |
 //!
 //! TLS to origins is in `origin::tls`.
 
@@ -21,7 +20,6 @@ pub mod acme;
 pub mod crowd;
 pub mod handshake;
 mod names;
-pub mod renewing;
 pub mod seen;
 pub mod served;
 pub mod session;

@@ -7,46 +7,57 @@
 //!
 //! Not known here: which servers are up.
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use http1::ResponseHead;
 use twox_hash::XxHash3_64;
 
-use super::{Tried, Turn, Upstream, locked, turn::is_bad};
+use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
 use crate::{
     clock::Instant,
     deadline::Watch,
-    fetch::whom::{To, is_safe, may_go_on},
     origin::outcome::UpstreamError,
-    origin::upstream::{self, Fit, Whom},
-    origin::{ConnectError, Lease},
+    origin::upstream::{self, Fit, Whom, is_safe},
+    origin::{ConnectError, Lease, OriginContext, Verdict},
     plan::Balance,
-    request::target::Asked,
-    state::Worker,
 };
 
 use std::sync::atomic::Ordering::Relaxed;
 
+/// What an upstream is asked for.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The origin that the upstream stands for.
+    pub origin: Whom<'a>,
+    /// The name of the resource there.
+    pub host: &'a str,
+    /// Target in origin form.
+    pub target: &'a str,
+    /// The client, if the server is chosen by it.
+    pub client: Option<IpAddr>,
+}
+
 /// Sends a request without a body, by a method that is idempotent, and waits for the first head, which may be that of an interim response.
 pub async fn ask(
-    worker: &Worker,
+    context: &OriginContext,
     watch: &Watch,
-    to: To<'_>,
+    to: Asked<'_>,
     of: &Arc<Upstream>,
     method: &str,
     request: &[u8],
 ) -> Result<(upstream::Upstream, ResponseHead), UpstreamError> {
-    let mut tries = Tries::begin(of, to.asked, true);
+    let mut tries = Tries::begin(of, &to, true);
     let mut turn = tries.first()?;
     let mut kept = None;
     loop {
-        let whom = whom_of(to, &turn);
-        let answer = upstream::ask(worker, watch, &whom, method, request).await;
+        let verdict: Rc<dyn Verdict> = turn.clone();
+        let whom = whom_of(to.origin, turn.server(), &verdict);
+        let answer = upstream::ask(context, watch, &whom, method, request).await;
         let next = match &answer {
             Ok((_, head)) if is_bad(head.status) && is_safe(method) => tries.next(true),
             Ok(_) => None,
             Err(UpstreamError::Connect(error)) if may_try_another(error) => tries.next(false),
-            Err(error) if may_go_on(error, is_safe(method)) => tries.next(true),
+            Err(error) if error.may_go_on(is_safe(method)) => tries.next(true),
             Err(_) => None,
         };
         let Some(next) = next else {
@@ -63,16 +74,17 @@ pub async fn ask(
 
 /// A connection to a server, for a request that is sent once.
 pub async fn connect(
-    worker: &Worker,
-    to: To<'_>,
+    context: &OriginContext,
+    to: Asked<'_>,
     of: &Arc<Upstream>,
     fit: Fit,
 ) -> Result<Lease, UpstreamError> {
-    let mut tries = Tries::begin(of, to.asked, false);
+    let mut tries = Tries::begin(of, &to, false);
     let mut turn = tries.first()?;
     loop {
-        let whom = whom_of(to, &turn);
-        let error = match upstream::connect(worker, &whom, fit).await {
+        let verdict: Rc<dyn Verdict> = turn.clone();
+        let whom = whom_of(to.origin, turn.server(), &verdict);
+        let error = match upstream::connect(context, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),
             Err(error) => error,
         };
@@ -92,11 +104,11 @@ fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
 }
 
-fn whom_of<'a>(to: To<'a>, turn: &'a Rc<Turn>) -> Whom<'a> {
+fn whom_of<'a>(origin: Whom<'a>, server: &'a Server, verdict: &'a Rc<dyn Verdict>) -> Whom<'a> {
     Whom {
-        destination: &turn.server().destination,
-        turn: Some(turn),
-        ..to.origin()
+        destination: &server.destination,
+        verdict: Some(verdict),
+        ..origin
     }
 }
 
@@ -110,7 +122,7 @@ struct Tries<'a> {
 }
 
 impl<'a> Tries<'a> {
-    fn begin(of: &'a Arc<Upstream>, asked: &Asked, is_repeatable: bool) -> Tries<'a> {
+    fn begin(of: &'a Arc<Upstream>, asked: &Asked<'_>, is_repeatable: bool) -> Tries<'a> {
         locked(&of.common.budget).request(Instant::now());
         let key = match of.plan.balance {
             Balance::LeastOutstanding | Balance::RoundRobin => 0,
@@ -118,8 +130,8 @@ impl<'a> Tries<'a> {
                 XxHash3_64::oneshot_with_seed(hash(asked.host.as_bytes()), asked.target.as_bytes())
             }
             Balance::HashClient => match asked.client {
-                Some(std::net::IpAddr::V4(ip)) => hash(&ip.octets()),
-                Some(std::net::IpAddr::V6(ip)) => hash(&ip.octets()),
+                Some(IpAddr::V4(ip)) => hash(&ip.octets()),
+                Some(IpAddr::V6(ip)) => hash(&ip.octets()),
                 None => 0,
             },
         };

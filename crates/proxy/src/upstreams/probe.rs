@@ -6,20 +6,24 @@
 //! Limits: [`PROBES_MAX`] looks at once; those that are due wait. A head of [`HEAD_BYTES_MAX`].
 //! Not known here: what the looks are for (`upstreams`).
 
-use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::{Buf, BytesMut};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
     task::JoinSet,
     time::{sleep_until, timeout},
 };
 
 use super::{Server, Upstream, Wanted, locked};
 use crate::{
-    access::Destinations, clock::Instant, edition::Edition, fetch::whom::is_ours,
-    origin::Connector, origin::outcome::UpstreamError, origin::upstream::is_interim,
-    plan::HealthCheck, state::Shared, worker::connector_settings,
+    access::Destinations,
+    clock::Instant,
+    origin::outcome::UpstreamError,
+    origin::upstream::is_interim,
+    origin::{Connector, Settings, Tls},
+    plan::HealthCheck,
 };
 
 /// The most looks at once.
@@ -120,22 +124,39 @@ impl Checked {
     }
 }
 
-/// Looks at all servers that are to be looked at, for as long as the process serves. To be called on a `LocalRuntime`.
-pub async fn run(shared: Arc<Shared>) {
-    let mut editions = shared.editions.subscribe();
-    let mut edition = shared.edition();
-    let settings = connector_settings(&edition.plan);
-    let connector = Rc::new(Connector::new(settings, edition.tls.clone()));
+/// Which servers are looked at, and how.
+pub struct Looks {
+    /// Those of these upstreams that have a check.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// The addresses of this proxy, which are none of a server.
+    pub own_addresses: Vec<SocketAddr>,
+    /// How much of a head is accepted.
+    pub limits: http1::Limits,
+    /// How connections are made.
+    pub connecting: (Settings, Tls),
+}
+
+/// Looks at all servers that are to be looked at, for as long as the process serves. `looks_of`: what is to be looked at with a
+/// configuration. To be called on a `LocalRuntime`.
+pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E) -> Looks) {
+    let now = |editions: &mut watch::Receiver<Arc<E>>| {
+        let edition = Arc::clone(&editions.borrow_and_update());
+        Rc::new(looks_of(&edition))
+    };
+    let mut wanted = now(&mut editions);
+    let (settings, tls) = wanted.connecting.clone();
+    let connector = Rc::new(Connector::new(settings, tls));
     let mut looks = JoinSet::new();
     loop {
-        let next = begin_those_due(&edition, &connector, &mut looks);
+        let next = begin_those_due(&wanted, &connector, &mut looks);
         tokio::select! {
             changed = editions.changed() => {
                 if changed.is_err() {
                     return;
                 }
-                edition = shared.edition();
-                connector.follow(connector_settings(&edition.plan), edition.tls.clone());
+                wanted = now(&mut editions);
+                let (settings, tls) = wanted.connecting.clone();
+                connector.follow(settings, tls);
             }
             Some(_) = looks.join_next(), if !looks.is_empty() => {}
             () = sleep_until(next), if looks.len() < PROBES_MAX => {}
@@ -145,13 +166,13 @@ pub async fn run(shared: Arc<Shared>) {
 
 /// Begins to look where it is due. Returns when one is due next.
 fn begin_those_due(
-    edition: &Arc<Edition>,
+    wanted: &Rc<Looks>,
     connector: &Rc<Connector>,
     looks: &mut JoinSet<()>,
 ) -> Instant {
     let now = Instant::now();
     let mut next = now + PAUSE_MAX;
-    for upstream in &edition.upstreams {
+    for upstream in &wanted.upstreams {
         let Some(check) = &upstream.plan.health else {
             continue;
         };
@@ -165,8 +186,8 @@ fn begin_those_due(
                 Some(_) if looks.len() < PROBES_MAX => {
                     checked.begin(check, now);
                     next = next.min(now + check.every);
-                    let (connector, edition) = (Rc::clone(connector), Arc::clone(edition));
-                    looks.spawn_local(look(connector, edition, Arc::clone(upstream), number));
+                    let (connector, wanted) = (Rc::clone(connector), Rc::clone(wanted));
+                    looks.spawn_local(look(connector, wanted, Arc::clone(upstream), number));
                 }
                 _ => {}
             }
@@ -175,21 +196,16 @@ fn begin_those_due(
     next
 }
 
-async fn look(
-    connector: Rc<Connector>,
-    edition: Arc<Edition>,
-    upstream: Arc<Upstream>,
-    number: usize,
-) {
+async fn look(connector: Rc<Connector>, wanted: Rc<Looks>, upstream: Arc<Upstream>, number: usize) {
     let server = &upstream.members[number].server;
     let _ended = Ended(server);
     let Some(check) = &upstream.plan.health else {
         return;
     };
-    let asking = ask(&connector, &edition, &upstream, server, check);
+    let asking = ask(&connector, &wanted, &upstream, server, check);
     let result = match timeout(check.time_out, asking).await {
         Err(_) => Err("no answer in time".to_owned()),
-        Ok(Err(error)) if is_ours(&error) => {
+        Ok(Err(error)) if error.is_ours() => {
             tracing::debug!(server = server.name, %error, "could not be checked");
             return;
         }
@@ -212,7 +228,7 @@ impl Drop for Ended<'_> {
 /// The status with which it answers.
 async fn ask(
     connector: &Connector,
-    edition: &Edition,
+    wanted: &Looks,
     upstream: &Upstream,
     server: &Server,
     check: &HealthCheck,
@@ -222,7 +238,7 @@ async fn ask(
         loopback: true,
         link_local: true,
         allow: Vec::new(),
-        own: edition.own_addresses.clone(),
+        own: wanted.own_addresses.clone(),
         connect_ports: Vec::new(),
     };
     let host = upstream.plan.host();
@@ -241,7 +257,7 @@ async fn ask(
     sent.await.map_err(UpstreamError::Closed)?;
     let limits = http1::Limits {
         head_bytes_max: HEAD_BYTES_MAX,
-        ..edition.response_limits
+        ..wanted.limits
     };
     let mut input = BytesMut::new();
     loop {

@@ -3,7 +3,10 @@
 use std::{cell::Cell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
 use super::{Server, Upstream, breaker::Outcome, locked};
-use crate::{clock::Instant, fetch::whom::is_ours, origin::outcome::UpstreamError};
+use crate::{
+    clock::Instant,
+    origin::{Verdict, outcome::UpstreamError},
+};
 
 /// One request to one server. It is in flight until this is dropped: with its connection, or when that goes back to the pool.
 pub struct Turn {
@@ -32,30 +35,31 @@ impl Turn {
         &self.upstream.members[self.number].server
     }
 
-    /// It has answered with this status.
-    pub fn answered(&self, status: u16) {
+    fn note(&self, outcome: Outcome) {
+        if !self.is_noted.replace(true) {
+            let now = Instant::now();
+            (self.upstream).note(self.number, outcome, self.is_trial, now);
+        }
+    }
+}
+
+impl Verdict for Turn {
+    fn answered(&self, status: u16) {
         self.note(match is_bad(status) {
             true => Outcome::Bad,
             false => Outcome::Well,
         });
     }
 
-    /// It could not be connected to, or gave no answer. What this proxy is to blame for is not held against it.
-    pub fn failed(&self, error: &UpstreamError) {
-        if is_ours(error) {
+    /// What this proxy is to blame for is not held against it.
+    fn failed(&self, error: &UpstreamError) {
+        if error.is_ours() {
             return;
         }
         self.note(match error {
             UpstreamError::Connect(_) => Outcome::Unreachable,
             _ => Outcome::Silent,
         });
-    }
-
-    fn note(&self, outcome: Outcome) {
-        if !self.is_noted.replace(true) {
-            let now = Instant::now();
-            (self.upstream).note(self.number, outcome, self.is_trial, now);
-        }
     }
 }
 

@@ -5,10 +5,14 @@
 
 mod layers;
 mod pages;
+mod source;
 mod text;
+mod walls;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use clap::Args;
 
 use crate::failure::{During, Result, fail};
 use crate::workspace;
@@ -61,8 +65,16 @@ impl Finding {
     }
 }
 
+/// What is printed beside findings.
+#[derive(Debug, Default, Args)]
+pub struct Options {
+    /// Print the arrows of this crate's largest circle of files
+    #[arg(long, value_name = "CRATE")]
+    circle: Option<String>,
+}
+
 /// Looks at everything and prints what it found.
-pub fn run() -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let root = workspace::root();
     let mut findings: Vec<(PathBuf, Finding)> = Vec::new();
     for path in REQUIRED {
@@ -73,6 +85,8 @@ pub fn run() -> Result<()> {
     let crates = layers::read(&root)?;
     findings.extend(layers::check(&crates));
     findings.extend(pages::check(&root)?);
+    let shapes = walls::read(&root)?;
+    findings.extend(walls::check(&shapes));
     let mut files = Vec::new();
     walk(&root, &mut files)?;
     for path in files {
@@ -96,6 +110,7 @@ pub fn run() -> Result<()> {
         };
         println!("{word}: {}{line}: {}", path.display(), finding.message);
     }
+    walls::print(&shapes, options.circle.as_deref());
     if errors > 0 {
         fail!("tidy: {errors} errors");
     }

@@ -21,7 +21,6 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use store::set::DurabilityHandles;
 
-use super::super::MemberId;
 use super::{
     change::{Applied, Change},
     journal::Entry,
@@ -29,6 +28,7 @@ use super::{
     stamp::Vector,
     sweeping::{Applying, Sweeping},
 };
+use crate::member::MemberId;
 use crate::state::Shared;
 
 /// Entries that wait for our stores.

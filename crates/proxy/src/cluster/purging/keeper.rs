@@ -23,12 +23,12 @@ use std::{
 
 use tokio::sync::mpsc as results;
 
-use super::super::MemberId;
 use super::{
     journal::{Entry, Journal, Line, Position},
     stamp::{Stamp, Vector},
 };
 use crate::clock;
+use crate::member::MemberId;
 
 /// Jobs that wait at most.
 const JOBS_MAX: u64 = 256 << 10;

@@ -54,7 +54,7 @@ use hints::frames::{Frame, LENGTH_BYTES, PURGING};
 use store::KeyHash;
 use tokio::sync::{mpsc, oneshot};
 
-use super::MemberId;
+use crate::member::MemberId;
 use crate::{chance, clock, plan, state::Shared};
 use change::Change;
 use following::SETTLED_WITHIN;

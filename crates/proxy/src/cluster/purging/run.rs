@@ -17,7 +17,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::super::{Cluster, Member, MemberId};
+use super::super::{Cluster, Member};
 use super::{
     Inbox, Order, Purging,
     change::Change,
@@ -30,6 +30,7 @@ use super::{
     sweeping::Sweeping,
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
+use crate::member::MemberId;
 use crate::state::Shared;
 
 /// How often it looks at the clock and the links.

@@ -21,12 +21,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::super::MemberId;
 use super::{
     journal::{Entry, Line, Position},
     message::Message,
     stamp::{Origin, Stamp, Vector},
 };
+use crate::member::MemberId;
 
 /// Purges that wait for members at most; one more is told, but answered as not heard by anybody.
 pub const PENDING_MAX: usize = 16 << 10;

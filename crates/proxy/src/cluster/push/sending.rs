@@ -18,7 +18,8 @@ use twox_hash::XxHash3_64;
 
 use crate::{
     clock::Instant,
-    cluster::{Cluster, Member, MemberId, following::trace_of},
+    cluster::{Cluster, Member, following::trace_of},
+    member::MemberId,
     origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Whom},
@@ -229,12 +230,13 @@ async fn send(
         rules: &worker.shared.peers.rules,
         hop: Hop::to(Hierarchy::Node, member),
         trip: &trip,
-        turn: None,
+        verdict: None,
         waits: worker.shared.edition().origin_waits(),
     };
     let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());
     let exchange = async {
-        let (upstream, head) = upstream::ask_final(worker, &watch, &whom, "POST", &message).await?;
+        let (upstream, head) =
+            upstream::ask_final(&worker.origin, &watch, &whom, "POST", &message).await?;
         siblings::keep_connection(worker, &watch, upstream, &head).await;
         Ok(Answer {
             verdict: Verdict::of_status(head.status),

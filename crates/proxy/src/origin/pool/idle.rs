@@ -213,7 +213,7 @@ impl Pool {
                     shown: idle.shown,
                     seen_open,
                     is_for_one: false,
-                    turn: None,
+                    verdict: None,
                     slot,
                 });
             }

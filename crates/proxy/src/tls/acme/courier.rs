@@ -6,7 +6,14 @@
 //!
 //! Limits: an answer has [`HEAD_BYTES_MAX`] of head and [`BODY_BYTES_MAX`] of body, and comes in time; a connection serves one message.
 
-use std::{cell::Cell, future::Future, io, net::IpAddr, pin::Pin, time::Duration};
+use std::{
+    cell::Cell,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, Response, Uri};
@@ -21,7 +28,6 @@ use tokio::{
 
 use crate::{
     access::Destinations,
-    edition::Edition,
     origin::{Connector, Destination, Stream, upstream::is_interim},
     plan::Acme,
 };
@@ -68,12 +74,12 @@ pub async fn carry(
     mut errands: mpsc::Receiver<Errand>,
     connector: &Connector,
     acme: &Acme,
-    edition: &Edition,
+    own_addresses: &[SocketAddr],
     answer_max: Duration,
 ) {
     while let Some(Errand { request, answer }) = errands.recv().await {
         let uri = request.uri().clone();
-        let asked = timeout(answer_max, ask(request, connector, acme, edition)).await;
+        let asked = timeout(answer_max, ask(request, connector, acme, own_addresses)).await;
         let asked = asked.unwrap_or_else(|_| Err(format!("no answer within {answer_max:?}")));
         let result = asked.map_err(|why| Error::Other(format!("{uri}: {why}").into()));
         // Whoever has asked may have given up.
@@ -108,7 +114,7 @@ async fn ask(
     mut request: Request<BodyWrapper<Bytes>>,
     connector: &Connector,
     acme: &Acme,
-    edition: &Edition,
+    own_addresses: &[SocketAddr],
 ) -> Result<BytesResponse, String> {
     let uri = request.uri().clone();
     let to = destination(&uri, acme)?;
@@ -117,7 +123,7 @@ async fn ask(
         loopback: is_this_machine(&destination(&directory, acme)?.host),
         link_local: false,
         allow: Vec::new(),
-        own: edition.own_addresses.clone(),
+        own: own_addresses.to_vec(),
         connect_ports: Vec::new(),
     };
     let method = request.method().clone();

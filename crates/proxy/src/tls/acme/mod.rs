@@ -9,7 +9,7 @@
 //! | `files` | the folder: account, certificate with its key, the last attempt |
 //!
 //! The certificate is a file like any other to the listeners that show it. Until there is one, a self-signed one lies in its place, so that the
-//! proxy serves and the authority can connect. An order is made by a task of the control thread, never by a worker.
+//! proxy serves and the authority can connect. An order is made by a task of the control thread (`reload/ordering`), never by a worker.
 //!
 //! A failure keeps what is there, is counted, warned of, and written down: the next attempt is due after `timeouts.acme-retry`, then after
 //! twice that, and so on ([`due::RETRY_MAX`]), also over restarts of the process.
@@ -23,24 +23,18 @@ mod due;
 mod files;
 mod order;
 
-use std::{
-    rc::Rc,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
-use self::files::Attempt;
+use self::{challenges::Challenges, files::Attempt};
 use super::served::Unusable;
 use crate::{
-    chance, edition::Edition, origin::Connector, plan::Plan, state::Shared,
-    worker::connector_settings,
+    clock::Clock,
+    origin::Connector,
+    plan::{Acme, Plan},
 };
 
 /// The longest that an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(300);
-/// The longest sleep: the clock may be set meanwhile.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
-
 /// Puts a certificate into place, so that listeners have one to show, if there is none that holds.
 ///
 /// # Errors
@@ -52,51 +46,63 @@ pub fn prepare(plan: &Plan, now: Duration) -> Result<(), Unusable> {
     }
 }
 
-/// Orders and renews until the process ends.
-pub async fn run(shared: Arc<Shared>) {
-    let mut editions = shared.editions.subscribe();
-    let jitter = chance::u64().unwrap_or(0) as f64 / u64::MAX as f64;
-    loop {
-        let edition = shared.edition();
-        let pause = look(&shared, &edition, jitter).await;
-        let waiting = async {
-            match pause {
-                Some(pause) => tokio::time::sleep(pause.min(LOOK_EVERY)).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = waiting => {}
-            changed = editions.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
-        }
-    }
+/// What an order is made with.
+pub struct Means<'a> {
+    /// The settings.
+    pub acme: &'a Acme,
+    /// What the authority is shown.
+    pub challenges: &'a Challenges,
+    /// Makes the connections of one order.
+    pub connector: &'a dyn Fn() -> Connector,
+    /// The addresses of this proxy, which are none of the authority.
+    pub own_addresses: &'a [SocketAddr],
+    /// The longest wait for an answer.
+    pub answer_max: Duration,
+    /// The pause before the next attempt, after a first failure.
+    pub retry: Duration,
+    /// Wall time.
+    pub clock: &'a Clock,
 }
 
-/// Orders if it is time. How long until the next look; `None`: there is nothing to order.
-async fn look(shared: &Arc<Shared>, edition: &Arc<Edition>, jitter: f64) -> Option<Duration> {
-    let acme = edition.plan.acme.as_ref()?;
-    let challenges = edition.served.iter().flatten().next()?.challenges();
-    let now = shared.clock.now();
+/// What has become of a look.
+pub enum Looked {
+    /// It was too early, for so long.
+    Early(Duration),
+    /// It is time, and the process ends.
+    Ending,
+    /// An order was made: whether there is a new certificate, and how long until the next look.
+    Ordered(bool, Duration),
+}
+
+/// Orders if it is time, and the process is not about to end.
+pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
+    let Means {
+        acme,
+        challenges,
+        clock,
+        ..
+    } = *means;
+    let now = clock.now();
     let attempt = files::attempt(acme);
     let at = due::when(files::held(acme).as_ref(), acme, attempt.as_ref(), jitter);
     if at > now {
-        return Some(at - now);
+        return Looked::Early(at - now);
     }
-    if shared.is_draining() {
-        return None;
+    if is_ending {
+        return Looked::Ending;
     }
-    let settings = connector_settings(&edition.plan);
-    let connector = Rc::new(Connector::new(settings, edition.tls.clone()));
-    let answer_max = edition.plan.timeouts.origin_first_byte;
+    let connector = (means.connector)();
     let (courier, errands) = courier::Courier::new();
-    let carrying = courier::carry(errands, &connector, acme, edition, answer_max);
+    let carrying = courier::carry(
+        errands,
+        &connector,
+        acme,
+        means.own_addresses,
+        means.answer_max,
+    );
     let ordering = async {
-        let pem = order::order(acme, &challenges, courier).await?;
-        files::keep(acme, &pem, shared.clock.now())
+        let pem = order::order(acme, challenges, courier).await?;
+        files::keep(acme, &pem, clock.now())
     };
     let ordered = tokio::time::timeout(ORDER_MAX, async {
         tokio::select! {
@@ -107,9 +113,9 @@ async fn look(shared: &Arc<Shared>, edition: &Arc<Edition>, jitter: f64) -> Opti
     let ordered = ordered.await;
     challenges.clear();
     let result = ordered.unwrap_or_else(|_| Err(format!("not done within {ORDER_MAX:?}")));
-    let now = shared.clock.now();
+    let now = clock.now();
     let names = acme.names.join(" ");
-    let retry = edition.plan.timeouts.acme_retry;
+    let retry = means.retry;
     let next = match result {
         Ok(()) => {
             challenges.issued.fetch_add(1, Ordering::Relaxed);
@@ -131,10 +137,7 @@ async fn look(shared: &Arc<Shared>, edition: &Arc<Edition>, jitter: f64) -> Opti
     if let Err(why) = files::keep_attempt(acme, &next) {
         tracing::warn!("{why}");
     }
-    if next.failures == 0 {
-        // Whoever looks at files would find it, too, but later.
-        let _ = shared.reloads.renew().await;
-    }
     let at = due::when(files::held(acme).as_ref(), acme, Some(&next), jitter);
-    Some(at.saturating_sub(now).max(Duration::from_millis(100)))
+    let pause = at.saturating_sub(now).max(Duration::from_millis(100));
+    Looked::Ordered(next.failures == 0, pause)
 }

@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
-use super::{Chosen, Full, Payer, Quota, Quotas, table::Place};
 use crate::{
     clock::Instant,
     edition::Edition,
     listener::ListenerState,
     origin::trip::Trip,
     plan::{Excess, What},
+    quota::{Chosen, Full, Payer, Quota, Quotas, table::Place},
     reply::{After, Reply},
     request::{exchange::Exchange, rulebook::Tag},
 };

@@ -6,6 +6,7 @@
 
 use crate::clock::Instant;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use profile::{
     Class, Encryption, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking,
@@ -14,7 +15,6 @@ use profile::{
 
 use crate::{
     listener::{ListenerState, RouteState},
-    origin::Destination,
     record::facts::{Facts, Stages, us_between},
     record::metrics,
     request::rulebook::Tag,
@@ -149,7 +149,7 @@ impl Worker {
                 true => self.hash_of_client(done.client.ip()),
                 false => 0,
             },
-            server: done.facts.server,
+            server: self.hash_of_server(done.facts.server.as_ref()),
         })
     }
 
@@ -173,13 +173,13 @@ impl Worker {
         (self.pseudonyms.of(&bytes) as u32).max(1)
     }
 
-    /// Host and port of a server, hashed under the same secret; 0 if no record has it.
-    pub fn hash_of_server(&self, server: &Destination) -> u32 {
-        if !self.journals() {
-            return 0;
-        }
-        let name = server.as_host_and_port();
-        (self.pseudonyms.of(name.as_bytes()) as u32).max(1)
+    /// Host and port of a server, hashed under the same secret; 0: there is none.
+    fn hash_of_server(&self, server: Option<&(Arc<str>, u16)>) -> u32 {
+        server.map_or(0, |(host, port)| {
+            let (host, port) = (&**host, Some(*port));
+            let name = message::Authority { host, port }.to_text();
+            (self.pseudonyms.of(name.as_bytes()) as u32).max(1)
+        })
     }
 
     /// Notes how long the origin of a finished request took. An origin that is not one of a route is told by name only where the

@@ -1,0 +1,70 @@
+//! Orders and renews a certificate while the process serves (`tls::acme`), on the control thread.
+//!
+//! Not known here: how a certificate is ordered, and when one is due.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    chance,
+    edition::Edition,
+    origin::Connector,
+    state::Shared,
+    tls::acme::{self, Looked, Means},
+    worker::connector_settings,
+};
+
+/// The longest sleep: the clock may be set meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// Orders and renews until the process ends.
+pub async fn run(shared: Arc<Shared>) {
+    let mut editions = shared.editions.subscribe();
+    let jitter = chance::u64().unwrap_or(0) as f64 / u64::MAX as f64;
+    loop {
+        let edition = shared.edition();
+        let pause = look(&shared, &edition, jitter).await;
+        let waiting = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause.min(LOOK_EVERY)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = waiting => {}
+            changed = editions.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Orders if it is time. How long until the next look; `None`: there is nothing to order.
+async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duration> {
+    let timeouts = &edition.plan.timeouts;
+    let connector = || {
+        let settings = connector_settings(&edition.plan);
+        Connector::new(settings, edition.tls.clone())
+    };
+    let means = Means {
+        acme: edition.plan.acme.as_ref()?,
+        challenges: &edition.served.iter().flatten().next()?.challenges(),
+        connector: &connector,
+        own_addresses: &edition.own_addresses,
+        answer_max: timeouts.origin_first_byte,
+        retry: timeouts.acme_retry,
+        clock: &shared.clock,
+    };
+    match acme::look(&means, shared.is_draining(), jitter).await {
+        Looked::Early(pause) => Some(pause),
+        Looked::Ending => None,
+        Looked::Ordered(is_new, pause) => {
+            if is_new {
+                // Whoever looks at files would find it, too, but later.
+                let _ = shared.reloads.renew().await;
+            }
+            Some(pause)
+        }
+    }
+}
