@@ -81,7 +81,7 @@ pub struct Record {
     pub http_server: Protocol,
     /// Since 2: whom it was forwarded to.
     pub hierarchy: Hierarchy,
-    /// Since 2: reads of a device for it, at most [`DEVICE_READS_MAX`].
+    /// Since 2: reads of a device that it asked for, at most [`DEVICE_READS_MAX`]. Neighbours may have been one [`crate::Read`].
     pub device_reads: u8,
     /// Since 2: `None` with `log.profile-keys = false`.
     pub names: Option<Names>,

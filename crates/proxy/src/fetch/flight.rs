@@ -13,7 +13,7 @@
 //!  - a flight nobody stores waits for its slowest reader (back-pressure to the origin);
 //!  - if the rest of the body can be asked for by itself, it does not wait for a reader that is a window behind while another
 //!    one has seen everything: that reader leaves it, and goes on by a request of its own ([`Broken::Lagged`]);
-//!  - else a reader that takes nothing for [`STILL_MAX`] while another one waits is cut: one that never reads must not hold up the
+//!  - else a reader that takes nothing for [`STILL_MAX`] looks while another one waits is cut: one that never reads must not hold up the
 //!    others for ever;
 //!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
 //!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
@@ -53,8 +53,11 @@ use crate::{
 /// Tables of flights; a power of two.
 const SHARDS: usize = 16;
 
-/// So long, or twice as long, a reader may take nothing while another one waits for the fetch that it holds up.
-pub const STILL_MAX: Duration = Duration::from_secs(10);
+/// So often a fetch that waits looks for readers that hold up others.
+pub const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A reader that so many looks in a row find where one before has seen it is cut.
+const STILL_MAX: u8 = 5;
 
 /// Why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +142,8 @@ struct Reader {
     is_content: bool,
     waker: Option<Waker>,
     lagged: bool,
-    /// Where it stood when it was last seen to hold up others.
-    held_at: Option<u64>,
+    /// Where it stood at the last look, holding up others, and how many looks before found it there.
+    held_at: Option<(u64, u8)>,
     /// So long it has held up others, all in all.
     held_for: Duration,
 }
@@ -298,8 +301,7 @@ impl Flight {
         .await
     }
 
-    /// The producer has waited for [`STILL_MAX`] in [`Flight::room`]: cuts readers that hold up others, and have taken nothing since the
-    /// last time.
+    /// The producer has waited for [`LOOK_EVERY`] in [`Flight::room`]: cuts readers that hold up others, and take nothing.
     pub fn cut_still(&self, window: u64) {
         let mut state = self.lock();
         state.cut_still(window);

@@ -26,7 +26,7 @@ use crate::{
     deadline::Watch,
     fetch::collecting::{self, Came, Collecting},
     fetch::flight::{
-        Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, STILL_MAX, Validated, Worth,
+        Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
     },
     fetch::hit_for_pass::{Noted, Party},
     fetch::prepare::{self, confirmed},
@@ -420,7 +420,11 @@ impl Fetch {
                 true => SMALL_WINDOW_BYTES.min(ledger.step() as u64),
                 false => self.window(),
             };
-            match self.watch.limit(STILL_MAX, pin!(flight.room(window))).await {
+            match self
+                .watch
+                .limit(LOOK_EVERY, pin!(flight.room(window)))
+                .await
+            {
                 Ok(true) => {}
                 Ok(false) => return Err(Broken::Origin), // nobody reads and nobody stores
                 Err(_) => {

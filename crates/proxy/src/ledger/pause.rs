@@ -20,6 +20,7 @@ use crate::{
 
 /// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
 pub const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Meanwhile others take something, or nobody will for long.
 const WHOLE_WAIT_MAX: Duration = Duration::from_secs(2);
 

@@ -64,7 +64,7 @@ pub struct Limits {
     /// and a client that takes nothing for 10 seconds is cut if it holds its share (20 seconds: a quarter of it). One transfer may hold
     /// a 64th of the whole; then its origin is read no further until its slowest reader catches up. If the body has a length and a strong
     /// validator, a reader that is so far behind another one gets the rest by a request of its own instead, 64 at a time; else it is cut if
-    /// it takes less than 16 KiB in 10 to 20 s while others wait for it. What is to be stored needs room for all of it, or for a fragment,
+    /// it takes less than 16 KiB in 10 to 14 s while others wait for it. What is to be stored needs room for all of it, or for a fragment,
     /// when it begins, in the half that such bodies may have; else it is passed on only. A quarter may be memory in which long bodies are received where they are stored. 4 KiB
     /// for each transfer come on top if need be, 16 KiB if it is read from disk.
     transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),

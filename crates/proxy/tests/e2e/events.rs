@@ -11,7 +11,7 @@ use device::{Device, FaultPlan, Operation};
 use profile::{
     Class, Event, Flags, Gauge, Item, MarkKind, Reader, Record, Second, StageName, Subject,
 };
-use proxy::plan::{Plan, StorePlan};
+use proxy::plan::{LazyMode, Plan, StorePlan};
 use serde_json::Value;
 
 use super::disk::send_tagged;
@@ -102,12 +102,20 @@ fn marks(items: &[Item], kind: MarkKind) -> Vec<Value> {
 
 #[test]
 fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
+    // A slow disk has neighbours read as one. It is not left to the disk of this machine.
+    for gathered in [1, 10] {
+        reads_of_a_whole_and_a_part(LazyMode::Gather(gathered));
+    }
+}
+
+fn reads_of_a_whole_and_a_part(lazy_reads: LazyMode) {
     let body = pattern(20 << 20);
     let sent = body.clone();
     let origin = Origin::start(move |exchange| send_tagged(exchange, &sent));
     let profile = Profile::new();
     let disk = Disk::of_mib(128);
-    let plan = profile.under(disk.under(plan_for(&origin)));
+    let mut plan = profile.under(disk.under(plan_for(&origin)));
+    plan.storing.lazy_reads = lazy_reads;
     let first = Proxy::start(plan.clone());
     assert_same(&first.get("/large").body, &body);
     first.stop();
@@ -146,13 +154,16 @@ fn swap_in_is_all_that_was_read_and_so_lasts_as_long_as_the_sending() {
         .iter()
         .copied()
         .partition(|read| read.start_unix_us + slack_us >= part.began_unix_us);
-    assert_eq!(of_part.len(), usize::from(part.device_reads));
+    // Each that a request asks for counts, though one read of the device served several.
+    let asked: u32 = of_part.iter().map(|read| read.objects).sum();
+    assert_eq!(asked, u32::from(part.device_reads), "{of_part:#?}");
     assert!(of_whole.len() > 20, "{}", of_whole.len());
     let bytes: u64 = of_whole.iter().map(|read| read.bytes).sum();
     assert!((20 << 20..24 << 20).contains(&bytes), "{bytes}");
     for read in reads {
+        assert!(read.total_us >= read.wait_us, "{read:?}");
         assert!(
-            read.total_us >= read.wait_us && read.objects == 1,
+            read.objects == 1 || lazy_reads != LazyMode::Gather(1),
             "{read:?}"
         );
         assert!(

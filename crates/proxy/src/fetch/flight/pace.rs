@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Reader, State};
+use super::{Reader, STILL_MAX, State};
 use crate::clock::Instant;
 
 /// So much at most a reader takes at once of a body that others read too and that nobody can continue: what it takes shows that it does not
@@ -80,18 +80,22 @@ impl State {
         behind.take(may_leave).for_each(Reader::leave);
     }
 
-    /// Readers that are so far behind one that waits leave, if they stand where they stood the last time.
+    /// Readers that are so far behind one that waits leave, if the last [`STILL_MAX`] looks found them there, too.
     pub(super) fn cut_still(&mut self, window: u64) {
         let (end, is_waited_for) = (self.end, self.is_waited_for());
         // A reader within the first piece holds all of it.
         let first = self.pieces.front().map_or(0, |piece| piece.len() as u64);
         let window = window.saturating_sub(first).max(1);
         for reader in self.readers.iter_mut().flatten() {
-            let at = Some(reader.at).filter(|_| is_waited_for && reader.is_behind(end, window));
-            if at.is_some() && reader.held_at == at {
+            let seen = match reader.held_at {
+                Some((at, seen)) if at == reader.at => seen + 1,
+                _ => 0,
+            };
+            let holds_up = is_waited_for && reader.is_behind(end, window);
+            reader.held_at = holds_up.then_some((reader.at, seen));
+            if holds_up && seen >= STILL_MAX {
                 reader.leave();
             }
-            reader.held_at = at;
         }
     }
 }
