@@ -9,7 +9,7 @@
 //! | answered from memory or disk, the short way | `conn/fast`, `cache/memory`, `cache/disk` |
 //! | everything else is an exchange | `request/exchange`, `request/body`, `reply` |
 //! | its resource and key | `request/target`, `request/ports` |
-//! | stored? fresh? whom to ask? | `request/handle`, `cache/find` |
+//! | stored? fresh? whom to ask? | `request/handle`, `request/find` |
 //! | fetched, shared, stored | `fetch/share`, `fetch/task`, `fetch/flight`, `fetch/storing`, `origin` |
 //! | a part of what is not stored, or not all | `range` |
 //! | passed through | `fetch/pass`, `conn/switch`, `conn/tunnel` |
@@ -46,6 +46,7 @@ mod h2;
 mod heads;
 mod health;
 mod ledger;
+mod lines;
 mod listener;
 mod listening;
 mod member;
@@ -57,12 +58,14 @@ mod peers;
 mod phase;
 pub mod plan;
 mod proof;
+mod pulse;
 mod quota;
 mod range;
 mod record;
 mod reload;
 mod reply;
 mod request;
+mod room;
 mod serve;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -74,6 +77,7 @@ mod upgrade;
 mod upstreams;
 mod user;
 mod worker;
+mod x509;
 mod zone;
 
 pub use cache::opening::StoreError;
@@ -90,6 +94,6 @@ pub use serve::{
     start_reloadable,
 };
 pub use tls::served::{Shown, check_certificate, check_client_ca, look_at_certificate};
-pub use upgrade::{predecessor::Predecessor, successor::Launch};
+pub use upgrade::{asked::Launch, predecessor::Predecessor};
 pub use user::UserError;
 pub use zone::name_of_zone;

@@ -6,7 +6,7 @@
 //! A second descriptor of each stays here, to be passed on to another process (`upgrade`). A socket listens as long as there is one, so a
 //! worker that closes its own has this one closed first: see [`Listening::forget`].
 //!
-//! Not known here: how an address is bound (`conn/accepting`), what is done with a connection.
+//! Not known here: how an address is bound (`accepting`), what is done with a connection.
 
 use std::{
     io,

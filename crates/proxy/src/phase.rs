@@ -1,5 +1,7 @@
 //! Whether the process serves, drains or stops.
 
+use tokio::sync::watch;
+
 /// How far the process is on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd)]
 pub enum Phase {
@@ -9,4 +11,31 @@ pub enum Phase {
     Draining,
     /// Whatever is still there is cut.
     Stopping,
+}
+
+/// Ends a running proxy from another thread; for tests and embedding.
+#[derive(Clone)]
+pub struct Stopper(pub(crate) watch::Sender<Phase>);
+
+impl Stopper {
+    /// Begins to drain.
+    pub fn stop(&self) {
+        self.0.send_if_modified(|phase| {
+            let first = *phase == Phase::Running;
+            if first {
+                *phase = Phase::Draining;
+            }
+            first
+        });
+    }
+
+    /// Begins to drain; asked again, cuts what is still in progress.
+    pub fn stop_or_cut(&self) {
+        if *self.0.borrow() == Phase::Running {
+            self.stop();
+            return;
+        }
+        tracing::warn!("asked again to stop; requests in progress are cut");
+        self.0.send_replace(Phase::Stopping);
+    }
 }

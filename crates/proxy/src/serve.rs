@@ -11,8 +11,8 @@ mod preparing;
 mod seconds;
 mod stopping;
 
+pub use crate::phase::Stopper;
 pub use error::ServeError;
-pub use stopping::Stopper;
 
 use self::{
     error::log_error,
@@ -52,7 +52,6 @@ use crate::{
     fetch::flight::Flights,
     heads::HeadBudget,
     health::panicking,
-    health::pulse::Pulse,
     health::watch,
     ledger::Ledger,
     listening::{ListenerId, Listening},
@@ -63,19 +62,20 @@ use crate::{
     peers::known::Peers,
     phase::Phase,
     plan::Plan,
+    pulse::Pulse,
     record::events::Events,
     record::journal::Journal,
     record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
     record::rule_counts::KnownRules,
-    reload::{self, Control, Reading, Reloads, Reread},
+    reload::{self, Control, Reading, Reread, asked::Reloads},
     state::{Bounds, Shared},
     tls::served::ServedTls,
     upgrade::{
+        asked::{Launch, Upgrades},
         predecessor::Predecessor,
         step::{self, Step},
-        successor::Launch,
-        successor::Upgrades,
+        successor,
     },
     upstreams::{self, probe::Looks},
     user, worker,
@@ -413,8 +413,10 @@ fn run_from(
             tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
         }
         fetching::start(&shared.digests, plan);
-        let admin = admin_socket
-            .map(|socket| tokio::task::spawn_local(admin::serve(Arc::clone(&shared), socket)));
+        let upgrade: admin::Upgrade = |shared| Box::pin(successor::ask(shared));
+        let admin = admin_socket.map(|socket| {
+            tokio::task::spawn_local(admin::serve(Arc::clone(&shared), upgrade, socket))
+        });
         tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
         if let Some(reread) = reread {
             let logs = journal.log_files(shared.cache.keys_id());

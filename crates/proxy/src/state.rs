@@ -41,7 +41,6 @@ use crate::{
     fetch::flight::Flights,
     fetch::uploads::Uploads,
     heads::{HeadBudget, Heads},
-    health::pulse::Pulse,
     ledger::Ledger,
     listener::ListenerState,
     listening::{ListenerId, Listening},
@@ -52,6 +51,7 @@ use crate::{
     peers::known::Peers,
     phase::Phase,
     plan::Plan,
+    pulse::Pulse,
     range::pass_list::RangePassList,
     record::events::Events,
     record::journal::JournalWriter,
@@ -59,11 +59,11 @@ use crate::{
     record::metrics::{self, Counters},
     record::rule_counts::KnownRules,
     record::top::Top,
-    reload::Reloads,
+    reload::asked::Reloads,
     tls::crowd::Crowd,
     tls::handshake::TlsContext,
     tls::session::Scratch,
-    upgrade::successor::Upgrades,
+    upgrade::asked::Upgrades,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.

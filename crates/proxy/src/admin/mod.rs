@@ -49,6 +49,7 @@ use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
+    pin::Pin,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -82,10 +83,10 @@ use crate::{
     record::labels::COUNTED_MAX,
     record::metrics::Counters,
     record::origins::OriginBook,
-    reload::Refused,
+    reload::asked::Refused,
     request::purge::{self, Order},
     state::Shared,
-    upgrade::successor::Upgrades,
+    upgrade::asked::Outcome,
 };
 
 /// The origins told are those of one to two such periods.
@@ -97,9 +98,12 @@ const AROUND_URL_BYTES_MAX: usize = 1 << 10;
 
 const GET: &str = "GET, HEAD";
 
+/// How another process is told to take this one's place.
+pub type Upgrade = fn(Arc<Shared>) -> Pin<Box<dyn Future<Output = Outcome>>>;
+
 /// Serves until the task is aborted, or another process has taken over and all answers are written. To be called on a `LocalRuntime`.
-pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
-    let admin = Rc::new(Admin::new(shared));
+pub async fn serve(shared: Arc<Shared>, upgrade: Upgrade, socket: TcpListener) {
+    let admin = Rc::new(Admin::new(shared, upgrade));
     let mut connections = JoinSet::new();
     let mut step = interval(HISTORY_STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -166,10 +170,11 @@ struct Admin {
     /// Purges by this interface. (The workers' counters have one writer each.)
     purges: Cell<u64>,
     room: Room,
+    upgrade: Upgrade,
 }
 
 impl Admin {
-    fn new(shared: Arc<Shared>) -> Admin {
+    fn new(shared: Arc<Shared>, upgrade: Upgrade) -> Admin {
         let (mut history, mut hour) = (History::default(), Hour::default());
         // Nothing was counted when the process came up; requests may have been answered before this thread looks for the first time.
         let nothing = [Arc::new(Counters::with_rows(COUNTED_MAX))];
@@ -185,6 +190,7 @@ impl Admin {
             purges: Cell::new(0),
             room: Room::new(),
             shared,
+            upgrade,
         }
     }
 
@@ -468,7 +474,7 @@ impl Admin {
         if query.is_some_and(|query| !query.is_empty()) {
             return Answer::text(400, "say POST /upgrade");
         }
-        match Upgrades::ask(&self.shared).await {
+        match (self.upgrade)(Arc::clone(&self.shared)).await {
             Ok(words) => Answer::text(200, &words),
             Err(why) => Answer::text(503, &why),
         }

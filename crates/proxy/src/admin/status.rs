@@ -26,8 +26,8 @@ use crate::{
     record::top::Told,
     state::Shared,
     tls::served::Shown,
-    tls::x509,
     upstreams::UpstreamStanding,
+    x509,
 };
 
 /// The whole document.

@@ -18,15 +18,15 @@ use crate::{
     cache::opening,
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
-    health::pulse::Pulse,
     ledger::Ledger,
     listening::{ListenerId, Listening},
     phase::Phase,
     plan::{self, Listener, Plan},
+    pulse::Pulse,
     record::labels::{COUNTED_MAX, Labels},
     record::metrics::Counters,
     record::rule_counts::KnownRules,
-    reload::Reloads,
+    reload::asked::Reloads,
     state::{Bounds, Shared},
 };
 
@@ -54,7 +54,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let hasher = store.hasher();
     let flights = Arc::new(Flights::new(plan.limits.waiters_max));
     let cache = Arc::new(Cache {
-        rooms: crate::cache::room::Rooms::new(4 << 20),
+        rooms: crate::room::Rooms::new(4 << 20),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         fragments: FragmentMemory::new(plan.memory_bytes, 0),
         wake_up: Arc::default(),
@@ -74,7 +74,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         reloads: Reloads::default(),
         listening: Listening::default(),
         doors: tokio::sync::watch::Sender::new(true),
-        upgrades: crate::upgrade::successor::Upgrades::default(),
+        upgrades: crate::upgrade::asked::Upgrades::default(),
         is_handed_over: std::sync::atomic::AtomicBool::new(false),
         is_process: false,
         via_tag: 0,
@@ -121,4 +121,11 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
 pub fn wait<T>(what: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(what)
+}
+
+/// What comes of an upgrade where there is none.
+pub fn no_upgrade(
+    _: Arc<Shared>,
+) -> std::pin::Pin<Box<dyn Future<Output = crate::upgrade::asked::Outcome>>> {
+    Box::pin(async { Err("this process cannot start another one".to_owned()) })
 }

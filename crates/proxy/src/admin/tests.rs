@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     cache::opening::Absent,
-    health::pulse::Pulse,
     plan::{Listener, Plan},
+    pulse::Pulse,
 };
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
@@ -22,7 +22,7 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
 
 #[test]
 fn a_page_of_another_site_does_not_listen() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     // Without a journal there is nothing to listen to.
     for (site, status) in [
         (None, 503),
@@ -46,7 +46,7 @@ fn a_page_of_another_site_does_not_listen() {
 }
 
 fn ask(method: &str, target: &str) -> (u16, String) {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     let answer = ask_as(&admin, Some("127.0.0.1:3129"), method, target);
     (answer.status, String::from_utf8(answer.body).unwrap())
 }
@@ -79,7 +79,7 @@ fn what_is_not_there_says_what_is() {
 
 #[test]
 fn wrong_methods_are_told_the_right_ones() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     for (method, target, allow) in [
         ("POST", "/status", "GET, HEAD"),
         ("DELETE", "/metrics", "GET, HEAD"),
@@ -105,7 +105,7 @@ fn it_is_no_proxy_but_takes_whole_urls_of_its_own() {
 
 #[test]
 fn health_follows_the_phase() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     let health = || ask_as(&admin, None, "GET", "/healthz").status;
     assert_eq!(health(), 200);
     admin.shared.phase.send_replace(Phase::Draining);
@@ -116,7 +116,7 @@ fn health_follows_the_phase() {
 
 #[test]
 fn health_is_answered_while_all_turns_are_taken() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     let turns: Vec<_> = (0..64).map(|_| testing::wait(admin.room.turn())).collect();
     let status = |target: &str| {
         let request = Request {
@@ -155,7 +155,7 @@ fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
         path: "/x/store".into(),
         why: "it is broken".to_owned(),
     });
-    let admin = Admin::new(shared);
+    let admin = Admin::new(shared, testing::no_upgrade);
     let answer = ask_as(&admin, None, "GET", "/healthz");
     assert_eq!(answer.status, 200);
     let said = String::from_utf8(answer.body).unwrap();
@@ -164,7 +164,7 @@ fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
     let mut shared = testing::shared();
     let pulses = &mut Arc::get_mut(&mut shared).unwrap().pulses;
     pulses[1] = Pulse::still_for(Duration::from_secs(11));
-    let admin = Admin::new(shared);
+    let admin = Admin::new(shared, testing::no_upgrade);
     let answer = ask_as(&admin, None, "GET", "/healthz");
     assert_eq!(answer.status, 503);
     let said = String::from_utf8(answer.body).unwrap();
@@ -176,7 +176,7 @@ fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
 
 #[test]
 fn a_page_under_another_name_may_neither_look_nor_purge() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     for host in [
         Some("rebound.example"),
         Some("127.0.0.1.example:3129"),
@@ -216,7 +216,7 @@ fn a_name_of_the_settings_is_as_good_as_an_address() {
     let mut plan = Plan::with_listeners(vec![Listener::forward(address, Vec::new())]);
     let names = vec!["cache.example".to_owned(), "*.pods.example".to_owned()];
     plan.admin_names = names;
-    let admin = Admin::new(testing::shared_of(plan));
+    let admin = Admin::new(testing::shared_of(plan), testing::no_upgrade);
     for (host, served) in [
         ("cache.example:3129", true),
         ("Cache.Example.", true),
@@ -233,7 +233,7 @@ fn a_name_of_the_settings_is_as_good_as_an_address() {
 
 #[test]
 fn purges_say_whether_anything_was_there() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     let purge = || {
         let answer = ask_as(&admin, Some("localhost"), "PURGE", "/http://h/a");
         String::from_utf8(answer.body).unwrap()
@@ -270,7 +270,7 @@ fn purges_say_whether_anything_was_there() {
 
 #[test]
 fn only_allowed_clients_are_served() {
-    let admin = Admin::new(testing::shared());
+    let admin = Admin::new(testing::shared(), testing::no_upgrade);
     assert!(admin.serves("127.0.0.1".parse().unwrap()));
     assert!(!admin.serves("192.0.2.1".parse().unwrap()));
 }

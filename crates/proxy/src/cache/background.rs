@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     cache::written::Member,
     clock::unix_ms,
-    health::pulse::{Pulse, StoreWork},
+    pulse::{Pulse, StoreWork},
     record::events::{Events, ReadTimes},
 };
 

@@ -13,12 +13,12 @@ use store::{BodyLayout, Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequ
 use crate::{
     cache::disk::{DiskIo, Member},
     cache::object::Object,
-    cache::room::Room,
     clock::unix_ms,
     plan::LocalityMode,
     record::facts::Handed,
     record::metrics,
     request::key::{fragment_key, server_of_key},
+    room::Room,
 };
 
 /// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.

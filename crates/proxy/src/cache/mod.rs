@@ -20,7 +20,6 @@ pub mod parts;
 pub mod predicate;
 pub mod preloaded;
 mod purged;
-pub mod room;
 pub mod written;
 
 use std::{
@@ -38,11 +37,12 @@ use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::Durabilit
 
 use self::{
     background::WakeUp, fragments::FragmentMemory, lazy::ReadQueue, memory::MemoryTier,
-    object::Object, opening::Absent, predicate::Predicate, room::Rooms,
+    object::Object, opening::Absent, predicate::Predicate,
 };
 use crate::{
     clock::Instant,
     mistakes::{Mistake, makes},
+    room::Rooms,
 };
 
 /// Percent of the room for purges by pattern that are worth a warning.

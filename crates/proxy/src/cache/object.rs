@@ -12,7 +12,7 @@ use fields::Fields;
 use httpcache::Standing;
 use store::KeyHash;
 
-use crate::reply::lines;
+use crate::lines;
 
 /// Version of the metadata layout below; another one is a miss.
 const META_VERSION: u8 = 2;

@@ -12,12 +12,10 @@
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
 //! | `routing`, `choosing` | which members are asked for a request |
-//! | `forwarding`, `answered` | a front's requests to members, and what they say of their answers |
+//! | `answered` | what members say of their answers |
 //! | `forwarded` | what members tell each other in a request's fields |
-//! | `explaining` | where a request would go, in words |
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
 //! | `push` | what a front fetched goes to a member |
-//! | `receive` | a member takes what is pushed to it |
 //! | `hot` | which keys are asked for often |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |

@@ -9,7 +9,7 @@
 //! is dropped and counted; the object is then fetched once more when it is asked for again.
 //!
 //! Only what may be stored for everybody is pushed, and nothing that was asked for with Authorization. A purge that comes
-//! between fetch and push wins: here, where the front has heard it, and at the member in any case (`receive`).
+//! between fetch and push wins: here, where the front has heard it, and at the member in any case (`fetch/receiving`).
 //!
 //! Hints are registered when a push begins (*eager*): requests go to the member from then on, whose answer waits for nothing.
 //!
@@ -17,7 +17,6 @@
 //! |---|---|
 //! | `message` | what a push looks like, and the verdicts |
 //! | `began` | how purges stood when a fetch began |
-//! | `collecting` | what a fetch brings, while it comes |
 //! | `queue` | what waits, and what is on its way |
 //! | `sending` | carrying it to members |
 //! | `eager` | hints of what is pushed |

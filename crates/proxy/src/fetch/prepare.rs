@@ -18,7 +18,7 @@ use crate::{
     cache::object::Object,
     edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
-    reply::lines,
+    lines,
     request::key::name_of_key,
     request::onward::via_of,
     request::rulebook::Decision,

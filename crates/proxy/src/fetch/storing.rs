@@ -16,13 +16,13 @@ use crate::clock::Instant;
 use crate::{
     cache::disk::DiskIo,
     cache::object::{self, Large, Object},
-    cache::room::{ROOM_BYTES_MIN, Room},
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
     ledger::Promise,
+    lines,
     record::facts::{Handed, SwapOut},
-    reply::lines,
     request::key::{name_of_key, variant_key},
+    room::{ROOM_BYTES_MIN, Room},
     state::Worker,
 };
 

@@ -1,5 +1,4 @@
 //! Heartbeats, devices that are set aside, and panics.
 
 pub mod panicking;
-pub mod pulse;
 pub mod watch;

@@ -391,7 +391,7 @@ impl Asking<'_> {
             ("Accept", "application/json"),
             ("Accept-Encoding", "identity"),
         ] {
-            crate::reply::lines::write_field(name.as_bytes(), value.as_bytes(), &mut request);
+            crate::lines::write_field(name.as_bytes(), value.as_bytes(), &mut request);
         }
         request.extend_from_slice(b"\r\n");
         let trip = Trip::new();

@@ -4,7 +4,7 @@
 
 use message::{Named, Scheme};
 
-use crate::{origin::Destination, reply::lines};
+use crate::{lines, origin::Destination};
 
 /// Where a request goes next.
 pub struct Next {

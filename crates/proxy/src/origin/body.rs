@@ -14,7 +14,6 @@ use http1::{Chunk, ChunkedDecoder, Framing, Reject};
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    cache::room::Room,
     deadline::Watch,
     ledger::{Holder, Receiving, Transfer, pause},
     origin::outcome::UpstreamError,
@@ -22,6 +21,7 @@ use crate::{
     origin::writing::{Moved, write_or_hear},
     origin::{BodyFilter, Lease, OriginContext, OriginWaits},
     record::metrics,
+    room::Room,
 };
 
 /// What is read at once of a long body.

@@ -5,7 +5,7 @@
 //! | `digest/own` | ours, as it follows the stores |
 //! | `digest/theirs` | those of siblings: kept, trusted, distrusted |
 //! | `peers/fetching` | how they are fetched; the tasks of this folder |
-//! | `peers/digest_serving` | how ours is served |
+//! | `request/digest_serving` | how ours is served |
 //!
 //! Two formats: Loligo's own (`hints::digest`), which follows the index exactly and costs no read, and Squid's (`hints::squid`), which is by
 //! URL and therefore can only be entered where the URL is at hand. See docs/decisions/0044-digests.md.

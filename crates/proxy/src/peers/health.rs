@@ -1,7 +1,7 @@
 //! Is a peer alive?
 //!
 //! A peer is dead after [`FAILURES`] failures within [`WITHIN`], none of which was followed by a success, or when a look at its health
-//! path fails. It is alive again after one successful probe (`probe`), so that no client waits for a dead peer.
+//! path fails. It is alive again after one successful probe (`fetch/probing`), so that no client waits for a dead peer.
 //! Requests to a live peer only read an atomic.
 //!
 //! Not known here: sockets; what counts as a failure.

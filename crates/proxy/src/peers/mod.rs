@@ -8,14 +8,12 @@
 //! | `known` | the peers of the plan: what workers share of them |
 //! | `levels` | at which level a response was a hit |
 //! | `proxied` | a request as it goes to another proxy |
-//! | `probe` | looks whether parents live, and dead peers are back |
-//! | `icp`, `answers` | ICP: asking siblings, and answering them |
-//! | `digest`, `fetching`, `digest_serving` | digests: ours and those of siblings |
+//! | `icp` | ICP: queries to siblings, and who waits for their answers |
+//! | `digest`, `fetching` | digests: ours and those of siblings |
 //! | `recent` | what was purged lately: siblings are not asked for it |
-//! | `siblings` | asks siblings for what they have |
 //!
 //! A peer is known by its number: its place among the parents, or among the siblings, of the plan. `fetch/whom` puts all of it in
-//! order for one request.
+//! order for one request, `fetch/siblings` asks siblings, `fetch/probing` looks whether peers live, `serve/answers` answers ICP.
 //!
 //! Loops. A request that comes back is known by our name in Via, and by that in CDN-Loop if somebody strips Via. Two siblings that ask
 //! each other for one URL do not wait for each other, because a request with `only-if-cached` neither joins a fetch nor starts one

@@ -2,7 +2,7 @@
 //!
 //! Not known here: which proxy.
 
-use crate::{origin::Destination, reply::lines};
+use crate::{lines, origin::Destination};
 
 /// The absolute URL of what is asked, without a fragment. `*` (the server itself) is the URL without a path (RFC 9112 §3.2.4).
 pub fn url(destination: &Destination, target: &str) -> String {

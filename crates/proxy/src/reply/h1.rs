@@ -25,7 +25,8 @@ use crate::{
     conn::pace::Wrote,
     conn::socket::Conn,
     ledger::{Holder, Ledger},
-    reply::{After, Gone, Length, ReplyHead, Sent, lines},
+    lines,
+    reply::{After, Gone, Length, ReplyHead, Sent},
     state::Worker,
     tls::seen::Seen,
 };

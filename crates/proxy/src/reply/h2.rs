@@ -21,7 +21,8 @@ use crate::{
     deadline::Watch,
     h2::{Purpose, Stream, StreamEnd, write_head},
     ledger::{Holder, Ledger},
-    reply::{After, Gone, Length, ReplyHead, Sent, lines},
+    lines,
+    reply::{After, Gone, Length, ReplyHead, Sent},
     tls::seen::Seen,
 };
 

@@ -16,7 +16,6 @@
 
 pub mod h1;
 pub mod h2;
-pub mod lines;
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +25,7 @@ use message::Authority;
 
 use crate::{
     clock::Instant, conn::socket::Conn, h2::StreamEnd, ledger::Holder, ledger::Ledger,
-    ledger::pause::OWN_WAIT_MAX, tls::seen::Seen,
+    ledger::pause::OWN_WAIT_MAX, lines, tls::seen::Seen,
 };
 use h1::H1;
 use h2::H2;

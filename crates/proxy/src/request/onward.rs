@@ -8,9 +8,7 @@ use fields::Fields;
 use http1::RequestHead;
 use message::{Seen, Version};
 
-use crate::{
-    edition::Edition, mirror, reply::lines, request::exchange::Exchange, request::target::Asked,
-};
+use crate::{edition::Edition, lines, mirror, request::exchange::Exchange, request::target::Asked};
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
 pub fn request(

@@ -17,12 +17,12 @@ use crate::{
         fragments::FragmentMemory,
         memory::MemoryTier,
         opening::{Absent, Opened},
-        room::Rooms,
     },
     clock::Clock,
     origin::Tls,
     peers::icp::Icp,
     plan::{AdmissionKind, IoEngine, Plan},
+    room::Rooms,
     tls::served::{self as serving, ServedTls},
 };
 

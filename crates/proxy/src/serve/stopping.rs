@@ -2,44 +2,18 @@
 
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch as state_watch,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{phase::Phase, record::journal::Reopener, state::Shared};
+use crate::{
+    phase::{Phase, Stopper},
+    record::journal::Reopener,
+    state::Shared,
+};
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
 const STOP_MAX: Duration = Duration::from_secs(60);
 /// How often it looks.
 const STOP_STEP: Duration = Duration::from_millis(5);
-
-/// Ends a running proxy from another thread; for tests and embedding.
-#[derive(Clone)]
-pub struct Stopper(pub(crate) state_watch::Sender<Phase>);
-
-impl Stopper {
-    /// Begins to drain.
-    pub fn stop(&self) {
-        self.0.send_if_modified(|phase| {
-            let first = *phase == Phase::Running;
-            if first {
-                *phase = Phase::Draining;
-            }
-            first
-        });
-    }
-
-    /// Begins to drain; asked again, cuts what is still in progress.
-    fn stop_or_cut(&self) {
-        if *self.0.borrow() == Phase::Running {
-            self.stop();
-            return;
-        }
-        tracing::warn!("asked again to stop; requests in progress are cut");
-        self.0.send_replace(Phase::Stopping);
-    }
-}
 
 /// Signals of the process.
 pub(super) struct Signals {

@@ -28,4 +28,3 @@ mod session_tests;
 pub mod sessions;
 pub mod shaking;
 pub mod stream;
-pub mod x509;

@@ -3,7 +3,8 @@
 use profile::{Encryption, access::Tls};
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
-use super::{session::Session, x509::Facts};
+use super::session::Session;
+use crate::x509::Facts;
 
 /// Of one connection.
 #[derive(Debug, Default)]

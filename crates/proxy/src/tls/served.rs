@@ -9,7 +9,7 @@
 //!
 //! A listener that answers early data (0-RTT) keeps its sessions instead (`sessions`), because what comes in it can be sent again.
 //!
-//! Not known here: sockets, when files are read again (`renewing`).
+//! Not known here: sockets, when files are read again (`reload/renewing`).
 
 use std::{
     fs, io,
@@ -33,9 +33,9 @@ use super::{
     acme::{self, challenges::Challenges},
     names::ByName,
     sessions::Sessions,
-    x509::{self, Facts},
 };
 use crate::plan::{CertificateFiles, Listener, ListenerTls, Plan};
+use crate::x509::{self, Facts};
 
 /// The largest file of certificates, keys or an OCSP response.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -12,11 +12,7 @@ use std::{
         unix::net::UnixStream,
     },
     process::Child,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -26,10 +22,11 @@ use tokio::sync::oneshot;
 
 use super::{
     Go, Hello, Offer, OfferedSockets, OfferedStore, Said, Word,
+    asked::{Outcome, lock},
     link::{Came, DESCRIPTORS_MAX, Link},
     step::{self, Step},
 };
-use crate::{clock::unix_ms, notify::Manager, serve::Stopper, state::Shared};
+use crate::{clock::unix_ms, notify::Manager, phase::Stopper, state::Shared};
 
 /// How long an upgrade waits for the end of a reload. Where one follows the other there is a pause between two.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
@@ -53,113 +50,57 @@ const FREEZE_STEP: Duration = Duration::from_millis(1);
 const TELL_STEP: Duration = Duration::from_millis(20);
 /// How long a process may take to end after its sockets have.
 const ENDED_MAX: Duration = Duration::from_secs(1);
-/// How long the end of this process waits for its thread.
-const END_MAX: Duration = Duration::from_secs(20);
 
-/// Starts the new process, with the other end of the link. `None`: it is no process of its own (tests).
-pub type Launch = Box<dyn FnMut(UnixStream) -> io::Result<Option<Child>> + Send>;
-
-/// What came of an upgrade: what to tell people.
-pub type Outcome = Result<String, String>;
-
-/// How an upgrade is asked for, and how it goes.
-#[derive(Default)]
-pub struct Upgrades {
-    /// `None`: this process cannot start another one.
-    launch: Option<Mutex<Launch>>,
-    is_under_way: AtomicBool,
-    /// The process before this one still drains.
-    pub has_predecessor: AtomicBool,
-    /// The new process has ended before it served.
-    has_failed: AtomicBool,
-    is_drained: AtomicBool,
-    /// Hears when the thread ends.
-    thread: Mutex<Option<mpsc::Receiver<()>>>,
+/// Starts one, and waits for what comes of it.
+pub async fn ask(shared: Arc<Shared>) -> Outcome {
+    let this = &shared.upgrades;
+    let deadline = Instant::now() + RELOAD_MAX;
+    while shared.reloads.are_under_way() && Instant::now() < deadline {
+        tokio::time::sleep(RELOAD_STEP).await;
+    }
+    may_begin(&shared)?;
+    let (answer, answered) = oneshot::channel();
+    let (ends, ended) = mpsc::channel();
+    *lock(&this.thread) = Some(ended);
+    this.is_under_way.store(true, Ordering::SeqCst);
+    let all = Arc::clone(&shared);
+    let started = thread::Builder::new()
+        .name("upgrade".into())
+        .spawn(move || {
+            run(&all, answer);
+            let _ = ends.send(());
+        });
+    if let Err(error) = started {
+        this.is_under_way.store(false, Ordering::SeqCst);
+        return Err(format!("no thread could be started for it: {error}"));
+    }
+    let ended = "the process ended meanwhile".to_owned();
+    answered.await.unwrap_or(Err(ended))
 }
 
-impl Upgrades {
-    /// Of a process that can start another one.
-    pub fn by(launch: Launch) -> Upgrades {
-        Upgrades {
-            launch: Some(Mutex::new(launch)),
-            ..Upgrades::default()
-        }
-    }
-
-    /// Is one under way? Then nothing else may change.
-    pub fn are_under_way(&self) -> bool {
-        self.is_under_way.load(Ordering::SeqCst)
-    }
-
-    /// Starts one, and waits for what comes of it.
-    pub async fn ask(shared: &Arc<Shared>) -> Outcome {
-        let this = &shared.upgrades;
-        let deadline = Instant::now() + RELOAD_MAX;
-        while shared.reloads.are_under_way() && Instant::now() < deadline {
-            tokio::time::sleep(RELOAD_STEP).await;
-        }
-        this.may_begin(shared)?;
-        let (answer, answered) = oneshot::channel();
-        let (ends, ended) = mpsc::channel();
-        *lock(&this.thread) = Some(ended);
-        this.is_under_way.store(true, Ordering::SeqCst);
-        let all = Arc::clone(shared);
-        let started = thread::Builder::new()
-            .name("upgrade".into())
-            .spawn(move || {
-                run(&all, answer);
-                let _ = ends.send(());
-            });
-        if let Err(error) = started {
-            this.is_under_way.store(false, Ordering::SeqCst);
-            return Err(format!("no thread could be started for it: {error}"));
-        }
-        let ended = "the process ended meanwhile".to_owned();
-        answered.await.unwrap_or(Err(ended))
-    }
-
-    fn may_begin(&self, shared: &Shared) -> Result<(), String> {
-        let plan = &shared.edition().plan;
-        let why_not = if self.launch.is_none() {
-            "this process cannot start another one"
-        } else if shared.is_draining() {
-            "the process is draining"
-        } else if self.are_under_way() {
-            "an upgrade is under way already"
-        } else if shared.reloads.are_under_way() {
-            "a reload is under way; ask again"
-        } else if self.has_predecessor.load(Ordering::SeqCst) {
-            "the process before this one still ends its requests (timeouts.drain limits that); ask again later"
-        } else if plan.cluster.is_some() {
-            "a member of a cluster is upgraded by a restart: the others answer for it meanwhile"
-        } else if plan.icp.listen.is_some() {
-            "with icp.listen an upgrade wants a restart"
-        } else if !shared.cache.absent.is_empty() {
-            "a store could not be opened at the start and is left out; restart, so that it is tried again"
-        } else {
-            return Ok(());
-        };
-        Err(why_not.to_owned())
-    }
-
-    /// All requests of this process have ended. Waits until the new one was told everything.
-    ///
-    /// # Errors
-    /// The new process has not come to serve: there is none any more.
-    pub fn end(&self) -> Result<(), &'static str> {
-        self.is_drained.store(true, Ordering::SeqCst);
-        if let Some(ended) = lock(&self.thread).take() {
-            let _ = ended.recv_timeout(END_MAX);
-        }
-        match self.has_failed.load(Ordering::SeqCst) {
-            true => Err("the process that was to take over has ended before it served"),
-            false => Ok(()),
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn may_begin(shared: &Shared) -> Result<(), String> {
+    let upgrades = &shared.upgrades;
+    let plan = &shared.edition().plan;
+    let why_not = if upgrades.launch.is_none() {
+        "this process cannot start another one"
+    } else if shared.is_draining() {
+        "the process is draining"
+    } else if upgrades.are_under_way() {
+        "an upgrade is under way already"
+    } else if shared.reloads.are_under_way() {
+        "a reload is under way; ask again"
+    } else if upgrades.has_predecessor.load(Ordering::SeqCst) {
+        "the process before this one still ends its requests (timeouts.drain limits that); ask again later"
+    } else if plan.cluster.is_some() {
+        "a member of a cluster is upgraded by a restart: the others answer for it meanwhile"
+    } else if plan.icp.listen.is_some() {
+        "with icp.listen an upgrade wants a restart"
+    } else if !shared.cache.absent.is_empty() {
+        "a store could not be opened at the start and is left out; restart, so that it is tried again"
+    } else {
+        return Ok(());
+    };
+    Err(why_not.to_owned())
 }
 
 /// The conversation.

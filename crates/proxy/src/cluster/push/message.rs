@@ -33,7 +33,7 @@ use httpcache::UnixMillis;
 use message::Version;
 use store::Sequence;
 
-use crate::reply::lines;
+use crate::lines;
 
 /// The target of a push.
 pub const TARGET: &str = "/.loligo/push";

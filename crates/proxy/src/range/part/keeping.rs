@@ -9,7 +9,7 @@ use crate::{
     cache::object::{Large, Object},
     fetch::response::Response,
     fetch::storing,
-    reply::lines,
+    lines,
 };
 
 impl Parts<'_, '_> {

@@ -18,12 +18,10 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use super::due;
+use crate::x509::Facts;
 use crate::{
     plan::{Acme, CertificateFiles},
-    tls::{
-        served::{Unusable, check_certificate},
-        x509::Facts,
-    },
+    tls::served::{Unusable, check_certificate},
 };
 
 /// Before the directory of the authority, in the first line of the certificate's file.
