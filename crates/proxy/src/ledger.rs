@@ -58,6 +58,8 @@ struct Book {
     bytes_max: AtomicU64,
     /// Holders that hold something.
     holders: AtomicU64,
+    /// Holders with requests that are being answered.
+    askers: AtomicU64,
     /// Bodies that are being received.
     bodies: AtomicU64,
 }
@@ -102,7 +104,10 @@ impl Ledger {
     /// Is all of it taken, of which this holder has its share?
     pub fn is_full_of(&self, holder: &Holder) -> bool {
         let has = holder.bytes() + holder.of_tasks.load(Ordering::Relaxed);
-        self.bytes() > 2 * self.half() && has >= self.share()
+        // Connections whose requests have no body yet hold no piece of one.
+        let askers = self.0.askers.load(Ordering::Relaxed);
+        let share = self.half() / self.holders().max(askers).max(1);
+        self.bytes() > 2 * self.half() && has >= share
     }
 
     /// Is so little taken that something may be read before it is asked for?
@@ -205,7 +210,9 @@ impl Holder {
         self.book
             .promised
             .fetch_add(bytes as u64, Ordering::Relaxed);
-        self.of_tasks.fetch_add(bytes as u64, Ordering::Relaxed);
+        if bytes > 0 && self.of_tasks.fetch_add(bytes as u64, Ordering::Relaxed) == 0 {
+            self.book.askers.fetch_add(1, Ordering::Relaxed);
+        }
         Task(Arc::clone(self), bytes as u64)
     }
 
@@ -304,7 +311,9 @@ pub struct Task(Arc<Holder>, u64);
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.book.promised.fetch_sub(self.1, Ordering::Relaxed);
-        self.0.of_tasks.fetch_sub(self.1, Ordering::Relaxed);
+        if self.1 > 0 && self.0.of_tasks.fetch_sub(self.1, Ordering::Relaxed) == self.1 {
+            self.0.book.askers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -419,6 +428,26 @@ mod tests {
         assert_eq!(ledger.step(), STEP_BYTES_MIN);
         drop((bodies, more));
         assert_eq!(ledger.step(), 2 << 20);
+    }
+
+    #[test]
+    fn who_only_asks_has_a_share_like_everybody() {
+        let ledger = Ledger::new(4 * MIB);
+        let holders: Vec<_> = (0..64).map(|_| ledger.holder()).collect();
+        let ask = |holder: &Arc<Holder>| holder.answers(32 << 10);
+        let mut tasks: Vec<Task> = holders.iter().map(ask).collect();
+        for _ in 0..65 {
+            tasks.push(ask(&holders[0]));
+        }
+        assert!(ledger.is_full_of(&holders[0]) && ledger.is_full_of(&holders[1]));
+        assert!(!ledger.is_full_of(&ledger.holder()));
+        drop(tasks);
+        tasks = (0..129).map(|_| ask(&holders[0])).collect();
+        assert!(
+            !ledger.is_full_of(&holders[1]),
+            "the only one that asks is another"
+        );
+        drop(tasks);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct Limits {
     /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together: what is received and not taken yet, what is read from disk,
-    /// what waits in streams of HTTP/2 and behind TLS, and 8 KiB for each request of HTTP/2 that is being answered. When half of it is
+    /// what waits in streams of HTTP/2 and behind TLS, and 24 KiB for each request of HTTP/2 that is being answered. When half of it is
     /// taken, a connection that holds more than its share is paused until its client takes some, what is read comes in small steps,
     /// and a client that takes nothing for 10 seconds is cut if it holds its share (20 seconds: a quarter of it). One transfer may hold
     /// a 64th of the whole; then its origin is read no further until its slowest reader catches up. If the body has a length and a strong

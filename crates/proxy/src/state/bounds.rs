@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What a request of HTTP/2 takes while it is answered: its task, its place in the connection, the fetch that it waits for.
-const TASK_BYTES: usize = 8 << 10;
+const TASK_BYTES: usize = 24 << 10;
 
 /// Bounds of the whole process, as the configuration has them now.
 #[derive(Default)]

@@ -233,7 +233,7 @@ fn what_is_queued_from_disk_counts_once() {
         }
         let all = u64::from(streams) * len as u64;
         // A request that is still being answered counts, too.
-        let most = all + u64::from(streams) * (8 << 10);
+        let most = all + u64::from(streams) * (24 << 10);
         eventually("it counts once", || {
             (all..=most)
                 .contains(&gauge(&proxy, "transfer_bytes"))

@@ -214,19 +214,27 @@ fn beside(
 ) -> Result<(f64, u64, usize)> {
     let front = running.front.as_ref().expect("it was asked for");
     let config = config(front)?;
-    let is_stopped = AtomicBool::new(false);
+    let (are_open, is_stopped) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut peak = running.resident_bytes();
     let (latencies, ended) = std::thread::scope(|scope| {
-        let honest = scope.spawn(|| honest::hits(running.address, &is_stopped));
+        let mut look_until = |is_over: &dyn Fn() -> bool| {
+            while !is_over() {
+                std::thread::sleep(LOOK_EVERY);
+                peak = peak.max(running.resident_bytes());
+            }
+        };
         let holder = way.map(|way| {
-            let (config, is_stopped) = (&config, &is_stopped);
-            scope.spawn(move || held::hold(way, front, config, is_stopped))
+            let (config, flags) = (&config, (&are_open, &is_stopped));
+            scope.spawn(move || held::hold(way, front, config, flags))
         });
-        let until = Instant::now() + Duration::from_secs(options.seconds);
-        while Instant::now() < until && !honest.is_finished() {
-            std::thread::sleep(LOOK_EVERY);
-            peak = peak.max(running.resident_bytes());
+        if let Some(holder) = &holder {
+            look_until(&|| are_open.load(Ordering::Relaxed) || holder.is_finished());
+            let until = Instant::now() + held::SETTLED;
+            look_until(&|| Instant::now() >= until);
         }
+        let honest = scope.spawn(|| honest::hits(running.address, &is_stopped));
+        let until = Instant::now() + Duration::from_secs(options.seconds);
+        look_until(&|| Instant::now() >= until || honest.is_finished());
         is_stopped.store(true, Ordering::Relaxed);
         let ended = holder.map(|it| it.join().expect("no panic")).transpose();
         (honest.join().expect("no panic"), ended)
