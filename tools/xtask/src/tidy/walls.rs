@@ -83,7 +83,7 @@ const HELD: [(&str, usize); 6] = [
 /// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.
 const LONG_HELD: usize = 26;
 const WIDE_HELD: usize = 4;
-const BAGS_HELD: usize = 157;
+const BAGS_HELD: usize = 156;
 
 /// The shape of a crate's insides.
 #[derive(Debug, Default)]
