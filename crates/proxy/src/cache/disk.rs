@@ -92,7 +92,7 @@ pub struct Loaded {
     pub object: Object,
     /// The times of the read; `None` if it was still in a buffer.
     pub swap_in: Option<SwapIn>,
-    /// Fresh, verified companions of the same server; see [`Shared::take_along`](crate::state::Shared::take_along).
+    /// Fresh, verified companions of the same server; see [`Cache::take_along`](super::Cache::take_along).
     pub beside: Vec<Object>,
 }
 

@@ -3,7 +3,7 @@
 //! The index has no URLs, so it cannot find the objects of a prefix or tag. A purge is therefore stored as a
 //! *predicate*, and every older record is compared with it when it is read, or in the background (`store`). Objects in
 //! memory are compared when they are asked for (`purged`), and objects under way before they are published
-//! ([`crate::state::Shared::still_valid`]).
+//! ([`super::Cache::still_valid`]).
 //!
 //! | kind | pattern | a record it meets |
 //! |---|---|---|

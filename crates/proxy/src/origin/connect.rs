@@ -173,7 +173,7 @@ impl Connector {
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
         match self.wait_for_place(to, times).await? {
-            Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
+            Grant::Warm(lease) if lease.is_permitted(access) => Ok(*lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
             Grant::Slot(slot) => self.open(slot, to, access, times).await,
         }
@@ -193,7 +193,7 @@ impl Connector {
         }
         match self.wait_for_place(to, times).await? {
             Grant::Warm(mut lease) => match lease.is_permitted(access) && lease.is_young() {
-                true => Ok(lease),
+                true => Ok(*lease),
                 false => self.open(lease.into_slot(), to, access, times).await,
             },
             Grant::Slot(slot) => self.open(slot, to, access, times).await,

@@ -121,7 +121,7 @@ struct Entry {
 /// What a waiter receives.
 pub(super) enum Grant {
     /// An open connection that was just released.
-    Warm(Lease),
+    Warm(Box<Lease>),
     /// The right to open one.
     Slot(Slot),
 }
@@ -446,7 +446,7 @@ impl Pool {
         if let Some(first) = state.next_waiting(&lease.slot.destination) {
             drop(state);
             // If the waiter has gone, the connection is closed and its slot goes to the next one.
-            let _ = first.send(Grant::Warm(lease));
+            let _ = first.send(Grant::Warm(Box::new(lease)));
             return;
         }
         let Lease {

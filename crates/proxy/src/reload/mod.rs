@@ -12,7 +12,7 @@
 //! A worker takes an edition over between two events, so a request that began under one ends under it. The answer to a reload waits until
 //! all workers have done that, for [`FOLLOWED_MAX`] at most.
 //!
-//! Limits: one edition in [`PAUSE`]; what is asked for meanwhile is one reload, of the file as it is at the end. [`ASKS_MAX`] wait.
+//! Limits: one edition in [`PAUSE`]; what is asked for meanwhile is one reload, of the file as it is at the end. Some wait (`asked`).
 //!
 //! Not known here: files of configuration, what a worker does with an edition (`worker`).
 

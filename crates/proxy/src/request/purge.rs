@@ -2,10 +2,10 @@
 //!
 //! | what | how |
 //! |---|---|
-//! | one URL, in all its variants | each name it may be stored under, by its hash (`Shared::invalidate`) |
+//! | one URL, in all its variants | each name it may be stored under, by its hash (`Cache::invalidate`) |
 //! | all URLs that begin so | a predicate (`crate::cache::predicate`) |
 //! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
-//! | *soft*: not gone, but stale | for one URL a mark beside its record (`Shared::doubt`), else a predicate |
+//! | *soft*: not gone, but stale | for one URL a mark beside its record (`Cache::doubt`), else a predicate |
 //!
 //! A purge takes effect for what is stored in memory and on disk, in all its variants, and for fetches, reads
 //! and promotions under way: what was asked for before the purge is not stored after it. So a purge that finds
