@@ -12,7 +12,8 @@
 //!
 //! - While less than half is taken, a transfer reads as much at a time as its part of that half is ([`Ledger::step`]).
 //! - Beyond it the ledger is *crowded*: a holder with more than its share gets nothing more until what it has is gone
-//!   ([`Ledger::grant`]). It is paused: its origins are not read. Who holds less goes on, in small steps.
+//!   ([`Ledger::grant`]). It is paused: its origins are not read. Who holds less goes on, in small steps, which get smaller as what is left
+//!   of the bound does.
 //! - A client that then takes nothing is asked to leave ([`Holder::must_leave`]), the large ones first. One that takes a byte now and then
 //!   is only paused.
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
@@ -165,9 +166,17 @@ impl Ledger {
         if !self.is_crowded() {
             return Some(self.step());
         }
-        let left = self.share().checked_sub(holder.bytes())?;
-        let left = usize::try_from(left).unwrap_or(usize::MAX);
-        (left > 0).then(|| left.min(self.step()).max(STEP_BYTES_MIN))
+        let has = holder.bytes();
+        let of_share = self.share().checked_sub(has).filter(|&left| left > 0)?;
+        // Who came while there were few has more than what is now a share, and keeps it: only what is left is there for all.
+        let unheld = (2 * self.half()).saturating_sub(self.bytes());
+        let of_all = unheld / self.holders().max(1);
+        let least = STEP_BYTES_MIN as u64;
+        if of_all < least && has >= least {
+            return None;
+        }
+        let granted = usize::try_from(of_share.min(of_all)).unwrap_or(usize::MAX);
+        Some(granted.min(self.step()).max(STEP_BYTES_MIN))
     }
 }
 
@@ -408,6 +417,25 @@ mod tests {
         assert!(large.must_leave(LARGE_PATIENCE));
         assert!(!large.must_leave(LARGE_PATIENCE / 2), "not at once");
         assert!(!small.must_leave(PATIENCE * 100));
+    }
+
+    #[test]
+    fn who_comes_first_leaves_room_for_all_that_come_later() {
+        const HOLDERS: usize = 200;
+        let bound = 64 * MIB;
+        let ledger = Ledger::new(bound);
+        let mut held = Vec::new();
+        for _ in 0..HOLDERS {
+            let holder = ledger.holder();
+            let (_body, mut granted) = (ledger.receives(), 0);
+            while let Some(bytes) = ledger.grant(&holder) {
+                held.push(holder.hold(bytes));
+                granted += 1;
+            }
+            assert!(granted > 0, "each gets something at once");
+        }
+        let least = STEP_BYTES_MIN as u64;
+        assert!(ledger.bytes() <= bound + HOLDERS as u64 * least);
     }
 
     #[test]

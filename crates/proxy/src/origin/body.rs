@@ -6,16 +6,23 @@
 //! Not known here: heads, who is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
-use std::{io, pin::pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, Reject};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::{
     deadline::Watch,
-    ledger::{Holder, Receiving, Transfer, pause},
+    ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause},
     origin::outcome::UpstreamError,
     origin::trip::Trip,
     origin::writing::{Moved, write_or_hear},
@@ -108,6 +115,17 @@ impl Drop for Heard {
     fn drop(&mut self) {
         self.0.left();
     }
+}
+
+/// What is read is there within this time, or the origin has failed.
+async fn within<F: Future<Output = io::Result<usize>> + Unpin>(
+    watch: &Watch,
+    limit: Duration,
+    reading: F,
+) -> Result<usize, UpstreamError> {
+    let read = watch.limit(limit, reading).await;
+    let read = read.map_err(|_| UpstreamError::Timeout)?;
+    read.map_err(UpstreamError::Closed)
 }
 
 /// A response body as it arrives.
@@ -295,8 +313,14 @@ impl Body {
                     if is_over {
                         continue;
                     }
-                    let most = self.room_for(context, watch, CHUNKED_READ_BYTES).await;
-                    if self.read(watch, most).await? == 0 {
+                    let read = match self.is_passing {
+                        true => self.read_when_sent(context, watch, CHUNKED_READ_BYTES).await?,
+                        false => {
+                            let most = CHUNKED_READ_BYTES.min(context.ledger.step());
+                            self.read(watch, most).await?
+                        }
+                    };
+                    if read == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
@@ -379,11 +403,11 @@ impl Body {
         }
     }
 
-    /// How much may be read now, of so much at most. Who only passes it on waits until that is something.
-    async fn room_for(&self, context: &OriginContext, watch: &Watch, most: usize) -> usize {
+    /// Waits until something may be read of a body that is passed on, and says how much.
+    async fn room_to_pass(&self, context: &OriginContext, watch: &Watch) -> usize {
         let ledger = &context.ledger;
-        let Some(holder) = self.holder.as_ref().filter(|_| self.is_passing) else {
-            return most.min(ledger.step());
+        let Some(holder) = &self.holder else {
+            return ledger.step();
         };
         let paused = &context.counters.transfers_paused;
         // The filter has one, which it gives out for the next.
@@ -392,7 +416,7 @@ impl Body {
             self.is_others.as_ref().is_some_and(|it| it())
                 || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
         };
-        most.min(pause::until_granted(ledger, holder, watch, paused, is_due).await)
+        pause::until_granted(ledger, holder, watch, paused, is_due).await
     }
 
     /// Reads of a body of which so much is still to come.
@@ -402,24 +426,30 @@ impl Body {
         watch: &Watch,
         left: usize,
     ) -> Result<usize, UpstreamError> {
-        let most = match self.is_fast {
-            true => FAST_BODY_READ_BYTES,
-            false => BODY_READ_BYTES,
+        let most = self.read_bytes_max().min(left);
+        let read = match (self.is_passing, self.is_fast) {
+            (false, _) => {
+                let most = most.min(context.ledger.step());
+                self.read(watch, most).await?
+            }
+            (true, false) => self.read_when_sent(context, watch, most).await?,
+            (true, true) => match self.read_at_once(context, watch, most).await? {
+                Some(read) => read,
+                None => {
+                    let most = most.min(BODY_READ_BYTES);
+                    self.read_when_sent(context, watch, most).await?
+                }
+            },
         };
-        // What the last read left of its buffer is used first, if it is enough for one.
-        let spare = self.input.capacity() - self.input.len();
-        let want = match spare {
-            BODY_READ_BYTES.. => spare.min(most),
-            _ => most,
-        };
-        let want = self.room_for(context, watch, want).await;
-        if want < BODY_READ_BYTES && self.input.is_empty() {
-            // A buffer that is no longer: what is not filled of it would be held and not counted.
-            self.input = BytesMut::with_capacity(want.min(left));
-        }
-        let read = self.read(watch, want.min(left)).await?;
         self.is_fast = read >= BODY_READ_BYTES;
         Ok(read)
+    }
+
+    fn read_bytes_max(&self) -> usize {
+        match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        }
     }
 
     /// Counts a piece of a body of known length.
@@ -442,20 +472,13 @@ impl Body {
         room: &mut Room,
         left: usize,
     ) -> Result<Bytes, UpstreamError> {
+        let most = self.read_bytes_max();
         let Some(lease) = &mut self.lease else {
             return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
         };
-        let most = match self.is_fast {
-            true => FAST_BODY_READ_BYTES,
-            false => BODY_READ_BYTES,
-        };
         let want = most.min(left).min(room.left());
         let reading = lease.stream().read(&mut room.space()[..want]);
-        let read = watch
-            .limit(self.waits.idle_read, pin!(reading))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)?;
+        let read = within(watch, self.waits.idle_read, pin!(reading)).await?;
         self.heard.0.received_body(read);
         self.is_fast = read >= BODY_READ_BYTES;
         match read {
@@ -464,18 +487,67 @@ impl Body {
         }
     }
 
-    async fn read(&mut self, watch: &Watch, want: usize) -> Result<usize, UpstreamError> {
+    /// Reads a piece of a body that is passed on, at most so long, as soon as it is there. What it may be is asked of the ledger then: many
+    /// that wait at once would all be promised the same room. It comes by way of the worker's space, and waits without memory of its own.
+    async fn read_when_sent(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        most: usize,
+    ) -> Result<usize, UpstreamError> {
+        let room = self.room_to_pass(context, watch).await;
+        let (Some(lease), Some(holder)) = (&mut self.lease, &self.holder) else {
+            return Ok(0);
+        };
+        let input = &mut self.input;
+        let reading = poll_fn(|cx| {
+            let room_now = context.ledger.grant(holder).unwrap_or(STEP_BYTES_MIN);
+            let mut space = context.input.borrow_mut();
+            let most = most.min(room).min(room_now).min(space.len());
+            let mut buf = ReadBuf::new(&mut space[..most]);
+            let read = Pin::new(lease.stream()).poll_read(cx, &mut buf);
+            read.map_ok(|()| {
+                input.extend_from_slice(buf.filled());
+                buf.filled().len()
+            })
+        });
+        let read = within(watch, self.waits.idle_read, reading).await?;
+        self.heard.0.received_body(read);
+        Ok(read)
+    }
+
+    /// Reads what is there of a body that is passed on and comes fast; `None`: nothing is. What is to come is waited for without the room
+    /// that there is now.
+    async fn read_at_once(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        most: usize,
+    ) -> Result<Option<usize>, UpstreamError> {
+        let most = most.min(self.room_to_pass(context, watch).await);
+        let Some(lease) = &mut self.lease else {
+            return Ok(Some(0));
+        };
+        // A buffer that is no longer: what is not filled of it would be held and not counted.
+        self.input = BytesMut::with_capacity(most);
+        let mut reading = pin!(lease.stream().read_buf(&mut self.input));
+        let read = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+        let Poll::Ready(read) = read else {
+            self.input = BytesMut::new();
+            return Ok(None);
+        };
+        let read = read.map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        Ok(Some(read))
+    }
+
+    async fn read(&mut self, watch: &Watch, most: usize) -> Result<usize, UpstreamError> {
         let Some(lease) = &mut self.lease else {
             return Ok(0);
         };
-        self.input.reserve(want.max(1));
-        let limit = self.waits.idle_read;
-        let input = &mut self.input;
-        let read = watch
-            .limit(limit, pin!(lease.stream().read_buf(input)))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)?;
+        self.input.reserve(most.max(1));
+        let reading = lease.stream().read_buf(&mut self.input);
+        let read = within(watch, self.waits.idle_read, pin!(reading)).await?;
         self.heard.0.received_body(read);
         Ok(read)
     }
