@@ -19,8 +19,8 @@
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
 //!   has. Where there is no room for the promise, it is not stored.
 //!
-//! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], so that the many small ones do not stop, and none waits for ever for what
-//! its connection holds beside it; with `n` transfers the bound is exceeded by `n` of these at most.
+//! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], and each connection that has less than its share [`HELD_BYTES_MIN`]. So the
+//! many small ones do not stop, and none waits for ever for what its connection holds beside it. The bound is exceeded by these at most.
 //!
 //! Not known here: connections, fetches, clocks; how it is waited for ([`pause`]).
 
@@ -38,6 +38,9 @@ use bytes::Bytes;
 
 /// The least that is read at a time, whatever is taken: one page.
 pub const STEP_BYTES_MIN: usize = 4 << 10;
+
+/// What a connection that has less than its share may hold, whatever is taken.
+const HELD_BYTES_MIN: u64 = 4 * STEP_BYTES_MIN as u64;
 
 /// So long may one that holds its share or more take nothing while the ledger is crowded.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
@@ -171,8 +174,7 @@ impl Ledger {
         // Who came while there were few has more than what is now a share, and keeps it: only what is left is there for all.
         let unheld = (2 * self.half()).saturating_sub(self.bytes());
         let of_all = unheld / self.holders().max(1);
-        let least = STEP_BYTES_MIN as u64;
-        if of_all < least && has >= least {
+        if of_all < STEP_BYTES_MIN as u64 && has >= HELD_BYTES_MIN {
             return None;
         }
         let granted = usize::try_from(of_share.min(of_all)).unwrap_or(usize::MAX);
@@ -434,8 +436,9 @@ mod tests {
             }
             assert!(granted > 0, "each gets something at once");
         }
-        let least = STEP_BYTES_MIN as u64;
-        assert!(ledger.bytes() <= bound + HOLDERS as u64 * least);
+        assert!(
+            ledger.bytes() <= bound + HOLDERS as u64 * (HELD_BYTES_MIN + STEP_BYTES_MIN as u64)
+        );
     }
 
     #[test]
