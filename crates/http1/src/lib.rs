@@ -25,6 +25,7 @@
 
 mod chunked;
 mod framing;
+pub mod head_lines;
 mod lines;
 mod reject;
 mod request;

@@ -49,7 +49,7 @@ macro_rules! mistakes {
         /// Is this mistake to be made?
         #[cfg(not(feature = "mistakes"))]
         #[inline(always)]
-        pub(crate) const fn makes(_: Mistake) -> bool {
+        pub const fn makes(_: Mistake) -> bool {
             false
         }
     };

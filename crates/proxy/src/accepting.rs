@@ -23,7 +23,8 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::{listening::ListenerId, member::MemberId, record::metrics::Counters, socket::Detached};
+use crate::record::metrics::Counters;
+use base::{listening::ListenerId, member::MemberId, socket::Detached};
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;
@@ -142,7 +143,7 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket;
+    use base::socket;
     use std::net::TcpStream;
 
     fn counters(open: &[u64]) -> Vec<Arc<Counters>> {

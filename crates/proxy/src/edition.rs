@@ -12,18 +12,16 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use crate::{
-    listening::ListenerId,
     origin::{OriginWaits, Tls},
     plan::Plan,
     quota::Quotas,
-    record::labels::Rows,
-    record::rule_counts::RuleCounts,
-    request::key::tags_in_use,
-    request::rulebook::Rulebook,
+    record::{labels::Rows, rule_counts::RuleCounts},
+    request::{key::tags_in_use, rulebook::Rulebook},
     tls::served::{ServedTls, Shown},
     upstreams,
     upstreams::Upstream,
 };
+use base::listening::ListenerId;
 
 /// A configuration in the forms that requests want.
 pub struct Edition {
@@ -178,7 +176,7 @@ impl Edition {
 
 /// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known. One for the process.
 pub fn via_tag() -> u32 {
-    crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32)
+    base::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32)
 }
 
 fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {

@@ -15,17 +15,21 @@ use crate::{
     cache::opening,
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
-    listening::ListenerId,
     origin::Tls,
     plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict},
     quota::Quotas,
-    record::labels::Labels,
-    record::rule_counts::KnownRules,
-    request::rulebook::edits::{AskedFor, Values},
-    request::rulebook::{MetBy, Question, Unmet, fits::Circumstances},
-    request::ruling::{name_of, url, with_question},
-    request::target,
+    record::{labels::Labels, rule_counts::KnownRules},
+    request::{
+        rulebook::{
+            MetBy, Question, Unmet,
+            edits::{AskedFor, Values},
+            fits::Circumstances,
+        },
+        ruling::{name_of, url, with_question},
+        target,
+    },
 };
+use base::listening::ListenerId;
 
 /// Minutes of a week.
 const WEEK: u32 = 7 * 24 * 60;

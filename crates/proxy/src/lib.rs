@@ -30,35 +30,23 @@
 #![forbid(unsafe_code)]
 
 mod accepting;
-mod access;
 mod admin;
 mod cache;
-mod chance;
-mod clock;
 mod cluster;
 mod conn;
-mod deadline;
 mod deliver;
 mod edition;
 pub mod explain;
 mod fetch;
 mod h2;
-mod heads;
 mod health;
 mod ledger;
-mod lines;
 mod listener;
-mod listening;
-mod member;
 mod mirror;
-mod mistakes;
-mod notify;
 mod origin;
 mod peers;
-mod phase;
 pub mod plan;
 mod proof;
-mod pulse;
 mod quota;
 mod range;
 mod record;
@@ -69,7 +57,6 @@ mod room;
 mod serve;
 #[cfg(feature = "simulation")]
 pub mod simulation;
-mod socket;
 mod state;
 pub mod stored;
 mod tls;
@@ -77,15 +64,14 @@ mod upgrade;
 mod upstreams;
 mod user;
 mod worker;
-mod x509;
 mod zone;
 
-pub use cache::opening::StoreError;
-pub use clock::Clock;
-pub use cluster::new_cluster_key;
-pub use mistakes::Mistake;
+pub use base::clock::Clock;
+pub use base::mistakes::Mistake;
 #[cfg(feature = "mistakes")]
-pub use mistakes::make_mistake;
+pub use base::mistakes::make_mistake;
+pub use cache::opening::StoreError;
+pub use cluster::new_cluster_key;
 pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};

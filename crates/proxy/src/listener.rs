@@ -5,19 +5,23 @@ use std::{rc::Rc, sync::Arc};
 use store::KeyHasher;
 
 use crate::{
-    access::{Clients, Destinations},
     edition::Edition,
-    listening::ListenerId,
     mirror::Mirror,
     origin::Destination,
     plan::{Listener, Role, Route},
     quota::Tolls,
     record::labels::Rows,
-    request::key::{forward_tag, route_tags},
-    request::ports::Ports,
-    request::rulebook::{Met, Rulebook},
+    request::{
+        key::{forward_tag, route_tags},
+        ports::Ports,
+        rulebook::{Met, Rulebook},
+    },
     tls::served::ServedTls,
     upstreams::Upstream,
+};
+use base::{
+    access::{Clients, Destinations},
+    listening::ListenerId,
 };
 
 /// A listener as a worker sees it.

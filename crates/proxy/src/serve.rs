@@ -11,7 +11,7 @@ mod preparing;
 mod seconds;
 mod stopping;
 
-pub use crate::phase::Stopper;
+pub use base::phase::Stopper;
 pub use error::ServeError;
 
 use self::{
@@ -20,8 +20,8 @@ use self::{
     seconds::Seconds,
     stopping::{Signals, drain, tell_how_they_closed},
 };
-use crate::clock::Instant;
 use crate::quota::Quotas;
+use base::clock::Instant;
 use std::{
     net::{self, SocketAddr},
     rc::Rc,
@@ -44,30 +44,25 @@ use tokio::{
 use crate::{
     accepting::Dealers,
     admin,
-    cache::background::BackgroundThread,
-    cache::opening::{self, Absent, Opened, StoreError},
-    clock::Clock,
+    cache::{
+        background::BackgroundThread,
+        opening::{self, Absent, Opened, StoreError},
+    },
     cluster::{self, Cluster, ClusterThread, purging},
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
-    heads::HeadBudget,
-    health::panicking,
-    health::watch,
+    health::{panicking, watch},
     ledger::Ledger,
-    listening::{ListenerId, Listening},
-    notify::Manager,
     origin::Tls,
-    peers::digest::Digests,
-    peers::fetching,
-    peers::known::Peers,
-    phase::Phase,
+    peers::{digest::Digests, fetching, known::Peers},
     plan::Plan,
-    pulse::Pulse,
-    record::events::Events,
-    record::journal::Journal,
-    record::labels::{COUNTED_MAX, Labels},
-    record::metrics::Counters,
-    record::rule_counts::KnownRules,
+    record::{
+        events::Events,
+        journal::Journal,
+        labels::{COUNTED_MAX, Labels},
+        metrics::Counters,
+        rule_counts::KnownRules,
+    },
     reload::{self, Control, Reading, Reread, asked::Reloads},
     state::{Bounds, Shared},
     tls::served::ServedTls,
@@ -80,6 +75,14 @@ use crate::{
     upstreams::{self, probe::Looks},
     user, worker,
     worker::connector_settings,
+};
+use base::{
+    clock::Clock,
+    heads::HeadBudget,
+    listening::{ListenerId, Listening},
+    notify::Manager,
+    phase::Phase,
+    pulse::Pulse,
 };
 
 /// What is up, once it is.

@@ -25,21 +25,19 @@ use tokio::{
 use crate::{
     accepting::{Dealers, Dealt},
     cache::{background, opening},
-    clock::Clock,
     health,
     listener::{ListenerState, listener_states},
     origin::Tls,
-    phase::Phase,
     plan::Plan,
     record::journal::Journal,
     request::purge,
     serve::{self, ServeError},
-    socket,
     state::{Shared, Worker},
     worker,
 };
+use base::{clock::Clock, phase::Phase, socket};
 
-pub use crate::socket::{
+pub use base::socket::{
     Socket,
     memory::{Connection, pair, set_network},
 };
@@ -55,8 +53,8 @@ pub(crate) fn register(worker: &Rc<Worker>) {
 
 /// From now on chance and wall time on this thread follow from these. To be called inside a runtime whose clock stands.
 pub fn begin(seed: u64, unix: Duration) {
-    crate::chance::follow_seed(seed);
-    crate::clock::follow_virtual_time(unix);
+    base::chance::follow_seed(seed);
+    base::clock::follow_virtual_time(unix);
 }
 
 /// How to end the background work, and how that ended for each store.

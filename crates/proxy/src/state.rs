@@ -8,7 +8,7 @@ mod bounds;
 
 pub use bounds::{Bounds, ConnectionCount, StreamCount};
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
@@ -26,44 +26,43 @@ use store::{HeldChunks, KeyHasher, Pseudonyms};
 use tokio::sync::watch;
 
 use crate::{
-    cache::Cache,
-    cache::disk::DiskIo,
-    cache::memory::Front,
-    clock::Clock,
-    cluster::Cluster,
-    cluster::purging::{
-        change::{Change, LocalCache},
-        gate::Served,
+    cache::{Cache, disk::DiskIo, memory::Front},
+    cluster::{
+        Cluster,
+        purging::{
+            change::{Change, LocalCache},
+            gate::Served,
+        },
+        push::PushContext,
     },
-    cluster::push::PushContext,
-    deadline::Deadlines,
     edition::Edition,
-    fetch::flight::Flights,
-    fetch::uploads::Uploads,
-    heads::{HeadBudget, Heads},
+    fetch::{flight::Flights, uploads::Uploads},
     ledger::Ledger,
     listener::ListenerState,
+    origin::{Connector, OriginContext},
+    peers::{digest::Digests, icp::Icp, known::Peers},
+    plan::Plan,
+    range::pass_list::RangePassList,
+    record::{
+        events::Events,
+        journal::JournalWriter,
+        labels::Labels,
+        metrics::{self, Counters},
+        rule_counts::KnownRules,
+        top::Top,
+    },
+    reload::asked::Reloads,
+    tls::{crowd::Crowd, handshake::TlsContext, session::Scratch},
+    upgrade::asked::Upgrades,
+};
+use base::{
+    clock::Clock,
+    deadline::Deadlines,
+    heads::{HeadBudget, Heads},
     listening::{ListenerId, Listening},
     member::MemberId,
-    origin::{Connector, OriginContext},
-    peers::digest::Digests,
-    peers::icp::Icp,
-    peers::known::Peers,
     phase::Phase,
-    plan::Plan,
     pulse::Pulse,
-    range::pass_list::RangePassList,
-    record::events::Events,
-    record::journal::JournalWriter,
-    record::labels::Labels,
-    record::metrics::{self, Counters},
-    record::rule_counts::KnownRules,
-    record::top::Top,
-    reload::asked::Reloads,
-    tls::crowd::Crowd,
-    tls::handshake::TlsContext,
-    tls::session::Scratch,
-    upgrade::asked::Upgrades,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -188,7 +187,7 @@ impl Shared {
         match &self.cluster {
             _ if self.is_handed_over.load(Ordering::Relaxed) => Served::Nothing,
             None => Served::All,
-            Some(cluster) => cluster.purging.served(&self.cache, crate::clock::boot_ms()),
+            Some(cluster) => cluster.purging.served(&self.cache, base::clock::boot_ms()),
         }
     }
 

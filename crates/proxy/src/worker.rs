@@ -4,7 +4,7 @@
 //! connection never leaves its worker. A tick every tenth of a second writes out clusters that have waited long
 //! enough, ends waits that are over due, and once a second lets go of what has grown old.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     cell::RefCell,
     future::poll_fn,
@@ -26,21 +26,21 @@ use tokio::{
 
 use crate::{
     accepting::{Dealers, Dealt},
-    cache::disk::DiskIo,
-    cache::lazy::LazyReads,
+    cache::{disk::DiskIo, lazy::LazyReads},
     conn::client,
     edition::Edition,
     fetch::probing::Probes,
     listener::listener_states,
+    origin::{Connector, Settings},
+    plan::Plan,
+    record::{journal::JournalWriter, lag},
+    state::{Shared, Worker},
+};
+use base::{
     listening::ListenerId,
     member::MemberId,
-    origin::{Connector, Settings},
     phase::Phase,
-    plan::Plan,
-    record::journal::JournalWriter,
-    record::lag,
     socket::{self, Socket},
-    state::{Shared, Worker},
 };
 
 const TICK: Duration = Duration::from_millis(100);

@@ -12,8 +12,10 @@ use crate::cluster::{Cluster, Standing, choosing, following::trace_of, routing::
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
-    request::key::{KEY_PREFIX, name_of_key},
-    request::target,
+    request::{
+        key::{KEY_PREFIX, name_of_key},
+        target,
+    },
     state::Shared,
 };
 

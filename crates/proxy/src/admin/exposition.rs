@@ -32,9 +32,11 @@ use crate::{
         upstreams::{self, Kind},
     },
     cluster::MemberStatus,
-    record::labels::Label,
-    record::metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},
-    record::protocols::ProtocolFigures,
+    record::{
+        labels::Label,
+        metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},
+        protocols::ProtocolFigures,
+    },
     upstreams::UpstreamStanding,
 };
 
@@ -167,7 +169,7 @@ impl Exposition {
             "Time since the process came up, in seconds",
             facts.uptime.as_secs_f64(),
         )?;
-        let running = u64::from(facts.phase == crate::phase::Phase::Running);
+        let running = u64::from(facts.phase == base::phase::Phase::Running);
         e.gauge("running", "1 while serving, 0 while draining", running)?;
         let words = "Messages on standard error dropped because nobody read them";
         let lost = DIAGNOSTICS_LOST.load(Ordering::Relaxed);

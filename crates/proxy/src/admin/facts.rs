@@ -12,7 +12,7 @@
 //! Not known here: HTTP, text formats.
 
 use crate::admin::limits::LimitFacts;
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     array,
     collections::{BTreeMap, VecDeque},
@@ -30,14 +30,16 @@ use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
     cluster::ClusterStatus,
     edition::Edition,
-    phase::Phase,
-    record::labels::Label,
-    record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
-    record::protocols::ProtocolFigures,
-    record::rule_counts::RuleCount,
+    record::{
+        labels::Label,
+        metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
+        protocols::ProtocolFigures,
+        rule_counts::RuleCount,
+    },
     state::Shared,
     upstreams::{UpstreamStanding, standings},
 };
+use base::phase::Phase;
 
 /// Time between two snapshots in [`History`].
 pub const HISTORY_STEP: Duration = Duration::from_secs(5);
@@ -467,7 +469,7 @@ impl Facts {
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
-            paused: store.is_paused(crate::clock::unix_ms()),
+            paused: store.is_paused(base::clock::unix_ms()),
             aside: device.health().is_aside(),
             abandoned_bytes: device.health().abandoned_bytes(),
             recovery: store.recovery(),

@@ -253,7 +253,7 @@ pub struct Columns {
 
 #[cfg(test)]
 mod tests {
-    use crate::clock::Instant;
+    use base::clock::Instant;
     use std::sync::Arc;
 
     use super::*;

@@ -20,10 +20,12 @@ use crate::{
         status::{HitRatio, Latency, word_of},
     },
     cluster::ClusterStatus,
-    record::metrics,
-    record::origins::{OriginBook, OriginTable, OriginTimes},
-    record::protocols::ProtocolFigures,
-    record::top::Rankings,
+    record::{
+        metrics,
+        origins::{OriginBook, OriginTable, OriginTimes},
+        protocols::ProtocolFigures,
+        top::Rankings,
+    },
     state::Shared,
     upstreams::UpstreamStanding,
 };

@@ -45,7 +45,7 @@ mod scrape;
 mod status;
 mod upstreams;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
@@ -65,8 +65,8 @@ use tokio::{
 };
 
 use crate::{
-    admin::explaining::{Unexplained, explain},
     admin::{
+        explaining::{Unexplained, explain},
         facts::{Facts, HISTORY_STEP, History, Snapshot},
         history::Hour,
         http::{Answer, Request},
@@ -78,16 +78,14 @@ use crate::{
     },
     health::watch,
     listener::{ListenerState, listener_states},
-    phase::Phase,
     plan::host_fits,
-    record::labels::COUNTED_MAX,
-    record::metrics::Counters,
-    record::origins::OriginBook,
+    record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook},
     reload::asked::Refused,
     request::purge::{self, Order},
     state::Shared,
     upgrade::asked::Outcome,
 };
+use base::phase::Phase;
 
 /// The origins told are those of one to two such periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);

@@ -18,7 +18,8 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{clock::Instant, record::live::LISTENERS_MAX};
+use crate::record::live::LISTENERS_MAX;
+use base::clock::Instant;
 
 /// The most connections at once; see above.
 pub const CONNECTIONS_MAX: usize = 256;

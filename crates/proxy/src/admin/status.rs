@@ -15,20 +15,16 @@ use crate::{
         histogram::Histogram,
         rounded,
     },
-    clock::Instant,
     cluster::ClusterStatus,
     edition::Edition,
     peers::{digest::theirs::Format, known::Peer},
-    phase::Phase,
     plan::Role,
-    record::labels::Label,
-    record::metrics::STATUS_CLASSES,
-    record::top::Told,
+    record::{labels::Label, metrics::STATUS_CLASSES, top::Told},
     state::Shared,
     tls::served::Shown,
     upstreams::UpstreamStanding,
-    x509,
 };
+use base::{clock::Instant, phase::Phase, x509};
 
 /// The whole document.
 #[derive(Serialize)]

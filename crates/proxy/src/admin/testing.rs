@@ -1,6 +1,6 @@
 //! A process without workers, for tests.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     sync::{
         Arc,
@@ -12,22 +12,23 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    cache::Cache,
-    cache::fragments::FragmentMemory,
-    cache::memory::MemoryTier,
-    cache::opening,
+    cache::{Cache, fragments::FragmentMemory, memory::MemoryTier, opening},
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
     ledger::Ledger,
-    listening::{ListenerId, Listening},
-    phase::Phase,
     plan::{self, Listener, Plan},
-    pulse::Pulse,
-    record::labels::{COUNTED_MAX, Labels},
-    record::metrics::Counters,
-    record::rule_counts::KnownRules,
+    record::{
+        labels::{COUNTED_MAX, Labels},
+        metrics::Counters,
+        rule_counts::KnownRules,
+    },
     reload::asked::Reloads,
     state::{Bounds, Shared},
+};
+use base::{
+    listening::{ListenerId, Listening},
+    phase::Phase,
+    pulse::Pulse,
 };
 
 /// With one forward listener.
@@ -79,7 +80,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         is_process: false,
         via_tag: 0,
         bounds: Bounds::of(&plan),
-        heads: Arc::new(crate::heads::HeadBudget::new(1 << 20, 2)),
+        heads: Arc::new(base::heads::HeadBudget::new(1 << 20, 2)),
         ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
         cache,
         flights,
@@ -98,7 +99,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
-        clock: crate::clock::Clock::default(),
+        clock: base::clock::Clock::default(),
         io_engine: "none",
         editions: watch::Sender::new(Arc::new(Edition::new(Parts {
             number: 1,

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     cache::opening::Absent,
     plan::{Listener, Plan},
-    pulse::Pulse,
 };
+use base::pulse::Pulse;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {

@@ -6,7 +6,7 @@
 //!
 //! Not known here: what the work means.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     path::Path,
     rc::Rc,
@@ -27,9 +27,11 @@ use tokio::{
 
 use crate::{
     cache::written::Member,
+    record::events::{Events, ReadTimes},
+};
+use base::{
     clock::unix_ms,
     pulse::{Pulse, StoreWork},
-    record::events::{Events, ReadTimes},
 };
 
 /// A start waits as long for the first room as a request for a read, within these bounds.

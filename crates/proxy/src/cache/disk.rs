@@ -12,7 +12,7 @@
 //! limit. A device that is set aside (`watch`) gets no operations: its records count as absent, and nothing is stored
 //! on it.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -24,19 +24,25 @@ use store::{
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::{
-    cache::background::WakeUp,
-    cache::lazy::{Brought, Gathered, LazyReads},
-    cache::object::{Large, Object},
-    cache::parts::RecentParts,
-    cache::written,
-    clock::{Clock, unix_ms},
-    deadline::{Deadlines, Elapsed},
+    cache::{
+        background::WakeUp,
+        lazy::{Brought, Gathered, LazyReads},
+        object::{Large, Object},
+        parts::RecentParts,
+        written,
+    },
     peers::digest::Digests,
     plan::{LocalityMode, Storing},
-    record::events::{Events, number},
-    record::facts::SwapIn,
-    record::metrics::{self, Counters},
+    record::{
+        events::{Events, number},
+        facts::SwapIn,
+        metrics::{self, Counters},
+    },
     request::key::{fragment_key, server_of_key},
+};
+use base::{
+    clock::{Clock, unix_ms},
+    deadline::{Deadlines, Elapsed},
 };
 
 /// The stores on this worker's rings.

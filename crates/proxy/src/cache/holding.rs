@@ -16,10 +16,12 @@ use httpcache::ByteRange;
 use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
-    cache::disk::{DiskIo, LoadedFragment, Waits},
-    cache::holes,
-    cache::object::Object,
-    cache::parts::Part,
+    cache::{
+        disk::{DiskIo, LoadedFragment, Waits},
+        holes,
+        object::Object,
+        parts::Part,
+    },
     request::key::fragment_key,
 };
 

@@ -5,21 +5,22 @@
 //!
 //! Not known here: reading.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::time::Duration;
 
 use store::{BodyLayout, Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequence};
 
 use crate::{
-    cache::disk::{DiskIo, Member},
-    cache::object::Object,
-    clock::unix_ms,
+    cache::{
+        disk::{DiskIo, Member},
+        object::Object,
+    },
     plan::LocalityMode,
-    record::facts::Handed,
-    record::metrics,
+    record::{facts::Handed, metrics},
     request::key::{fragment_key, server_of_key},
     room::Room,
 };
+use base::clock::unix_ms;
 
 /// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.
 const SETTLE_MAX: Duration = Duration::from_secs(30);

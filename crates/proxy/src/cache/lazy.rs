@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use bytes::Bytes;
 use device::{Engine, IoFault, Latency};
 use tokio::sync::{Notify, oneshot};

@@ -22,7 +22,7 @@
 
 mod weeding;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},

@@ -39,10 +39,10 @@ use self::{
     background::WakeUp, fragments::FragmentMemory, lazy::ReadQueue, memory::MemoryTier,
     object::Object, opening::Absent, predicate::Predicate,
 };
-use crate::{
+use crate::room::Rooms;
+use base::{
     clock::Instant,
     mistakes::{Mistake, makes},
-    room::Rooms,
 };
 
 /// Percent of the room for purges by pattern that are worth a warning.

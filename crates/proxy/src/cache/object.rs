@@ -12,7 +12,7 @@ use fields::Fields;
 use httpcache::Standing;
 use store::KeyHash;
 
-use crate::lines;
+use http1::head_lines;
 
 /// Version of the metadata layout below; another one is a miss.
 const META_VERSION: u8 = 2;
@@ -106,7 +106,7 @@ impl Object {
 
     /// The stored fields, parsed again: for conditions and revalidation, not for plain hits.
     pub fn fields(&self) -> Fields {
-        lines::fields_of_head(&self.head)
+        head_lines::fields_of_head(&self.head)
     }
 
     /// The metadata of the record: fixed part, then the head.

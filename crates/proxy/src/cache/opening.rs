@@ -433,7 +433,7 @@ pub fn without_device(seed: Option<u64>) -> Result<Arc<Set>, StoreError> {
 
 fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
     let mut random = [0; Identity::RANDOM_BYTES];
-    crate::chance::fill(&mut random).map_err(StoreError::Random)?;
+    base::chance::fill(&mut random).map_err(StoreError::Random)?;
     let identity = Identity::new(random);
     Ok(match previous {
         Some(previous) => identity.after(previous),
@@ -444,13 +444,13 @@ fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
 /// The numbers of a new set. The stores of a cluster hash keys alike, so that one look-up tells which of its members have something.
 fn fresh_numbers(plan: &Plan) -> Result<SetNumbers, StoreError> {
     let mut uuid = [0; 16];
-    crate::chance::fill(&mut uuid).map_err(StoreError::Random)?;
+    base::chance::fill(&mut uuid).map_err(StoreError::Random)?;
     Ok(SetNumbers {
         uuid,
         generation: 1,
         hash_seed: match &plan.cluster {
             Some(cluster) => common_number(&cluster.key, "the hash seed of a store"),
-            None => crate::chance::u64().map_err(StoreError::Random)?,
+            None => base::chance::u64().map_err(StoreError::Random)?,
         },
     })
 }

@@ -24,11 +24,10 @@ use store::{Front, KeyHash, Lookup, PartPlace, ReadGuard};
 
 use crate::{
     cache::disk::{DiskIo, LoadedFragment, Member, Unread, Waits},
-    clock::Instant,
-    record::facts::SwapIn,
-    record::metrics,
+    record::{facts::SwapIn, metrics},
     request::key::fragment_key,
 };
+use base::clock::Instant;
 
 /// If more of a fragment than this is wanted, it is read whole, which is one read and not two.
 const PART_PERCENT_MAX: u64 = 75;

@@ -2,7 +2,7 @@
 //!
 //! Unique in the process over all stores; a start begins anew. 0 stands for none.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 use store::WriteId;
 

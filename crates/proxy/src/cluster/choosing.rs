@@ -15,11 +15,11 @@ use super::{
     following::trace_of,
     routing::{self, Known, Policy, Reason, TRIED_MAX},
 };
-use crate::member::MemberId;
 use crate::{
     peers::choice::Candidate,
     plan::{ClusterMiss, ClusterRoute, MEMBERS_MAX},
 };
+use base::member::MemberId;
 
 /// The number of this member among the candidates.
 const OWN: usize = MEMBERS_MAX;

@@ -19,11 +19,11 @@ use super::{
     Cluster, Member,
     roll::{Now, Roll, Said, Verdict},
 };
-use crate::member::MemberId;
 use crate::{
     origin::{DnsSettings, Resolver},
     plan::{Dns, MEMBERS_MAX, PeerAddress},
 };
+use base::member::MemberId;
 
 /// Addresses of a name that are looked at: two for each member, and ours.
 const ADDRESSES_MAX: usize = 2 * (MEMBERS_MAX + 1);

@@ -24,13 +24,12 @@ use super::{
     roll::{Said, Verdict},
     shaking,
 };
-use crate::member::{MemberId, Refusal};
+use crate::origin::{ConnectError, Connector, Destination};
 use crate::proof::Cover;
-use crate::{
-    access::Destinations,
-    access::Forbidden,
+use base::member::{MemberId, Refusal};
+use base::{
+    access::{Destinations, Forbidden},
     chance,
-    origin::{ConnectError, Connector, Destination},
     socket::Socket,
 };
 

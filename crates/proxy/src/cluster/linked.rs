@@ -18,9 +18,9 @@ use super::{
     Cluster,
     framing::{self, Incoming},
 };
-use crate::member::MemberId;
 use crate::proof::Cover;
-use crate::{clock::Instant, phase::Phase, socket::Socket};
+use base::member::MemberId;
+use base::{clock::Instant, phase::Phase, socket::Socket};
 
 /// How often a member says how it is.
 const BEATS_EVERY: Duration = Duration::from_secs(1);

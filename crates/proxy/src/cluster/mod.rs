@@ -62,11 +62,13 @@ use hints::{
 use store::Set;
 
 use crate::{
-    clock::Instant,
     cluster::push::{Pushing, Receiving},
-    member::{MemberId, OfMember},
     origin::Destination,
     plan::{self, Plan},
+};
+use base::{
+    clock::Instant,
+    member::{MemberId, OfMember},
 };
 
 use discovering::Discovery;
@@ -144,7 +146,7 @@ impl Counters {
 /// The system gives no random numbers.
 pub fn new_cluster_key() -> std::io::Result<plan::ClusterKey> {
     let mut bytes = [0; plan::ClusterKey::BYTES];
-    crate::chance::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
+    base::chance::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
     Ok(plan::ClusterKey::new(bytes))
 }
 
@@ -157,7 +159,7 @@ impl Cluster {
         let Some(settings) = &plan.cluster else {
             return Ok(None);
         };
-        let incarnation = crate::chance::u64()?;
+        let incarnation = base::chance::u64()?;
         let publishing = stores.map(|stores| Publishing::new(settings, incarnation, stores));
         let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
         let stores_expected = plan.stores.len().max(1) as u32;

@@ -23,15 +23,14 @@ use hints::{
 };
 use store::{Set, Store, Traced};
 
-use crate::member::MemberId;
 use crate::proof::Cover;
 use crate::{
     cache::Cache,
-    chance,
-    clock::Instant,
     plan::{self, HintKind},
     record::metrics::Counters,
 };
+use base::member::MemberId;
+use base::{chance, clock::Instant};
 
 /// Segments that are listed at once: some 10,000 entries, a millisecond.
 const SEGMENTS_AT_ONCE: u32 = 4;

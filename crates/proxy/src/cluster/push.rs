@@ -49,13 +49,15 @@ use httpcache::UnixMillis;
 use store::KeyHash;
 
 use crate::{
-    access::Destinations,
     cache::Cache,
-    clock::{Clock, Instant},
     cluster::{Cluster, hot::Hot},
-    deadline::Deadlines,
     origin::{OriginContext, OriginWaits},
     plan::{self, Plan},
+};
+use base::{
+    access::Destinations,
+    clock::{Clock, Instant},
+    deadline::Deadlines,
 };
 
 pub use began::Began;

@@ -19,12 +19,12 @@ use tokio::{
 };
 
 use super::{Cluster, Who, roll::Said};
+use crate::origin::{Introduced, Introduction};
 use crate::proof::{Cover, Prover, is_proof, prove};
-use crate::{
+use base::{
     chance,
     clock::Instant,
     member::{MemberId, OfMember, Refusal},
-    origin::{Introduced, Introduction},
     socket::Socket,
 };
 

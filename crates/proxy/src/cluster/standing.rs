@@ -3,7 +3,7 @@
 //! Not known here: what a member holds.
 
 use super::Cluster;
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// How a member stands. The first that applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

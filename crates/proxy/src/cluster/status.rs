@@ -8,7 +8,7 @@ use hints::view::ColumnStatus;
 use serde::{Serialize, Serializer};
 
 use super::{Cluster, Member, member::MemberCounters, push::message::Verdict};
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// This member, and what it knows of the others.
 #[derive(Serialize, Clone, Debug)]

@@ -30,18 +30,20 @@ use super::{
     purging::{self, change::LocalCache},
     shaking::{self, Accepted},
 };
-use crate::member::MemberId;
 use crate::proof::Cover;
 use crate::{
     accepting::{Dealers, Dealt},
-    access::Destinations,
     cache::Cache,
-    clock::Instant,
-    listening::ListenerId,
     origin::{Connector, Settings, Tls},
-    phase::Phase,
     plan::Dns,
     record::metrics::Counters,
+};
+use base::member::MemberId;
+use base::{
+    access::Destinations,
+    clock::Instant,
+    listening::ListenerId,
+    phase::Phase,
     socket::{self, Socket},
 };
 

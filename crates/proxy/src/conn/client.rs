@@ -5,10 +5,10 @@
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
 //! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
 //!
-//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::heads`]), idle
+//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`base::heads`]), idle
 //! time, time without progress in writing.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     future::poll_fn,
     io,
@@ -26,26 +26,31 @@ use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    conn::fast::{self, Fast, OnDisk, Sent, Unsent},
-    conn::socket::Conn,
+    conn::{
+        fast::{self, Fast, OnDisk, Sent, Unsent},
+        socket::Conn,
+    },
     h2,
     listener::ListenerState,
-    member::MemberId,
     plan::Role,
-    record::metrics,
-    record::protocols::Spoken,
-    record::seldom::Seldom,
-    reply::h1::H1,
-    reply::{After, Reply},
-    request::asking::Kept,
-    request::body::RequestBody,
-    request::exchange::{Exchange, Incoming},
-    request::handle,
-    request::notes::Notes,
-    socket::{self, Socket},
+    record::{metrics, protocols::Spoken, seldom::Seldom},
+    reply::{After, Reply, h1::H1},
+    request::{
+        asking::Kept,
+        body::RequestBody,
+        exchange::{Exchange, Incoming},
+        handle,
+        notes::Notes,
+    },
     state::{ConnectionCount, READ_BYTES, Worker},
-    tls::handshake::{self, Shaken},
-    tls::stream::ClientStream,
+    tls::{
+        handshake::{self, Shaken},
+        stream::ClientStream,
+    },
+};
+use base::{
+    member::MemberId,
+    socket::{self, Socket},
 };
 
 /// Requests answered in a row before other connections of the worker get their turn.

@@ -8,7 +8,7 @@
 //! [`from_disk`] reads, verifies and sends it. An object that is large or not fresh goes on to the long way
 //! together with the request: nothing is parsed or read again.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::Bytes;
@@ -18,26 +18,29 @@ use message::{Seen, Version, write_decimal};
 use profile::{Class, Flags, Protocol, StageName, access::Asking};
 
 use crate::{
-    cache::disk::Unread,
-    cache::object::Object,
-    cache::preloaded::Preloaded,
-    conn::look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
-    conn::socket::Conn,
+    cache::{disk::Unread, object::Object, preloaded::Preloaded},
+    conn::{
+        look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
+        socket::Conn,
+    },
     ledger::pause,
     listener::ListenerState,
-    record::facts::{Facts, Stages},
-    record::metrics,
-    reply::h1::H1,
-    reply::{After, Reply},
-    request::asking::{self, Kept},
-    request::body::RequestBody,
-    request::exchange::{Exchange, Incoming},
-    request::finished::Finished,
-    request::methods,
-    request::notes::Notes,
-    request::rulebook::Tag,
-    request::ruling::HitChanging,
-    request::target,
+    record::{
+        facts::{Facts, Stages},
+        metrics,
+    },
+    reply::{After, Reply, h1::H1},
+    request::{
+        asking::{self, Kept},
+        body::RequestBody,
+        exchange::{Exchange, Incoming},
+        finished::Finished,
+        methods,
+        notes::Notes,
+        rulebook::Tag,
+        ruling::HitChanging,
+        target,
+    },
     state::Worker,
 };
 

@@ -13,17 +13,18 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
     cache::memory::{Front, Resident},
-    clock::Instant,
     cluster::purging::gate::Served,
     listener::ListenerState,
     plan::Verdict,
-    request::rulebook::edits::AskedFor,
-    request::rulebook::{Met, Shape, Standing, Tag, fits::FieldLines},
-    request::ruling::HitChanging,
-    request::target::{self, Place},
-    request::toll::{self, Bill},
+    request::{
+        rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines},
+        ruling::HitChanging,
+        target::{self, Place},
+        toll::{self, Bill},
+    },
     state::Worker,
 };
+use base::clock::Instant;
 
 /// Fields that make a request take the long way; so does a body.
 pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL

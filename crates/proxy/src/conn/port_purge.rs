@@ -25,9 +25,11 @@ use profile::Class;
 use crate::{
     record::metrics,
     reply::After,
-    request::exchange::{Exchange, Said},
-    request::purge::{self, Order, Purged, What},
-    request::target::{self, Names},
+    request::{
+        exchange::{Exchange, Said},
+        purge::{self, Order, Purged, What},
+        target::{self, Names},
+    },
 };
 
 /// The methods of a port without permitted purges.

@@ -2,7 +2,7 @@
 //!
 //! Not known here: messages.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     cell::OnceCell,
     future::poll_fn,
@@ -21,16 +21,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     conn::pace::{ASK_EVERY, Pace, Wrote},
-    deadline::{Deadlines, Elapsed, Watch},
-    heads::Kept,
     ledger::{Holder, Ledger},
     listener::ListenerState,
-    member::MemberId,
     record::metrics,
     request::rulebook::Standing,
-    socket::{self, Socket},
     state::Worker,
     tls::{seen::Seen, stream::ClientStream},
+};
+use base::{
+    deadline::{Deadlines, Elapsed, Watch},
+    heads::Kept,
+    member::MemberId,
+    socket::{self, Socket},
 };
 
 /// A client connection.

@@ -3,8 +3,8 @@
 //! After the answer that says so, bytes are moved both ways as they come ([`crate::conn::tunnel`]), until both
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
-use crate::clock::Instant;
 use crate::request::toll;
+use base::clock::Instant;
 use std::rc::Rc;
 
 use bytes::BytesMut;
@@ -15,17 +15,13 @@ use profile::Class;
 use crate::{
     conn::tunnel::{self, EndReason},
     fetch::whom::{self, To, Tunnel},
-    origin::upstream::Upstream,
-    origin::{Destination, Lease},
-    phase::Phase,
+    origin::{Destination, Lease, upstream::Upstream},
     plan::Role,
     record::metrics,
     reply::{After, ReplyHead, Switched},
-    request::exchange::Exchange,
-    request::methods,
-    request::target::Asked,
-    socket,
+    request::{exchange::Exchange, methods, target::Asked},
 };
+use base::{phase::Phase, socket};
 
 /// The origin switches protocols: from here on bytes are moved both ways. `is_asked`: to one that the client asked for.
 pub async fn upgraded(

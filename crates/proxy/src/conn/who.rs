@@ -20,18 +20,21 @@ use bytes::Buf;
 use http1::RequestView;
 
 use crate::{
-    clock::Instant,
-    conn::client::More,
-    conn::proxy_header::{self, Fault, Named},
-    conn::socket::Conn,
+    conn::{
+        client::More,
+        proxy_header::{self, Fault, Named},
+        socket::Conn,
+    },
     listener::ListenerState,
     plan::ProxyProtocol,
-    record::metrics,
-    record::seldom::Seldom,
-    request::believed,
-    request::toll::{self, Counted},
+    record::{metrics, seldom::Seldom},
+    request::{
+        believed,
+        toll::{self, Counted},
+    },
     state::Worker,
 };
+use base::clock::Instant;
 
 /// Why a request is refused for what is said of its client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,8 +17,10 @@ use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 
 use crate::{
-    cache::disk::{LoadedFragment, Waits},
-    cache::object::Object,
+    cache::{
+        disk::{LoadedFragment, Waits},
+        object::Object,
+    },
     ledger::{Holder, Lot},
     record::metrics,
     request::key::fragment_key,

@@ -2,23 +2,24 @@
 //!
 //! Not known here: whether the request may have it.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 use fields::Fields;
 use httpcache::{ByteRange, Span as Part};
 use profile::{Class, Flags};
 
 use crate::{
-    cache::holding::Holding,
-    cache::object::Object,
-    deliver::spans::{self, Source, Span, Whole},
-    deliver::stored,
-    fetch::flight::FlightReader,
-    fetch::response::Response,
-    fetch::share,
+    cache::{holding::Holding, object::Object},
+    deliver::{
+        spans::{self, Source, Span, Whole},
+        stored,
+    },
+    fetch::{flight::FlightReader, response::Response, share},
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Said},
-    request::wanted::Wanted,
+    request::{
+        exchange::{Exchange, Said},
+        wanted::Wanted,
+    },
 };
 
 /// Passes an arriving response on, or answers a condition of the client from its head.

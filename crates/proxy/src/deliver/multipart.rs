@@ -17,7 +17,7 @@ use bytes::Bytes;
 use httpcache::Span;
 use store::KeyHasher;
 
-use crate::{chance, clock};
+use base::{chance, clock};
 
 /// Makes each boundary another one.
 static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -35,29 +35,28 @@ use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
 
 use crate::{
-    cache::disk::{LoadedFragment, Waits},
-    cache::holding::Holding,
-    cache::object::Object,
-    cache::parts::Part,
-    clock::Instant,
-    deadline::Watch,
+    cache::{
+        disk::{LoadedFragment, Waits},
+        holding::Holding,
+        object::Object,
+        parts::Part,
+    },
     deliver::ahead::Ahead,
-    fetch::flight::{Broken, FlightReader, Next},
-    fetch::forwarding,
-    fetch::task::SMALL_WINDOW_BYTES,
-    fetch::whom::{self, To},
+    fetch::{
+        flight::{Broken, FlightReader, Next},
+        forwarding,
+        task::SMALL_WINDOW_BYTES,
+        whom::{self, To},
+    },
     ledger::pause,
-    origin::body::Body,
-    origin::upstream::Upstream,
+    origin::{body::Body, upstream::Upstream},
     range::fill::{self, Filling},
     record::metrics,
     reply::{Gone, HEAD_WAIT},
-    request::exchange::Exchange,
-    request::key::fragment_key,
-    request::onward,
-    request::wanted::Wanted,
+    request::{exchange::Exchange, key::fragment_key, onward, wanted::Wanted},
     state::Worker,
 };
+use base::{clock::Instant, deadline::Watch};
 
 /// So long may a client take nothing before it gives back what is held for it, if there is need.
 const CROWDED_WAIT: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //!
 //! Not known here: whether it may be served.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 use bytes::Bytes;
 use fields::Fields;
@@ -14,14 +14,16 @@ use httpcache::{
 use profile::{Class, Flags};
 
 use crate::{
-    cache::holding::Holding,
-    cache::holes,
-    cache::object::Object,
-    deliver::multipart::Multipart,
-    deliver::spans::{self, Source, Span, Whole},
+    cache::{holding::Holding, holes, object::Object},
+    deliver::{
+        multipart::Multipart,
+        spans::{self, Source, Span, Whole},
+    },
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Said, forwarded},
-    request::wanted::Wanted,
+    request::{
+        exchange::{Exchange, Said, forwarded},
+        wanted::Wanted,
+    },
     state::Worker,
 };
 

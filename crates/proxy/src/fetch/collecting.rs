@@ -15,13 +15,12 @@ use httpcache::UnixMillis;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    clock::Instant,
     cluster::Cluster,
     fetch::response::{FetchRequest, Response},
-    request::key::name_of_key,
-    request::wanted::Wanted,
+    request::{key::name_of_key, wanted::Wanted},
     state::Worker,
 };
+use base::clock::Instant;
 
 use crate::cluster::push::{Began, Push, message, sending};
 

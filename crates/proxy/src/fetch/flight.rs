@@ -24,7 +24,7 @@ mod pace;
 mod table;
 mod unread;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     collections::VecDeque,
     future::poll_fn,

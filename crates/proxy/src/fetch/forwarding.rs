@@ -55,33 +55,37 @@ use crate::cluster::{
     push::Copied,
     routing::Reason,
 };
-use crate::member::MemberId;
 use crate::{
     cache::holding::Holding,
-    clock::Instant,
     deliver::{
         arriving,
         spans::{self, FromOrigin, Source, Span, Whole},
     },
-    fetch::flight::{FirstEvent, FlightReader, Join},
-    fetch::pass::{self, Upload},
-    fetch::prepare,
-    fetch::response::FetchRequest,
-    fetch::share,
-    fetch::task,
-    fetch::whom,
-    lines,
-    origin::outcome::UpstreamError,
-    origin::trip::Hop,
-    origin::upstream::{self, Upstream, Whom, is_interim},
+    fetch::{
+        flight::{FirstEvent, FlightReader, Join},
+        pass::{self, Upload},
+        prepare,
+        response::FetchRequest,
+        share, task, whom,
+    },
+    origin::{
+        outcome::UpstreamError,
+        trip::Hop,
+        upstream::{self, Upstream, Whom, is_interim},
+    },
     plan::{ClusterRoute, FalseHit},
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Said, forwarded},
-    request::key::name_of_key,
-    request::onward,
-    request::wanted::Wanted,
+    request::{
+        exchange::{Exchange, Said, forwarded},
+        key::name_of_key,
+        onward,
+        wanted::Wanted,
+    },
     state::Worker,
 };
+use base::clock::Instant;
+use base::member::MemberId;
+use http1::head_lines;
 
 /// What to do for what is lacking.
 pub const LACKING: &[u8] = b"Loligo-Lacking";
@@ -236,20 +240,20 @@ fn request_bytes(
     let host = host_of(head)?;
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(&head.method, &head.target, &mut out);
-    lines::write_field(b"Host", host.as_bytes(), &mut out);
+    head_lines::write_field(b"Host", host.as_bytes(), &mut out);
     for (name, value) in fields.iter().chain(wanted.withheld.iter()) {
         if !name.eq_ignore_ascii_case(b"host") {
-            lines::write_field(name, value, &mut out);
+            head_lines::write_field(name, value, &mut out);
         }
     }
-    lines::write_field(
+    head_lines::write_field(
         b"Via",
         &onward::via_of(ex.edition(), head.version),
         &mut out,
     );
-    lines::write_field(FROM, ex.peer.ip().to_string().as_bytes(), &mut out);
+    head_lines::write_field(FROM, ex.peer.ip().to_string().as_bytes(), &mut out);
     if reason == Reason::Hint && cluster.plan.false_hit == FalseHit::Return {
-        lines::write_field(LACKING, b"return", &mut out);
+        head_lines::write_field(LACKING, b"return", &mut out);
     }
     out.extend_from_slice(b"\r\n");
     Some(out)

@@ -13,7 +13,7 @@
 //! Limits: [`KEYS_MAX`] keys in all; the oldest makes room, and the next request for it waits once in vain (counted,
 //! `flights_hit_for_pass_dropped`). Two keys with one hash count as one.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},

@@ -7,8 +7,8 @@
 //! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
 //! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
 
-use crate::clock::Instant;
-use crate::mistakes::{Mistake, makes};
+use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
@@ -21,30 +21,34 @@ use profile::Class;
 use crate::{
     cluster::purging::change::Change,
     conn::switch,
-    deadline::Watch,
     edition::Edition,
-    fetch::prepare,
-    fetch::uploads::Place,
-    fetch::whom::{self, To},
+    fetch::{
+        prepare,
+        uploads::Place,
+        whom::{self, To},
+    },
     listener::ListenerState,
-    origin::ConnectError,
-    origin::body::Body,
-    origin::outcome::UpstreamError,
-    origin::upstream::{Upstream, framed, is_interim, is_safe},
-    origin::writing::Moved,
+    origin::{
+        ConnectError,
+        body::Body,
+        outcome::UpstreamError,
+        upstream::{Upstream, framed, is_interim, is_safe},
+        writing::Moved,
+    },
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
-    request::body::BodyError,
-    request::exchange::{Exchange, Said, forwarded},
-    request::head,
-    request::key::{add_names, name_of_key},
-    request::named::named_uris,
-    request::onward,
-    request::target,
-    request::toll,
-    request::wanted::Wanted,
+    request::{
+        body::BodyError,
+        exchange::{Exchange, Said, forwarded},
+        head,
+        key::{add_names, name_of_key},
+        named::named_uris,
+        onward, target, toll,
+        wanted::Wanted,
+    },
     state::Worker,
 };
+use base::deadline::Watch;
 use message::Part;
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.

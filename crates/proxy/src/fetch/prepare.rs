@@ -5,7 +5,7 @@
 //!
 //! Not known here: bodies, readers.
 
-use crate::mistakes::{Mistake, makes};
+use base::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
 use fields::Fields;
@@ -18,12 +18,10 @@ use crate::{
     cache::object::Object,
     edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
-    lines,
-    request::key::name_of_key,
-    request::onward::via_of,
-    request::rulebook::Decision,
+    request::{key::name_of_key, onward::via_of, rulebook::Decision},
     state::Worker,
 };
+use http1::head_lines;
 
 /// What Date, and the name of Via, take as lines.
 const ADDED_BYTES: usize = 64;
@@ -119,7 +117,7 @@ pub fn response(
         httpcache::take_cookies(&mut fields).write_to(&mut withheld);
     }
     let mut wire = Vec::with_capacity(512);
-    let content_type = lines::write_head(head.status, &reason_of(head), &fields, &mut wire);
+    let content_type = head_lines::write_head(head.status, &reason_of(head), &fields, &mut wire);
     //= rfc9110 §15.3.7.3   parts are put together only if they share the same strong validator
     let is_resumable = head.status == 200
         && length.is_some()
@@ -202,7 +200,7 @@ pub fn freshened(
     }
     fields.push(b"Via", &via_of(&asker.listener.edition, version));
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
-    let content_type = lines::write_head(
+    let content_type = head_lines::write_head(
         stale.status,
         reason_phrase(stale.status),
         &fields,

@@ -9,11 +9,13 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use crate::{
-    clock::Instant,
     fetch::whom::whom_of,
-    origin::outcome::UpstreamError,
-    origin::trip::{Hop, Trip},
-    origin::{Destination, upstream},
+    origin::{
+        Destination,
+        outcome::UpstreamError,
+        trip::{Hop, Trip},
+        upstream,
+    },
     peers::{
         health::Change,
         known::{Peer, destination},
@@ -21,6 +23,7 @@ use crate::{
     plan::Health,
     state::Worker,
 };
+use base::clock::Instant;
 
 /// The longest a look takes; then it has failed.
 const LIMIT: Duration = Duration::from_secs(5);

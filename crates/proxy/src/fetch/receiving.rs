@@ -17,21 +17,23 @@ use bytes::{Bytes, BytesMut};
 use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
-    clock::Instant,
-    cluster::Cluster,
-    cluster::push::message::{self, Pushed, Terms, Verdict},
-    fetch::prepare,
-    fetch::share,
-    fetch::storing::Storing,
+    cluster::{
+        Cluster,
+        push::message::{self, Pushed, Terms, Verdict},
+    },
+    fetch::{prepare, share, storing::Storing},
     ledger::Promise,
     origin::trip::Trip,
     reply::After,
-    request::exchange::{Exchange, Incoming},
-    request::handle,
-    request::key::name_of_key,
-    request::wanted::Wanted,
+    request::{
+        exchange::{Exchange, Incoming},
+        handle,
+        key::name_of_key,
+        wanted::Wanted,
+    },
 };
 use ::message::Part;
+use base::clock::Instant;
 
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;
@@ -195,7 +197,7 @@ async fn keep(
             .cache
             .store
             .of(primary)
-            .is_paused(crate::clock::unix_ms()) =>
+            .is_paused(base::clock::unix_ms()) =>
         {
             Verdict::Paused
         }

@@ -14,11 +14,12 @@ use crate::{
     cache::object::Object,
     cluster::push::Copied,
     listener::ListenerState,
-    origin::outcome::UpstreamError,
-    origin::trip::Trip,
-    request::rulebook::{Decision, Met},
-    request::target::Asked,
-    request::toll::Toll,
+    origin::{outcome::UpstreamError, trip::Trip},
+    request::{
+        rulebook::{Decision, Met},
+        target::Asked,
+        toll::Toll,
+    },
 };
 
 /// Why a fetch gave no response.

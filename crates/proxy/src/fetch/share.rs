@@ -14,27 +14,31 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::clock::Instant;
-use crate::mistakes::{Mistake, makes};
+use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
-    fetch::collecting,
-    fetch::flight::{FirstEvent, FlightReader, Heard, Join},
-    fetch::hit_for_pass::Party,
-    fetch::response::FetchRequest,
-    fetch::task,
+    fetch::{
+        collecting,
+        flight::{FirstEvent, FlightReader, Heard, Join},
+        hit_for_pass::Party,
+        response::FetchRequest,
+        task,
+    },
     listener::ListenerState,
     origin::trip::Trip,
     record::metrics,
-    request::exchange::Exchange,
-    request::find::Found,
-    request::key::{self, hash_of_key},
-    request::toll::{self, Stopped, Toll},
-    request::wanted::Wanted,
+    request::{
+        exchange::Exchange,
+        find::Found,
+        key::{self, hash_of_key},
+        toll::{self, Stopped, Toll},
+        wanted::Wanted,
+    },
     state::Worker,
 };
 

@@ -33,18 +33,21 @@ use crate::peers::{
     proxied,
 };
 use crate::{
-    clock::Instant,
-    deadline::Watch,
-    fetch::response::Asker,
-    fetch::whom::{self, To, whom_of},
-    origin::outcome::UpstreamError,
-    origin::trip::Hop,
-    origin::upstream::{self, Upstream},
+    fetch::{
+        response::Asker,
+        whom::{self, To, whom_of},
+    },
+    origin::{
+        outcome::UpstreamError,
+        trip::Hop,
+        upstream::{self, Upstream},
+    },
     plan::{Ask, Order, Plan, Role, Sibling},
     record::metrics,
     request::target,
     state::Worker,
 };
+use base::{clock::Instant, deadline::Watch};
 
 /// What is wanted of siblings.
 pub struct Wish<'a> {

@@ -12,19 +12,23 @@ use fields::Fields;
 use httpcache::VaryList;
 use store::{Fragment, KeyHash, Marker, Sequence};
 
-use crate::clock::Instant;
 use crate::{
-    cache::disk::DiskIo,
-    cache::object::{self, Large, Object},
-    fetch::flight::{Flight, Keeping},
-    fetch::response::{FetchRequest, Response},
+    cache::{
+        disk::DiskIo,
+        object::{self, Large, Object},
+    },
+    fetch::{
+        flight::{Flight, Keeping},
+        response::{FetchRequest, Response},
+    },
     ledger::Promise,
-    lines,
     record::facts::{Handed, SwapOut},
     request::key::{name_of_key, variant_key},
     room::{ROOM_BYTES_MIN, Room},
     state::Worker,
 };
+use base::clock::Instant;
+use http1::head_lines;
 
 /// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
 static FETCH_ID: AtomicU64 = AtomicU64::new(0);
@@ -109,7 +113,7 @@ impl Storing {
             && store.policy_takes(|| {
                 object::META_FIXED_BYTES as u64 + fetch_request.key.len() as u64 + record_bytes()
             });
-        let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
+        let to_disk = admitted && !store.is_paused(base::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = fetch_request.listener.edition.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
@@ -538,7 +542,7 @@ fn head_to_store(response: &Response) -> (Bytes, (u16, u16)) {
     fields.remove(b"trailer");
     let mut head = Vec::with_capacity(response.head.len());
     let reason = message::reason_phrase(response.status);
-    let content_type = lines::write_head(response.status, reason, &fields, &mut head);
+    let content_type = head_lines::write_head(response.status, reason, &fields, &mut head);
     (head.into(), content_type)
 }
 
@@ -638,5 +642,5 @@ fn set_marker(
 
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
 pub fn next_fetch_id() -> u64 {
-    (crate::clock::unix_ms() << 22) ^ crate::chance::count(&FETCH_ID)
+    (base::clock::unix_ms() << 22) ^ base::chance::count(&FETCH_ID)
 }

@@ -13,7 +13,7 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
@@ -23,24 +23,30 @@ use httpcache::{NotStorable, UnixMillis};
 use crate::{
     cache::object::Object,
     cluster::push::Began,
-    deadline::Watch,
-    fetch::collecting::{self, Came, Collecting},
-    fetch::flight::{
-        Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
+    fetch::{
+        collecting::{self, Came, Collecting},
+        flight::{
+            Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
+        },
+        hit_for_pass::{Noted, Party},
+        prepare::{self, confirmed},
+        response::{FetchRequest, Response},
+        siblings::{self, Wish},
+        storing::Storing,
+        whom::{self, To},
     },
-    fetch::hit_for_pass::{Noted, Party},
-    fetch::prepare::{self, confirmed},
-    fetch::response::{FetchRequest, Response},
-    fetch::siblings::{self, Wish},
-    fetch::storing::Storing,
-    fetch::whom::{self, To},
-    mistakes::{Mistake, makes},
-    origin::body::Body,
-    origin::outcome::UpstreamError,
-    origin::upstream::{Upstream, is_interim},
+    origin::{
+        body::Body,
+        outcome::UpstreamError,
+        upstream::{Upstream, is_interim},
+    },
     record::metrics,
     request::onward,
     state::Worker,
+};
+use base::{
+    deadline::Watch,
+    mistakes::{Mistake, makes},
 };
 
 /// A transfer's window while the shared budget is exceeded.

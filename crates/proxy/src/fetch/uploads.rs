@@ -22,7 +22,8 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{clock::Instant, origin::Destination};
+use crate::origin::Destination;
+use base::clock::Instant;
 
 /// The part of an origin's connections that is one client's.
 const PART: usize = 4;

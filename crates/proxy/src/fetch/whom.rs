@@ -16,24 +16,26 @@ use http1::{RequestHead, ResponseHead};
 use profile::Hierarchy;
 
 use crate::{
-    clock::Instant,
-    deadline::Watch,
     edition::Edition,
     listener::ListenerState,
     mirror,
-    origin::Lease,
-    origin::outcome::UpstreamError,
-    origin::trip::{Hop, Trip},
-    origin::upstream::{self, Fit, Upstream, Whom, is_interim},
-    peers::health::Change,
-    peers::known::{Peer, Way, Ways, hash_of_url},
-    peers::{levels, proxied},
+    origin::{
+        Lease,
+        outcome::UpstreamError,
+        trip::{Hop, Trip},
+        upstream::{self, Fit, Upstream, Whom, is_interim},
+    },
+    peers::{
+        health::Change,
+        known::{Peer, Way, Ways, hash_of_url},
+        levels, proxied,
+    },
     plan::Role,
-    request::onward,
-    request::target::Asked,
+    request::{onward, target::Asked},
     state::Worker,
     upstreams::asking,
 };
+use base::{clock::Instant, deadline::Watch};
 
 /// What is asked for, on behalf of a client of this listener.
 #[derive(Clone, Copy)]

@@ -11,16 +11,14 @@ use profile::{Class, Protocol, StageName, access::Asking};
 
 use crate::{
     cache::object::Object,
-    clock::Instant,
     conn::look::Passed,
     listener::ListenerState,
     record::facts::{Facts, Stages},
-    request::finished::Finished,
-    request::rulebook::Tag,
-    request::ruling::HitChanging,
+    request::{finished::Finished, rulebook::Tag, ruling::HitChanging},
     state::Worker,
     tls::seen::Seen,
 };
+use base::clock::Instant;
 
 /// Whose request it is.
 #[derive(Clone)]

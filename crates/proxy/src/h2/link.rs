@@ -22,8 +22,10 @@ use fields::Fields;
 use http2::{Connection, ErrorCode, StreamId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{
-    clock::Instant, deadline::Elapsed, deadline::Watch, ledger::Holder, ledger::Ledger, ledger::Lot,
+use crate::ledger::{Holder, Ledger, Lot};
+use base::{
+    clock::Instant,
+    deadline::{Elapsed, Watch},
 };
 
 /// A stream that has more queued waits before it queues the next piece.

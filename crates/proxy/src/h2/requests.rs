@@ -17,15 +17,15 @@ use super::{
     websocket::Key,
 };
 use crate::{
-    clock::Instant,
     conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
-    record::facts::{Facts, Stages},
-    record::metrics,
-    request::asking::Kept,
-    request::exchange::Incoming,
-    request::finished::Finished,
+    record::{
+        facts::{Facts, Stages},
+        metrics,
+    },
+    request::{asking::Kept, exchange::Incoming, finished::Finished},
     state::{StreamCount, Worker},
 };
+use base::clock::Instant;
 
 /// What is done before other connections of the worker get their turn.
 const TURN_COST: usize = 64 * HIT_COST;

@@ -33,9 +33,11 @@ use tokio::{
 
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
-    clock::Instant, conn::client::More, conn::pace::ASK_EVERY, conn::socket::Conn, record::metrics,
-    record::protocols::Spoken, record::seldom::Seldom, socket, state::Worker,
+    conn::{client::More, pace::ASK_EVERY, socket::Conn},
+    record::{metrics, protocols::Spoken, seldom::Seldom},
+    state::Worker,
 };
+use base::{clock::Instant, socket};
 
 /// Bytes of bodies in one turn.
 const TURN_BYTES: usize = 256 << 10;

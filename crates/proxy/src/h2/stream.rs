@@ -12,22 +12,23 @@ use super::{
     link::{Owned, QUEUED_BYTES_MAX, Stream},
 };
 use crate::{
-    cache::disk::Unread,
-    cache::preloaded::Preloaded,
-    clock::Instant,
+    cache::{disk::Unread, preloaded::Preloaded},
     conn::look::Pinned,
     ledger::pause,
-    record::facts::{Facts, Stages},
-    record::metrics,
-    reply::Reply,
-    reply::h2::H2,
-    request::asking::Kept,
-    request::body::RequestBody,
-    request::exchange::{Exchange, Incoming},
-    request::handle,
-    request::target,
+    record::{
+        facts::{Facts, Stages},
+        metrics,
+    },
+    reply::{Reply, h2::H2},
+    request::{
+        asking::Kept,
+        body::RequestBody,
+        exchange::{Exchange, Incoming},
+        handle, target,
+    },
     state::{StreamCount, Worker},
 };
+use base::clock::Instant;
 
 /// How long a GET that has not ended is waited for, to see whether it has a body.
 const END_WAIT: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@
 //! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only
 //! reads are watched; the store's limits hold up writes.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     sync::{
         Arc,

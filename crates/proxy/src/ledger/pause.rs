@@ -12,10 +12,10 @@ use std::{
 };
 
 use super::{Holder, Ledger, Lot, STEP_BYTES_MIN};
-use crate::{
+use crate::record::metrics;
+use base::{
     clock::Instant,
     deadline::{TICK, Watch},
-    record::metrics,
 };
 
 /// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.

@@ -54,19 +54,19 @@ use self::{
     token::{Challenge, Tokens},
 };
 use crate::{
-    access::Destinations,
-    clock::Instant,
-    deadline::Watch,
     fetch::whom::{self, To},
-    origin::Destination,
-    origin::outcome::UpstreamError,
-    origin::trip::{Hop, Trip},
-    origin::upstream::{self, Upstream, Whom},
+    origin::{
+        Destination,
+        outcome::UpstreamError,
+        trip::{Hop, Trip},
+        upstream::{self, Upstream, Whom},
+    },
     plan::{HostPort, Mirroring},
     record::metrics,
     request::target::Asked,
     state::Worker,
 };
+use base::{access::Destinations, clock::Instant, deadline::Watch};
 
 /// The longest body of a redirect that is read so that the connection can be used again, bytes.
 const REDIRECT_BODY_MAX: u64 = 4 << 10;
@@ -391,7 +391,7 @@ impl Asking<'_> {
             ("Accept", "application/json"),
             ("Accept-Encoding", "identity"),
         ] {
-            crate::lines::write_field(name.as_bytes(), value.as_bytes(), &mut request);
+            http1::head_lines::write_field(name.as_bytes(), value.as_bytes(), &mut request);
         }
         request.extend_from_slice(b"\r\n");
         let trip = Trip::new();

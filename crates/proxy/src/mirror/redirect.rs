@@ -4,7 +4,8 @@
 
 use message::{Named, Scheme};
 
-use crate::{lines, origin::Destination};
+use crate::origin::Destination;
+use http1::head_lines;
 
 /// Where a request goes next.
 pub struct Next {
@@ -70,7 +71,7 @@ pub fn redirected(request: &[u8], line: (&str, &str), host: &str, crosses: bool)
 pub fn with_field(request: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = rewritten(request, None, None, &|own| own.eq_ignore_ascii_case(name));
     out.truncate(out.len() - b"\r\n".len());
-    lines::write_field(name, value, &mut out);
+    head_lines::write_field(name, value, &mut out);
     out.extend_from_slice(b"\r\n");
     out
 }
@@ -110,7 +111,7 @@ fn rewritten(
                 http1::write_request_line(method, target, &mut out);
             }
             (false, _, Some(host)) if name.eq_ignore_ascii_case(b"host") => {
-                lines::write_field(b"Host", host, &mut out);
+                head_lines::write_field(b"Host", host, &mut out);
             }
             (false, ..) if !name.is_empty() && leave_out(name) => {}
             _ => {

@@ -10,7 +10,8 @@ use std::{collections::HashMap, rc::Rc, time::Duration};
 use fields::Fields;
 use message::{Named, Scheme};
 
-use crate::{clock::Instant, mirror::redirect::Next, origin::Destination};
+use crate::{mirror::redirect::Next, origin::Destination};
+use base::clock::Instant;
 
 /// The most tokens that a worker keeps for a route.
 const TOKENS_MAX: usize = 1024;

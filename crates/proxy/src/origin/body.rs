@@ -21,15 +21,17 @@ use http1::{Chunk, ChunkedDecoder, Framing, Reject};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::{
-    deadline::Watch,
     ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause},
-    origin::outcome::UpstreamError,
-    origin::trip::Trip,
-    origin::writing::{Moved, write_or_hear},
-    origin::{BodyFilter, Lease, OriginContext, OriginWaits},
+    origin::{
+        BodyFilter, Lease, OriginContext, OriginWaits,
+        outcome::UpstreamError,
+        trip::Trip,
+        writing::{Moved, write_or_hear},
+    },
     record::metrics,
     room::Room,
 };
+use base::deadline::Watch;
 
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;

@@ -10,7 +10,7 @@
 //!
 //! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use super::inward::{Machine, permitted};
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
-use crate::access::{Destinations, Forbidden};
-use crate::member::{OfMember, Refusal};
-use crate::mistakes::{Mistake, makes};
 use crate::origin::Introduction;
-use crate::socket::Socket;
+use base::access::{Destinations, Forbidden};
+use base::member::{OfMember, Refusal};
+use base::mistakes::{Mistake, makes};
+use base::socket::Socket;
 
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);

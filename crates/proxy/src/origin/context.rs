@@ -8,11 +8,10 @@ use bytes::Bytes;
 use http1::Framing;
 
 use super::{Connector, outcome::UpstreamError};
-use crate::{
+use crate::{ledger::Ledger, record::metrics::Counters};
+use base::{
     heads::Heads,
-    ledger::Ledger,
     member::{OfMember, Refusal},
-    record::metrics::Counters,
     socket::Socket,
 };
 

@@ -25,7 +25,7 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 
 use super::ConnectError;
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// The most names that one worker looks up at once; further ones are refused.
 const LOOKUPS_MAX: usize = 1024;

@@ -9,7 +9,7 @@
 //!
 //! Limits: [`FAILURES_MAX`] destinations a worker; while all are recent, further ones are not remembered.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::inward::{Machine, permitted};
 use super::{ConnectError, Destination};
-use crate::access::Destinations;
+use base::access::Destinations;
 
 /// The most destinations remembered.
 pub const FAILURES_MAX: usize = 1024;
@@ -132,7 +132,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Forbidden;
+    use base::access::Forbidden;
 
     const TTL: Duration = Duration::from_secs(1);
 

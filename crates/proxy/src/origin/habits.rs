@@ -20,7 +20,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::Destination;
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// The most origins whose habits are known.
 const HABITS_MAX: usize = 2048;

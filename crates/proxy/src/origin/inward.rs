@@ -12,7 +12,7 @@
 //!
 //! Not known here: rules, listeners.
 
-use crate::mistakes::{Mistake, makes};
+use base::mistakes::{Mistake, makes};
 use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-use crate::access::{Destinations, Forbidden, embedded_v4};
+use base::access::{Destinations, Forbidden, embedded_v4};
 
 /// One worker's netlink socket.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Machine {
     pub(super) fn owns(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         #[cfg(feature = "simulation")]
-        if crate::socket::memory::is_set() {
+        if base::socket::memory::is_set() {
             return ip.is_loopback();
         }
         let inside = match ip {

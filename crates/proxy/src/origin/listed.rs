@@ -22,7 +22,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use crate::x509::{self, Facts};
+use base::x509::{self, Facts};
 
 /// Judges what an origin shows.
 #[derive(Debug)]

@@ -16,7 +16,7 @@
 //!
 //! Not known here: HTTP. The caller knows whether the last answer was complete.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
@@ -28,9 +28,9 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use crate::access::Forbidden;
-use crate::member::{OfMember, Refusal};
-use crate::socket::Socket;
+use base::access::Forbidden;
+use base::member::{OfMember, Refusal};
+use base::socket::Socket;
 
 pub mod body;
 mod connect;
@@ -155,7 +155,7 @@ impl Stream {
 
     /// The same, but the kernel is asked at this moment. One system call, or two.
     pub fn is_quiet_now(&mut self) -> bool {
-        self.is_quiet() && !crate::socket::is_readable(self.tcp())
+        self.is_quiet() && !base::socket::is_readable(self.tcp())
     }
 }
 

@@ -29,8 +29,8 @@
 
 mod idle;
 
-use crate::clock::Instant;
-use crate::mistakes::{Mistake, makes};
+use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -43,8 +43,8 @@ use tokio::time::timeout;
 use self::idle::{Idle, Name, Shown, leads_to};
 use super::habits::Habits;
 use super::{ConnectError, Destination, Stream};
-use crate::access::Destinations;
 use crate::origin::Verdict;
+use base::access::Destinations;
 
 /// As many connections to a destination may be idle, however few were in use at once.
 const KEPT_MIN: usize = 2;

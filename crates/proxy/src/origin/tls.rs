@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::socket::Socket;
+use base::socket::Socket;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -230,8 +230,8 @@ pub fn check_certificates(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Destinations;
     use crate::origin::{ConnectTimes, Connector, Destination, Lease, Settings};
+    use base::access::Destinations;
     use rustls::ServerConfig;
     use rustls::pki_types::PrivateKeyDer;
     use std::time::Duration;

@@ -17,7 +17,7 @@
 //!
 //! Not known here: requests, records' numbers.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use message::Version;

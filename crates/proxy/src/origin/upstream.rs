@@ -8,7 +8,7 @@
 //!
 //! Not known here: caching, clients.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     future::poll_fn,
     io,
@@ -24,17 +24,17 @@ use message::Part;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
-    access::Destinations,
-    deadline::Watch,
-    heads::Kept,
     ledger::Receiving,
-    origin::body::Body,
-    origin::outcome::{INTERIM_MAX, UpstreamError},
-    origin::trip::{Hop, Trip},
-    origin::writing::{Moved, write_all, write_or_hear},
-    origin::{BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict},
+    origin::{
+        BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
+        body::Body,
+        outcome::{INTERIM_MAX, UpstreamError},
+        trip::{Hop, Trip},
+        writing::{Moved, write_all, write_or_hear},
+    },
     record::metrics,
 };
+use base::{access::Destinations, deadline::Watch, heads::Kept};
 
 /// What is read from an origin at once while its head is awaited.
 const FIRST_READ_BYTES: usize = 16 << 10;

@@ -13,7 +13,8 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::{deadline::Watch, origin::Lease, origin::outcome::UpstreamError};
+use crate::origin::{Lease, outcome::UpstreamError};
+use base::deadline::Watch;
 
 /// Writes all of it.
 ///

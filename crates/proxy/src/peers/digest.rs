@@ -24,10 +24,10 @@ use std::{
 use store::Set;
 
 use crate::{
-    clock::Instant,
     plan::{Ask, Plan},
     request::key::{KEY_PREFIX, name_of_key},
 };
+use base::clock::Instant;
 
 use own::Own;
 use theirs::Theirs;

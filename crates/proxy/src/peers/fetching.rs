@@ -18,14 +18,13 @@ use tokio::{
 };
 
 use crate::{
-    chance,
-    clock::Instant,
     peers::digest::{
         Digests,
         theirs::{Content, Format, Theirs},
     },
     plan::{PeerAddress, Plan},
 };
+use base::{chance, clock::Instant};
 
 /// How long a fetch may take.
 const FETCH_MAX: Duration = Duration::from_secs(30);

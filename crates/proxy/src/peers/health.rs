@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// So many failures,
 pub const FAILURES: usize = 3;

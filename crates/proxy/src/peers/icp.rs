@@ -31,11 +31,8 @@ use hints::icp::{Malformed, Message, Opcode};
 pub use manners::{Manners, Treatment};
 use table::{Asked, Matched, Table};
 
-use crate::{
-    chance,
-    clock::Instant,
-    plan::{Ask, PeerAddress, Plan},
-};
+use crate::plan::{Ask, PeerAddress, Plan};
+use base::{chance, clock::Instant};
 
 /// What a sibling says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

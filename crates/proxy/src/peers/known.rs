@@ -22,10 +22,10 @@ use super::{
     recent::Recent,
 };
 use crate::{
-    access::Destinations,
     origin::Destination,
     plan::{Direct, Order, Parent, PeerAddress, Plan, Sibling},
 };
+use base::access::Destinations;
 
 /// Another proxy.
 pub struct Peer {

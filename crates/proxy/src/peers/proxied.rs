@@ -2,7 +2,8 @@
 //!
 //! Not known here: which proxy.
 
-use crate::{lines, origin::Destination};
+use crate::origin::Destination;
+use http1::head_lines;
 
 /// The absolute URL of what is asked, without a fragment. `*` (the server itself) is the URL without a path (RFC 9112 §3.2.4).
 pub fn url(destination: &Destination, target: &str) -> String {
@@ -29,7 +30,7 @@ pub fn request(
     out.extend_from_slice(url.as_bytes());
     out.extend_from_slice(&request[target_end..fields_end]);
     for (name, value) in more {
-        lines::write_field(name, value, &mut out);
+        head_lines::write_field(name, value, &mut out);
     }
     out.extend_from_slice(b"\r\n");
     out
@@ -40,7 +41,7 @@ pub fn request(
 pub fn connect<'a>(authority: &str, more: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let mut out = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
     for (name, value) in more {
-        lines::write_field(name, value, &mut out);
+        head_lines::write_field(name, value, &mut out);
     }
     out.extend_from_slice(b"\r\n");
     out

@@ -17,7 +17,7 @@ use std::{
 
 use store::{KeyHash, Sequence, Set};
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// How long siblings are not asked for what was invalidated; up to [`SAMPLED_EVERY`] longer.
 pub const WINDOW: Duration = Duration::from_secs(300);

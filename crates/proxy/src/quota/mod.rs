@@ -33,11 +33,10 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    clock::Instant,
-    listening::ListenerId,
     plan::{self, Excess, Per, What},
     record::seldom::Seldom,
 };
+use base::{clock::Instant, listening::ListenerId};
 use rate::{Late, Pace};
 use table::{Place, Table};
 

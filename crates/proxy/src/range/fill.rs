@@ -17,7 +17,6 @@ use std::rc::Rc;
 use bytes::Bytes;
 use store::{Fragment, Sequence};
 
-use crate::clock::Instant;
 use crate::{
     cache::object::{Large, Object},
     ledger::Promise,
@@ -26,6 +25,7 @@ use crate::{
     record::facts::SwapOut,
     state::Worker,
 };
+use base::clock::Instant;
 
 /// Bytes on their way into fragments.
 pub struct Filling {

@@ -18,7 +18,7 @@ use std::{
 use store::KeyHash;
 use tokio::sync::watch;
 
-use crate::deadline::Watch;
+use base::deadline::Watch;
 
 /// The longest wait for another request's part.
 const WAIT_MAX: Duration = Duration::from_secs(2);

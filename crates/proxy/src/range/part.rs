@@ -41,27 +41,30 @@ use store::Sequence;
 use self::sending::Flow;
 use crate::request::toll;
 use crate::{
-    cache::holding::Holding,
-    cache::holes,
-    cache::object::Object,
+    cache::{holding::Holding, holes, object::Object},
     deliver::{arriving, stored},
-    fetch::flight::{FirstEvent, FlightReader},
-    fetch::prepare::{self, Confirmed},
-    fetch::response::FetchRequest,
-    fetch::share,
-    fetch::whom::{self, To},
-    mistakes::{Mistake, makes},
-    origin::outcome::UpstreamError,
-    origin::upstream::Upstream,
-    range::fill::Filling,
-    range::fill_lock::{self, FillLock},
-    range::validation::{Validates, Validation},
+    fetch::{
+        flight::{FirstEvent, FlightReader},
+        prepare::{self, Confirmed},
+        response::FetchRequest,
+        share,
+        whom::{self, To},
+    },
+    origin::{outcome::UpstreamError, upstream::Upstream},
+    range::{
+        fill::Filling,
+        fill_lock::{self, FillLock},
+        validation::{Validates, Validation},
+    },
     record::metrics,
     reply::After,
-    request::exchange::{Exchange, forwarded},
-    request::onward,
-    request::wanted::Wanted,
+    request::{
+        exchange::{Exchange, forwarded},
+        onward,
+        wanted::Wanted,
+    },
 };
+use base::mistakes::{Mistake, makes};
 use std::rc::Rc;
 
 /// A large object with holes.

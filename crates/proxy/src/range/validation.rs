@@ -18,19 +18,22 @@ use httpcache::{RangeAsked, RangeSpec, UnixMillis};
 
 use super::fill::UnderWay;
 use crate::{
-    fetch::flight::{FirstEvent, FlightReader, Join, Keeping, Validated},
-    fetch::prepare::{self, Confirmed},
-    fetch::response::FetchRequest,
-    fetch::share,
-    fetch::whom::{self, To},
-    origin::trip::Trip,
-    origin::upstream::Upstream,
+    fetch::{
+        flight::{FirstEvent, FlightReader, Join, Keeping, Validated},
+        prepare::{self, Confirmed},
+        response::FetchRequest,
+        share,
+        whom::{self, To},
+    },
+    origin::{trip::Trip, upstream::Upstream},
     record::metrics,
-    request::exchange::Exchange,
-    request::find::Found,
-    request::onward,
-    request::toll::{self, Toll},
-    request::wanted::Wanted,
+    request::{
+        exchange::Exchange,
+        find::Found,
+        onward,
+        toll::{self, Toll},
+        wanted::Wanted,
+    },
     state::Worker,
 };
 

@@ -6,7 +6,7 @@
 //!
 //! Not known here: what makes an event, files, who listens.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,13 +14,11 @@ use std::{
 
 use profile::{Event, MARK_TEXT_BYTES_MAX, Mark, MarkKind, Read, Write, clamp_us};
 
-use crate::{
-    clock::Clock,
-    record::{
-        journal::{Journal, JournalWriter},
-        live::{Listening, Lost, Wants},
-    },
+use crate::record::{
+    journal::{Journal, JournalWriter},
+    live::{Listening, Lost, Wants},
 };
+use base::clock::Clock;
 
 /// Where events are noted. The default notes none.
 #[derive(Default)]

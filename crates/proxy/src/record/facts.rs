@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use profile::{Flags, Hierarchy, Protocol, STAGES, Stage, StageName};
 
 /// What is true of one request.

@@ -5,7 +5,7 @@
 //! not keep up, records are dropped and counted, and requests never wait for a log. The same thread counts the most
 //! requested hosts and URLs (`top`), if wanted, and gives the profile to those who listen (`live`).
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -27,9 +27,11 @@ use tokio::sync::mpsc;
 
 use crate::{
     plan::Plan,
-    record::lines::AccessLogs,
-    record::live::{Listeners, Lost, Wants},
-    record::top::Top,
+    record::{
+        lines::AccessLogs,
+        live::{Listeners, Lost, Wants},
+        top::Top,
+    },
 };
 
 /// A worker hands its buffer over at this size.

@@ -116,7 +116,7 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
         runtime.block_on(next).expect("it comes in time")
     };
     let mut journal = Journal::open(&plan(Logs::default()), 5, true).unwrap();
-    let events = Events::new(&journal, crate::clock::Clock::default());
+    let events = Events::new(&journal, base::clock::Clock::default());
     let mut writer = journal.writer();
     assert_eq!(writer.note_record(&Record::begun(1)), 0, "for nobody");
     events.open_with(record(7));

@@ -8,7 +8,7 @@
 //! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`NAMES_MAX`] names in each of six sketches, of
 //! [`NAME_BYTES_MAX`](crate::record::sketch::NAME_BYTES_MAX): two megabytes together.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,

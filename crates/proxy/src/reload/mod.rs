@@ -33,10 +33,7 @@ use self::asked::{Asks, InForce, LastRefused, Outcome, Refused, What};
 use crate::quota::Quotas;
 use crate::{
     accepting,
-    clock::Instant,
     edition::{Edition, Loaded, Parts},
-    listening::ListenerId,
-    notify::Manager,
     origin::Tls,
     plan::{Listener, Plan, Role},
     record::journal::LogFiles,
@@ -44,6 +41,7 @@ use crate::{
     state::Shared,
     tls::served::{self, ServedTls},
 };
+use base::{clock::Instant, listening::ListenerId, notify::Manager};
 
 /// From one edition to the next.
 const PAUSE: Duration = Duration::from_millis(100);

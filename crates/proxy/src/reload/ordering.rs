@@ -5,13 +5,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    chance,
     edition::Edition,
     origin::Connector,
     state::Shared,
     tls::acme::{self, Looked, Means},
     worker::connector_settings,
 };
+use base::chance;
 
 /// The longest sleep: the clock may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);

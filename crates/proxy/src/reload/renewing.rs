@@ -9,7 +9,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{clock::Instant, state::Shared};
+use crate::state::Shared;
+use base::clock::Instant;
 
 /// Between two warnings of one certificate.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);

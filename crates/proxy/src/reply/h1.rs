@@ -21,15 +21,14 @@ use message::Version;
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    clock::Instant,
-    conn::pace::Wrote,
-    conn::socket::Conn,
+    conn::{pace::Wrote, socket::Conn},
     ledger::{Holder, Ledger},
-    lines,
     reply::{After, Gone, Length, ReplyHead, Sent},
     state::Worker,
     tls::seen::Seen,
 };
+use base::clock::Instant;
+use http1::head_lines;
 
 /// Read of what a client sends while it waits: whether it is still there is seen by that alone.
 const LEAVING_BYTES: usize = 1 << 10;
@@ -145,12 +144,12 @@ impl<'c> H1<'c> {
             Length::None => Ending::NoBody,
             Length::Told(bytes) => Ending::Length(bytes),
             Length::Known(bytes) => {
-                lines::write_number_field(b"Content-Length", bytes, &mut out);
+                head_lines::write_number_field(b"Content-Length", bytes, &mut out);
                 Ending::Length(bytes)
             }
             Length::Unknown if self.is_head => Ending::NoBody,
             Length::Unknown if self.is_http11 => {
-                lines::write_field(b"Transfer-Encoding", b"chunked", &mut out);
+                head_lines::write_field(b"Transfer-Encoding", b"chunked", &mut out);
                 Ending::Chunked
             }
             Length::Unknown => {
@@ -162,9 +161,9 @@ impl<'c> H1<'c> {
             self.ending = Ending::NoBody;
         }
         if !self.is_kept {
-            lines::write_field(b"Connection", b"close", &mut out);
+            head_lines::write_field(b"Connection", b"close", &mut out);
         } else if self.says_keep_alive {
-            lines::write_field(b"Connection", b"keep-alive", &mut out);
+            head_lines::write_field(b"Connection", b"keep-alive", &mut out);
         }
         out.extend_from_slice(b"\r\n");
         self.pending = out;

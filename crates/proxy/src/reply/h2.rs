@@ -17,14 +17,13 @@ use fields::Fields;
 use http2::ErrorCode;
 
 use crate::{
-    clock::Instant,
-    deadline::Watch,
     h2::{Purpose, Stream, StreamEnd, write_head},
     ledger::{Holder, Ledger},
-    lines,
     reply::{After, Gone, Length, ReplyHead, Sent},
     tls::seen::Seen,
 };
+use base::{clock::Instant, deadline::Watch};
+use http1::head_lines;
 
 /// What is queued at once of a fragment of a large object. A copy, so that what waits for the client does not keep the whole fragment.
 const COPIED_BYTES: usize = 16 << 10;
@@ -219,7 +218,7 @@ impl H2 {
         self.check()?;
         let mut status = head.status;
         let mut block = Vec::with_capacity(128);
-        let mut fields = lines::fields_of_head(&head.lines);
+        let mut fields = head_lines::fields_of_head(&head.lines);
         if let Purpose::WebSocket(key) = &self.purpose {
             if !key.is_accepted_by(&fields) {
                 tracing::debug!("an origin's Sec-WebSocket-Accept answers another key");

@@ -24,11 +24,15 @@ use fields::Fields;
 use message::Authority;
 
 use crate::{
-    clock::Instant, conn::socket::Conn, h2::StreamEnd, ledger::Holder, ledger::Ledger,
-    ledger::pause::OWN_WAIT_MAX, lines, tls::seen::Seen,
+    conn::socket::Conn,
+    h2::StreamEnd,
+    ledger::{Holder, Ledger, pause::OWN_WAIT_MAX},
+    tls::seen::Seen,
 };
+use base::clock::Instant;
 use h1::H1;
 use h2::H2;
+use http1::head_lines;
 
 /// What the connection does after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +92,7 @@ impl ReplyHead {
             reason => reason,
         };
         let mut lines = Vec::with_capacity(2 * OWN_LINES_BYTES);
-        lines::write_head(status, reason, fields, &mut lines);
+        head_lines::write_head(status, reason, fields, &mut lines);
         ReplyHead { status, lines }
     }
 
@@ -109,12 +113,12 @@ impl ReplyHead {
 
     /// Adds a field.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
-        lines::write_field(name, value, &mut self.lines);
+        head_lines::write_field(name, value, &mut self.lines);
     }
 
     /// Adds a field with a number.
     pub fn add_number(&mut self, name: &[u8], value: u64) {
-        lines::write_number_field(name, value, &mut self.lines);
+        head_lines::write_number_field(name, value, &mut self.lines);
     }
 }
 

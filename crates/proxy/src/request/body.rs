@@ -14,13 +14,12 @@ use http1::{Chunk, ChunkedDecoder, Framing, Limits};
 use message::Part;
 
 use crate::{
-    clock::Instant,
     conn::{pace::Pace, socket::Conn},
-    deadline::Watch,
     h2::{Came, Stream},
     reply::Reply,
     state::Worker,
 };
+use base::{clock::Instant, deadline::Watch};
 
 /// What is read at once.
 const BODY_READ_BYTES: usize = 16 << 10;

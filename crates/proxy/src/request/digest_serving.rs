@@ -11,12 +11,14 @@ use http1::RequestHead;
 use profile::Class;
 
 use crate::{
-    access::Clients,
-    clock::{Instant, unix_ms},
     peers::digest::theirs::Format,
     plan::Role,
     reply::After,
     request::exchange::{Exchange, Said},
+};
+use base::{
+    access::Clients,
+    clock::{Instant, unix_ms},
 };
 
 /// The format that is asked for, if a digest is.

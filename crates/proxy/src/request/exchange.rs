@@ -13,7 +13,7 @@
 //!
 //! Not known here: what is answered.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
@@ -25,21 +25,17 @@ use profile::{Class, StageName};
 
 use crate::{
     cache::preloaded::Preloaded,
-    conn::look::Absent,
-    conn::who::Barred,
+    conn::{look::Absent, who::Barred},
     edition::Edition,
     listener::ListenerState,
-    member::MemberId,
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
-    request::asking::Kept,
-    request::body::RequestBody,
-    request::finished::Finished,
-    request::notes::Notes,
-    request::rulebook::MetBy,
-    request::ruling,
+    request::{
+        asking::Kept, body::RequestBody, finished::Finished, notes::Notes, rulebook::MetBy, ruling,
+    },
     state::Worker,
 };
+use base::member::MemberId;
 
 /// A request whose head was parsed.
 pub struct Incoming {

@@ -15,13 +15,17 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{DiskIo, Unread},
-    cache::memory::Resident,
-    cache::object::Object,
+    cache::{
+        disk::{DiskIo, Unread},
+        memory::Resident,
+        object::Object,
+    },
     cluster::purging::gate::Served,
     record::facts::SwapIn,
-    request::key::{self, variant_key},
-    request::wanted::Wanted,
+    request::{
+        key::{self, variant_key},
+        wanted::Wanted,
+    },
     state::Worker,
 };
 

@@ -4,7 +4,7 @@
 //!
 //! Not known here: how the request was answered, how a record is written.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -15,8 +15,10 @@ use profile::{
 
 use crate::{
     listener::{ListenerState, RouteState},
-    record::facts::{Facts, Stages, us_between},
-    record::metrics,
+    record::{
+        facts::{Facts, Stages, us_between},
+        metrics,
+    },
     request::rulebook::Tag,
     state::Worker,
     tls::seen::Seen,

@@ -10,7 +10,7 @@
 //! 4. Not stored here: a member of our cluster may have it ([`crate::fetch::forwarding`]).
 //! 5. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
-use crate::mistakes::{Mistake, makes};
+use base::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
@@ -25,32 +25,31 @@ use profile::{Class, Flags};
 use store::Sequence;
 
 use crate::{
-    cache::holes,
-    cache::object::Object,
+    cache::{holes, object::Object},
     cluster::{answered, forwarded as of_members, push},
-    conn::port_purge,
-    conn::proxy_header,
-    conn::switch,
+    conn::{port_purge, proxy_header, switch},
     deliver::{arriving, stored},
-    fetch::flight::{FirstEvent, Validated},
-    fetch::pass,
-    fetch::response::{FetchError, Response},
-    fetch::share::{self, Answer, Obtained},
-    fetch::{forwarding as to_members, receiving},
+    fetch::{
+        flight::{FirstEvent, Validated},
+        forwarding as to_members, pass, receiving,
+        response::{FetchError, Response},
+        share::{self, Answer, Obtained},
+    },
     plan::{Balance, Forwarded},
-    range::part::{self, Held, MayWait, Outcome},
-    range::validation,
+    range::{
+        part::{self, Held, MayWait, Outcome},
+        validation,
+    },
     reply::After,
-    request::digest_serving,
-    request::exchange::{Exchange, Incoming, forwarded},
-    request::find::{Found, find},
-    request::forwarded as forwarding,
-    request::methods,
-    request::onward,
-    request::ruling,
-    request::target::{self, Misplaced},
-    request::toll::{self, Stopped},
-    request::wanted::Wanted,
+    request::{
+        digest_serving,
+        exchange::{Exchange, Incoming, forwarded},
+        find::{Found, find},
+        forwarded as forwarding, methods, onward, ruling,
+        target::{self, Misplaced},
+        toll::{self, Stopped},
+        wanted::Wanted,
+    },
 };
 
 /// Answers one request.

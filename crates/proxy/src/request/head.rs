@@ -16,9 +16,13 @@ use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
 use store::Sequence;
 
 use crate::{
-    cache::object::Object, deliver::stored, fetch::prepare, fetch::response::Asker,
-    listener::ListenerState, reply::After, request::exchange::Exchange, request::find,
-    request::wanted::Wanted, state::Worker,
+    cache::object::Object,
+    deliver::stored,
+    fetch::{prepare, response::Asker},
+    listener::ListenerState,
+    reply::After,
+    request::{exchange::Exchange, find, wanted::Wanted},
+    state::Worker,
 };
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.

@@ -35,7 +35,7 @@
 //!
 //! Not known here: the origin of a URI's parts (`target`), the values of a variant (`httpcache::vary`).
 
-use crate::mistakes::{Mistake, makes};
+use base::mistakes::{Mistake, makes};
 use std::collections::{BTreeSet, HashSet};
 
 use fields::Fields;

@@ -12,9 +12,11 @@ use fields::Fields;
 use crate::{
     listener::ListenerState,
     plan::Role,
-    request::key::{KEY_PREFIX, name_of_key},
-    request::target,
-    request::wanted::Wanted,
+    request::{
+        key::{KEY_PREFIX, name_of_key},
+        target,
+        wanted::Wanted,
+    },
 };
 
 /// The URIs named by the response to this request, as they stand in keys.

@@ -6,7 +6,7 @@
 //!
 //! Not known here: what is answered, how a record is written.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 use std::sync::Arc;
 
 use profile::{Class, Flags, StageName};
@@ -18,10 +18,7 @@ use crate::{
     quota::Tolls,
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
-    request::asking::Kept,
-    request::rulebook::Tag,
-    request::ruling::Changing,
-    request::toll::Bill,
+    request::{asking::Kept, rulebook::Tag, ruling::Changing, toll::Bill},
 };
 
 /// What is noted of a request while it is answered.

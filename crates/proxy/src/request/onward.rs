@@ -8,7 +8,12 @@ use fields::Fields;
 use http1::RequestHead;
 use message::{Seen, Version};
 
-use crate::{edition::Edition, lines, mirror, request::exchange::Exchange, request::target::Asked};
+use crate::{
+    edition::Edition,
+    mirror,
+    request::{exchange::Exchange, target::Asked},
+};
+use http1::head_lines;
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
 pub fn request(
@@ -20,20 +25,20 @@ pub fn request(
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(method, &asked.target, &mut out);
-    lines::write_field(b"Host", asked.host.as_bytes(), &mut out);
+    head_lines::write_field(b"Host", asked.host.as_bytes(), &mut out);
     let wants_identity =
         (asked.mirror.as_ref()).is_some_and(|mirror| mirror.wants_identity(method, &asked.target));
     if wants_identity {
         for (name, value) in fields.iter() {
             if !name.eq_ignore_ascii_case(b"host") && !mirror::asks_for_less(name) {
-                lines::write_field(name, value, &mut out);
+                head_lines::write_field(name, value, &mut out);
             }
         }
-        lines::write_field(b"Accept-Encoding", b"identity", &mut out);
+        head_lines::write_field(b"Accept-Encoding", b"identity", &mut out);
     } else {
         fields.write_without(b"host", &mut out);
     }
-    lines::write_field(b"Via", &via_of(edition, version), &mut out);
+    head_lines::write_field(b"Via", &via_of(edition, version), &mut out);
     out.extend_from_slice(b"\r\n");
     out
 }

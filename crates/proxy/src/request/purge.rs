@@ -33,12 +33,12 @@ use store::NotTaken;
 
 use crate::{
     cache::predicate::{About, TAG_BYTES_MAX},
-    clock::Instant,
     cluster::purging::change::Change,
     listener::ListenerState,
     request::target::{self, Names},
     state::Shared,
 };
+use base::clock::Instant;
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);

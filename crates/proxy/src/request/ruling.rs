@@ -18,15 +18,19 @@ use message::{Authority, Scheme, reason_phrase};
 use profile::Class;
 
 use crate::{
-    clock::Instant,
     listener::ListenerState,
     plan::{Canned, Text, Verdict},
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Incoming, Said},
-    request::rulebook::edits::{self, AskedFor, Values},
-    request::rulebook::{Met, MetBy, Question},
-    request::target,
+    request::{
+        exchange::{Exchange, Incoming, Said},
+        rulebook::{
+            Met, MetBy, Question,
+            edits::{self, AskedFor, Values},
+        },
+        target,
+    },
 };
+use base::clock::Instant;
 
 /// Asks the rules; gives the end of a request that is not simply served.
 pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After> {

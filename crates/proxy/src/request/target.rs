@@ -25,9 +25,11 @@ use crate::{
     mirror::Mirror,
     origin::Destination,
     plan::Role,
-    request::key::KEY_PREFIX,
-    request::ports,
-    request::rulebook::{Question, Ruled, Shape, fits::FieldLines},
+    request::{
+        key::KEY_PREFIX,
+        ports,
+        rulebook::{Question, Ruled, Shape, fits::FieldLines},
+    },
     upstreams::Upstream,
 };
 

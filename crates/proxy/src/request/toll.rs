@@ -18,7 +18,6 @@ use std::{
 };
 
 use crate::{
-    clock::Instant,
     edition::Edition,
     listener::ListenerState,
     origin::trip::Trip,
@@ -27,6 +26,7 @@ use crate::{
     reply::{After, Reply},
     request::{exchange::Exchange, rulebook::Tag},
 };
+use base::clock::Instant;
 
 /// Requests of the process that wait for their turn at a time. Each keeps its client's connection and some KiB.
 pub const DELAYED_MAX: usize = 1024;

@@ -28,17 +28,15 @@ use httpcache::{RequestDirectives, UnixMillis, Verdict, judge};
 use tokio::net::{UdpSocket, lookup_host};
 
 use crate::{
-    access::Clients,
-    clock::Instant,
     cluster::purging::gate::Served,
     edition::Edition,
     listener::{ListenerState, listener_states},
     peers::icp::{Icp, Manners, Treatment, add},
-    phase::Phase,
     plan::Role,
     request::target,
     state::Shared,
 };
+use base::{access::Clients, clock::Instant, phase::Phase};
 
 /// How often the names of siblings are looked up.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);

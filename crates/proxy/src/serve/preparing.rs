@@ -18,13 +18,13 @@ use crate::{
         memory::MemoryTier,
         opening::{Absent, Opened},
     },
-    clock::Clock,
     origin::Tls,
     peers::icp::Icp,
     plan::{AdmissionKind, IoEngine, Plan},
     room::Rooms,
     tls::served::{self as serving, ServedTls},
 };
+use base::clock::Clock;
 
 /// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
 /// first, and what cannot be bound is done without: workers are dealt connections by the others.

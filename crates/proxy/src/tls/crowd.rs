@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// A handshake is not given up before.
 pub const SAFE_FOR: Duration = Duration::from_secs(1);

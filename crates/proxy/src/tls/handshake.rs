@@ -30,12 +30,10 @@ use super::{
     stream::{ClientStream, TlsStream},
 };
 use crate::{
-    clock::Instant,
-    deadline::Deadlines,
     plan::Plan,
     record::metrics::{self, Counters},
-    socket::Socket,
 };
+use base::{clock::Instant, deadline::Deadlines, socket::Socket};
 
 /// The first read: a client's hello is mostly shorter.
 const FIRST_BYTES: usize = 4096;

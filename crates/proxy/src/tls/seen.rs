@@ -4,7 +4,7 @@ use profile::{Encryption, access::Tls};
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::session::Session;
-use crate::x509::Facts;
+use base::x509::Facts;
 
 /// Of one connection.
 #[derive(Debug, Default)]

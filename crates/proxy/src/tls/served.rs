@@ -35,7 +35,7 @@ use super::{
     sessions::Sessions,
 };
 use crate::plan::{CertificateFiles, Listener, ListenerTls, Plan};
-use crate::x509::{self, Facts};
+use base::x509::{self, Facts};
 
 /// The largest file of certificates, keys or an OCSP response.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -13,10 +13,8 @@ use std::{
 
 use rustls::Error;
 
-use crate::{
-    clock::Instant,
-    record::metrics::{self, Counters},
-};
+use crate::record::metrics::{self, Counters};
+use base::clock::Instant;
 
 /// A handshake. One that is dropped without a word is not counted by how it ended.
 pub struct Shaking {

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::session::{Scratch, Session};
 use super::shaking::Early;
 use crate::ledger::{Holder, Ledger, Lot};
-use crate::socket::{self, Socket};
+use base::socket::{self, Socket};
 
 /// See the head of the file.
 pub enum ClientStream {

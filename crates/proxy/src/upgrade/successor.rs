@@ -26,7 +26,8 @@ use super::{
     link::{Came, DESCRIPTORS_MAX, Link},
     step::{self, Step},
 };
-use crate::{clock::unix_ms, notify::Manager, phase::Stopper, state::Shared};
+use crate::state::Shared;
+use base::{clock::unix_ms, notify::Manager, phase::Stopper};
 
 /// How long an upgrade waits for the end of a reload. Where one follows the other there is a pause between two.
 const RELOAD_MAX: Duration = Duration::from_secs(10);

@@ -14,13 +14,14 @@ use twox_hash::XxHash3_64;
 
 use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
 use crate::{
-    clock::Instant,
-    deadline::Watch,
-    origin::outcome::UpstreamError,
-    origin::upstream::{self, Fit, Whom, is_safe},
-    origin::{ConnectError, Lease, OriginContext, Verdict},
+    origin::{
+        ConnectError, Lease, OriginContext, Verdict,
+        outcome::UpstreamError,
+        upstream::{self, Fit, Whom, is_safe},
+    },
     plan::Balance,
 };
+use base::{clock::Instant, deadline::Watch};
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -21,7 +21,7 @@
 use std::time::Duration;
 
 use super::window::Window;
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// Failures of one kind in a row that open it.
 pub const FALL: u32 = 3;

@@ -5,7 +5,7 @@
 //! Not known here: whether a request may be repeated at all, and what went wrong.
 
 use super::window::Window;
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// The part of the requests that may be sent again.
 const PERCENT: u64 = 10;

@@ -39,10 +39,10 @@ use std::{
 use twox_hash::XxHash3_64;
 
 use crate::{
-    clock::Instant,
     origin::Destination,
     plan::{self, Balance, HealthCheck, Plan},
 };
+use base::clock::Instant;
 
 use self::{
     breaker::{Admits, Breaker, Change, Outcome},
@@ -230,7 +230,7 @@ impl Upstream {
 
     fn choose_of(&self, ready: &mut [Candidate], key: u64) -> usize {
         if self.plan.balance != Balance::RoundRobin {
-            let drawn = crate::chance::count(&self.common.drawn);
+            let drawn = base::chance::count(&self.common.drawn);
             return choice::choose(self.plan.balance, ready, key, drawn);
         }
         let mut owed = locked(&self.common.owed);

@@ -18,13 +18,10 @@ use tokio::{
 
 use super::{Server, Upstream, Wanted, locked};
 use crate::{
-    access::Destinations,
-    clock::Instant,
-    origin::outcome::UpstreamError,
-    origin::upstream::is_interim,
-    origin::{Connector, Settings, Tls},
+    origin::{Connector, Settings, Tls, outcome::UpstreamError, upstream::is_interim},
     plan::HealthCheck,
 };
+use base::{access::Destinations, clock::Instant};
 
 /// The most looks at once.
 const PROBES_MAX: usize = 64;

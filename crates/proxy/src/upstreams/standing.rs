@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use serde::Serialize;
 
 use super::{Member, Upstream, Wanted, breaker::Admits, locked};
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// An upstream.
 #[derive(Clone, Serialize, Debug)]

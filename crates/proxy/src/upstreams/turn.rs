@@ -3,10 +3,8 @@
 use std::{cell::Cell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
 use super::{Server, Upstream, breaker::Outcome, locked};
-use crate::{
-    clock::Instant,
-    origin::{Verdict, outcome::UpstreamError},
-};
+use crate::origin::{Verdict, outcome::UpstreamError};
+use base::clock::Instant;
 
 /// One request to one server. It is in flight until this is dropped: with its connection, or when that goes back to the pool.
 pub struct Turn {

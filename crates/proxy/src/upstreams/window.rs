@@ -2,7 +2,7 @@
 //!
 //! Ten slots of a second each. What is older than ten seconds is forgotten a second at a time.
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// How many seconds count.
 pub const SECONDS: usize = 10;

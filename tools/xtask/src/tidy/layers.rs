@@ -13,7 +13,7 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     // A macro, for whatever is simulated.
     &["mistakes"],
     &[
@@ -33,6 +33,8 @@ const LAYERS: [&[&str]; 9] = [
     &["simulation", "hints-simulation", "polymix"],
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],
+    // The data plane, from below.
+    &["base"],
     &["proxy"],
     // What people run, and what runs it in virtual time: the two know nothing of each other.
     &["loligo", "proxy-simulation"],

@@ -15,13 +15,11 @@ use httpcache::UnixMillis;
 use store::{KeyHash, KeyHasher, NotTaken, set::DurabilityHandles};
 
 use super::super::Cluster;
-use crate::{
-    cache::{
-        Cache,
-        predicate::{About, Predicate, TAG_BYTES_MAX},
-    },
-    clock::Clock,
+use crate::cache::{
+    Cache,
+    predicate::{About, Predicate, TAG_BYTES_MAX},
 };
+use base::clock::Clock;
 
 /// The longest change, bytes: one that is longer is not told.
 pub const CHANGE_BYTES_MAX: usize = 512 << 10;

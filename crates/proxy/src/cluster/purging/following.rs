@@ -30,7 +30,7 @@ use super::{
     sweeping::{Applying, Sweeping},
 };
 use crate::cache::Cache;
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// Entries that wait for our stores.
 pub const QUEUE_MAX: usize = 4096;

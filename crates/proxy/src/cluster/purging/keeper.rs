@@ -27,8 +27,8 @@ use super::{
     journal::{Entry, Journal, Line, Position},
     stamp::{Stamp, Vector},
 };
-use crate::clock;
-use crate::member::MemberId;
+use base::clock;
+use base::member::MemberId;
 
 /// Jobs that wait at most.
 const JOBS_MAX: u64 = 256 << 10;

@@ -54,8 +54,9 @@ use hints::frames::{Frame, LENGTH_BYTES, PURGING};
 use store::KeyHash;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::member::MemberId;
-use crate::{cache::Cache, chance, clock, plan};
+use crate::{cache::Cache, plan};
+use base::member::MemberId;
+use base::{chance, clock};
 use change::Change;
 use following::SETTLED_WITHIN;
 use gate::{Gate, Served};

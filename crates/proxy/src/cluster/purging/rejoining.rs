@@ -16,7 +16,7 @@
 //!
 //! Not known here: clocks, messages, what is not served meanwhile (`gate`).
 
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// How long links that are on their way are waited for, ms.
 const SETTLE_MS: u64 = 1000;

@@ -31,7 +31,7 @@ use super::{
     sweeping::Sweeping,
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// How often it looks at the clock and the links.
 const TICK: Duration = Duration::from_millis(50);
@@ -445,7 +445,7 @@ impl Desk {
             }
         });
         (self.purging().figures.told).fetch_add(1, Ordering::Relaxed);
-        let unix_s = crate::clock::unix_ms() / 1000;
+        let unix_s = base::clock::unix_ms() / 1000;
         let change = Bytes::from(order.change);
         self.telling.order(change, unix_s, waits, now_ms);
     }
@@ -542,7 +542,7 @@ impl Desk {
     fn tick(&mut self) {
         let now_ms = self.now_ms();
         let gate = &self.cluster.purging.gate;
-        if gate.tick(crate::clock::boot_ms())
+        if gate.tick(base::clock::boot_ms())
             || (gate.is_closed_by_stop() && self.rejoining.is_over())
         {
             self.was_away(now_ms);
@@ -555,7 +555,7 @@ impl Desk {
         if self.telling.are_others_to_tell() {
             // Of nothing: it says whom we cannot tell.
             let change = Change::default().encode().unwrap_or_default();
-            let unix_s = crate::clock::unix_ms() / 1000;
+            let unix_s = base::clock::unix_ms() / 1000;
             self.telling.order(change.into(), unix_s, None, now_ms);
         }
         let linked = (links.iter().enumerate()).filter(|(_, (is_linked, _))| *is_linked);

@@ -26,7 +26,7 @@ use super::{
     message::Message,
     stamp::{Origin, Stamp, Vector},
 };
-use crate::member::MemberId;
+use base::member::MemberId;
 
 /// Purges that wait for members at most; one more is told, but answered as not heard by anybody.
 pub const PENDING_MAX: usize = 16 << 10;

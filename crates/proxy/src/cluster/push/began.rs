@@ -18,7 +18,7 @@ use std::time::Duration;
 use hints::view::Groups;
 use store::Sequence;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// A purge that has not reached every member after so long was not acknowledged.
 const HEARD_AFTER: Duration = Duration::from_secs(10);

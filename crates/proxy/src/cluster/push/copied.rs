@@ -8,10 +8,8 @@
 use hints::view::Groups;
 use store::KeyHash;
 
-use crate::{
-    clock::Instant,
-    cluster::{Cluster, following::trace_of},
-};
+use crate::cluster::{Cluster, following::trace_of};
+use base::clock::Instant;
 
 use super::{Began, PushContext};
 

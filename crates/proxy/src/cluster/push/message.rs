@@ -33,7 +33,7 @@ use httpcache::UnixMillis;
 use message::Version;
 use store::Sequence;
 
-use crate::lines;
+use http1::head_lines;
 
 /// The target of a push.
 pub const TARGET: &str = "/.loligo/push";
@@ -133,7 +133,7 @@ pub fn write_request<'f>(
         Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
     });
     if let Some(host) = host {
-        lines::write_field(b"Host", host.as_bytes(), &mut out);
+        head_lines::write_field(b"Host", host.as_bytes(), &mut out);
     }
     write_fields(fields, &[b"host"], &mut out);
     out.into()
@@ -171,7 +171,7 @@ fn write_fields<'f>(
     for (name, value) in fields {
         let is_left_out = |other: &&[u8]| name.eq_ignore_ascii_case(other);
         if !FRAMING.iter().any(is_left_out) && !but.iter().any(is_left_out) {
-            lines::write_field(name, value, out);
+            head_lines::write_field(name, value, out);
         }
     }
     out.extend_from_slice(b"\r\n");
@@ -181,10 +181,10 @@ fn write_fields<'f>(
 pub fn write_head(host: &str, terms: &Terms, body_bytes: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(320);
     http1::write_request_line("POST", TARGET, &mut out);
-    lines::write_field(b"Host", host.as_bytes(), &mut out);
-    lines::write_field(b"Content-Type", b"application/http", &mut out);
-    lines::write_number_field(b"Content-Length", body_bytes, &mut out);
-    lines::write_field(FIELD, terms.encode().as_bytes(), &mut out);
+    head_lines::write_field(b"Host", host.as_bytes(), &mut out);
+    head_lines::write_field(b"Content-Type", b"application/http", &mut out);
+    head_lines::write_number_field(b"Content-Length", body_bytes, &mut out);
+    head_lines::write_field(FIELD, terms.encode().as_bytes(), &mut out);
     out.extend_from_slice(b"\r\n");
     out
 }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// How long a push may wait.
 pub const AGE_MAX: Duration = Duration::from_secs(10);

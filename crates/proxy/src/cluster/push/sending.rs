@@ -13,13 +13,17 @@ use profile::Hierarchy;
 use twox_hash::XxHash3_64;
 
 use crate::{
-    clock::{Clock, Instant},
     cluster::{Cluster, Member, following::trace_of},
-    member::MemberId,
-    origin::outcome::UpstreamError,
-    origin::trip::{Hop, Trip},
-    origin::upstream::{self, Whom},
+    origin::{
+        outcome::UpstreamError,
+        trip::{Hop, Trip},
+        upstream::{self, Whom},
+    },
     request::key::server_of_key,
+};
+use base::{
+    clock::{Clock, Instant},
+    member::MemberId,
 };
 
 use super::{

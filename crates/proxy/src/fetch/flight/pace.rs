@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{Reader, STILL_MAX, State};
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// So much at most a reader takes at once of a body that others read too and that nobody can continue: what it takes shows that it does not
 /// stand still.

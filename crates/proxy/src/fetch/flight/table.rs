@@ -12,7 +12,7 @@
 //!
 //! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself.
 
-use crate::mistakes::{Mistake, makes};
+use base::mistakes::{Mistake, makes};
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},

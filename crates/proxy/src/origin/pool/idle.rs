@@ -9,11 +9,8 @@ use std::{
 };
 
 use super::{Entry, Lease, Pool, Slot};
-use crate::{
-    access::Destinations,
-    clock::Instant,
-    origin::{Destination, Stream, habits::Habits},
-};
+use crate::origin::{Destination, Stream, habits::Habits};
+use base::{access::Destinations, clock::Instant};
 
 /// The most connections in use at once are those of the current span of this length and of the one before.
 const PEAK_SPAN: Duration = Duration::from_secs(60);

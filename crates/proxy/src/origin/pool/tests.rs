@@ -1,7 +1,7 @@
 //! The pool over real sockets on loopback.
 
 use super::*;
-use crate::access::Forbidden;
+use base::access::Forbidden;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -58,7 +58,7 @@ impl Origin {
         (
             Lease::new(
                 slot,
-                Stream::Tcp(crate::socket::of(ours.unwrap())),
+                Stream::Tcp(base::socket::of(ours.unwrap())),
                 self.peer,
                 true,
             ),

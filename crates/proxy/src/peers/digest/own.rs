@@ -31,10 +31,10 @@ use hints::{
 use store::{Set, Store, Traced};
 
 use crate::{
-    clock::Instant,
     peers::digest::{COLLECTED_EVERY, Unmakable},
     plan,
 };
+use base::clock::Instant;
 
 /// Segments that are listed at once: some 10,000 entries, a millisecond.
 const SEGMENTS_AT_ONCE: u32 = 4;

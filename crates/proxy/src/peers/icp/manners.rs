@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::access::Clients;
-use crate::clock::Instant;
+use base::access::Clients;
+use base::clock::Instant;
 
 /// How often an address is told that it may not ask: as often as Squid does before it stops.
 pub const DENIALS_MAX: u32 = 150;

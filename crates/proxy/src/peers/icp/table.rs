@@ -16,7 +16,7 @@ use std::time::Duration;
 use hints::icp::Opcode;
 use tokio::sync::oneshot;
 
-use crate::clock::Instant;
+use base::clock::Instant;
 
 /// Queries under way at most; further ones are not sent.
 pub const QUERIES_MAX: usize = 1 << 16;

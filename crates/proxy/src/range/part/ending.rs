@@ -9,11 +9,12 @@ use profile::Class;
 use super::{Outcome, Parts};
 use crate::{
     deliver::{arriving, stored},
-    fetch::flight::FirstEvent,
-    fetch::pass::{self, Upload},
-    fetch::task,
-    origin::outcome::UpstreamError,
-    origin::upstream::Upstream,
+    fetch::{
+        flight::FirstEvent,
+        pass::{self, Upload},
+        task,
+    },
+    origin::{outcome::UpstreamError, upstream::Upstream},
     range::validation::Validation,
     reply::Length,
     request::exchange::{Said, forwarded},
@@ -77,7 +78,7 @@ impl Parts<'_, '_> {
             cache_status: forwarded(self.ex.edition(), self.why, |line| line.forward_status(206)),
         };
         let (head, length) = (stored::unsatisfied_head(self.ex, total), Length::Known(0));
-        let now = crate::clock::Instant::now();
+        let now = base::clock::Instant::now();
         let answered = self.ex.answer(said, head, length, Bytes::new(), now);
         Outcome::Answered(answered.await)
     }

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use super::{Part, Parts};
 use crate::{
     cache::object::{Large, Object},
-    fetch::response::Response,
-    fetch::storing,
-    lines,
+    fetch::{response::Response, storing},
 };
+use http1::head_lines;
 
 impl Parts<'_, '_> {
     /// The object that the parts of this response belong to: the stored one if it is the same representation, otherwise a new
@@ -67,7 +66,7 @@ impl Parts<'_, '_> {
         // The new fields are complete, so they replace the stored ones (RFC 9111 §3.4).
         let mut head = Vec::with_capacity(response.head.len() + 32);
         head.extend_from_slice(&response.head);
-        lines::write_number_field(b"Content-Length", total, &mut head);
+        head_lines::write_number_field(b"Content-Length", total, &mut head);
         let object = Object {
             key: place.key,
             hash: place.hash,

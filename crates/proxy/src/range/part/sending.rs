@@ -11,10 +11,11 @@ use profile::Class;
 
 use super::{Outcome, Part, Parts};
 use crate::{
-    cache::holding::Holding,
-    cache::object::Object,
-    deliver::spans::{self, FromOrigin, Source, Span, Whole},
-    deliver::stored,
+    cache::{holding::Holding, object::Object},
+    deliver::{
+        spans::{self, FromOrigin, Source, Span, Whole},
+        stored,
+    },
     origin::upstream::Upstream,
     range::fill::Filling,
     reply::{Length, ReplyHead},

@@ -140,7 +140,7 @@ pub fn change_head(lines: &mut Vec<u8>, edits: &[&Edit], values: &Values<'_>) {
         remove_lines(lines, edits);
     }
     for (name, value) in filled(edits, values) {
-        crate::lines::write_field(name, &value, lines);
+        http1::head_lines::write_field(name, &value, lines);
     }
 }
 

@@ -27,10 +27,10 @@ use tokio::{
 };
 
 use crate::{
-    access::Destinations,
     origin::{Connector, Destination, Stream, upstream::is_interim},
     plan::Acme,
 };
+use base::access::Destinations;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;

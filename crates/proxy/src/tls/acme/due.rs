@@ -43,7 +43,7 @@ pub fn pause(retry: Duration, failures: u32, jitter: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::x509::Facts;
+    use base::x509::Facts;
 
     const DAY: i64 = 86_400;
 

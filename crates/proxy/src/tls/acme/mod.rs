@@ -28,10 +28,10 @@ use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 use self::{challenges::Challenges, files::Attempt};
 use super::served::Unusable;
 use crate::{
-    clock::Clock,
     origin::Connector,
     plan::{Acme, Plan},
 };
+use base::clock::Clock;
 
 /// The longest that an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(300);

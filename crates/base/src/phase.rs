@@ -15,7 +15,7 @@ pub enum Phase {
 
 /// Ends a running proxy from another thread; for tests and embedding.
 #[derive(Clone)]
-pub struct Stopper(pub(crate) watch::Sender<Phase>);
+pub struct Stopper(pub watch::Sender<Phase>);
 
 impl Stopper {
     /// Begins to drain.

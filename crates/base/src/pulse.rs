@@ -37,7 +37,6 @@ impl Pulse {
     }
 
     /// A pulse whose last beat was this long ago.
-    #[cfg(test)]
     pub fn still_for(age: Duration) -> Pulse {
         Pulse {
             base: Instant::now() - age,

@@ -85,7 +85,7 @@ impl Clock {
 
     /// Where a held clock stands.
     #[inline]
-    pub(crate) fn held(&self) -> Option<Duration> {
+    pub fn held(&self) -> Option<Duration> {
         let held = self.0.as_ref()?;
         Some(Duration::from_millis(held.load(Ordering::SeqCst)))
     }

@@ -7,7 +7,7 @@ use fields::Fields;
 /// Writes status line and fields; returns where the value of Content-Type came to lie (start, length).
 pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
     let base = out.len();
-    http1::write_status_line(status, reason, out);
+    crate::write_status_line(status, reason, out);
     let before = out.len() - base;
     fields.write_to(out);
     let content_type = fields.place_of_last(b"content-type").and_then(|place| {
