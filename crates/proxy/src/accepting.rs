@@ -23,8 +23,8 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::record::metrics::Counters;
 use base::{listening::ListenerId, member::MemberId, socket::Detached};
+use record::metrics::Counters;
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;

@@ -13,15 +13,15 @@ use store::KeyHasher;
 
 use crate::{
     origin::{OriginWaits, Tls},
-    plan::Plan,
-    quota::Quotas,
-    record::{labels::Rows, rule_counts::RuleCounts},
-    request::{key::tags_in_use, rulebook::Rulebook},
     tls::served::{ServedTls, Shown},
     upstreams,
     upstreams::Upstream,
 };
 use base::listening::ListenerId;
+use plan::Plan;
+use quota::Quotas;
+use record::{labels::Rows, rule_counts::RuleCounts};
+use rules::{key::tags_in_use, rulebook::Rulebook};
 
 /// A configuration in the forms that requests want.
 pub struct Edition {
@@ -55,7 +55,7 @@ pub struct Edition {
     pub response_limits: http1::Limits,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
-    /// The key tags of all listeners: see [`crate::request::key`].
+    /// The key tags of all listeners: see [`rules::key`].
     pub tags: HashSet<Vec<u8>>,
     /// The plan's name as it stands in Cache-Status.
     pub cache_name: Vec<u8>,

@@ -16,20 +16,20 @@ use crate::{
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
     origin::Tls,
-    plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict},
-    quota::Quotas,
-    record::{labels::Labels, rule_counts::KnownRules},
     request::{
-        rulebook::{
-            MetBy, Question, Unmet,
-            edits::{AskedFor, Values},
-            fits::Circumstances,
-        },
         ruling::{name_of, url, with_question},
         target,
     },
 };
 use base::listening::ListenerId;
+use plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict};
+use quota::Quotas;
+use record::{labels::Labels, rule_counts::KnownRules};
+use rules::rulebook::{
+    MetBy, Question, Unmet,
+    edits::{AskedFor, Values},
+    fits::Circumstances,
+};
 
 /// Minutes of a week.
 const WEEK: u32 = 7 * 24 * 60;
@@ -271,7 +271,7 @@ fn say(
         .map(|place| {
             let mut key = Vec::new();
             let name_bytes = place.write_key(ruled.shape, &mut key);
-            let name = &key[crate::request::key::KEY_PREFIX.len()..name_bytes];
+            let name = &key[rules::key::KEY_PREFIX.len()..name_bytes];
             String::from_utf8_lossy(name).into_owned()
         });
     let origin = match (&place, outcome) {

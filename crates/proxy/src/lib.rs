@@ -40,20 +40,14 @@ pub mod explain;
 mod fetch;
 mod h2;
 mod health;
-mod ledger;
 mod listener;
 mod mirror;
 mod origin;
 mod peers;
-pub mod plan;
-mod proof;
-mod quota;
 mod range;
-mod record;
 mod reload;
 mod reply;
 mod request;
-mod room;
 mod serve;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -64,8 +58,8 @@ mod upgrade;
 mod upstreams;
 mod user;
 mod worker;
-mod zone;
 
+pub use ::plan;
 pub use base::clock::Clock;
 pub use base::mistakes::Mistake;
 #[cfg(feature = "mistakes")]
@@ -75,6 +69,7 @@ pub use cluster::new_cluster_key;
 pub use origin::check_certificates;
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
+pub use rules::zone::name_of_zone;
 pub use serve::{
     Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
     start_reloadable,
@@ -82,4 +77,3 @@ pub use serve::{
 pub use tls::served::{Shown, check_certificate, check_client_ca, look_at_certificate};
 pub use upgrade::{asked::Launch, predecessor::Predecessor};
 pub use user::UserError;
-pub use zone::name_of_zone;

@@ -5,23 +5,20 @@ use std::{rc::Rc, sync::Arc};
 use store::KeyHasher;
 
 use crate::{
-    edition::Edition,
-    mirror::Mirror,
-    origin::Destination,
-    plan::{Listener, Role, Route},
-    quota::Tolls,
-    record::labels::Rows,
-    request::{
-        key::{forward_tag, route_tags},
-        ports::Ports,
-        rulebook::{Met, Rulebook},
-    },
-    tls::served::ServedTls,
+    edition::Edition, mirror::Mirror, origin::Destination, tls::served::ServedTls,
     upstreams::Upstream,
 };
 use base::{
     access::{Clients, Destinations},
     listening::ListenerId,
+};
+use plan::{Listener, Role, Route};
+use quota::Tolls;
+use record::labels::Rows;
+use rules::{
+    key::{forward_tag, route_tags},
+    ports::Ports,
+    rulebook::{Met, Rulebook},
 };
 
 /// A listener as a worker sees it.
@@ -46,7 +43,7 @@ pub struct ListenerState {
     pub destinations: Destinations,
     /// To which ports, if it is a forward listener.
     pub http_ports: Ports,
-    /// Goes into the keys of a forward listener: see [`crate::request::key`].
+    /// Goes into the keys of a forward listener: see [`rules::key`].
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: Clients,

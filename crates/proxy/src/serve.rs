@@ -20,8 +20,8 @@ use self::{
     seconds::Seconds,
     stopping::{Signals, drain, tell_how_they_closed},
 };
-use crate::quota::Quotas;
 use base::clock::Instant;
+use quota::Quotas;
 use std::{
     net::{self, SocketAddr},
     rc::Rc,
@@ -52,17 +52,8 @@ use crate::{
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::{panicking, watch},
-    ledger::Ledger,
     origin::Tls,
     peers::{digest::Digests, fetching, known::Peers},
-    plan::Plan,
-    record::{
-        events::Events,
-        journal::Journal,
-        labels::{COUNTED_MAX, Labels},
-        metrics::Counters,
-        rule_counts::KnownRules,
-    },
     reload::{self, Control, Reading, Reread, asked::Reloads},
     state::{Bounds, Shared},
     tls::served::ServedTls,
@@ -83,6 +74,15 @@ use base::{
     notify::Manager,
     phase::Phase,
     pulse::Pulse,
+};
+use ledger::Ledger;
+use plan::Plan;
+use record::{
+    events::Events,
+    journal::Journal,
+    labels::{COUNTED_MAX, Labels},
+    metrics::Counters,
+    rule_counts::KnownRules,
 };
 
 /// What is up, once it is.

@@ -28,14 +28,14 @@ use crate::{
     health,
     listener::{ListenerState, listener_states},
     origin::Tls,
-    plan::Plan,
-    record::journal::Journal,
     request::purge,
     serve::{self, ServeError},
     state::{Shared, Worker},
     worker,
 };
 use base::{clock::Clock, phase::Phase, socket};
+use plan::Plan;
+use record::journal::Journal;
 
 pub use base::socket::{
     Socket,

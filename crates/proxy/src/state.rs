@@ -37,20 +37,10 @@ use crate::{
     },
     edition::Edition,
     fetch::{flight::Flights, uploads::Uploads},
-    ledger::Ledger,
     listener::ListenerState,
     origin::{Connector, OriginContext},
     peers::{digest::Digests, icp::Icp, known::Peers},
-    plan::Plan,
     range::pass_list::RangePassList,
-    record::{
-        events::Events,
-        journal::JournalWriter,
-        labels::Labels,
-        metrics::{self, Counters},
-        rule_counts::KnownRules,
-        top::Top,
-    },
     reload::asked::Reloads,
     tls::{crowd::Crowd, handshake::TlsContext, session::Scratch},
     upgrade::asked::Upgrades,
@@ -63,6 +53,16 @@ use base::{
     member::MemberId,
     phase::Phase,
     pulse::Pulse,
+};
+use ledger::Ledger;
+use plan::Plan;
+use record::{
+    events::Events,
+    journal::JournalWriter,
+    labels::Labels,
+    metrics::{self, Counters},
+    rule_counts::KnownRules,
+    top::Top,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.

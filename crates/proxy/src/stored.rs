@@ -7,4 +7,4 @@
 pub use crate::cache::object::{Large, Object};
 pub use crate::cache::opening::{manner, words};
 pub use crate::cache::predicate::name as predicate_name;
-pub use crate::request::key::{KEY_PREFIX, fragment_key, hash_of_key, name_of_key, variant_key};
+pub use rules::key::{KEY_PREFIX, fragment_key, hash_of_key, name_of_key, variant_key};

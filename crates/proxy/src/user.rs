@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-use crate::plan::User;
+use plan::User;
 
 /// Bits that a set of capabilities has.
 const CAPABILITIES: u32 = 64;

@@ -32,8 +32,6 @@ use crate::{
     fetch::probing::Probes,
     listener::listener_states,
     origin::{Connector, Settings},
-    plan::Plan,
-    record::{journal::JournalWriter, lag},
     state::{Shared, Worker},
 };
 use base::{
@@ -42,6 +40,8 @@ use base::{
     phase::Phase,
     socket::{self, Socket},
 };
+use plan::Plan;
+use record::{journal::JournalWriter, lag};
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SECOND: u32 = 10;

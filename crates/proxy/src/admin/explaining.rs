@@ -9,15 +9,9 @@ use std::{fmt::Write as _, rc::Rc};
 use hints::view::Groups;
 
 use crate::cluster::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
-use crate::{
-    listener::ListenerState,
-    plan::{ClusterMiss, ClusterRoute},
-    request::{
-        key::{KEY_PREFIX, name_of_key},
-        target,
-    },
-    state::Shared,
-};
+use crate::{listener::ListenerState, request::target, state::Shared};
+use plan::{ClusterMiss, ClusterRoute};
+use rules::key::{KEY_PREFIX, name_of_key};
 
 /// Why there is nothing to say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -32,12 +32,12 @@ use crate::{
         upstreams::{self, Kind},
     },
     cluster::MemberStatus,
-    record::{
-        labels::Label,
-        metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},
-        protocols::ProtocolFigures,
-    },
     upstreams::UpstreamStanding,
+};
+use record::{
+    labels::Label,
+    metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},
+    protocols::ProtocolFigures,
 };
 
 /// The media type of [`render`]'s text.
@@ -536,7 +536,7 @@ fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
         .collect();
     buckets.push((
         f64::INFINITY,
-        latency.count_in(begin..crate::record::metrics::BUCKETS),
+        latency.count_in(begin..record::metrics::BUCKETS),
     ));
     buckets
 }
@@ -630,7 +630,8 @@ mod tests {
     use profile::Class;
 
     use super::*;
-    use crate::{admin::testing, record::metrics::bucket_edge_us};
+    use crate::admin::testing;
+    use record::metrics::bucket_edge_us;
 
     #[test]
     fn merged_edges_are_fine_edges() {

@@ -30,16 +30,16 @@ use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
     cluster::ClusterStatus,
     edition::Edition,
-    record::{
-        labels::Label,
-        metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
-        protocols::ProtocolFigures,
-        rule_counts::RuleCount,
-    },
     state::Shared,
     upstreams::{UpstreamStanding, standings},
 };
 use base::phase::Phase;
+use record::{
+    labels::Label,
+    metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
+    protocols::ProtocolFigures,
+    rule_counts::RuleCount,
+};
 
 /// Time between two snapshots in [`History`].
 pub const HISTORY_STEP: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ pub struct Snapshot {
     /// By [`StageName`].
     stages: Vec<Histogram>,
     simple: Vec<Simple>,
-    /// By row: see [`crate::record::labels`].
+    /// By row: see [`record::labels`].
     rows: Vec<RowFigures>,
     /// Answers by status; 0: none was sent.
     statuses: Vec<u64>,

@@ -10,10 +10,8 @@ use std::{collections::VecDeque, time::Duration};
 use profile::Class;
 use serde::Serialize;
 
-use crate::{
-    admin::{facts::Snapshot, process::Process, rounded, status::InOrder},
-    record::metrics::STATUS_CLASSES,
-};
+use crate::admin::{facts::Snapshot, process::Process, rounded, status::InOrder};
+use record::metrics::STATUS_CLASSES;
 
 /// Time between two samples of the hour.
 pub const STEP: Duration = Duration::from_secs(10);
@@ -257,7 +255,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::record::metrics::{self, Counters};
+    use record::metrics::{self, Counters};
 
     #[test]
     fn an_hour_is_kept_and_no_more() {

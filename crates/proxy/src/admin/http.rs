@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use crate::record::live::Listening;
+use record::live::Listening;
 
 /// The longest wait for a request, for the rest of its head, and for the client to take an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);

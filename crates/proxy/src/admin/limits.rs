@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge};
 use serde::Serialize;
 
-use crate::quota::{Quota, Quotas};
+use quota::{Quota, Quotas};
 
 /// A limit and its counts.
 #[derive(Clone, Debug, Serialize)]

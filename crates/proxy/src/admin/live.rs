@@ -20,14 +20,14 @@ use crate::{
         status::{HitRatio, Latency, word_of},
     },
     cluster::ClusterStatus,
-    record::{
-        metrics,
-        origins::{OriginBook, OriginTable, OriginTimes},
-        protocols::ProtocolFigures,
-        top::Rankings,
-    },
     state::Shared,
     upstreams::UpstreamStanding,
+};
+use record::{
+    metrics,
+    origins::{OriginBook, OriginTable, OriginTimes},
+    protocols::ProtocolFigures,
+    top::Rankings,
 };
 
 /// The most names of a ranking that are told.

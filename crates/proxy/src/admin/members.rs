@@ -1,6 +1,6 @@
 //! What `/metrics` tells of each other member of the cluster: the tables of it. Every line has a label `member`.
 //!
-//! Not known here: how it is encoded.   Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) members, so some 2,000 lines.
+//! Not known here: how it is encoded.   Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) members, so some 2,000 lines.
 
 use crate::cluster::{MemberStatus, Standing};
 

@@ -78,14 +78,14 @@ use crate::{
     },
     health::watch,
     listener::{ListenerState, listener_states},
-    plan::host_fits,
-    record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook},
     reload::asked::Refused,
     request::purge::{self, Order},
     state::Shared,
     upgrade::asked::Outcome,
 };
 use base::phase::Phase;
+use plan::host_fits;
+use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook};
 
 /// The origins told are those of one to two such periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);

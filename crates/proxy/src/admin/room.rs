@@ -18,8 +18,8 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::record::live::LISTENERS_MAX;
 use base::clock::Instant;
+use record::live::LISTENERS_MAX;
 
 /// The most connections at once; see above.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -18,13 +18,13 @@ use crate::{
     cluster::ClusterStatus,
     edition::Edition,
     peers::{digest::theirs::Format, known::Peer},
-    plan::Role,
-    record::{labels::Label, metrics::STATUS_CLASSES, top::Told},
     state::Shared,
     tls::served::Shown,
     upstreams::UpstreamStanding,
 };
 use base::{clock::Instant, phase::Phase, x509};
+use plan::Role;
+use record::{labels::Label, metrics::STATUS_CLASSES, top::Told};
 
 /// The whole document.
 #[derive(Serialize)]
@@ -426,7 +426,7 @@ fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
 }
 
 impl Listener {
-    fn of(listener: &crate::plan::Listener, shown: &[Shown]) -> Listener {
+    fn of(listener: &plan::Listener, shown: &[Shown]) -> Listener {
         let (role, routes) = match &listener.role {
             Role::Forward(_) => ("forward", None),
             Role::Reverse(routes) => ("reverse", Some(routes.len())),
@@ -536,7 +536,7 @@ fn answers(labels: &[Label], counted: &Snapshot) -> Vec<AnswersOf> {
 
 fn workers(shared: &Shared) -> Vec<Worker> {
     use std::sync::atomic::Ordering::Relaxed;
-    let worker = |set: &std::sync::Arc<crate::record::metrics::Counters>| Worker {
+    let worker = |set: &std::sync::Arc<record::metrics::Counters>| Worker {
         requests: set.requests.iter().map(|n| n.load(Relaxed)).sum(),
         connections_open: set.client_connections_open.load(Relaxed),
     };

@@ -15,13 +15,6 @@ use crate::{
     cache::{Cache, fragments::FragmentMemory, memory::MemoryTier, opening},
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
-    ledger::Ledger,
-    plan::{self, Listener, Plan},
-    record::{
-        labels::{COUNTED_MAX, Labels},
-        metrics::Counters,
-        rule_counts::KnownRules,
-    },
     reload::asked::Reloads,
     state::{Bounds, Shared},
 };
@@ -29,6 +22,13 @@ use base::{
     listening::{ListenerId, Listening},
     phase::Phase,
     pulse::Pulse,
+};
+use ledger::Ledger;
+use plan::{Listener, Plan};
+use record::{
+    labels::{COUNTED_MAX, Labels},
+    metrics::Counters,
+    rule_counts::KnownRules,
 };
 
 /// With one forward listener.
@@ -55,7 +55,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     let hasher = store.hasher();
     let flights = Arc::new(Flights::new(plan.limits.waiters_max));
     let cache = Arc::new(Cache {
-        rooms: crate::room::Rooms::new(4 << 20),
+        rooms: ledger::room::Rooms::new(4 << 20),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         fragments: FragmentMemory::new(plan.memory_bytes, 0),
         wake_up: Arc::default(),
@@ -106,7 +106,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
             rows,
             rule_counts,
-            quotas: crate::quota::Quotas::default(),
+            quotas: quota::Quotas::default(),
             plan,
             served: Vec::new(),
             tls: crate::origin::Tls::only(Vec::new()),

@@ -1,11 +1,9 @@
 //! Requests, and which of them are allowed.
 
 use super::*;
-use crate::{
-    cache::opening::Absent,
-    plan::{Listener, Plan},
-};
+use crate::cache::opening::Absent;
 use base::pulse::Pulse;
+use plan::{Listener, Plan};
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {

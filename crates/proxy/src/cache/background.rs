@@ -25,14 +25,12 @@ use tokio::{
     sync::{Notify, oneshot, watch},
 };
 
-use crate::{
-    cache::written::Member,
-    record::events::{Events, ReadTimes},
-};
+use crate::cache::written::Member;
 use base::{
     clock::unix_ms,
     pulse::{Pulse, StoreWork},
 };
+use record::events::{Events, ReadTimes};
 
 /// A start waits as long for the first room as a request for a read, within these bounds.
 const ROOM_WAIT_MIN: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@
 //!
 //! A disk hit: a look-up under a short lock pins the extent; one read (`lazy`); the pin is released; header, key and
 //! checksum are verified; the read's own buffer becomes the object's head and body. A record near the hand is written
-//! again. Of a fragment only the part is read that is wanted (`parts`). Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)).
+//! again. Of a fragment only the part is read that is wanted (`parts`). Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](plan::Storing)).
 //! The companions of the same server, such as a page's images, go to memory before they are asked for. What is given
 //! to the stores, and how long that waits for room: `keeping`.
 //!
@@ -32,18 +32,18 @@ use crate::{
         written,
     },
     peers::digest::Digests,
-    plan::{LocalityMode, Storing},
-    record::{
-        events::{Events, number},
-        facts::SwapIn,
-        metrics::{self, Counters},
-    },
-    request::key::{fragment_key, server_of_key},
 };
 use base::{
     clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
 };
+use plan::{LocalityMode, Storing};
+use record::{
+    events::{Events, number},
+    facts::SwapIn,
+    metrics::{self, Counters},
+};
+use rules::key::{fragment_key, server_of_key};
 
 /// The stores on this worker's rings.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ pub struct Loaded {
 /// How long a read may wait for the disk.
 #[derive(Clone, Copy)]
 pub enum Waits {
-    /// [`Storing::read_wait`](crate::plan::Storing); then the origin is asked.
+    /// [`Storing::read_wait`](plan::Storing); then the origin is asked.
     ForAWhile,
     /// The answer has begun, and the origin may have another body by now: [`PATIENCE`] times as long, while the device
     /// answers others.

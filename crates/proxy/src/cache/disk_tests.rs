@@ -1,10 +1,12 @@
 //! A disk that takes nothing, and a store whose keys another store owns by now.
 
 use super::*;
+use crate::cache::background::BackgroundThread;
 use crate::cache::keeping::{NOT_AGAIN_FOR, OBJECT_WAIT};
-use crate::{cache::background::BackgroundThread, plan::LazyMode, request::key::KEY_PREFIX};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};
+use plan::LazyMode;
+use rules::key::KEY_PREFIX;
 use std::sync::atomic::Ordering;
 use store::{Geometry, Identity, Settings};
 

@@ -15,15 +15,13 @@ use std::{collections::VecDeque, ops::Range};
 use httpcache::ByteRange;
 use store::{KeyHash, KeyHasher, Needed, Needs};
 
-use crate::{
-    cache::{
-        disk::{DiskIo, LoadedFragment, Waits},
-        holes,
-        object::Object,
-        parts::Part,
-    },
-    request::key::fragment_key,
+use crate::cache::{
+    disk::{DiskIo, LoadedFragment, Waits},
+    holes,
+    object::Object,
+    parts::Part,
 };
+use rules::key::fragment_key;
 
 /// The fragments of one fetch that an answer needs, in the order in which it sends them.
 #[derive(Default)]

@@ -10,10 +10,8 @@
 
 use std::ops::Range;
 
-use crate::{
-    cache::{disk::DiskIo, fragments::FragmentMemory, object::Object},
-    request::key::fragment_key,
-};
+use crate::cache::{disk::DiskIo, fragments::FragmentMemory, object::Object};
+use rules::key::fragment_key;
 
 /// Fragments that are looked up before other tasks have a turn: a tenth of a millisecond.
 pub const AT_ONCE: u32 = 1024;

@@ -10,17 +10,15 @@ use std::time::Duration;
 
 use store::{BodyLayout, Fragment, KeyHash, NewRecord, ObjectTotal, Outcome, Sequence};
 
-use crate::{
-    cache::{
-        disk::{DiskIo, Member},
-        object::Object,
-    },
-    plan::LocalityMode,
-    record::{facts::Handed, metrics},
-    request::key::{fragment_key, server_of_key},
-    room::Room,
+use crate::cache::{
+    disk::{DiskIo, Member},
+    object::Object,
 };
 use base::clock::unix_ms;
+use ledger::room::Room;
+use plan::LocalityMode;
+use record::{facts::Handed, metrics};
+use rules::key::{fragment_key, server_of_key};
 
 /// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.
 const SETTLE_MAX: Duration = Duration::from_secs(30);

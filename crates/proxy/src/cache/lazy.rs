@@ -43,8 +43,8 @@ use device::{Engine, IoFault, Latency};
 use tokio::sync::{Notify, oneshot};
 
 use crate::cache::elevator::{Ask, Elevator, Window};
-use crate::plan::{LazyMode, Storing};
-use crate::record::events::{Events, ReadTimes};
+use plan::{LazyMode, Storing};
+use record::events::{Events, ReadTimes};
 
 /// The most reads gathered when the disk was measured to be slow: as many as in the paper.
 const MEASURED_READS: usize = Storing::LAZY_READS.default as usize;

@@ -39,11 +39,11 @@ use self::{
     background::WakeUp, fragments::FragmentMemory, lazy::ReadQueue, memory::MemoryTier,
     object::Object, opening::Absent, predicate::Predicate,
 };
-use crate::room::Rooms;
 use base::{
     clock::Instant,
     mistakes::{Mistake, makes},
 };
+use ledger::room::Rooms;
 
 /// Percent of the room for purges by pattern that are worth a warning.
 const PREDICATES_WARN_PERCENT: u64 = 80;

@@ -16,8 +16,8 @@ use store::{
     set::{Joining, SetNumbers, join, member_id, moves, placement},
 };
 
-use crate::plan::{Plan, StorePlan, User};
-use crate::proof::common_number;
+use plan::proof::common_number;
+use plan::{Plan, StorePlan, User};
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]

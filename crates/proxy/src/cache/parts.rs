@@ -22,12 +22,10 @@ use bytes::Bytes;
 use device::IoFault;
 use store::{Front, KeyHash, Lookup, PartPlace, ReadGuard};
 
-use crate::{
-    cache::disk::{DiskIo, LoadedFragment, Member, Unread, Waits},
-    record::{facts::SwapIn, metrics},
-    request::key::fragment_key,
-};
+use crate::cache::disk::{DiskIo, LoadedFragment, Member, Unread, Waits};
 use base::clock::Instant;
+use record::{facts::SwapIn, metrics};
+use rules::key::fragment_key;
 
 /// If more of a fragment than this is wanted, it is read whole, which is one read and not two.
 const PART_PERCENT_MAX: u64 = 75;

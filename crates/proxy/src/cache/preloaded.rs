@@ -2,7 +2,8 @@
 
 use store::Sequence;
 
-use crate::{cache::object::Object, record::facts::SwapIn};
+use crate::cache::object::Object;
+use record::facts::SwapIn;
 
 /// An object that was read.
 pub struct Preloaded {

@@ -6,7 +6,7 @@ use base::clock::Instant;
 
 use store::WriteId;
 
-use crate::record::events::{Events, number};
+use record::events::{Events, number};
 
 /// One of the stores of a set.
 #[derive(Clone, Copy, Debug)]

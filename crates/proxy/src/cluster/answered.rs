@@ -8,7 +8,8 @@
 
 use fields::Fields;
 
-use crate::{peers::levels, record::metrics::CAUSES};
+use crate::peers::levels;
+use record::metrics::CAUSES;
 
 /// The `detail` of an answer that says: I do not have it, and was told not to fetch it.
 pub const LACKING: &str = "lacking";

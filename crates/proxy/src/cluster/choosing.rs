@@ -15,11 +15,9 @@ use super::{
     following::trace_of,
     routing::{self, Known, Policy, Reason, TRIED_MAX},
 };
-use crate::{
-    peers::choice::Candidate,
-    plan::{ClusterMiss, ClusterRoute, MEMBERS_MAX},
-};
+use crate::peers::choice::Candidate;
 use base::member::MemberId;
+use plan::{ClusterMiss, ClusterRoute, MEMBERS_MAX};
 
 /// The number of this member among the candidates.
 const OWN: usize = MEMBERS_MAX;

@@ -19,11 +19,9 @@ use super::{
     Cluster, Member,
     roll::{Now, Roll, Said, Verdict},
 };
-use crate::{
-    origin::{DnsSettings, Resolver},
-    plan::{Dns, MEMBERS_MAX, PeerAddress},
-};
+use crate::origin::{DnsSettings, Resolver};
 use base::member::MemberId;
+use plan::{Dns, MEMBERS_MAX, PeerAddress};
 
 /// Addresses of a name that are looked at: two for each member, and ours.
 const ADDRESSES_MAX: usize = 2 * (MEMBERS_MAX + 1);
@@ -247,8 +245,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::plan;
-    use crate::plan::Plan;
+
+    use plan::Plan;
 
     fn discovering() -> Cluster {
         let plan = Plan {

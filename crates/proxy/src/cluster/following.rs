@@ -12,8 +12,8 @@ use hints::{
 use store::Tracing;
 
 use super::{Cluster, Member};
-use crate::proof::Cover;
 use base::member::MemberId;
+use plan::proof::Cover;
 
 /// The name of a key in a group of columns.
 pub fn trace_of(key: &[u8]) -> impl Fn(Naming) -> u64 {

@@ -25,13 +25,13 @@ use super::{
     shaking,
 };
 use crate::origin::{ConnectError, Connector, Destination};
-use crate::proof::Cover;
 use base::member::{MemberId, Refusal};
 use base::{
     access::{Destinations, Forbidden},
     chance,
     socket::Socket,
 };
+use plan::proof::Cover;
 
 /// A member that has said nothing for so long is not trusted; it beats every second.
 const SILENCE_MAX: Duration = Duration::from_secs(3);

@@ -18,9 +18,9 @@ use super::{
     Cluster,
     framing::{self, Incoming},
 };
-use crate::proof::Cover;
 use base::member::MemberId;
 use base::{clock::Instant, phase::Phase, socket::Socket};
+use plan::proof::Cover;
 
 /// How often a member says how it is.
 const BEATS_EVERY: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::{choosing, push::message::Verdict};
-use crate::plan::PeerAddress;
+use plan::PeerAddress;
 
 /// Failures in a row after which a member is avoided.
 const FAILURES_MAX: u32 = 3;

@@ -28,7 +28,7 @@
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
 //!
 //! Not known here: HTTP, and how a request is routed.
-//! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members at a time.
+//! Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) other members at a time.
 
 pub mod answered;
 pub mod choosing;
@@ -64,12 +64,12 @@ use store::Set;
 use crate::{
     cluster::push::{Pushing, Receiving},
     origin::Destination,
-    plan::{self, Plan},
 };
 use base::{
     clock::Instant,
     member::{MemberId, OfMember},
 };
+use plan::Plan;
 
 use discovering::Discovery;
 use publishing::Publishing;

@@ -23,14 +23,12 @@ use hints::{
 };
 use store::{Set, Store, Traced};
 
-use crate::proof::Cover;
-use crate::{
-    cache::Cache,
-    plan::{self, HintKind},
-    record::metrics::Counters,
-};
+use crate::cache::Cache;
 use base::member::MemberId;
 use base::{chance, clock::Instant};
+use plan::HintKind;
+use plan::proof::Cover;
+use record::metrics::Counters;
 
 /// Segments that are listed at once: some 10,000 entries, a millisecond.
 const SEGMENTS_AT_ONCE: u32 = 4;

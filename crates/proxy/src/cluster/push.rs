@@ -52,13 +52,13 @@ use crate::{
     cache::Cache,
     cluster::{Cluster, hot::Hot},
     origin::{OriginContext, OriginWaits},
-    plan::{self, Plan},
 };
 use base::{
     access::Destinations,
     clock::{Clock, Instant},
     deadline::Deadlines,
 };
+use plan::Plan;
 
 pub use began::Began;
 pub use copied::Copied;

@@ -27,8 +27,8 @@ use std::{
 };
 
 use super::member::Who;
-use crate::plan::{ClusterMember, PeerAddress};
 use base::member::MemberId;
+use plan::{ClusterMember, PeerAddress};
 
 /// So soon after the handshake a link beats, ms.
 const LINKED_WITHIN_MS: u64 = 3000;

@@ -17,10 +17,8 @@
 
 use std::cmp::Ordering;
 
-use crate::{
-    peers::choice::{Candidate, choose, score},
-    plan::{ClusterMiss, ClusterRoute, Order},
-};
+use crate::peers::choice::{Candidate, choose, score};
+use plan::{ClusterMiss, ClusterRoute, Order};
 
 /// So many members are asked for one request, one after the other, before this one fetches for itself.
 pub const TRIED_MAX: usize = 2;

@@ -20,13 +20,13 @@ use tokio::{
 
 use super::{Cluster, Who, roll::Said};
 use crate::origin::{Introduced, Introduction};
-use crate::proof::{Cover, Prover, is_proof, prove};
 use base::{
     chance,
     clock::Instant,
     member::{MemberId, OfMember, Refusal},
     socket::Socket,
 };
+use plan::proof::{Cover, Prover, is_proof, prove};
 
 /// The longest handshake.
 const SHAKEN_WITHIN: Duration = Duration::from_secs(5);
@@ -335,7 +335,7 @@ async fn receive<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Refusa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{self, ClusterKey, ClusterMember, Listener, Plan};
+    use plan::{ClusterKey, ClusterMember, Listener, Plan};
     use tokio::io::duplex;
 
     const FROM: &str = "127.0.0.1:40000";

@@ -73,7 +73,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{self, ClusterMember, Plan};
+    use plan::{ClusterMember, Plan};
 
     #[test]
     fn a_member_with_a_link_is_asked_only_when_it_has_heard_all_purges() {

@@ -30,13 +30,10 @@ use super::{
     purging::{self, change::LocalCache},
     shaking::{self, Accepted},
 };
-use crate::proof::Cover;
 use crate::{
     accepting::{Dealers, Dealt},
     cache::Cache,
     origin::{Connector, Settings, Tls},
-    plan::Dns,
-    record::metrics::Counters,
 };
 use base::member::MemberId;
 use base::{
@@ -46,6 +43,9 @@ use base::{
     phase::Phase,
     socket::{self, Socket},
 };
+use plan::Dns;
+use plan::proof::Cover;
+use record::metrics::Counters;
 
 /// Handshakes of accepted connections at a time.
 const HANDSHAKES_MAX: usize = 256;

@@ -32,8 +32,6 @@ use crate::{
     },
     h2,
     listener::ListenerState,
-    plan::Role,
-    record::{metrics, protocols::Spoken, seldom::Seldom},
     reply::{After, Reply, h1::H1},
     request::{
         asking::Kept,
@@ -52,6 +50,8 @@ use base::{
     member::MemberId,
     socket::{self, Socket},
 };
+use plan::Role;
+use record::{metrics, protocols::Spoken, seldom::Seldom};
 
 /// Requests answered in a row before other connections of the worker get their turn.
 const TURN_REQUESTS: usize = 32;

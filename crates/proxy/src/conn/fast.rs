@@ -23,12 +23,7 @@ use crate::{
         look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
         socket::Conn,
     },
-    ledger::pause,
     listener::ListenerState,
-    record::{
-        facts::{Facts, Stages},
-        metrics,
-    },
     reply::{After, Reply, h1::H1},
     request::{
         asking::{self, Kept},
@@ -37,12 +32,17 @@ use crate::{
         finished::Finished,
         methods,
         notes::Notes,
-        rulebook::Tag,
         ruling::HitChanging,
         target,
     },
     state::Worker,
 };
+use ledger::pause;
+use record::{
+    facts::{Facts, Stages},
+    metrics,
+};
+use rules::rulebook::Tag;
 
 /// A longer body that is read from disk counts in the ledger until it is sent.
 const COUNTED_BYTES_MIN: usize = 64 << 10;

@@ -15,9 +15,7 @@ use crate::{
     cache::memory::{Front, Resident},
     cluster::purging::gate::Served,
     listener::ListenerState,
-    plan::Verdict,
     request::{
-        rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines},
         ruling::HitChanging,
         target::{self, Place},
         toll::{self, Bill},
@@ -25,6 +23,8 @@ use crate::{
     state::Worker,
 };
 use base::clock::Instant;
+use plan::Verdict;
+use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
 /// Fields that make a request take the long way; so does a body.
 pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL

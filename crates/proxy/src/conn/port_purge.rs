@@ -23,7 +23,6 @@ use http1::{Framing, RequestHead};
 use profile::Class;
 
 use crate::{
-    record::metrics,
     reply::After,
     request::{
         exchange::{Exchange, Said},
@@ -31,6 +30,7 @@ use crate::{
         target::{self, Names},
     },
 };
+use record::metrics;
 
 /// The methods of a port without permitted purges.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

@@ -21,10 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     conn::pace::{ASK_EVERY, Pace, Wrote},
-    ledger::{Holder, Ledger},
     listener::ListenerState,
-    record::metrics,
-    request::rulebook::Standing,
     state::Worker,
     tls::{seen::Seen, stream::ClientStream},
 };
@@ -34,6 +31,9 @@ use base::{
     member::MemberId,
     socket::{self, Socket},
 };
+use ledger::{Holder, Ledger};
+use record::metrics;
+use rules::rulebook::Standing;
 
 /// A client connection.
 pub struct Conn {

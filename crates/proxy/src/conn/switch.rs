@@ -16,12 +16,12 @@ use crate::{
     conn::tunnel::{self, EndReason},
     fetch::whom::{self, To, Tunnel},
     origin::{Destination, Lease, upstream::Upstream},
-    plan::Role,
-    record::metrics,
     reply::{After, ReplyHead, Switched},
     request::{exchange::Exchange, methods, target::Asked},
 };
 use base::{phase::Phase, socket};
+use plan::Role;
+use record::metrics;
 
 /// The origin switches protocols: from here on bytes are moved both ways. `is_asked`: to one that the client asked for.
 pub async fn upgraded(

@@ -26,8 +26,6 @@ use crate::{
         socket::Conn,
     },
     listener::ListenerState,
-    plan::ProxyProtocol,
-    record::{metrics, seldom::Seldom},
     request::{
         believed,
         toll::{self, Counted},
@@ -35,6 +33,8 @@ use crate::{
     state::Worker,
 };
 use base::clock::Instant;
+use plan::ProxyProtocol;
+use record::{metrics, seldom::Seldom};
 
 /// Why a request is refused for what is said of its client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,11 +21,11 @@ use crate::{
         disk::{LoadedFragment, Waits},
         object::Object,
     },
-    ledger::{Holder, Lot},
-    record::metrics,
-    request::key::fragment_key,
     state::Worker,
 };
+use ledger::{Holder, Lot};
+use record::metrics;
+use rules::key::fragment_key;
 
 /// Fragments that are read beside the one that is being sent.
 const FRAGMENTS_MAX: usize = 2;

@@ -18,7 +18,7 @@
 //! strong validator says so (RFC 9110 §13.1.5, §15.3.7). Otherwise the answer breaks off, and the client sees that it is not
 //! complete.
 //!
-//! A fragment that is being sent is held in memory, and counted in the ledger ([`crate::ledger`]). When that is crowded, fragments are
+//! A fragment that is being sent is held in memory, and counted in the ledger ([`ledger`]). When that is crowded, fragments are
 //! read in small parts, and a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its own; the rest is read
 //! again when that piece is through. So slow clients cost little memory, and fast ones are not touched.
 //!
@@ -48,15 +48,16 @@ use crate::{
         task::SMALL_WINDOW_BYTES,
         whom::{self, To},
     },
-    ledger::pause,
     origin::{body::Body, upstream::Upstream},
     range::fill::{self, Filling},
-    record::metrics,
     reply::{Gone, HEAD_WAIT},
-    request::{exchange::Exchange, key::fragment_key, onward, wanted::Wanted},
+    request::{exchange::Exchange, onward, wanted::Wanted},
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use ledger::pause;
+use record::metrics;
+use rules::key::fragment_key;
 
 /// So long may a client take nothing before it gives back what is held for it, if there is need.
 const CROWDED_WAIT: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{Canned, FieldFits, FieldIs, Listener, OriginUrl, Scheme, Text, Then, When};
+use plan::{Canned, FieldFits, FieldIs, Listener, OriginUrl, Scheme, Text, Then, When};
 
 fn asking(method: &str, url: &str) -> Asking {
     Asking {
@@ -55,7 +55,7 @@ fn it_is_told_which_rules_fit_and_why_others_do_not() {
     };
     let mut late = rule(
         When {
-            hours: vec![crate::plan::Hours::parse("Sa").unwrap()],
+            hours: vec![plan::Hours::parse("Sa").unwrap()],
             ..When::default()
         },
         deny.clone(),
@@ -158,7 +158,7 @@ prop_compose! {
     ) -> When {
         When {
             clients: clients.into_iter().map(|net| net.parse().unwrap()).collect(),
-            hours: hours.into_iter().map(|it| crate::plan::Hours::parse(it).unwrap()).collect(),
+            hours: hours.into_iter().map(|it| plan::Hours::parse(it).unwrap()).collect(),
             fields: has_field.into_iter().map(|is_there| FieldFits {
                 name: "x-a".into(),
                 how: FieldIs::There(is_there),

@@ -17,10 +17,11 @@ use store::{KeyHash, Sequence};
 use crate::{
     cluster::Cluster,
     fetch::response::{FetchRequest, Response},
-    request::{key::name_of_key, wanted::Wanted},
+    request::wanted::Wanted,
     state::Worker,
 };
 use base::clock::Instant;
+use rules::key::name_of_key;
 
 use crate::cluster::push::{Began, Push, message, sending};
 

@@ -47,8 +47,8 @@ use crate::{
     cache::object::Object,
     fetch::response::{FetchError, Response},
     origin::outcome::INTERIM_MAX,
-    record::facts::SwapOut,
 };
+use record::facts::SwapOut;
 
 /// Tables of flights; a power of two.
 const SHARDS: usize = 16;

@@ -73,11 +73,9 @@ use crate::{
         trip::Hop,
         upstream::{self, Upstream, Whom, is_interim},
     },
-    plan::{ClusterRoute, FalseHit},
     reply::{After, Length, ReplyHead},
     request::{
         exchange::{Exchange, Said, forwarded},
-        key::name_of_key,
         onward,
         wanted::Wanted,
     },
@@ -86,6 +84,8 @@ use crate::{
 use base::clock::Instant;
 use base::member::MemberId;
 use http1::head_lines;
+use plan::{ClusterRoute, FalseHit};
+use rules::key::name_of_key;
 
 /// What to do for what is lacking.
 pub const LACKING: &[u8] = b"Loligo-Lacking";

@@ -35,13 +35,11 @@ use crate::{
         upstream::{Upstream, framed, is_interim, is_safe},
         writing::Moved,
     },
-    record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::{
         body::BodyError,
         exchange::{Exchange, Said, forwarded},
         head,
-        key::{add_names, name_of_key},
         named::named_uris,
         onward, target, toll,
         wanted::Wanted,
@@ -50,6 +48,8 @@ use crate::{
 };
 use base::deadline::Watch;
 use message::Part;
+use record::metrics;
+use rules::key::{add_names, name_of_key};
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);

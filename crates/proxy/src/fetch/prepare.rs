@@ -18,10 +18,11 @@ use crate::{
     cache::object::Object,
     edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
-    request::{key::name_of_key, onward::via_of, rulebook::Decision},
+    request::onward::via_of,
     state::Worker,
 };
 use http1::head_lines;
+use rules::{key::name_of_key, rulebook::Decision};
 
 /// What Date, and the name of Via, take as lines.
 const ADDED_BYTES: usize = 64;

@@ -20,10 +20,10 @@ use crate::{
         health::Change,
         known::{Peer, destination},
     },
-    plan::Health,
     state::Worker,
 };
 use base::clock::Instant;
+use plan::Health;
 
 /// The longest a look takes; then it has failed.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -22,18 +22,18 @@ use crate::{
         push::message::{self, Pushed, Terms, Verdict},
     },
     fetch::{prepare, share, storing::Storing},
-    ledger::Promise,
     origin::trip::Trip,
     reply::After,
     request::{
         exchange::{Exchange, Incoming},
         handle,
-        key::name_of_key,
         wanted::Wanted,
     },
 };
 use ::message::Part;
 use base::clock::Instant;
+use ledger::Promise;
+use rules::key::name_of_key;
 
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;

@@ -15,12 +15,9 @@ use crate::{
     cluster::push::Copied,
     listener::ListenerState,
     origin::{outcome::UpstreamError, trip::Trip},
-    request::{
-        rulebook::{Decision, Met},
-        target::Asked,
-        toll::Toll,
-    },
+    request::{target::Asked, toll::Toll},
 };
+use rules::rulebook::{Decision, Met};
 
 /// Why a fetch gave no response.
 #[derive(Debug, thiserror::Error)]

@@ -31,16 +31,16 @@ use crate::{
     },
     listener::ListenerState,
     origin::trip::Trip,
-    record::metrics,
     request::{
         exchange::Exchange,
         find::Found,
-        key::{self, hash_of_key},
         toll::{self, Stopped, Toll},
         wanted::Wanted,
     },
     state::Worker,
 };
+use record::metrics;
+use rules::key::{self, hash_of_key};
 
 /// So many times a request joins others; after as many disappointments it asks alone.
 const JOINS_MAX: u32 = 2;

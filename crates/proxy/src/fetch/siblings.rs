@@ -42,12 +42,12 @@ use crate::{
         trip::Hop,
         upstream::{self, Upstream},
     },
-    plan::{Ask, Order, Plan, Role, Sibling},
-    record::metrics,
     request::target,
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use plan::{Ask, Order, Plan, Role, Sibling};
+use record::metrics;
 
 /// What is wanted of siblings.
 pub struct Wish<'a> {

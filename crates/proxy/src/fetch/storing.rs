@@ -21,14 +21,16 @@ use crate::{
         flight::{Flight, Keeping},
         response::{FetchRequest, Response},
     },
-    ledger::Promise,
-    record::facts::{Handed, SwapOut},
-    request::key::{name_of_key, variant_key},
-    room::{ROOM_BYTES_MIN, Room},
     state::Worker,
 };
 use base::clock::Instant;
 use http1::head_lines;
+use ledger::{
+    Promise,
+    room::{ROOM_BYTES_MIN, Room},
+};
+use record::facts::{Handed, SwapOut};
+use rules::key::{name_of_key, variant_key};
 
 /// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
 static FETCH_ID: AtomicU64 = AtomicU64::new(0);

@@ -40,7 +40,6 @@ use crate::{
         outcome::UpstreamError,
         upstream::{Upstream, is_interim},
     },
-    record::metrics,
     request::onward,
     state::Worker,
 };
@@ -48,6 +47,7 @@ use base::{
     deadline::Watch,
     mistakes::{Mistake, makes},
 };
+use record::metrics;
 
 /// A transfer's window while the shared budget is exceeded.
 pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;

@@ -30,12 +30,12 @@ use crate::{
         known::{Peer, Way, Ways, hash_of_url},
         levels, proxied,
     },
-    plan::Role,
     request::{onward, target::Asked},
     state::Worker,
     upstreams::asking,
 };
 use base::{clock::Instant, deadline::Watch};
+use plan::Role;
 
 /// What is asked for, on behalf of a client of this listener.
 #[derive(Clone, Copy)]

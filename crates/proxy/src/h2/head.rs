@@ -9,7 +9,8 @@ use http2::RequestView;
 use message::{Scheme, Seen, Version};
 
 use super::websocket;
-use crate::{listener::ListenerState, plan::Role};
+use crate::listener::ListenerState;
+use plan::Role;
 
 /// What a stream is for.
 #[derive(Clone, Debug)]

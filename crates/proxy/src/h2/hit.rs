@@ -13,12 +13,13 @@ use crate::{
     cache::object::Object,
     conn::look::Passed,
     listener::ListenerState,
-    record::facts::{Facts, Stages},
-    request::{finished::Finished, rulebook::Tag, ruling::HitChanging},
+    request::{finished::Finished, ruling::HitChanging},
     state::Worker,
     tls::seen::Seen,
 };
 use base::clock::Instant;
+use record::facts::{Facts, Stages};
+use rules::rulebook::Tag;
 
 /// Whose request it is.
 #[derive(Clone)]

@@ -22,11 +22,11 @@ use fields::Fields;
 use http2::{Connection, ErrorCode, StreamId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::ledger::{Holder, Ledger, Lot};
 use base::{
     clock::Instant,
     deadline::{Elapsed, Watch},
 };
+use ledger::{Holder, Ledger, Lot};
 
 /// A stream that has more queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;

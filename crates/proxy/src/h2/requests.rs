@@ -18,14 +18,14 @@ use super::{
 };
 use crate::{
     conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
-    record::{
-        facts::{Facts, Stages},
-        metrics,
-    },
     request::{asking::Kept, exchange::Incoming, finished::Finished},
     state::{StreamCount, Worker},
 };
 use base::clock::Instant;
+use record::{
+    facts::{Facts, Stages},
+    metrics,
+};
 
 /// What is done before other connections of the worker get their turn.
 const TURN_COST: usize = 64 * HIT_COST;

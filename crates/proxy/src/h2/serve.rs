@@ -34,10 +34,10 @@ use tokio::{
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
     conn::{client::More, pace::ASK_EVERY, socket::Conn},
-    record::{metrics, protocols::Spoken, seldom::Seldom},
     state::Worker,
 };
 use base::{clock::Instant, socket};
+use record::{metrics, protocols::Spoken, seldom::Seldom};
 
 /// Bytes of bodies in one turn.
 const TURN_BYTES: usize = 256 << 10;

@@ -14,11 +14,6 @@ use super::{
 use crate::{
     cache::{disk::Unread, preloaded::Preloaded},
     conn::look::Pinned,
-    ledger::pause,
-    record::{
-        facts::{Facts, Stages},
-        metrics,
-    },
     reply::{Reply, h2::H2},
     request::{
         asking::Kept,
@@ -29,6 +24,11 @@ use crate::{
     state::{StreamCount, Worker},
 };
 use base::clock::Instant;
+use ledger::pause;
+use record::{
+    facts::{Facts, Stages},
+    metrics,
+};
 
 /// How long a GET that has not ended is waited for, to see whether it has a body.
 const END_WAIT: Duration = Duration::from_secs(1);

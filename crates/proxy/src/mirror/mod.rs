@@ -61,12 +61,12 @@ use crate::{
         trip::{Hop, Trip},
         upstream::{self, Upstream, Whom},
     },
-    plan::{HostPort, Mirroring},
-    record::metrics,
     request::target::Asked,
     state::Worker,
 };
 use base::{access::Destinations, clock::Instant, deadline::Watch};
+use plan::{HostPort, Mirroring};
+use record::metrics;
 
 /// The longest body of a redirect that is read so that the connection can be used again, bytes.
 const REDIRECT_BODY_MAX: u64 = 4 << 10;

@@ -8,7 +8,7 @@
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 
-use crate::plan::Replace;
+use plan::Replace;
 
 /// The text, ready to be looked for.
 #[derive(Debug)]

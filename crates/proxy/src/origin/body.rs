@@ -20,18 +20,15 @@ use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, Reject};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use crate::{
-    ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause},
-    origin::{
-        BodyFilter, Lease, OriginContext, OriginWaits,
-        outcome::UpstreamError,
-        trip::Trip,
-        writing::{Moved, write_or_hear},
-    },
-    record::metrics,
-    room::Room,
+use crate::origin::{
+    BodyFilter, Lease, OriginContext, OriginWaits,
+    outcome::UpstreamError,
+    trip::Trip,
+    writing::{Moved, write_or_hear},
 };
 use base::deadline::Watch;
+use ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause, room::Room};
+use record::metrics;
 
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use http1::Framing;
 
 use super::{Connector, outcome::UpstreamError};
-use crate::{ledger::Ledger, record::metrics::Counters};
 use base::{
     heads::Heads,
     member::{OfMember, Refusal},
     socket::Socket,
 };
+use ledger::Ledger;
+use record::metrics::Counters;
 
 /// What asking an origin needs of the thread that it runs on.
 pub struct OriginContext {

@@ -4,7 +4,8 @@ use std::{io, sync::Arc};
 
 use http1::Reject;
 
-use crate::{origin::ConnectError, plan::Mirroring};
+use crate::origin::ConnectError;
+use plan::Mirroring;
 
 /// Interim responses before one answer; with more it counts as malformed.
 pub const INTERIM_MAX: usize = 16;

@@ -23,11 +23,9 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use message::Version;
 use profile::{Flags, Hierarchy, Protocol, StageName};
 
-use crate::{
-    ledger::Holder,
-    origin::{ConnectTimes, Destination},
-    record::facts::{Facts, Stages},
-};
+use crate::origin::{ConnectTimes, Destination};
+use ledger::Holder;
+use record::facts::{Facts, Stages};
 
 /// Whom a request goes to next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

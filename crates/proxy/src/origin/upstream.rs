@@ -23,18 +23,16 @@ use http1::{Limits, Reject, ResponseHead};
 use message::Part;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{
-    ledger::Receiving,
-    origin::{
-        BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
-        body::Body,
-        outcome::{INTERIM_MAX, UpstreamError},
-        trip::{Hop, Trip},
-        writing::{Moved, write_all, write_or_hear},
-    },
-    record::metrics,
+use crate::origin::{
+    BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
+    body::Body,
+    outcome::{INTERIM_MAX, UpstreamError},
+    trip::{Hop, Trip},
+    writing::{Moved, write_all, write_or_hear},
 };
 use base::{access::Destinations, deadline::Watch, heads::Kept};
+use ledger::Receiving;
+use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
 const FIRST_READ_BYTES: usize = 16 << 10;

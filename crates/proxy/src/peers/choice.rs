@@ -7,7 +7,7 @@
 //!
 //! Not known here: sockets, health, requests. The caller says who is a candidate.
 
-use crate::plan::Order;
+use plan::Order;
 
 /// A parent by hash takes at most this percentage of its share of the requests that wait for an answer,
 const LOAD_PERCENT: u64 = 125;

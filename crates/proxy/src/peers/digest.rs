@@ -23,11 +23,9 @@ use std::{
 
 use store::Set;
 
-use crate::{
-    plan::{Ask, Plan},
-    request::key::{KEY_PREFIX, name_of_key},
-};
 use base::clock::Instant;
+use plan::{Ask, Plan};
+use rules::key::{KEY_PREFIX, name_of_key};
 
 use own::Own;
 use theirs::Theirs;

@@ -17,14 +17,12 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{
-    peers::digest::{
-        Digests,
-        theirs::{Content, Format, Theirs},
-    },
-    plan::{PeerAddress, Plan},
+use crate::peers::digest::{
+    Digests,
+    theirs::{Content, Format, Theirs},
 };
 use base::{chance, clock::Instant};
+use plan::{PeerAddress, Plan};
 
 /// How long a fetch may take.
 const FETCH_MAX: Duration = Duration::from_secs(30);

@@ -31,8 +31,8 @@ use hints::icp::{Malformed, Message, Opcode};
 pub use manners::{Manners, Treatment};
 use table::{Asked, Matched, Table};
 
-use crate::plan::{Ask, PeerAddress, Plan};
 use base::{chance, clock::Instant};
+use plan::{Ask, PeerAddress, Plan};
 
 /// What a sibling says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,11 +21,9 @@ use super::{
     health::Health,
     recent::Recent,
 };
-use crate::{
-    origin::Destination,
-    plan::{Direct, Order, Parent, PeerAddress, Plan, Sibling},
-};
+use crate::origin::Destination;
 use base::access::Destinations;
+use plan::{Direct, Order, Parent, PeerAddress, Plan, Sibling};
 
 /// Another proxy.
 pub struct Peer {

@@ -1,5 +1,5 @@
-//! Other proxies that are asked before, or in place of, the origin: parents and siblings ([`crate::plan::Parent`],
-//! [`crate::plan::Sibling`]).
+//! Other proxies that are asked before, or in place of, the origin: parents and siblings ([`plan::Parent`],
+//! [`plan::Sibling`]).
 //!
 //! | file | story |
 //! |---|---|

@@ -19,13 +19,13 @@ use store::{Fragment, Sequence};
 
 use crate::{
     cache::object::{Large, Object},
-    ledger::Promise,
     origin::body::Body,
     range::fill_lock::FillLock,
-    record::facts::SwapOut,
     state::Worker,
 };
 use base::clock::Instant;
+use ledger::Promise;
+use record::facts::SwapOut;
 
 /// Bytes on their way into fragments.
 pub struct Filling {

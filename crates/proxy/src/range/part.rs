@@ -56,7 +56,6 @@ use crate::{
         fill_lock::{self, FillLock},
         validation::{Validates, Validation},
     },
-    record::metrics,
     reply::After,
     request::{
         exchange::{Exchange, forwarded},
@@ -65,6 +64,7 @@ use crate::{
     },
 };
 use base::mistakes::{Mistake, makes};
+use record::metrics;
 use std::rc::Rc;
 
 /// A large object with holes.

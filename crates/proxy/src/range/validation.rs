@@ -26,7 +26,6 @@ use crate::{
         whom::{self, To},
     },
     origin::{trip::Trip, upstream::Upstream},
-    record::metrics,
     request::{
         exchange::Exchange,
         find::Found,
@@ -36,6 +35,7 @@ use crate::{
     },
     state::Worker,
 };
+use record::metrics;
 
 /// Of a flight's key: no key of an object ends so.
 const BEHIND_KEY: &[u8] = b"\n\0validation";

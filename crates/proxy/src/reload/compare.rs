@@ -5,7 +5,7 @@
 //!
 //! Not known here: how a configuration is put into force.
 
-use crate::plan::{Listener, Plan};
+use plan::{Listener, Plan};
 
 /// A part of the configuration that is read at the start alone.
 struct Part {
@@ -89,7 +89,7 @@ pub fn without_a_restart(old: &Plan, mut new: Plan) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Admin, Cluster, Parent, Sibling, StorePlan, User};
+    use plan::{Admin, Cluster, Parent, Sibling, StorePlan, User};
 
     fn plan() -> Plan {
         let address = "127.0.0.1:3128".parse().unwrap();
@@ -174,12 +174,12 @@ mod tests {
             |plan| plan.limits.connections_max = 1,
             |plan| plan.timeouts.drain = std::time::Duration::ZERO,
             |plan| plan.cache.heuristic_percent = 1,
-            |plan| plan.rules.push(crate::plan::Rule::default()),
-            |plan| plan.upstreams.push(crate::plan::Upstream::default()),
+            |plan| plan.rules.push(plan::Rule::default()),
+            |plan| plan.upstreams.push(plan::Upstream::default()),
             |plan| plan.dns.attempts = 1,
             |plan| plan.pool.per_origin_max = 1,
             |plan| plan.tls.ca_file = Some("/ca".into()),
-            |plan| plan.acme = Some(crate::plan::Acme::default()),
+            |plan| plan.acme = Some(plan::Acme::default()),
         ];
         for (number, change) in live_parts.iter().enumerate() {
             assert_eq!(wants(change), [""; 0], "change {number}");

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::plan::{HostList, Plan, Stamp};
+use plan::{HostList, Plan, Stamp};
 
 /// How often the files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -30,18 +30,18 @@ use std::{
 };
 
 use self::asked::{Asks, InForce, LastRefused, Outcome, Refused, What};
-use crate::quota::Quotas;
 use crate::{
     accepting,
     edition::{Edition, Loaded, Parts},
     origin::Tls,
-    plan::{Listener, Plan, Role},
-    record::journal::LogFiles,
-    request::key::tags_of,
     state::Shared,
     tls::served::{self, ServedTls},
 };
 use base::{clock::Instant, listening::ListenerId, notify::Manager};
+use plan::{Listener, Plan, Role};
+use quota::Quotas;
+use record::journal::LogFiles;
+use rules::key::tags_of;
 
 /// From one edition to the next.
 const PAUSE: Duration = Duration::from_millis(100);

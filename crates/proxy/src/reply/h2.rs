@@ -18,12 +18,12 @@ use http2::ErrorCode;
 
 use crate::{
     h2::{Purpose, Stream, StreamEnd, write_head},
-    ledger::{Holder, Ledger},
     reply::{After, Gone, Length, ReplyHead, Sent},
     tls::seen::Seen,
 };
 use base::{clock::Instant, deadline::Watch};
 use http1::head_lines;
+use ledger::{Holder, Ledger};
 
 /// What is queued at once of a fragment of a large object. A copy, so that what waits for the client does not keep the whole fragment.
 const COPIED_BYTES: usize = 16 << 10;

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::plan::ClientField;
+use plan::ClientField;
 
 /// Proxies in a row that are believed.
 const HOPS_MAX: usize = 32;

@@ -12,7 +12,6 @@ use profile::Class;
 
 use crate::{
     peers::digest::theirs::Format,
-    plan::Role,
     reply::After,
     request::exchange::{Exchange, Said},
 };
@@ -20,6 +19,7 @@ use base::{
     access::Clients,
     clock::{Instant, unix_ms},
 };
+use plan::Role;
 
 /// The format that is asked for, if a digest is.
 pub fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {

@@ -28,14 +28,13 @@ use crate::{
     conn::{look::Absent, who::Barred},
     edition::Edition,
     listener::ListenerState,
-    record::metrics,
     reply::{After, Length, Reply, ReplyHead},
-    request::{
-        asking::Kept, body::RequestBody, finished::Finished, notes::Notes, rulebook::MetBy, ruling,
-    },
+    request::{asking::Kept, body::RequestBody, finished::Finished, notes::Notes, ruling},
     state::Worker,
 };
 use base::member::MemberId;
+use record::metrics;
+use rules::rulebook::MetBy;
 
 /// A request whose head was parsed.
 pub struct Incoming {

@@ -21,13 +21,11 @@ use crate::{
         object::Object,
     },
     cluster::purging::gate::Served,
-    record::facts::SwapIn,
-    request::{
-        key::{self, variant_key},
-        wanted::Wanted,
-    },
+    request::wanted::Wanted,
     state::Worker,
 };
+use record::facts::SwapIn;
+use rules::key::{self, variant_key};
 
 /// A stored response, and the state at its look-up.
 pub struct Found {

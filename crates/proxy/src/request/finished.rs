@@ -15,14 +15,14 @@ use profile::{
 
 use crate::{
     listener::{ListenerState, RouteState},
-    record::{
-        facts::{Facts, Stages, us_between},
-        metrics,
-    },
-    request::rulebook::Tag,
     state::Worker,
     tls::seen::Seen,
 };
+use record::{
+    facts::{Facts, Stages, us_between},
+    metrics,
+};
+use rules::rulebook::Tag;
 
 /// A finished request, for counters and logs.
 pub struct Finished<'a> {

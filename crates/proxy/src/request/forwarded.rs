@@ -19,7 +19,7 @@ use std::net::IpAddr;
 
 use fields::Fields;
 
-use crate::plan::Forwarded;
+use plan::Forwarded;
 
 /// What is known of the client of a request.
 #[derive(Clone, Copy)]

@@ -35,7 +35,6 @@ use crate::{
         response::{FetchError, Response},
         share::{self, Answer, Obtained},
     },
-    plan::{Balance, Forwarded},
     range::{
         part::{self, Held, MayWait, Outcome},
         validation,
@@ -51,6 +50,7 @@ use crate::{
         wanted::Wanted,
     },
 };
+use plan::{Balance, Forwarded};
 
 /// Answers one request.
 pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {

@@ -2,8 +2,9 @@
 
 use http1::{Framing, RequestHead};
 
-use crate::{listener::ListenerState, plan::Role, reply::After, request::exchange::Exchange};
+use crate::{listener::ListenerState, reply::After, request::exchange::Exchange};
 use message::Seen;
+use plan::Role;
 
 /// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
 pub async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {

@@ -11,13 +11,10 @@ use fields::Fields;
 
 use crate::{
     listener::ListenerState,
-    plan::Role,
-    request::{
-        key::{KEY_PREFIX, name_of_key},
-        target,
-        wanted::Wanted,
-    },
+    request::{target, wanted::Wanted},
 };
+use plan::Role;
+use rules::key::{KEY_PREFIX, name_of_key};
 
 /// The URIs named by the response to this request, as they stand in keys.
 //= rfc9111 §4.4   URIs in Location and Content-Location, if of the same origin

@@ -13,13 +13,14 @@ use profile::{Class, Flags, StageName};
 
 use crate::{
     fetch::flight::Flight,
-    ledger::{Holder, Lot},
     origin::trip::Trip,
-    quota::Tolls,
-    record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
-    request::{asking::Kept, rulebook::Tag, ruling::Changing, toll::Bill},
+    request::{asking::Kept, ruling::Changing, toll::Bill},
 };
+use ledger::{Holder, Lot};
+use quota::Tolls;
+use record::facts::{Facts, Stages, SwapIn, SwapOut};
+use rules::rulebook::Tag;
 
 /// What is noted of a request while it is answered.
 pub struct Notes {

@@ -318,11 +318,8 @@ pub fn percent_decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        admin::testing,
-        listener::listener_states,
-        plan::{Listener, OriginUrl, Role, Route},
-    };
+    use crate::{admin::testing, listener::listener_states};
+    use plan::{Listener, OriginUrl, Role, Route};
 
     fn await_purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
         testing::wait(purge(shared, listeners, &Order::of_url(url))).ok()

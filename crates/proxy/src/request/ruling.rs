@@ -19,18 +19,18 @@ use profile::Class;
 
 use crate::{
     listener::ListenerState,
-    plan::{Canned, Text, Verdict},
     reply::{After, Length, ReplyHead},
     request::{
         exchange::{Exchange, Incoming, Said},
-        rulebook::{
-            Met, MetBy, Question,
-            edits::{self, AskedFor, Values},
-        },
         target,
     },
 };
 use base::clock::Instant;
+use plan::{Canned, Text, Verdict};
+use rules::rulebook::{
+    Met, MetBy, Question,
+    edits::{self, AskedFor, Values},
+};
 
 /// Asks the rules; gives the end of a request that is not simply served.
 pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After> {

@@ -5,7 +5,7 @@
 //! because the origin may answer each host differently. Otherwise it has the origin's, so that invented Hosts cannot fill the
 //! cache with copies.
 //!
-//! Keys: [`crate::request::key`].
+//! Keys: [`rules::key`].
 //!
 //! Not known here: caching, connections.
 
@@ -24,13 +24,13 @@ use crate::{
     listener::{ListenerState, RouteState},
     mirror::Mirror,
     origin::Destination,
-    plan::Role,
-    request::{
-        key::KEY_PREFIX,
-        ports,
-        rulebook::{Question, Ruled, Shape, fits::FieldLines},
-    },
     upstreams::Upstream,
+};
+use plan::Role;
+use rules::{
+    key::KEY_PREFIX,
+    ports,
+    rulebook::{Question, Ruled, Shape, fits::FieldLines},
 };
 
 /// Why a request names no resource here.

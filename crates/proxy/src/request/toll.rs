@@ -5,7 +5,7 @@
 //!
 //! A [`Bill`] notes whose bytes are counted; a [`Toll`] is held while an origin is asked. Both count when they know how much it was.
 //!
-//! Limits: [`DELAYED_MAX`] requests wait at a time, for at most [`plan::Quota::DELAY_MAX`](crate::plan::Quota::DELAY_MAX) each; a further one is refused.
+//! Limits: [`DELAYED_MAX`] requests wait at a time, for at most [`plan::Quota::DELAY_MAX`](plan::Quota::DELAY_MAX) each; a further one is refused.
 
 use std::{
     net::IpAddr,
@@ -21,12 +21,13 @@ use crate::{
     edition::Edition,
     listener::ListenerState,
     origin::trip::Trip,
-    plan::{Excess, What},
-    quota::{Chosen, Full, Payer, Quota, Quotas, table::Place},
     reply::{After, Reply},
-    request::{exchange::Exchange, rulebook::Tag},
+    request::exchange::Exchange,
 };
 use base::clock::Instant;
+use plan::{Excess, What};
+use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
+use rules::rulebook::Tag;
 
 /// Requests of the process that wait for their turn at a time. Each keeps its client's connection and some KiB.
 pub const DELAYED_MAX: usize = 1024;

@@ -8,10 +8,8 @@ use http1::RequestHead;
 use httpcache::{ClientDirectives, Standing, StandingFlags};
 use store::KeyHash;
 
-use crate::{
-    cache::preloaded::Preloaded,
-    request::{rulebook::Met, target::Asked},
-};
+use crate::{cache::preloaded::Preloaded, request::target::Asked};
+use rules::rulebook::Met;
 
 /// A request and the resource it names.
 pub struct Wanted {

@@ -32,11 +32,11 @@ use crate::{
     edition::Edition,
     listener::{ListenerState, listener_states},
     peers::icp::{Icp, Manners, Treatment, add},
-    plan::Role,
     request::target,
     state::Shared,
 };
 use base::{access::Clients, clock::Instant, phase::Phase};
+use plan::Role;
 
 /// How often the names of siblings are looked up.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);

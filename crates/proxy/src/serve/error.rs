@@ -2,7 +2,8 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{cache::opening::StoreError, peers::digest::Unmakable, plan::User, user::UserError};
+use crate::{cache::opening::StoreError, peers::digest::Unmakable, user::UserError};
+use plan::User;
 
 /// Why the proxy cannot run.
 #[derive(Debug, thiserror::Error)]

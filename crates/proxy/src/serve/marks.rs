@@ -16,11 +16,9 @@
 use profile::{Event, MarkKind};
 use serde_json::{Value, json};
 
-use crate::{
-    plan::{Plan, Replacement},
-    record::{events, kernel},
-    state::Shared,
-};
+use crate::state::Shared;
+use plan::{Plan, Replacement};
+use record::{events, kernel};
 
 /// The bytes of the marks of a start, and of the configuration that came into force with it.
 pub fn of_start(shared: &Shared) -> Vec<u8> {

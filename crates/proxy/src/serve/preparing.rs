@@ -20,11 +20,11 @@ use crate::{
     },
     origin::Tls,
     peers::icp::Icp,
-    plan::{AdmissionKind, IoEngine, Plan},
-    room::Rooms,
     tls::served::{self as serving, ServedTls},
 };
 use base::clock::Clock;
+use ledger::room::Rooms;
+use plan::{AdmissionKind, IoEngine, Plan};
 
 /// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
 /// first, and what cannot be bound is done without: workers are dealt connections by the others.
@@ -203,7 +203,7 @@ fn burst_max(plan: &Plan) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Cluster, StorePlan};
+    use plan::{Cluster, StorePlan};
 
     #[test]
     fn a_front_without_a_store_keeps_what_is_short() {

@@ -18,14 +18,11 @@ use std::{
 
 use profile::{Event, Gauge, Second, Subject};
 
-use crate::{
-    peers::icp,
-    record::{
-        events::number,
-        kernel::{DeviceStat, NetworkCounts, ProcessCounts},
-        lag,
-    },
-    state::Shared,
+use crate::{peers::icp, state::Shared};
+use record::{
+    events::number,
+    kernel::{DeviceStat, NetworkCounts, ProcessCounts},
+    lag,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

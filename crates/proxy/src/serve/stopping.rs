@@ -4,8 +4,9 @@ use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{record::journal::Reopener, state::Shared};
+use crate::state::Shared;
 use base::phase::{Phase, Stopper};
+use record::journal::Reopener;
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
 const STOP_MAX: Duration = Duration::from_secs(60);

@@ -11,11 +11,9 @@ use std::{
 };
 
 use super::{Shared, Worker};
-use crate::{
-    ledger::{Holder, Task},
-    plan::Plan,
-    record::metrics,
-};
+use ledger::{Holder, Task};
+use plan::Plan;
+use record::metrics;
 
 /// What a request of HTTP/2 takes while it is answered: its task, its place in the connection, the fetch that it waits for.
 const TASK_BYTES: usize = 24 << 10;

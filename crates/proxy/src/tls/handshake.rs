@@ -29,11 +29,9 @@ use super::{
     shaking::{Early, Shaking},
     stream::{ClientStream, TlsStream},
 };
-use crate::{
-    plan::Plan,
-    record::metrics::{self, Counters},
-};
 use base::{clock::Instant, deadline::Deadlines, socket::Socket};
+use plan::Plan;
+use record::metrics::{self, Counters};
 
 /// The first read: a client's hello is mostly shorter.
 const FIRST_BYTES: usize = 4096;

@@ -34,8 +34,8 @@ use super::{
     names::ByName,
     sessions::Sessions,
 };
-use crate::plan::{CertificateFiles, Listener, ListenerTls, Plan};
 use base::x509::{self, Facts};
+use plan::{CertificateFiles, Listener, ListenerTls, Plan};
 
 /// The largest file of certificates, keys or an OCSP response.
 const FILE_BYTES_MAX: u64 = 1 << 20;

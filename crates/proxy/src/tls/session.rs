@@ -27,7 +27,7 @@ use rustls::{
 use tokio::io::ReadBuf;
 
 use super::names;
-use crate::ledger::Ledger;
+use ledger::Ledger;
 
 /// A record's plaintext at most.
 //= rfc8446 §5.1   the length MUST NOT exceed 2^14 bytes

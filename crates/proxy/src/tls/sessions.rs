@@ -19,8 +19,8 @@ use std::{
 
 use rustls::server::StoresServerSessions;
 
-use crate::record::metrics::SESSIONS_FORGOTTEN;
 use base::clock::Instant;
+use record::metrics::SESSIONS_FORGOTTEN;
 
 /// A session that is older is not resumed. As long as a ticket holds at most.
 pub const AGE_MAX: Duration = Duration::from_secs(12 * 3600);

@@ -13,8 +13,8 @@ use std::{
 
 use rustls::Error;
 
-use crate::record::metrics::{self, Counters};
 use base::clock::Instant;
+use record::metrics::{self, Counters};
 
 /// A handshake. One that is dropped without a word is not counted by how it ended.
 pub struct Shaking {

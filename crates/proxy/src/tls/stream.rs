@@ -26,8 +26,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::{Scratch, Session};
 use super::shaking::Early;
-use crate::ledger::{Holder, Ledger, Lot};
 use base::socket::{self, Socket};
+use ledger::{Holder, Ledger, Lot};
 
 /// See the head of the file.
 pub enum ClientStream {

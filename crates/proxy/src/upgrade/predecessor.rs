@@ -30,7 +30,8 @@ use super::{
     link::{Came, Link},
     step::{self, Step},
 };
-use crate::{cache::predicate::Predicate, plan::Plan, state::Shared};
+use crate::{cache::predicate::Predicate, state::Shared};
+use plan::Plan;
 
 /// How long the old process may take to say what there is.
 const OFFER_MAX: Duration = Duration::from_secs(60);
@@ -123,7 +124,7 @@ impl Predecessor {
             return Err("a member of a cluster is upgraded by a restart".to_owned());
         }
         let offered = &self.offer.stores;
-        let same = |(store, offered): (&crate::plan::StorePlan, &super::OfferedStore)| {
+        let same = |(store, offered): (&plan::StorePlan, &super::OfferedStore)| {
             store.path == offered.path
                 && (store.size_bytes)
                     .is_none_or(|wanted| wanted / 4096 * 4096 == offered.size_bytes)

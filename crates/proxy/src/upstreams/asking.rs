@@ -13,15 +13,13 @@ use http1::ResponseHead;
 use twox_hash::XxHash3_64;
 
 use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
-use crate::{
-    origin::{
-        ConnectError, Lease, OriginContext, Verdict,
-        outcome::UpstreamError,
-        upstream::{self, Fit, Whom, is_safe},
-    },
-    plan::Balance,
+use crate::origin::{
+    ConnectError, Lease, OriginContext, Verdict,
+    outcome::UpstreamError,
+    upstream::{self, Fit, Whom, is_safe},
 };
 use base::{clock::Instant, deadline::Watch};
+use plan::Balance;
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -7,7 +7,7 @@
 //!
 //! Not known here: sockets, health. The caller says which servers may be asked, and draws.
 
-use crate::plan::Balance;
+use plan::Balance;
 
 /// A server that may be asked.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -38,11 +38,9 @@ use std::{
 
 use twox_hash::XxHash3_64;
 
-use crate::{
-    origin::Destination,
-    plan::{self, Balance, HealthCheck, Plan},
-};
+use crate::origin::Destination;
 use base::clock::Instant;
+use plan::{Balance, HealthCheck, Plan};
 
 use self::{
     breaker::{Admits, Breaker, Change, Outcome},

@@ -17,11 +17,9 @@ use tokio::{
 };
 
 use super::{Server, Upstream, Wanted, locked};
-use crate::{
-    origin::{Connector, Settings, Tls, outcome::UpstreamError, upstream::is_interim},
-    plan::HealthCheck,
-};
+use crate::origin::{Connector, Settings, Tls, outcome::UpstreamError, upstream::is_interim};
 use base::{access::Destinations, clock::Instant};
+use plan::HealthCheck;
 
 /// The most looks at once.
 const PROBES_MAX: usize = 64;

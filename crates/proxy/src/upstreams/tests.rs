@@ -1,7 +1,7 @@
 //! The choice of a server, judgements and their bound, and what outlasts an edition.
 
 use super::*;
-use crate::plan::OriginUrl;
+use plan::OriginUrl;
 
 fn plan(balance: Balance, servers: &[(u32, bool)]) -> Plan {
     let server = |(number, (weight, backup)): (usize, &(u32, bool))| plan::Server {

@@ -13,7 +13,7 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 13] = [
     // A macro, for whatever is simulated.
     &["mistakes"],
     &[
@@ -34,7 +34,10 @@ const LAYERS: [&[&str]; 10] = [
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],
     // The data plane, from below.
-    &["base"],
+    &["base", "plan"],
+    &["rules"],
+    &["record"],
+    &["quota", "ledger"],
     &["proxy"],
     // What people run, and what runs it in virtual time: the two know nothing of each other.
     &["loligo", "proxy-simulation"],

@@ -54,7 +54,7 @@ use hints::frames::{Frame, LENGTH_BYTES, PURGING};
 use store::KeyHash;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{cache::Cache, plan};
+use crate::cache::Cache;
 use base::member::MemberId;
 use base::{chance, clock};
 use change::Change;

@@ -19,12 +19,12 @@ use crate::{
         trip::{Hop, Trip},
         upstream::{self, Whom},
     },
-    request::key::server_of_key,
 };
 use base::{
     clock::{Clock, Instant},
     member::MemberId,
 };
+use rules::key::server_of_key;
 
 use super::{
     Push, PushContext,

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use crate::plan::Spread;
+use plan::Spread;
 
 /// A member that may get a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

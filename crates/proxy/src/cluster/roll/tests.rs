@@ -1,7 +1,7 @@
 //! The rules of the table at the head of `roll`, one by one, and in any order.
 
 use super::*;
-use crate::plan::MEMBERS_MAX;
+use plan::MEMBERS_MAX;
 
 const FORGET_MS: u64 = 1000;
 

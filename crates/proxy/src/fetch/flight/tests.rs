@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::ledger::Ledger;
+use ledger::Ledger;
 
 const WINDOW: u64 = 100;
 

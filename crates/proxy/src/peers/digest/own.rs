@@ -30,10 +30,7 @@ use hints::{
 };
 use store::{Set, Store, Traced};
 
-use crate::{
-    peers::digest::{COLLECTED_EVERY, Unmakable},
-    plan,
-};
+use crate::peers::digest::{COLLECTED_EVERY, Unmakable};
 use base::clock::Instant;
 
 /// Segments that are listed at once: some 10,000 entries, a millisecond.

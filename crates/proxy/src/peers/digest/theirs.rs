@@ -19,8 +19,8 @@ use hints::{
 use store::Tracing;
 use tokio::sync::Notify;
 
-use crate::request::key::KEY_PREFIX;
 use base::clock::Instant;
+use rules::key::KEY_PREFIX;
 
 /// Requests after which a digest is judged.
 pub const TRIES: u32 = 100;

@@ -2,7 +2,7 @@
 
 use super::table::{PROBE_EVERY, QUERIES_MAX, SILENT_AFTER};
 use super::*;
-use crate::plan::Sibling;
+use plan::Sibling;
 
 fn plan(port: u16) -> Plan {
     let mut plan = Plan::with_listeners(Vec::new());

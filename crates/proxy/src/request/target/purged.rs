@@ -11,11 +11,9 @@ use std::{rc::Rc, sync::Arc};
 use message::{Named, Scheme};
 
 use super::Place;
-use crate::{
-    listener::{ListenerState, RouteState},
-    plan::Role,
-    request::key::{KEY_PREFIX, add_names},
-};
+use crate::listener::{ListenerState, RouteState};
+use plan::Role;
+use rules::key::{KEY_PREFIX, add_names};
 
 /// The URL as a forward listener sees it, or as an origin does.
 fn as_it_is<'a>(named: &Named<'a>) -> Place<'a> {

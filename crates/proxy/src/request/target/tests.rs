@@ -1,12 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{
-    admin::testing,
-    listener::listener_states,
-    plan::{Destinations, Forward, Listener},
-    request::key::{forward_tag, hash_of_key, name_of_key, server_of_key},
-};
+use crate::{admin::testing, listener::listener_states};
+use plan::{Destinations, Forward, Listener};
+use rules::key::{forward_tag, hash_of_key, name_of_key, server_of_key};
 
 fn key_of(listener: &ListenerState, target: &str, host: &str) -> String {
     let mut key = Vec::new();
@@ -18,7 +15,7 @@ fn key_of(listener: &ListenerState, target: &str, host: &str) -> String {
 
 #[test]
 fn a_route_is_named_by_its_origin_and_by_whose_host_is_in_the_uri() {
-    let origin = crate::plan::OriginUrl {
+    let origin = plan::OriginUrl {
         tls: true,
         host: "origin".into(),
         port: 443,
@@ -110,7 +107,7 @@ fn keys_are_taken_apart() {
 
 #[test]
 fn a_purge_names_what_was_typed_what_routes_make_of_it_and_what_rules_cut() {
-    use crate::plan::{KeyRule, OriginUrl, Plan, Rule, Then};
+    use plan::{KeyRule, OriginUrl, Plan, Rule, Then};
     let origin = OriginUrl {
         tls: false,
         host: "o".into(),

@@ -26,11 +26,9 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    origin::{Connector, Destination, Stream, upstream::is_interim},
-    plan::Acme,
-};
+use crate::origin::{Connector, Destination, Stream, upstream::is_interim};
 use base::access::Destinations;
+use plan::Acme;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::files::{Attempt, Held};
-use crate::plan::Acme;
+use plan::Acme;
 
 /// The longest pause between two attempts.
 pub const RETRY_MAX: Duration = Duration::from_secs(12 * 3600);

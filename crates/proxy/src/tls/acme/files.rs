@@ -18,11 +18,9 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use super::due;
-use crate::{
-    plan::{Acme, CertificateFiles},
-    tls::served::{Unusable, check_certificate},
-};
+use crate::tls::served::{Unusable, check_certificate};
 use base::x509::Facts;
+use plan::{Acme, CertificateFiles};
 
 /// Before the directory of the authority, in the first line of the certificate's file.
 const OF: &str = "directory: ";

@@ -27,11 +27,9 @@ use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use self::{challenges::Challenges, files::Attempt};
 use super::served::Unusable;
-use crate::{
-    origin::Connector,
-    plan::{Acme, Plan},
-};
+use crate::origin::Connector;
 use base::clock::Clock;
+use plan::{Acme, Plan};
 
 /// The longest that an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
 use super::{challenges::Challenges, courier::Courier, files};
-use crate::plan::Acme;
+use plan::Acme;
 
 /// How often and how long the authority is asked how far it is.
 const POLICY: RetryPolicy = RetryPolicy::new()

@@ -1,0 +1,196 @@
+//! What the operator's rules have decided, by rule, and how many requests had each tag.
+//!
+//! A rule is known by its name, or else by its number; a label keeps its count as long as the process lives, so that counts never fall when
+//! the configuration changes. The workers share the counts, since a request rarely meets one.
+//!
+//! Limits: [`LABELS_MAX`] labels; what comes later is counted under `other`.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use plan::{Rule, Verdict};
+use rules::rulebook::{Tag, tags_of};
+
+/// The most labels, those of earlier configurations included.
+const LABELS_MAX: usize = 1024;
+/// The name of what has no label of its own.
+const OTHER: &str = "other";
+/// Of requests with a tag.
+const TAGGED: &str = "tagged";
+
+/// All that was ever counted.
+#[derive(Debug, Default)]
+pub struct KnownRules(Mutex<Vec<Row>>);
+
+#[derive(Debug)]
+struct Row {
+    what: &'static str,
+    name: String,
+    count: Arc<AtomicU64>,
+}
+
+/// Where the rules of a configuration count.
+#[derive(Debug, Default)]
+pub struct RuleCounts {
+    /// By rule.
+    decided: Vec<Option<Arc<AtomicU64>>>,
+    /// By tag.
+    tagged: Vec<Arc<AtomicU64>>,
+}
+
+/// One count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleCount {
+    /// `denied`, `answered`, `redirected`, or nothing for a tag.
+    pub decision: Option<&'static str>,
+    /// The name of the rule, or the tag.
+    pub name: String,
+    /// How many requests.
+    pub count: u64,
+}
+
+impl KnownRules {
+    /// Where these rules count.
+    pub fn counts(&self, rules: &[Rule]) -> RuleCounts {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let decided = rules.iter().enumerate().map(|(at, rule)| {
+            let what = decision(rule.then.verdict.as_ref()?)?;
+            Some(row(&mut known, what, &rule.told(at)))
+        });
+        let decided = decided.collect();
+        let tags = tags_of(rules);
+        let tagged = tags
+            .iter()
+            .map(|tag| row(&mut known, TAGGED, tag))
+            .collect();
+        RuleCounts { decided, tagged }
+    }
+
+    /// All counts: of rules, then of tags.
+    pub fn all(&self) -> Vec<RuleCount> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |row: &Row| RuleCount {
+            decision: Some(row.what).filter(|what| *what != TAGGED),
+            name: row.name.clone(),
+            count: row.count.load(Ordering::Relaxed),
+        };
+        let mut all: Vec<_> = known.iter().map(count).collect();
+        all.sort_by_key(|count| count.decision.is_none());
+        all
+    }
+}
+
+fn decision(verdict: &Verdict) -> Option<&'static str> {
+    match verdict {
+        Verdict::Allow => None,
+        Verdict::Deny { .. } => Some("denied"),
+        Verdict::Answer(_) => Some("answered"),
+        Verdict::Redirect { .. } => Some("redirected"),
+    }
+}
+
+fn row(known: &mut Vec<Row>, what: &'static str, name: &str) -> Arc<AtomicU64> {
+    let find = |known: &[Row], name: &str| {
+        let row = known
+            .iter()
+            .find(|row| row.what == what && row.name == name);
+        row.map(|row| Arc::clone(&row.count))
+    };
+    // One place for each kind of `other` is kept.
+    let name = match known.len() < LABELS_MAX - 4 {
+        true => name,
+        false if find(known, name).is_some() => name,
+        false => OTHER,
+    };
+    find(known, name).unwrap_or_else(|| {
+        let count = Arc::default();
+        known.push(Row {
+            what,
+            name: name.to_owned(),
+            count: Arc::clone(&count),
+        });
+        count
+    })
+}
+
+impl RuleCounts {
+    /// The rule of this number has decided.
+    pub fn decided(&self, rule: usize) {
+        if let Some(Some(count)) = self.decided.get(rule) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A request with this tag is over.
+    pub fn tagged(&self, tag: Tag) {
+        if let Some(count) = self.tagged.get(usize::from(tag.0)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::Then;
+
+    fn rule(name: Option<&str>, verdict: Option<Verdict>, tag: Option<&str>) -> Rule {
+        Rule {
+            name: name.map(str::to_owned),
+            then: Then {
+                verdict,
+                tag: tag.map(str::to_owned),
+                ..Then::default()
+            },
+            ..Rule::default()
+        }
+    }
+
+    #[test]
+    fn counts_stay_with_their_names() {
+        let known = KnownRules::default();
+        let deny = || Some(Verdict::Deny { words: None });
+        let first = known.counts(&[
+            rule(None, deny(), Some("a")),
+            rule(Some("ads"), deny(), Some("a")),
+            rule(None, Some(Verdict::Allow), Some("b")),
+        ]);
+        first.decided(0);
+        first.decided(1);
+        first.decided(2);
+        first.tagged(Tag(1));
+        let second = known.counts(&[rule(Some("ads"), deny(), Some("b"))]);
+        second.decided(0);
+        second.tagged(Tag(0));
+        let all: Vec<_> = known
+            .all()
+            .into_iter()
+            .map(|it| (it.decision, it.name, it.count))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                (Some("denied"), "rule 1".to_owned(), 1),
+                (Some("denied"), "ads".to_owned(), 2),
+                (None, "a".to_owned(), 0),
+                (None, "b".to_owned(), 2),
+            ]
+        );
+        for n in 0..3000 {
+            let name = format!("n{n}");
+            known
+                .counts(&[rule(Some(&name), deny(), Some(&name))])
+                .decided(0);
+        }
+        let all = known.all();
+        assert!(all.len() <= LABELS_MAX);
+        let sum: u64 = all
+            .iter()
+            .filter(|it| it.decision.is_some())
+            .map(|it| it.count)
+            .sum();
+        assert_eq!(sum, 3003);
+    }
+}

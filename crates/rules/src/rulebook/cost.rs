@@ -1,0 +1,161 @@
+//! What a hundred rules cost a hit: `MEASURE=1 cargo test --release -p proxy --lib cost -- --nocapture`.
+
+use std::{hint::black_box, time::Instant};
+
+use fields::Fields;
+
+use super::*;
+use plan::{Edit, FieldFits, FieldIs, HostList, Hours, How, Rule, Text, Then, Verdict};
+
+/// A hundred rules of all kinds, of which the last fits.
+fn hundred() -> Vec<Rule> {
+    let list = std::sync::Arc::new(HostList::of_text(".ads.example\n").unwrap());
+    let mut rules: Vec<Rule> = (0..99)
+        .map(|n| {
+            let mut when = When::default();
+            match n % 10 {
+                0 | 1 => when.hosts = vec![format!("h{n}.example.org"), format!("*.d{n}.example")],
+                2 | 3 => when.paths = vec![format!("/section{n}")],
+                4 => when.paths = vec![format!("*.x{n}")],
+                5 | 6 => when.clients = vec![format!("10.{n}.0.0/16").parse().unwrap()],
+                7 => when.methods = vec!["POST".to_owned()],
+                8 => {
+                    when.fields = vec![FieldFits {
+                        name: "user-agent".to_owned(),
+                        how: FieldIs::One(vec![format!("*bot{n}*")]),
+                    }];
+                }
+                _ if n == 9 => when.host_lists = vec![list.clone()],
+                _ => when.hours = vec![Hours::parse("Sa 00:00-00:01 UTC").unwrap()],
+            }
+            // Half of them decide whether it is served.
+            let then = match n % 4 {
+                0 => Then {
+                    verdict: Some(Verdict::Allow),
+                    ..Then::default()
+                },
+                1 => Then {
+                    verdict: Some(Verdict::Deny { words: None }),
+                    ..Then::default()
+                },
+                _ => Then {
+                    bypass: Some(true),
+                    ..Then::default()
+                },
+            };
+            rule(when, then)
+        })
+        .collect();
+    rules.push(rule(When::default(), Then::default()));
+    rules
+}
+
+fn rule(when: When, then: Then) -> Rule {
+    Rule {
+        name: None,
+        when,
+        then,
+    }
+}
+
+fn measure(what: &str, mut once: impl FnMut()) {
+    let rounds: u32 = match std::env::var_os("MEASURE") {
+        Some(_) => 2_000_000,
+        None => 10,
+    };
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        let began = Instant::now();
+        (0..rounds).for_each(|_| once());
+        best = best.min(began.elapsed().as_nanos() as f64 / f64::from(rounds));
+    }
+    println!("{what}: {best:.0} ns");
+}
+
+#[test]
+fn the_cost_of_a_hundred_rules() {
+    let mut fields = Fields::new();
+    for (name, value) in [
+        ("Host", "www.example.org"),
+        (
+            "User-Agent",
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",
+        ),
+        ("Accept", "text/html,application/xhtml+xml"),
+        ("Accept-Encoding", "gzip, br"),
+    ] {
+        fields.push(name.as_bytes(), value.as_bytes());
+    }
+    let question = Question {
+        method: "GET",
+        scheme: Some(message::Scheme::Http),
+        host: "www.example.org",
+        port: 80,
+        path: Some("/images/2026/11/a-photo-of-a-squid.jpg?size=large"),
+        fields: &fields,
+    };
+    let client = "192.0.2.1".parse().unwrap();
+    for count in [1, 10, 100] {
+        let mut rules = hundred();
+        rules.drain(..100 - count);
+        let book = Rulebook::new(&rules);
+        let mut standing = Standing::default();
+        let mut met = Met::NONE;
+        measure(&format!("{count} rules"), || {
+            let among = standing.of(&book, 1, client, 0, 1_700_000_000_000);
+            let ruled = book.request(book.met(among, black_box(&question)), true);
+            met = black_box(ruled.met);
+        });
+        assert_eq!(met.iter().collect::<Vec<_>>(), [count - 1]);
+    }
+    let book = Rulebook::new(&hundred());
+    measure("a connection of 100 rules", || {
+        black_box(book.may_meet(client, 0, 1_700_000_000_000));
+    });
+}
+
+#[test]
+fn the_cost_of_changing_a_head() {
+    let edit = |name: &str, how| Edit {
+        name: name.to_owned(),
+        how,
+    };
+    let hsts = edit(
+        "Strict-Transport-Security",
+        How::Set(Text::plain("max-age=31536000")),
+    );
+    let server = edit("Server", How::Remove);
+    let book = Rulebook::new(&[rule(
+        When::default(),
+        Then {
+            response_edits: vec![hsts, server],
+            ..Then::default()
+        },
+    )]);
+    let head: &[u8] = b"HTTP/1.1 200 OK\r\nServer: o\r\nContent-Type: text/html\r\nETag: \"abc\"\r\n\
+        Last-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nCache-Control: max-age=600\r\nVia: 1.1 loligo\r\n\
+        Date: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: 1000\r\n";
+    let values = edits::Values {
+        client: "192.0.2.1".parse().unwrap(),
+        listener: "l",
+        asked: edits::AskedFor {
+            method: "GET",
+            scheme: None,
+            host: "h",
+            port: 80,
+            path: "/",
+        },
+        id: 0,
+        cache_status: b"",
+        status: 200,
+    };
+    let mut lines = Vec::with_capacity(1024);
+    measure("set one field, remove another", || {
+        lines.clear();
+        lines.extend_from_slice(black_box(head));
+        let changes = book.response_edits(Met(1), 200, b"text/html");
+        edits::change_head(&mut lines, &changes, &values);
+    });
+    assert!(lines.ends_with(b"\r\nStrict-Transport-Security: max-age=31536000\r\n"));
+    assert!(!lines.windows(7).any(|seven| seven == b"Server:"));
+}
