@@ -37,7 +37,7 @@ pub fn run(command: AccelerateFlags) -> ExitCode {
         }
         Some(url) => match ask(&settled.plan, url) {
             Ok(words) => {
-                crate::print(&words);
+                commands::print(&words);
                 ExitCode::SUCCESS
             }
             Err(why) => {

@@ -6,12 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::bench::{BENCH_HELP, BenchCommand};
 use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
-use crate::lab::{LAB_HELP, LabCommand};
-use crate::model::{MODEL_HELP, ModelCommand};
 use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
@@ -61,15 +58,6 @@ pub enum Command {
     /// Make a store, look into it, check it, remove from it, while no proxy uses it
     #[command(subcommand, after_help = STORE_HELP)]
     Store(StoreCommand),
-    /// Load a proxy as a day of web traffic does, and check every byte it answers
-    #[command(subcommand, after_help = BENCH_HELP)]
-    Bench(BenchCommand),
-    /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
-    #[command(subcommand, after_help = LAB_HELP)]
-    Lab(LabCommand),
-    /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
-    #[command(subcommand, after_help = MODEL_HELP)]
-    Model(ModelCommand),
     /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopFlags),
@@ -514,6 +502,7 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        commands::help::assert_fits(&crate::command());
     }
 
     #[test]

@@ -1,63 +1,16 @@
-//! The command line as shells are to complete it: words where words are taken, files where files are.
-//!
-//! A flag that stands for a setting is text to the parser, since the settings' own table reads it; a shell would offer the files of the
-//! current directory for it. Here such a flag gets the words of that table. Whatever else takes neither words nor a file is completed by
-//! nothing.
-//!
-//! Not known here: how a completion is written (`clap_complete`, `examples/pages.rs`).
-
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, ValueHint};
+//! What a shell offers for a flag that stands for a setting: the words of the table of settings.
 
 use crate::cli::FLAGS;
+use crate::config::rows::Row;
 use crate::config::{general, listeners, stores};
 
-/// What values are called that name a file, a folder or a device.
-const FILES: [&str; 7] = [
-    "DIR", "FILE", "FILES", "FOLDER", "PATH", "PROFILE", "SOURCE",
-];
-
-/// The command, and so its subcommands.
-pub fn completed(mut command: Command) -> Command {
-    let names: Vec<String> = (command.get_arguments())
-        .map(|arg| arg.get_id().to_string())
-        .collect();
-    for name in names {
-        command = command.mut_arg(name, hinted);
-    }
-    let names: Vec<String> = (command.get_subcommands())
-        .map(|sub| sub.get_name().to_owned())
-        .collect();
-    for name in names {
-        command = command.mut_subcommand(name, completed);
-    }
-    command
-}
-
-fn hinted(arg: Arg) -> Arg {
-    let takes_value = arg.get_action().takes_values();
-    let is_known =
-        arg.get_value_hint() != ValueHint::Unknown || !arg.get_possible_values().is_empty();
-    if !takes_value || is_known {
-        return arg;
-    }
-    let named = arg.get_value_names().unwrap_or_default();
-    if named.iter().any(|name| FILES.contains(&name.as_str())) {
-        return arg.value_hint(ValueHint::AnyPath);
-    }
-    match arg.get_long().map(words).unwrap_or_default() {
-        words if words.is_empty() => arg.value_hint(ValueHint::Other),
-        words => arg.value_parser(PossibleValuesParser::new(words)),
-    }
-}
-
 /// The words that the setting of a flag takes: those in its form that are written out.
-fn words(flag: &str) -> Vec<&'static str> {
+pub fn words(flag: &str) -> Vec<&'static str> {
     let setting = (FLAGS.iter()).find(|(name, _)| name.strip_prefix("--") == Some(flag));
     let Some((_, key)) = setting else {
         return Vec::new();
     };
-    fn forms<T>(rows: Vec<crate::config::rows::Row<T>>) -> impl Iterator<Item = (String, String)> {
+    fn forms<T>(rows: Vec<Row<T>>) -> impl Iterator<Item = (String, String)> {
         rows.into_iter().map(|row| (row.key, row.form))
     }
     let all = forms(general::rows())
@@ -78,11 +31,14 @@ fn words(flag: &str) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::{Arg, ValueHint};
+    use commands::completions::assert_known;
 
-    fn arg(command: &str, long: &str) -> Arg {
-        let all = completed(crate::command());
-        let sub = all.find_subcommand(command).unwrap();
+    use crate::{command, completed};
+
+    fn arg(command_name: &str, long: &str) -> Arg {
+        let all = completed(command());
+        let sub = all.find_subcommand(command_name).unwrap();
         let mut args = sub.get_arguments();
         args.find(|arg| arg.get_long() == Some(long))
             .unwrap()
@@ -118,19 +74,8 @@ mod tests {
 
     #[test]
     fn every_value_is_of_one_kind_and_the_parser_still_stands() {
-        fn look(command: &Command) {
-            for arg in command
-                .get_arguments()
-                .filter(|arg| arg.get_action().takes_values())
-            {
-                let is_known = arg.get_value_hint() != ValueHint::Unknown
-                    || !arg.get_possible_values().is_empty();
-                assert!(is_known, "{} {}", command.get_name(), arg.get_id());
-            }
-            command.get_subcommands().for_each(look);
-        }
-        let all = completed(crate::command());
-        look(&all);
+        let all = completed(command());
+        assert_known(&all);
         all.debug_assert();
     }
 }

@@ -5,11 +5,13 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use commands::print;
 use proxy::explain::{Asking, explain};
 use proxy::plan::Minute;
 
 use crate::cli::{ExplainFlags, Flags};
-use crate::{print, settle};
+
+use crate::settle;
 
 /// Says it.
 pub fn run(flags: &ExplainFlags) -> ExitCode {

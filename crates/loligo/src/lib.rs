@@ -11,33 +11,28 @@
 #![forbid(unsafe_code)]
 
 mod accelerate;
-mod bench;
 mod cli;
 mod completions;
 mod config;
 mod diagnostics;
-mod drawings;
 mod dump;
 mod explain;
-mod help;
-mod lab;
-mod lab_traces;
-mod model;
-mod out;
+mod laboratory;
 mod profile_export;
 mod reload;
 mod report;
 mod serve;
 mod store_tool;
 mod top;
-mod units;
 mod upgrade;
 
-use std::io::{self, Read as _, Write as _};
+use std::ffi::OsString;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
+use commands::{help, print};
 
 use cli::{Cli, ClusterCommand, Command, Flags, ProfileCommand};
 use config::file::{self, FILE_BYTES_MAX};
@@ -47,24 +42,28 @@ use config::raw::Raw;
 use config::{Settled, into_plan};
 use proxy::Succession;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const EXIT_UNREADABLE: u8 = 2;
 
-/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
+/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`loligo-lab`'s `examples/pages.rs`).
 pub fn command() -> clap::Command {
-    help::laid_out(Cli::command())
+    help::laid_out(laboratory::listed(Cli::command()))
 }
 
-/// The same, as shells are to complete it.
-pub fn completed() -> clap::Command {
-    completions::completed(command())
+/// A command line with these commands, as shells are to complete it.
+pub fn completed(command: clap::Command) -> clap::Command {
+    commands::completions::completed(command, completions::words)
 }
 
-/// Does what was typed.
-pub fn run() -> ExitCode {
-    let typed = command().get_matches();
+/// Does what was typed: the words behind the program's name.
+pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<_> = words.collect();
+    if laboratory::is_asked(&words) {
+        return laboratory::hand_over(&words);
+    }
+    let typed = command()
+        .no_binary_name(true)
+        .bin_name("loligo")
+        .get_matches_from(words);
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Serve(flags) => serve_with(flags),
@@ -82,9 +81,6 @@ pub fn run() -> ExitCode {
         }
         Command::Cluster(ClusterCommand::Key) => new_key(),
         Command::Store(command) => store_tool::run(&command),
-        Command::Bench(command) => bench::run(&command),
-        Command::Lab(command) => lab::run(&command),
-        Command::Model(command) => model::run(&command),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
@@ -147,11 +143,6 @@ fn new_key() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn print(text: &str) {
-    // A reader that has seen enough is no failure.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 /// Reads the file, adds the flags, checks all of it; complains on standard error.

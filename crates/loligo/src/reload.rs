@@ -26,7 +26,7 @@ pub fn run(flags: &ReloadFlags) -> ExitCode {
     };
     match place.post(target) {
         Ok((200, words)) => {
-            crate::print(&shown(&words));
+            commands::print(&shown(&words));
             ExitCode::SUCCESS
         }
         Ok((status, words)) => {

@@ -8,7 +8,7 @@ use proxy::{Reading, Ready, Succession};
 use crate::cli::Flags;
 use crate::config::Settled;
 use crate::config::explain::explain;
-use crate::config::machine::{self, Machine};
+use crate::config::machine::Machine;
 use crate::config::problem::Problem;
 use crate::config::raw::Raw;
 use crate::diagnostics::Diagnostics;
@@ -25,7 +25,9 @@ pub fn serve(
     succession: Succession,
 ) -> ExitCode {
     let diagnostics = Diagnostics::start(&settled.log_level);
-    machine::raise_files_limit();
+    if let Err(error) = commands::raise_files_limit() {
+        tracing::warn!("could not raise the limit of open files: {error}");
+    }
     for note in &settled.notes {
         tracing::warn!("{note}");
     }

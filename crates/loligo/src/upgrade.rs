@@ -34,7 +34,7 @@ pub fn run(flags: &UpgradeFlags) -> ExitCode {
     };
     match place.post_patiently("/upgrade") {
         Ok((200, words)) => {
-            crate::print(&crate::reload::shown(&words));
+            commands::print(&crate::reload::shown(&words));
             ExitCode::SUCCESS
         }
         Ok((status, words)) => {

@@ -1,9 +1,14 @@
 //! The binary as people use it: help, check, dump, exit status.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use tempfile::TempDir;
 
 fn loligo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_loligo"))
@@ -384,29 +389,94 @@ fn a_store_keeps_the_chunks_it_was_made_with() {
     assert_eq!(said["state"], "clean");
 }
 
+/// A program that takes the place of the laboratory's: it says what it was given, and waits for a word.
+const LAB: &str = "#!/bin/sh\necho \"$# $*, process $$\"\nread -r word\nexit \"$word\"\n";
+
+/// A folder for programs, where a link to `loligo` can be.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// `loligo`, in that folder.
+fn installed(dir: &Path) -> PathBuf {
+    let program = dir.join("loligo");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_loligo"), &program).unwrap();
+    program
+}
+
+fn install_lab(dir: &Path, script: &str) {
+    let lab = write(dir, "loligo-lab", script);
+    std::fs::set_permissions(lab, Permissions::from_mode(0o755)).unwrap();
+}
+
+fn piped(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 #[test]
-fn a_load_on_nobody_says_so_at_once() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
+fn commands_of_the_laboratory_are_another_program_in_the_same_process() {
+    let dir = folder();
+    let program = installed(dir.path());
+    install_lab(dir.path(), LAB);
+    for (typed, count) in [
+        (
+            &["bench", "polymix", "--proxy", "a b", "--", "--help"][..],
+            6,
+        ),
+        (&["lab", "--help"], 2),
+        (&["help", "model"], 2),
+    ] {
+        let mut child = piped(&program, typed).spawn().unwrap();
+        let pid = child.id();
+        child.stdin.take().unwrap().write_all(b"7\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = format!("{count} {}, process {pid}\n", typed.join(" "));
+        assert_eq!(text(&output.stdout), said);
+        assert_eq!(output.status.code(), Some(7));
+    }
+    // A signal is for it, and ends it.
+    let mut child = piped(&program, &["bench", "origin"]).spawn().unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    let pid = child.id().to_string();
+    assert!(line.ends_with(&format!("process {pid}\n")), "{line}");
+    let sent = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn the_laboratory_is_looked_for_in_path_and_missed_with_advice() {
+    let (alone, elsewhere) = (folder(), folder());
+    let program = installed(alone.path());
+    let output = piped(&program, &["model", "claims"])
+        .env("PATH", elsewhere.path())
+        .output()
         .unwrap();
-    let proxy = nobody.to_string();
-    let bench = [
-        "bench",
-        "polymix",
-        "--rate",
-        "10",
-        "--cache-size",
-        "1MiB",
-        "--proxy",
-    ];
-    let output = loligo(&[&bench[..], &[&proxy]].concat());
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(
-        said.contains(&proxy) && said.contains("is the proxy running"),
-        "{said}"
-    );
+    for part in [
+        "neither beside this program nor in PATH",
+        "install the package loligo-lab",
+        "cargo build",
+        "--package loligo-lab",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    install_lab(elsewhere.path(), "#!/bin/sh\necho found\n");
+    let output = piped(&program, &["model", "claims"])
+        .env("PATH", elsewhere.path())
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "found\n");
+    // What is there and cannot be run is not passed over in silence.
+    install_lab(alone.path(), "#!/no/such/interpreter\n");
+    let output = piped(&program, &["lab"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
 /// What a server at this address answers to one request.

@@ -47,7 +47,7 @@ use crate::failure::{During, Result, fail};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Development tasks of this workspace")]
 struct Cli {
-    /// This loligo instead of one built now, for benches, rivals and torture; nothing is built then
+    /// This loligo instead of one built now, for benches, rivals and torture, and the loligo-lab beside it; what is there is not built
     #[arg(long, global = true, value_name = "LOLIGO")]
     binary: Option<PathBuf>,
     /// Another build of loligo, measured beside it as `loligo-beside` (bench hits, rivals compare)

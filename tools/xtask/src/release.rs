@@ -25,6 +25,7 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::ports;
 use crate::process::CommandLine;
+use crate::rivals;
 use crate::workspace;
 
 /// How it is trained, and where the result goes.
@@ -62,6 +63,8 @@ pub fn run(options: &Options) -> Result<()> {
         &home,
         &format!("-Cprofile-generate={}", raw.display()),
     )?;
+    // The load is another program, and has no counters.
+    rivals::build_lab()?;
     eprintln!("2 of 4: running it under PolyMix, {}/s", options.rate);
     train(&counting, &home, options.rate)?;
     eprintln!("3 of 4: putting the counters together");
@@ -193,7 +196,7 @@ fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
     .spawn(&log)?;
     let is_up = || std::net::TcpStream::connect(("127.0.0.1", listen)).is_ok();
     let trained = match interrupt::wait_until(Duration::from_secs(30), is_up) {
-        Ok(true) => load(&program, listen, &origin, rate),
+        Ok(true) => load(listen, &origin, rate),
         Ok(false) => Err(crate::failure::Failure::new(format!(
             "what was built with counters does not answer: see {}",
             log.display()
@@ -206,8 +209,8 @@ fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
     trained
 }
 
-fn load(program: &str, listen: u16, origin: &str, rate: u32) -> Result<()> {
-    let status = Command::new(program)
+fn load(listen: u16, origin: &str, rate: u32) -> Result<()> {
+    let status = Command::new(rivals::lab_binary())
         .args(["bench", "polymix", "--quiet", "--http", "1.1"])
         .args(["--proxy", &format!("127.0.0.1:{listen}")])
         .args(["--origin", origin, "--rate", &rate.to_string()])
@@ -215,8 +218,6 @@ fn load(program: &str, listen: u16, origin: &str, rate: u32) -> Result<()> {
         // The world is small: with more servers there would be little to repeat.
         .args(["--think-scale", "0.02", "--servers", "100"])
         .args(["--phases", "framp,fill,fexit,inc1,top1"])
-        // Its own counters would say what a load generator does.
-        .env("LLVM_PROFILE_FILE", "/dev/null")
         .stdout(Stdio::null())
         .status()
         .during(|| "running the load".into())?;

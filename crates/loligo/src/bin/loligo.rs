@@ -1,6 +1,9 @@
 //! The `loligo` command. All of it is in the library, so that its command line can be asked from outside, too.
 #![forbid(unsafe_code)]
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
-    loligo::run()
+    loligo::run(std::env::args_os().skip(1))
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
+use commands::units::{Size, Time};
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, HostPort,
@@ -18,7 +19,6 @@ use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
 use super::{Settled, cluster, general, stores};
-use crate::units::{Size, Time};
 
 /// The whole explanation, lines with ends.
 pub fn explain(settled: &Settled, raw: &Raw) -> String {

@@ -11,6 +11,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use commands::units::Time;
 use ipnet::IpNet;
 use proxy::plan::{
     self, AccessFormat, AccessLog, Admin, CacheRules, Dns, IoEngine, Limits, LogTarget, Plan,
@@ -24,7 +25,6 @@ use super::rows::{Row, numbers, rows};
 use super::user;
 use super::values;
 use super::{Found, acme, needs_allow};
-use crate::units::Time;
 
 /// Where the admin interface listens if the user does not say.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proxy::plan::{CertificateFiles, ClusterKey};
 use rustix::fs::{Access, access};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 
 /// Taken for the RAM where it can not be found out.
 const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
@@ -117,15 +117,6 @@ fn accounts(path: &str) -> String {
     let read = std::fs::File::open(path).map(|file| file.take(ACCOUNTS_BYTES_MAX));
     let _ = read.and_then(|mut file| file.read_to_end(&mut text));
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// Raises the number of files this process may open to the most it is granted. Failing that we keep what we have.
-pub fn raise_files_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!("could not raise the limit of open files: {e}");
-    }
 }
 
 /// `$XDG_CACHE_HOME` if absolute (as its specification asks), else `~/.cache`.

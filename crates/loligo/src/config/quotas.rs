@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use commands::units::{SIZE_FORM, Size, Time, parse_size, parse_time};
 use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, Rule, What};
 
 use super::Found;
@@ -16,7 +17,6 @@ use super::problem::did_you_mean;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, apply, numbers, rows};
 use super::values::{self, is_token};
-use crate::units::{SIZE_FORM, Size, Time, parse_size, parse_time};
 
 /// The values of a block.
 #[derive(Default)]

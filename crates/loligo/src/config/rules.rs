@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use commands::units::Time;
 use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
 use super::Found;
@@ -25,7 +26,6 @@ use super::rows::{Row, apply, numbers, rows};
 use super::shadowed;
 use super::values::{self, is_token};
 use super::verdicts;
-use crate::units::Time;
 
 /// The values of a block.
 #[derive(Default)]

@@ -18,6 +18,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use commands::units::Size;
 use proxy::plan::{Plan, StorePlan};
 
 use super::machine::{Existing, Machine, OnDisk};
@@ -26,7 +27,6 @@ use super::raw::{Block, Given, Raw};
 use super::rows::{Row, apply, numbers, rows, unknown};
 use super::values::StorePath;
 use super::{Found, general, values};
-use crate::units::Size;
 
 const MIB: u64 = 1 << 20;
 

@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 
+use commands::units::Size;
 use proxy::plan::{AccessLog, LogTarget};
 
 use super::Found;
 use super::general::Draft;
 use super::machine::Machine;
 use super::raw::Block;
-use crate::units::Size;
 
 /// More workers than so many for each core only wait for each other.
 const WORKERS_A_CORE_MAX: usize = 4;

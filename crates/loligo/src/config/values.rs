@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use commands::units::{SIZE_FORM, Size, TIME_FORM, Time, parse_size, parse_time};
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AdmissionKind, Bounds, CertificateFiles, ClientDirectives, Destinations, Dns,
@@ -15,7 +16,6 @@ use tracing_subscriber::EnvFilter;
 
 use super::problem::Place;
 use super::raw::{Given, Value, without_password};
-use crate::units::{SIZE_FORM, Size, TIME_FORM, Time, parse_size, parse_time};
 
 /// Where clients connect if the user does not say.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);

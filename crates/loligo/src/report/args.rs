@@ -5,12 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::out::OutFlags;
 use clap::{Args, Subcommand};
+use commands::out::OutFlags;
+use commands::units::{TIME_FORM, parse_time};
 use report::model::Grid;
 use report::model::Level;
-
-use crate::units::{TIME_FORM, parse_time};
 
 pub const REPORT_HELP: &str = "\
 Sources:

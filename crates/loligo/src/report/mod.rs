@@ -27,6 +27,7 @@ use std::process::ExitCode;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use commands::out::OutFlags;
 use report::model::{Report, SourceReport};
 use report::{Options, auto_slot};
 
@@ -37,7 +38,6 @@ use self::chart::Layout;
 use self::live::End;
 use self::progress::Progress;
 use self::sources::Gathered;
-use crate::out::OutFlags;
 
 /// How long a running proxy is listened to.
 const LISTEN_DEFAULT: Duration = Duration::from_secs(60);

@@ -203,7 +203,8 @@ pub struct What {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::units::parse_size(text).ok_or_else(|| format!("must be {}", crate::units::SIZE_FORM))
+    commands::units::parse_size(text)
+        .ok_or_else(|| format!("must be {}", commands::units::SIZE_FORM))
 }
 
 fn field(text: &str) -> Result<(String, String), String> {

@@ -68,7 +68,7 @@ pub fn run(flags: &TopFlags) -> ExitCode {
 fn print(place: &Place) -> ExitCode {
     match place.ask() {
         Ok(live) => {
-            crate::print(&text::text(&place.url(), &live));
+            commands::print(&text::text(&place.url(), &live));
             ExitCode::SUCCESS
         }
         Err(why) => {

@@ -141,6 +141,7 @@ enum Trial {
 /// Tries it, and tells what it found; fails if anything that is promised was missed.
 pub fn run(options: &Options) -> Result<()> {
     rivals::build_loligo()?;
+    rivals::build_lab()?;
     forget_old_runs()?;
     let mut report = Report {
         setup: setup(options),

@@ -78,7 +78,7 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
     .map(str::to_owned)
     .into();
     let before = bed.counts()?;
-    let program = rivals::loligo_binary().display().to_string();
+    let program = rivals::lab_binary().display().to_string();
     let line = ["bench", "origin", "--remote"]
         .map(str::to_owned)
         .into_iter();

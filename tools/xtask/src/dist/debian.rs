@@ -1,4 +1,4 @@
-//! The Debian package: the tree, what it says of itself, and the scripts of `deploy/debian/`.
+//! The Debian packages: the tree of each, what it says of itself, and the scripts of `deploy/debian/`.
 //!
 //! `dpkg-deb` packs it, so the archive is right by definition. cargo-deb would do the same from a table in Cargo.toml, but is a
 //! build of its own; what is left without it is this file.
@@ -8,22 +8,92 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{bytes_under, done, files_in, install, program, said, write};
+use super::{Package, bytes_under, done, files_in, install, program, said, write};
 use crate::failure::{Result, fail};
 use crate::workspace;
 
-/// Files that the operator may change: dpkg asks before it replaces a changed one.
-const CONFFILES: [&str; 2] = ["/etc/loligo/loligo.toml", "/etc/logrotate.d/loligo"];
-const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+/// What a package is to dpkg.
+pub struct Control {
+    section: &'static str,
+    /// What it needs besides the C library; what it recommends or suggests, as lines.
+    depends: &'static str,
+    others: &'static str,
+    /// Files that the operator may change: dpkg asks before it replaces a changed one.
+    conffiles: &'static [&'static str],
+    /// Of `deploy/debian/`.
+    scripts: &'static [&'static str],
+    description: &'static str,
+}
 
-const DESCRIPTION: &str = "caching web proxy for caches bigger than memory
+/// The server, and the tools of its operator.
+pub const LOLIGO: Package = Package {
+    name: "loligo",
+    files: &[
+        ("deploy/debian/loligo.toml", "etc/loligo/loligo.toml"),
+        ("deploy/debian/loligo.logrotate", "etc/logrotate.d/loligo"),
+        (
+            "deploy/debian/loligo.service",
+            "lib/systemd/system/loligo.service",
+        ),
+        (
+            "deploy/debian/loligo.sysusers",
+            "usr/lib/sysusers.d/loligo.conf",
+        ),
+        (
+            "deploy/debian/loligo.tmpfiles",
+            "usr/lib/tmpfiles.d/loligo.conf",
+        ),
+        ("CHANGELOG.md", "usr/share/doc/loligo/CHANGELOG.md"),
+    ],
+    man: "man",
+    completions: &[
+        ("loligo.bash", "bash-completion/completions/loligo"),
+        ("_loligo", "zsh/vendor-completions/_loligo"),
+        ("loligo.fish", "fish/vendor_completions.d/loligo.fish"),
+    ],
+    debian: Control {
+        section: "web",
+        depends: "passwd",
+        others: "Recommends: ca-certificates, logrotate\nSuggests: loligo-lab\n",
+        conffiles: &["/etc/loligo/loligo.toml", "/etc/logrotate.d/loligo"],
+        scripts: &["postinst", "prerm", "postrm"],
+        description: "caching web proxy for caches bigger than memory
  A forward proxy for clients and a reverse proxy in front of web servers. The whole disk cache is one preallocated file or block device,
  opened once; an object lies in one run of it, so a hit from disk is one read. It caches by RFC 9111, survives crashes, and shows what
  it does: metrics, access log, a profile of every request.
-";
+",
+    },
+};
+
+/// The laboratory. A machine that only loads proxies needs no server, so none is depended on.
+pub const LAB: Package = Package {
+    name: "loligo-lab",
+    files: &[],
+    man: "man-lab",
+    completions: &[],
+    debian: Control {
+        section: "web",
+        depends: "",
+        others: "Suggests: loligo\nEnhances: loligo\n",
+        conffiles: &[],
+        scripts: &[],
+        description: "load generator and storage lab of the caching web proxy Loligo
+ The commands bench, lab and model of loligo: a load for any proxy, PolyMix, of which every answer is compared byte by byte; layouts and
+ policies of a cache compared on traces; what a cluster with fronts can carry. They are typed as \"loligo bench\" where loligo is
+ installed, else as \"loligo-lab bench\".
+",
+    },
+};
 
 /// Packs the tree; the folder gets a `DEBIAN` in it. Gives the package's path.
-pub fn pack(tree: &Path, out: &Path, program: &Path, maintainer: &str) -> Result<PathBuf> {
+pub fn pack(
+    package: &Package,
+    tree: &Path,
+    out: &Path,
+    program: &Path,
+    maintainer: &str,
+) -> Result<PathBuf> {
+    let Package { name, debian, .. } = package;
     if maintainer.contains(['\n', '\r']) || !maintainer.contains('@') {
         fail!("--maintainer {maintainer:?}: expected \"Name <address@host>\"");
     }
@@ -31,9 +101,16 @@ pub fn pack(tree: &Path, out: &Path, program: &Path, maintainer: &str) -> Result
     let arch = arch.trim();
     let version = super::VERSION;
     let kibibytes = bytes_under(tree)?.div_ceil(1024);
-    let libraries = match program::c_library(program)? {
-        Some(newest) => format!("libc6 (>= {newest}), libgcc-s1, passwd"),
-        None => "passwd".to_owned(),
+    let c_library = program::c_library(program)?;
+    let mut needs = c_library.map_or_else(Vec::new, |newest| {
+        vec![format!("libc6 (>= {newest})"), "libgcc-s1".to_owned()]
+    });
+    if !debian.depends.is_empty() {
+        needs.push(debian.depends.to_owned());
+    }
+    let depends = match needs.is_empty() {
+        true => String::new(),
+        false => format!("Depends: {}\n", needs.join(", ")),
     };
     let staged = out.join("staged");
     super::empty(&staged)?;
@@ -46,18 +123,26 @@ pub fn pack(tree: &Path, out: &Path, program: &Path, maintainer: &str) -> Result
     )?;
     compress_pages(&staged.join("usr/share/man/man1"))?;
     let control = format!(
-        "Package: loligo\nVersion: {version}\nSection: web\nPriority: optional\nArchitecture: {arch}\nMaintainer: {maintainer}\n\
-         Installed-Size: {kibibytes}\nDepends: {libraries}\nRecommends: ca-certificates, logrotate\nDescription: {DESCRIPTION}"
+        "Package: {name}\nVersion: {version}\nSection: {}\nPriority: optional\nArchitecture: {arch}\nMaintainer: {maintainer}\n\
+         Installed-Size: {kibibytes}\n{depends}{}Description: {}",
+        debian.section, debian.others, debian.description
     );
     let about = staged.join("DEBIAN");
-    write(&about.join("md5sums"), sums(&staged)?, 0o644)?;
+    write(
+        &about.join("md5sums"),
+        sums(&staged, debian.conffiles)?,
+        0o644,
+    )?;
     write(&about.join("control"), control, 0o644)?;
-    write(&about.join("conffiles"), CONFFILES.join("\n") + "\n", 0o644)?;
-    for script in SCRIPTS {
+    if !debian.conffiles.is_empty() {
+        let lines = debian.conffiles.join("\n") + "\n";
+        write(&about.join("conffiles"), lines, 0o644)?;
+    }
+    for script in debian.scripts {
         let from = workspace::root().join("deploy/debian").join(script);
         install(&from, &about.join(script), 0o755)?;
     }
-    let deb = out.join(format!("loligo_{version}_{arch}.deb"));
+    let deb = out.join(format!("{name}_{version}_{arch}.deb"));
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.env("SOURCE_DATE_EPOCH", program::commit_seconds().to_string());
     // xz, which every dpkg reads; what dpkg-deb takes by default may be too new for the target.
@@ -78,14 +163,14 @@ fn compress_pages(folder: &Path) -> Result<()> {
 }
 
 /// What `dpkg --verify` compares with.
-fn sums(staged: &Path) -> Result<String> {
+fn sums(staged: &Path, conffiles: &[&str]) -> Result<String> {
     let mut files = Vec::new();
     below(staged, &mut files)?;
     let mut md5sum = Command::new("md5sum");
     md5sum.current_dir(staged).arg("--");
     for file in files {
         let name = file.strip_prefix(staged).unwrap_or(&file);
-        if !CONFFILES.iter().any(|it| Path::new(&it[1..]) == name) {
+        if !conffiles.iter().any(|it| Path::new(&it[1..]) == name) {
             md5sum.arg(name);
         }
     }

@@ -53,9 +53,9 @@ struct Package {
     source: Option<String>,
 }
 
-/// The text.
-pub fn collect() -> Result<String> {
-    let used = used()?;
+/// The text for the program of this crate.
+pub fn collect(crate_name: &str) -> Result<String> {
+    let used = used(crate_name)?;
     let json = said(cargo().args(["metadata", "--format-version", "1"]))?;
     let metadata: Metadata =
         serde_json::from_str(&json).during(|| "reading cargo metadata".into())?;
@@ -104,11 +104,11 @@ fn cargo() -> Command {
 }
 
 /// Crates that are compiled into the program for this machine.
-fn used() -> Result<BTreeSet<String>> {
+fn used(crate_name: &str) -> Result<BTreeSet<String>> {
     let tree = said(cargo().args([
         "tree",
         "--package",
-        "loligo",
+        crate_name,
         "--edges",
         "normal",
         "--prefix",

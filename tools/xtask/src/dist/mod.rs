@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! target/dist/pages/                  man pages and completions, from the command line itself
-//! target/dist/tree/                   the program, stripped, and all that is installed with it
-//! target/dist/loligo_VERSION_ARCH.deb that tree as a Debian package
-//! target/dist/loligo-VERSION-ARCH-linux.tar.gz   and for other systems
-//! target/dist/loligo-VERSION.debug    what was stripped, for reading a crash
+//! target/dist/tree/PACKAGE/           a program, stripped, and all that is installed with it
+//! target/dist/PACKAGE_VERSION_ARCH.deb   that tree as a Debian package
+//! target/dist/PACKAGE-VERSION-ARCH-linux.tar.gz   and for other systems
+//! target/dist/PACKAGE-VERSION.debug   what was stripped, for reading a crash
 //! target/dist/container/root/         the root file system of the image: deploy/container/Containerfile
 //! ```
+//!
+//! PACKAGE is `loligo`, the server and the tools of its operator, or `loligo-lab`, the laboratory. The image has the first alone.
 //!
 //! `--probe` installs the package in a clean root, and runs what is in it and in the image; [`probe`].
 //! Why it is made this way: docs/decisions/0060.
@@ -59,6 +61,7 @@ pub struct Options {
 /// Makes all of it, and says how large it is.
 pub fn run(options: &Options) -> Result<()> {
     rivals::build_loligo()?;
+    rivals::build_lab()?;
     let out = match &options.out {
         Some(out) => out.clone(),
         None => workspace::target_dir().join("dist"),
@@ -67,61 +70,78 @@ pub fn run(options: &Options) -> Result<()> {
     let out = out
         .canonicalize()
         .during(|| "looking for the folder".into())?;
-    let built = rivals::loligo_binary();
     let pages = out.join("pages");
     write_pages(&pages)?;
-    let stripped = out.join("loligo");
-    program::strip(
-        &built,
-        &stripped,
-        &out.join(format!("loligo-{VERSION}.debug")),
-    )?;
-    let arch = program::architecture();
-    let licences = licences::collect()?;
-
-    let tree = out.join("tree");
-    lay_out(&tree, &stripped, &pages, &licences)?;
-    let deb = debian::pack(&tree, &out, &stripped, &options.maintainer)?;
-    let tarball = out.join(format!("loligo-{VERSION}-{arch}-linux.tar.gz"));
-    pack_tarball(&tree, &tarball)?;
+    let [loligo, lab] = [
+        (&debian::LOLIGO, rivals::loligo_binary()),
+        (&debian::LAB, rivals::lab_binary()),
+    ]
+    .map(|(package, built)| make(package, &built, &out, &pages, &options.maintainer));
+    let (loligo, lab) = (loligo?, lab?);
     let image = out.join("container/root");
-    let libraries = container::lay_out(&image, &stripped, &licences)?;
-
-    let size = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
-    println!(
-        "program, as built   {:>11} bytes  {}",
-        size(&built),
-        built.display()
-    );
-    println!("program, stripped   {:>11} bytes", size(&stripped));
-    println!(
-        "Debian package      {:>11} bytes  {}",
-        size(&deb),
-        deb.display()
-    );
-    println!(
-        "archive             {:>11} bytes  {}",
-        size(&tarball),
-        tarball.display()
-    );
+    let libraries = container::lay_out(&image, &loligo.program, &loligo.licences)?;
     println!(
         "image               {:>11} bytes  {} ({libraries} bytes of it the C library)",
         bytes_under(&image)?,
         image.display()
     );
     if options.probe {
-        probe::run(&out, &deb, &image)?;
+        probe::run(&out, &loligo.deb, &lab.deb, &image)?;
     }
     Ok(())
 }
 
-/// Runs the example of the crate `loligo` that has the command line. It is built like the program, if that is built here; for one that is
-/// given, in the way that takes the least time.
+/// What was made of a package.
+struct Made {
+    /// The program, stripped.
+    program: PathBuf,
+    deb: PathBuf,
+    licences: String,
+}
+
+/// Makes a package, and says how large it is.
+fn make(
+    package: &Package,
+    built: &Path,
+    out: &Path,
+    pages: &Path,
+    maintainer: &str,
+) -> Result<Made> {
+    let name = package.name;
+    let program = out.join(name);
+    let debug = out.join(format!("{name}-{VERSION}.debug"));
+    program::strip(built, &program, &debug)?;
+    let licences = licences::collect(name)?;
+    let tree = out.join("tree").join(name);
+    lay_out(package, &tree, &program, pages, &licences)?;
+    let deb = debian::pack(package, &tree, out, &program, maintainer)?;
+    let arch = program::architecture();
+    let tarball = out.join(format!("{name}-{VERSION}-{arch}-linux.tar.gz"));
+    pack_tarball(&tree, &tarball)?;
+    println!("{name}");
+    for (what, path) in [
+        ("program, as built", built),
+        ("program, stripped", &program),
+        ("Debian package", &deb),
+        ("archive", &tarball),
+    ] {
+        let size = fs::metadata(path).map_or(0, |it| it.len());
+        println!("  {what:<18}{size:>11} bytes  {}", path.display());
+    }
+    Ok(Made {
+        program,
+        deb,
+        licences,
+    })
+}
+
+/// Runs the example of the crate `loligo-lab` that has the command lines. It is built like the programs, if they are built here; for those
+/// that are given, in the way that takes the least time.
 fn write_pages(folder: &Path) -> Result<()> {
     empty(folder)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut run = Command::new(cargo);
-    run.args(["run", "--package", "loligo", "--example", "pages"]);
+    run.args(["run", "--package", "loligo-lab", "--example", "pages"]);
     if rivals::loligo_is_given() {
         eprintln!(
             "building the command line of this workspace, without optimisation, for man pages and completions; the program that is \
@@ -143,48 +163,42 @@ fn write_pages(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file of the repository and where it is installed.
-const FILES: [(&str, &str); 6] = [
-    ("deploy/debian/loligo.toml", "etc/loligo/loligo.toml"),
-    ("deploy/debian/loligo.logrotate", "etc/logrotate.d/loligo"),
-    (
-        "deploy/debian/loligo.service",
-        "lib/systemd/system/loligo.service",
-    ),
-    (
-        "deploy/debian/loligo.sysusers",
-        "usr/lib/sysusers.d/loligo.conf",
-    ),
-    (
-        "deploy/debian/loligo.tmpfiles",
-        "usr/lib/tmpfiles.d/loligo.conf",
-    ),
-    ("CHANGELOG.md", "usr/share/doc/loligo/CHANGELOG.md"),
-];
+/// A package: a program, and what is installed with it.
+pub struct Package {
+    /// Of the package, its program and its crate.
+    name: &'static str,
+    /// Files of the repository and where they are installed.
+    files: &'static [(&'static str, &'static str)],
+    /// Its pages, in the folder of those that were written.
+    man: &'static str,
+    /// Its completions, there too, and where shells look for them.
+    completions: &'static [(&'static str, &'static str)],
+    debian: debian::Control,
+}
 
-fn lay_out(tree: &Path, program: &Path, pages: &Path, licences: &str) -> Result<()> {
+fn lay_out(
+    package: &Package,
+    tree: &Path,
+    program: &Path,
+    pages: &Path,
+    licences: &str,
+) -> Result<()> {
+    let name = package.name;
     empty(tree)?;
-    install(program, &tree.join("usr/bin/loligo"), 0o755)?;
-    for (from, to) in FILES {
+    install(program, &tree.join("usr/bin").join(name), 0o755)?;
+    for (from, to) in package.files {
         install(&workspace::root().join(from), &tree.join(to), 0o644)?;
     }
-    for page in files_in(&pages.join("man"))? {
-        let name = page.file_name().unwrap_or_default();
-        install(&page, &tree.join("usr/share/man/man1").join(name), 0o644)?;
+    for page in files_in(&pages.join(package.man))? {
+        let file = page.file_name().unwrap_or_default();
+        install(&page, &tree.join("usr/share/man/man1").join(file), 0o644)?;
     }
-    for (from, to) in [
-        ("loligo.bash", "bash-completion/completions/loligo"),
-        ("_loligo", "zsh/vendor-completions/_loligo"),
-        ("loligo.fish", "fish/vendor_completions.d/loligo.fish"),
-    ] {
+    for (from, to) in package.completions {
         let from = pages.join("completions").join(from);
         install(&from, &tree.join("usr/share").join(to), 0o644)?;
     }
-    write(
-        &tree.join("usr/share/doc/loligo/copyright"),
-        licences,
-        0o644,
-    )
+    let copyright = tree.join(format!("usr/share/doc/{name}/copyright"));
+    write(&copyright, licences, 0o644)
 }
 
 fn pack_tarball(tree: &Path, to: &Path) -> Result<()> {

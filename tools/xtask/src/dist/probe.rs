@@ -31,12 +31,13 @@ const BYTES: u64 = 20_000;
 const CONFIG: &str = "/etc/loligo/loligo.toml";
 
 /// Tries both.
-pub fn run(out: &Path, deb: &Path, image: &Path) -> Result<()> {
+pub fn run(out: &Path, deb: &Path, lab_deb: &Path, image: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         fail!("--probe installs a package in a root of its own (chroot): run it as root");
     }
     unit_file()?;
     package(out, deb)?;
+    laboratory(out, deb, lab_deb)?;
     service(out, deb)?;
     image_runs(out, image)
 }
@@ -117,6 +118,37 @@ fn package(out: &Path, deb: &Path) -> Result<()> {
     println!(
         "package: installed over a changed configuration, which it kept; removed; purged, nothing left but its user"
     );
+    fs::remove_dir_all(root.path()).during(|| "removing the clean root".into())
+}
+
+/// The laboratory's package by itself and beside the other, which misses it when it is not there.
+fn laboratory(out: &Path, deb: &Path, lab_deb: &Path) -> Result<()> {
+    const HELP: [&str; 4] = ["loligo", "bench", "polymix", "--help"];
+    let root = Root::make(&out.join("clean-root"))?;
+    for (from, name) in [(deb, "loligo.deb"), (lab_deb, "loligo-lab.deb")] {
+        let to = root.path().join("tmp").join(name);
+        fs::copy(from, to).during(|| "copying the package".into())?;
+    }
+    let dpkg = |words: &[&str]| said(&mut root.command(None, &[&["dpkg"], words].concat()));
+    dpkg(&["--install", "/tmp/loligo-lab.deb"])?;
+    said(&mut root.command(None, &["loligo-lab", "model", "claims"]))?;
+    dpkg(&["--install", "/tmp/loligo.deb"])?;
+    let help = said(&mut root.command(None, &HELP))?;
+    if !help.contains("--cache-size") {
+        fail!("loligo bench polymix --help says something else: {help}");
+    }
+    let changed = dpkg(&["--verify", "loligo-lab"])?;
+    if !changed.trim().is_empty() {
+        fail!("installed files differ from the package's: {changed}");
+    }
+    dpkg(&["--purge", "loligo-lab"])?;
+    let missed = root.command(None, &HELP).output();
+    let missed = missed.during(|| "running loligo bench".into())?;
+    let words = String::from_utf8_lossy(&missed.stderr).into_owned();
+    if missed.status.success() || !words.contains("install the package loligo-lab") {
+        fail!("without its package loligo bench says: {words}");
+    }
+    println!("package loligo-lab: installed alone, run by loligo, purged and missed");
     fs::remove_dir_all(root.path()).during(|| "removing the clean root".into())
 }
 

@@ -30,7 +30,7 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::{During, Result, fail};
 use crate::process::{CommandLine, Server};
-use crate::rivals::build_loligo;
+use crate::rivals::{build_lab, build_loligo};
 use crate::{interrupt, ports, rivals, workspace};
 
 use configurations::{Ask, Level, Site};
@@ -85,6 +85,7 @@ pub fn run(options: &Options) -> Result<()> {
         fail!("there is no squid on the PATH; install it, or leave --squid out");
     }
     build_loligo()?;
+    build_lab()?;
     let dir = workspace::run_dir().join("hierarchy");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
@@ -190,7 +191,7 @@ fn load(site: &Site, options: &Options) -> Result<()> {
         &origin,
     ];
     let filled_kib = FILLED_KIB_A_SECOND * u64::from(options.seconds);
-    let program = rivals::loligo_binary().display().to_string();
+    let program = rivals::lab_binary().display().to_string();
     let servers = CommandLine::new(
         &program,
         ["bench", "origin"].iter().chain(&workload).copied(),
@@ -215,7 +216,7 @@ fn robots(site: &Site, workload: &[&str], filled_kib: u64) -> Result<()> {
         let output = site.dir.join(format!("robots-{}.txt", level.name()));
         let file = fs::File::create(&output).during(|| format!("making {}", output.display()))?;
         let errors = file.try_clone().during(|| "a second handle".into())?;
-        let child = Command::new(rivals::loligo_binary())
+        let child = Command::new(rivals::lab_binary())
             .args(["bench", "robots", "--quiet"])
             .args(workload)
             .args([

@@ -55,20 +55,42 @@ pub fn is_given() -> bool {
     GIVEN.get().is_some()
 }
 
+/// `loligo-lab`, which loads proxies: beside the program that was given, or this workspace's own.
+pub fn lab() -> PathBuf {
+    let beside = GIVEN.get().map(|given| given.with_file_name("loligo-lab"));
+    match beside.filter(|path| path.is_file()) {
+        Some(path) => path,
+        None => workspace::target_dir().join("release/loligo-lab"),
+    }
+}
+
 /// Builds the release binary, unless another one was given.
 pub fn build() -> Result<()> {
-    if GIVEN.get().is_some() {
-        return Ok(());
+    match is_given() {
+        true => Ok(()),
+        false => build_package("loligo"),
     }
-    eprintln!("building loligo");
+}
+
+/// Builds `loligo-lab`, unless there is one beside the program that was given.
+pub fn build_lab() -> Result<()> {
+    match is_given() && lab().with_file_name("loligo") == binary() {
+        true => Ok(()),
+        false => build_package("loligo-lab"),
+    }
+}
+
+/// Each by itself: two at once would get the features of both.
+fn build_package(package: &str) -> Result<()> {
+    eprintln!("building {package}");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "loligo"])
+        .args(["build", "--quiet", "--release", "--package", package])
         .current_dir(workspace::root())
         .status()
         .during(|| "running cargo".into())?;
     if !status.success() {
-        fail!("loligo does not build");
+        fail!("{package} does not build");
     }
     Ok(())
 }

@@ -31,8 +31,8 @@ use crate::size::Bytes;
 use crate::workspace;
 
 pub use loligo::{
-    binary as loligo_binary, build as build_loligo, is_given as loligo_is_given, use_beside,
-    use_binary as use_loligo,
+    binary as loligo_binary, build as build_loligo, build_lab, is_given as loligo_is_given,
+    lab as lab_binary, use_beside, use_binary as use_loligo,
 };
 pub use record::{Record, all_records};
 pub use running::{Halt, Place, Request, Running, launch};

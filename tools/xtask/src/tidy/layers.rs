@@ -27,7 +27,7 @@ const LAYERS: [&[&str]; 13] = [
         "queueing",
     ],
     // The report computes from records alone.
-    &["message", "report"],
+    &["message", "report", "commands"],
     &["http1", "http2", "httpcache", "store", "device"],
     // The simulations are of xtask alone; the benchmark shares nothing with the proxy it measures but an LRU list.
     &["simulation", "hints-simulation", "polymix"],
@@ -39,8 +39,8 @@ const LAYERS: [&[&str]; 13] = [
     &["record"],
     &["quota", "ledger"],
     &["proxy"],
-    // What people run, and what runs it in virtual time: the two know nothing of each other.
-    &["loligo", "proxy-simulation"],
+    // What people run, and what runs the proxy in virtual time: they know nothing of each other.
+    &["loligo", "loligo-lab", "proxy-simulation"],
     &["xtask"],
 ];
 

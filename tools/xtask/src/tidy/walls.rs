@@ -75,7 +75,7 @@ const HELD: [(&str, usize); 6] = [
     ("http1", 7),
     ("http2", 11),
     ("httpcache", 10),
-    ("loligo", 17),
+    ("loligo", 16),
     ("proxy", 56),
     ("store", 51),
 ];

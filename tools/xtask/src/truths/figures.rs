@@ -111,20 +111,26 @@ pub fn whole_slots_mean(curve: &Value, slots: &Value, statistic: &str) -> Option
 
 /// Runs loligo to its end; its words go beside the profile, and into the error.
 pub fn loligo(arguments: &[&std::ffi::OsStr], profile: &Path) -> Result<()> {
+    run(&loligo_binary(), arguments, profile)
+}
+
+/// The same of any program.
+pub fn run(program: &Path, arguments: &[&std::ffi::OsStr], profile: &Path) -> Result<()> {
     let log: PathBuf = profile.with_extension("tool.log");
     let out = std::fs::File::create(&log).during(|| format!("making {}", log.display()))?;
     let error = out.try_clone().during(|| "a second handle".into())?;
-    let status = Command::new(loligo_binary())
+    let status = Command::new(program)
         .args(arguments)
         .stdin(std::process::Stdio::null())
         .stdout(out)
         .stderr(error)
         .status()
-        .during(|| "running loligo".into())?;
+        .during(|| format!("running {}", program.display()))?;
     if !status.success() {
         let words = arguments.iter().map(|word| word.to_string_lossy());
         let words: Vec<_> = words.collect();
-        fail!("loligo {}: {status}{}", words.join(" "), tail(&log));
+        let program = program.display();
+        fail!("{program} {}: {status}{}", words.join(" "), tail(&log));
     }
     Ok(())
 }

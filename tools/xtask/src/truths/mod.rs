@@ -28,7 +28,7 @@ pub mod verdict;
 use clap::{Args, ValueEnum};
 
 use crate::failure::{Result, fail};
-use crate::rivals::build_loligo;
+use crate::rivals::{build_lab, build_loligo};
 use verdict::Verdict;
 
 /// Which ones.
@@ -67,6 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.inside {
         return connect::inside();
     }
+    build_lab()?;
     let wants = |truth| options.truths.is_empty() || options.truths.contains(&truth);
     let mut verdicts = Vec::new();
     let mut untold = Vec::new();

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::figures::loligo;
+use super::figures;
 use crate::failure::{During, Result};
 use crate::ports;
-use crate::rivals::{Request, Rival, launch};
+use crate::rivals::{Request, Rival, lab_binary, launch};
 use crate::size::Bytes;
 
 /// The run's cache; the fill brings twice as much.
@@ -63,7 +63,7 @@ pub fn run() -> Result<Run> {
         json.as_ref(),
     ];
     arguments.extend(own);
-    loligo(&arguments, &profile)?;
+    figures::run(&lab_binary(), &arguments, &profile)?;
     running.stop()?;
     let text = fs::read(&json).during(|| format!("reading {}", json.display()))?;
     let robots = serde_json::from_slice(&text).during(|| format!("reading {}", json.display()))?;

@@ -20,7 +20,7 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
 use crate::process::{CommandLine, Server, tail};
 use crate::procfs;
-use crate::rivals::loligo_binary;
+use crate::rivals::lab_binary;
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A run that takes so many times as long as it may is broken off.
@@ -163,7 +163,7 @@ pub fn run(
     }
     let began = SystemTime::now();
     let begun = Instant::now();
-    let program = loligo_binary().display().to_string();
+    let program = lab_binary().display().to_string();
     let mut load = Load(CommandLine::new(&program, args).spawn(&log)?);
     let limit = Duration::from_secs_f64(conditions.seconds_max(rate) * OVERTIME) + OVERTIME_SLACK;
     let mut samples = Samples::default();

@@ -41,7 +41,7 @@ use self::options::{Allowance, Conditions, Workload};
 use self::peak::Search;
 use self::report::{Comparison, Contestant, PeakOf};
 use super::commands::named;
-use super::{Rival, build_loligo};
+use super::{Rival, build_lab, build_loligo};
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
 use crate::workspace;
@@ -119,8 +119,8 @@ fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
         fail!("loop devices, mounts and limits need root");
     }
     let _alone = Alone::on_this_machine(&command())?;
-    // The load is part of it.
     build_loligo()?;
+    build_lab()?;
     let dir = directory()?;
     let mut book = Book::new(first.title, layout, first.conditions);
     for plan in plans {

@@ -16,6 +16,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use commands::out::OutFlags;
 use polymix::pages;
 use polymix::report::{Report, Stamp};
 use polymix::run;
@@ -28,8 +29,6 @@ use self::files::Read;
 use self::live::Live;
 use self::log::Log;
 use self::search_args::SearchFlags;
-use crate::config::machine;
-use crate::out::OutFlags;
 
 /// The run could not be made.
 const EXIT_NO_RUN: u8 = 2;
@@ -38,7 +37,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Runs what was typed.
 pub fn run(command: &BenchCommand) -> ExitCode {
-    machine::raise_files_limit();
+    if let Err(error) = commands::raise_files_limit() {
+        eprintln!("loligo: could not raise the limit of open files: {error}");
+    }
     let done = match command {
         BenchCommand::Polymix(flags) => load(flags, true),
         BenchCommand::Robots(flags) => load(flags, false),

@@ -1,6 +1,7 @@
 //! `loligo bench` as people use it: a run, its files, what is made of them. Where any report will do, the proxy is a port
 //! at which nobody listens; else it is `loligo serve`.
 
+use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,14 +10,35 @@ use std::time::{Duration, Instant};
 /// A process may take so long to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn loligo(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+/// The program, where `loligo bench` hands over to it.
+fn lab(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loligo-lab"));
     command.args(arguments).current_dir(dir);
     command
 }
 
+/// The words of the proxy that this program is to be, one a line.
+const PROXY: &str = "LOLIGO_WORDS";
+
+/// `loligo`: this program of tests again, since the program of another package may not have been built.
+fn loligo(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "is_the_proxy_of_the_others", "--nocapture"]);
+    command.env(PROXY, arguments.join("\n")).current_dir(dir);
+    command.stdout(Stdio::null());
+    command
+}
+
+#[test]
+fn is_the_proxy_of_the_others() {
+    if let Ok(words) = std::env::var(PROXY) {
+        let ended = loligo::run(words.lines().map(OsString::from));
+        panic!("the proxy ended: {ended:?}");
+    }
+}
+
 fn bench(dir: &Path, arguments: &[&str]) -> Output {
-    loligo(dir, &["bench"]).args(arguments).output().unwrap()
+    lab(dir, &["bench"]).args(arguments).output().unwrap()
 }
 
 /// A port of this address that was free a moment ago. Connections come from 127.0.0.1, so on another address nobody takes
@@ -46,12 +68,11 @@ impl Running {
 
     /// A proxy that keeps things in memory.
     fn proxy(dir: &Path, address: &str) -> Running {
-        let arguments = ["serve", "--admin", "none", "--store", "none", "--memory"];
-        let mut command = loligo(dir, &arguments);
-        command.args(["16MiB", "--workers", "1", "--listen", address]);
         // Robots take an answer to a reload from the cache for wrong.
-        command.args(["--client-directives", "obey"]);
-        Running::start(&mut command, address)
+        let arguments = "serve --admin none --store none --memory 16MiB --workers 1 --client-directives obey --listen";
+        let mut arguments: Vec<&str> = arguments.split(' ').collect();
+        arguments.push(address);
+        Running::start(&mut loligo(dir, &arguments), address)
     }
 }
 
@@ -189,11 +210,11 @@ fn robots_in_two_processes_make_one_report() {
         "--rate 80 --time-scale 1/14400 --think-scale 0.01 --servers 2 --one-address --origin {origin}"
     );
     let both: Vec<&str> = both.split_whitespace().collect();
-    let mut servers = loligo(dir.path(), &["bench", "origin"]);
+    let mut servers = lab(dir.path(), &["bench", "origin"]);
     let _servers = Running::start(servers.args(&both), &origin);
     let robots = ["1/2", "2/2"].map(|share| {
         let file = format!("{}.json", &share[..1]);
-        let mut command = loligo(dir.path(), &["bench", "robots", "--proxy", &proxy]);
+        let mut command = lab(dir.path(), &["bench", "robots", "--proxy", &proxy]);
         command
             .args(&both)
             .args(["--cache-size", "1MiB", "--phases"]);
@@ -292,4 +313,22 @@ fn servers_have_names_and_the_bench_answers_for_them() {
     let json = std::fs::read(dir.path().join("a.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert!(report["total"]["replies"].as_u64().unwrap() > 50, "{said}");
+}
+
+#[test]
+fn a_load_on_nobody_says_so_at_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let proxy = nobody.to_string();
+    let arguments = ["polymix", "--rate", "10", "--cache-size", "1MiB"];
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(dir.path(), &[&arguments[..], &["--proxy", &proxy]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&proxy) && said.contains("is the proxy running"),
+        "{said}"
+    );
 }

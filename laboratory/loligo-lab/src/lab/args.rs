@@ -8,11 +8,11 @@ use ::lab::paper::printed;
 use ::lab::paper::source::Caches;
 use ::lab::trace::{Columns, Format};
 use clap::{Args, Subcommand, ValueEnum};
+use commands::units::parse_size;
 
 use super::accelerator::{ACCELERATOR_HELP, AcceleratorFlags};
 use super::hints::{HINTS_HELP, HintsFlags};
 use crate::lab_traces::TracesCommand;
-use crate::units::parse_size;
 
 #[derive(Subcommand, Debug)]
 pub enum LabCommand {
@@ -191,7 +191,7 @@ impl From<DiskName> for Model {
 #[derive(Args, Debug)]
 pub struct LabOutFlags {
     #[command(flatten)]
-    pub files: crate::out::OutFlags,
+    pub files: commands::out::OutFlags,
 
     /// No progress on standard error
     #[arg(short, long)]

@@ -4,13 +4,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use commands::units::parse_size;
 use lab::cache::PolicyKind;
 use lab::policies::Contender;
 use lab::trace::{Columns, Format};
 use polymix::Mix;
 use replacement::AdmissionKind;
-
-use crate::units::parse_size;
 
 /// The commands about traces, replacement and layouts.
 #[derive(Subcommand, Debug)]

@@ -3,12 +3,12 @@
 //! Not known here: how a search goes on.   Limits: rates from `--least` to `--most`.
 
 use clap::Args;
+use commands::out::OutFlags;
 use polymix::phases::Sizing;
 use polymix::run::Test;
 use polymix::search::{Bounds, Conditions};
 
 use super::args::{RobotFlags, new_world, positive, size};
-use crate::out::OutFlags;
 
 /// The phases of a step: the cache is filled, the peak held once.
 const PHASES: [&str; 5] = ["framp", "fill", "fexit", "inc1", "top1"];

@@ -6,15 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::out::OutFlags;
 use clap::{Args, ValueEnum};
+use commands::out::OutFlags;
+use commands::units::parse_size;
 use polymix::Mix;
 use polymix::network::Network;
 use polymix::phases::{Sizing, phases};
 use polymix::run::{Share, Test};
 use polymix::wire::Minor;
-
-use crate::units::parse_size;
 
 /// Processes that share the robots of a run.
 const SHARES_MAX: u32 = 256;

@@ -287,10 +287,10 @@ fn tell(
     let pretty = || serde_json::to_string_pretty(json).map_err(|e| e.to_string());
     let json_only = flags.json.as_deref() == Some(Path::new("-"));
     if json_only {
-        crate::print(&format!("{}\n", pretty()?));
+        commands::print(&format!("{}\n", pretty()?));
     } else {
         let texts: Vec<String> = tables.iter().map(Table::text).collect();
-        crate::print(&texts.join("\n"));
+        commands::print(&texts.join("\n"));
         if let Some(path) = &flags.json {
             write(path, &pretty()?)?;
         }
@@ -300,7 +300,7 @@ fn tell(
     }
     let page = page();
     if let Some(dir) = &flags.svg {
-        crate::drawings::write(dir, &page)?;
+        commands::drawings::write(dir, &page)?;
     }
     match &flags.html {
         Some(path) => write(path, &page.html()),

@@ -115,10 +115,56 @@ fn fill(pieces: &[&str], first: usize, others: usize, tie: &str) -> Vec<String> 
     lines
 }
 
+/// For tests: panics if a help does not look well on terminals of usual widths.
+pub fn assert_fits(command: &Command) {
+    for columns in [80, 120] {
+        for help in printed(command, columns) {
+            let lines: Vec<&str> = help.lines().collect();
+            for pair in lines.windows(2) {
+                assert_pair(pair[0], pair[1], columns, &help);
+            }
+        }
+    }
+}
+
+/// Every help, as it is printed at this width.
+fn printed(command: &Command, columns: usize) -> Vec<String> {
+    fn all(command: &mut Command, out: &mut Vec<String>) {
+        out.push(command.render_long_help().to_string());
+        command.get_subcommands_mut().for_each(|sub| all(sub, out));
+    }
+    let mut command = command.clone().term_width(columns);
+    command.build();
+    let mut out = Vec::new();
+    all(&mut command, &mut out);
+    out
+}
+
+fn assert_pair(line: &str, next: &str, columns: usize, help: &str) {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    assert!(
+        line.chars().count() <= columns || line.starts_with("Usage:"),
+        "{line}"
+    );
+    // A line of prose goes on only because the next word did not fit.
+    if is_prose(line) && is_prose(next) && !line.ends_with(':') {
+        let word = next.split(' ').next().unwrap_or_default();
+        let fits = line.chars().count() + 1 + word.chars().count() <= columns;
+        assert!(!fits, "at {columns}: {line:?}, then {next:?}\n{help}");
+    }
+    // What was indented goes on indented.
+    assert!(
+        !(line.starts_with("  ")
+            && is_prose(next)
+            && !line.ends_with('.')
+            && next.starts_with(char::is_lowercase)),
+        "{line:?}, then {next:?}"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn a_paragraph_is_one_line_and_an_example_fits() {
@@ -133,49 +179,5 @@ mod tests {
                         bu      Boston University: time, user, machine, URL, bytes, seconds; tabs\n          \
                         between\nThe end.";
         assert_eq!(lay_out(text), expected);
-    }
-
-    /// Every help, as it is printed at this width.
-    fn printed(columns: usize) -> Vec<String> {
-        fn all(command: &mut Command, out: &mut Vec<String>) {
-            out.push(command.render_long_help().to_string());
-            command.get_subcommands_mut().for_each(|sub| all(sub, out));
-        }
-        let mut command = laid_out(crate::cli::Cli::command()).term_width(columns);
-        command.build();
-        let mut out = Vec::new();
-        all(&mut command, &mut out);
-        out
-    }
-
-    #[test]
-    fn no_help_is_wrapped_twice() {
-        for columns in [80, 120] {
-            for help in printed(columns) {
-                let lines: Vec<&str> = help.lines().collect();
-                for pair in lines.windows(2) {
-                    let [line, next] = [pair[0], pair[1]];
-                    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
-                    assert!(
-                        line.chars().count() <= columns || line.starts_with("Usage:"),
-                        "{line}"
-                    );
-                    // A line of prose goes on only because the next word did not fit.
-                    if is_prose(line) && is_prose(next) && !line.ends_with(':') {
-                        let word = next.split(' ').next().unwrap_or_default();
-                        let fits = line.chars().count() + 1 + word.chars().count() <= columns;
-                        assert!(!fits, "at {columns}: {line:?}, then {next:?}\n{help}");
-                    }
-                    // What was indented goes on indented.
-                    assert!(
-                        !(line.starts_with("  ")
-                            && is_prose(next)
-                            && !line.ends_with('.')
-                            && next.starts_with(char::is_lowercase)),
-                        "{line:?}, then {next:?}"
-                    );
-                }
-            }
-        }
     }
 }

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-
-use crate::out::OutFlags;
+use commands::out::OutFlags;
 
 #[derive(Subcommand, Debug)]
 pub enum ModelCommand {

@@ -2,7 +2,6 @@
 //!
 //! Not known here: what is in it.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -35,17 +34,13 @@ impl OutFlags {
         let put = |path: &Path, content: &str| {
             std::fs::write(path, content).map_err(|e| format!("{}: {e}", path.display()))
         };
-        // A reader that has seen enough is no failure.
-        let say = |content: &str| {
-            let _ = std::io::stdout().lock().write_all(content.as_bytes());
-        };
         match &self.json {
-            Some(path) if path.as_os_str() == "-" => say(&json()),
+            Some(path) if path.as_os_str() == "-" => crate::print(&json()),
             Some(path) => {
-                say(text);
+                crate::print(text);
                 put(path, &json())?;
             }
-            None => say(text),
+            None => crate::print(text),
         }
         if self.html.is_none() && self.svg.is_none() {
             return Ok(());

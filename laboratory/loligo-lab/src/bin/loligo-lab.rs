@@ -1,0 +1,9 @@
+//! The `loligo-lab` command. All of it is in the library, so that its command line can be asked from outside, too.
+#![forbid(unsafe_code)]
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    loligo_lab::run()
+}

@@ -1,0 +1,86 @@
+//! The laboratory at the command line: `loligo bench`, `loligo lab`, `loligo model`.
+//!
+//! A program of its own, so that a server does not carry it. `loligo` runs it when one of these commands is typed; typed by its own name it
+//! does the same, and its help speaks of `loligo` in either case.
+//!
+//! Not known here: the proxy.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod lab;
+mod lab_traces;
+mod model;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use commands::help;
+
+use bench::{BENCH_HELP, BenchCommand};
+use lab::{LAB_HELP, LabCommand};
+use model::{MODEL_HELP, ModelCommand};
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "loligo-lab",
+    bin_name = "loligo",
+    version,
+    about = "The laboratory of Loligo: a load for any proxy, a storage lab, a model of clusters",
+    after_help = "Each command explains itself: loligo bench --help",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Load a proxy as a day of web traffic does, and check every byte it answers
+    #[command(subcommand, after_help = BENCH_HELP)]
+    Bench(BenchCommand),
+    /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
+    #[command(subcommand, after_help = LAB_HELP)]
+    Lab(LabCommand),
+    /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
+    #[command(subcommand, after_help = MODEL_HELP)]
+    Model(ModelCommand),
+}
+
+/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
+pub fn command() -> clap::Command {
+    help::laid_out(Cli::command())
+}
+
+/// Does what was typed.
+pub fn run() -> ExitCode {
+    let typed = command().get_matches();
+    let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Command::Bench(command) => bench::run(&command),
+        Command::Lab(command) => lab::run(&command),
+        Command::Model(command) => model::run(&command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+        help::assert_fits(&command());
+    }
+
+    #[test]
+    fn loligo_lists_these_commands_in_the_same_words() {
+        let loligo = loligo::command();
+        for sub in command().get_subcommands() {
+            let listed = loligo.find_subcommand(sub.get_name()).unwrap();
+            let about = sub.get_about().unwrap();
+            let said = format!("{about} (comes with loligo-lab)");
+            assert_eq!(listed.get_about().unwrap().to_string(), said);
+        }
+    }
+}
