@@ -5,6 +5,7 @@
 //! Not known here: HTTP, configuration.
 #![forbid(unsafe_code)]
 
+pub mod accepting;
 pub mod access;
 pub mod chance;
 pub mod clock;

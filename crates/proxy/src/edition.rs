@@ -11,17 +11,14 @@ use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 use httpcache::cache_status;
 use store::KeyHasher;
 
-use crate::{
-    origin::{OriginWaits, Tls},
-    tls::served::{ServedTls, Shown},
-    upstreams,
-    upstreams::Upstream,
-};
 use base::listening::ListenerId;
+use origin::{OriginWaits, Tls};
 use plan::Plan;
 use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
 use rules::{key::tags_in_use, rulebook::Rulebook};
+use tls::served::{ServedTls, Shown};
+use upstreams::Upstream;
 
 /// A configuration in the forms that requests want.
 pub struct Edition {

@@ -12,16 +12,16 @@ use serde::Serialize;
 use store::KeyHasher;
 
 use crate::{
-    cache::opening,
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
-    origin::Tls,
     request::{
         ruling::{name_of, url, with_question},
         target,
     },
 };
 use base::listening::ListenerId;
+use cache::opening;
+use origin::Tls;
 use plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict};
 use quota::Quotas;
 use record::{labels::Labels, rule_counts::KnownRules};

@@ -29,10 +29,7 @@
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]
 
-mod accepting;
 mod admin;
-mod cache;
-mod cluster;
 mod conn;
 mod deliver;
 mod edition;
@@ -42,8 +39,6 @@ mod h2;
 mod health;
 mod listener;
 mod mirror;
-mod origin;
-mod peers;
 mod range;
 mod reload;
 mod reply;
@@ -53,9 +48,7 @@ mod serve;
 pub mod simulation;
 mod state;
 pub mod stored;
-mod tls;
 mod upgrade;
-mod upstreams;
 mod user;
 mod worker;
 

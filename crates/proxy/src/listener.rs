@@ -4,14 +4,12 @@ use std::{rc::Rc, sync::Arc};
 
 use store::KeyHasher;
 
-use crate::{
-    edition::Edition, mirror::Mirror, origin::Destination, tls::served::ServedTls,
-    upstreams::Upstream,
-};
+use crate::{edition::Edition, mirror::Mirror};
 use base::{
     access::{Clients, Destinations},
     listening::ListenerId,
 };
+use origin::Destination;
 use plan::{Listener, Role, Route};
 use quota::Tolls;
 use record::labels::Rows;
@@ -20,6 +18,8 @@ use rules::{
     ports::Ports,
     rulebook::{Met, Rulebook},
 };
+use tls::served::ServedTls;
+use upstreams::Upstream;
 
 /// A listener as a worker sees it.
 pub struct ListenerState {

@@ -42,31 +42,22 @@ use tokio::{
 };
 
 use crate::{
-    accepting::Dealers,
     admin,
-    cache::{
-        background::BackgroundThread,
-        opening::{self, Absent, Opened, StoreError},
-    },
-    cluster::{self, Cluster, ClusterThread, purging},
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
     health::{panicking, watch},
-    origin::Tls,
-    peers::{digest::Digests, fetching, known::Peers},
     reload::{self, Control, Reading, Reread, asked::Reloads},
     state::{Bounds, Shared},
-    tls::served::ServedTls,
     upgrade::{
         asked::{Launch, Upgrades},
         predecessor::Predecessor,
         step::{self, Step},
         successor,
     },
-    upstreams::{self, probe::Looks},
     user, worker,
     worker::connector_settings,
 };
+use base::accepting::Dealers;
 use base::{
     clock::Clock,
     heads::HeadBudget,
@@ -75,7 +66,14 @@ use base::{
     phase::Phase,
     pulse::Pulse,
 };
+use cache::{
+    background::BackgroundThread,
+    opening::{self, Absent, Opened, StoreError},
+};
+use cluster::{Cluster, ClusterThread, purging};
 use ledger::Ledger;
+use origin::Tls;
+use peers::{digest::Digests, fetching, known::Peers};
 use plan::Plan;
 use record::{
     events::Events,
@@ -84,6 +82,8 @@ use record::{
     metrics::Counters,
     rule_counts::KnownRules,
 };
+use tls::served::ServedTls;
+use upstreams::probe::Looks;
 
 /// What is up, once it is.
 #[derive(Clone, Debug)]

@@ -23,17 +23,17 @@ use tokio::{
 };
 
 use crate::{
-    accepting::{Dealers, Dealt},
-    cache::{background, opening},
     health,
     listener::{ListenerState, listener_states},
-    origin::Tls,
     request::purge,
     serve::{self, ServeError},
     state::{Shared, Worker},
     worker,
 };
+use base::accepting::{Dealers, Dealt};
 use base::{clock::Clock, phase::Phase, socket};
+use cache::{background, opening};
+use origin::Tls;
 use plan::Plan;
 use record::journal::Journal;
 

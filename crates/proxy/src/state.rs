@@ -26,23 +26,11 @@ use store::{HeldChunks, KeyHasher, Pseudonyms};
 use tokio::sync::watch;
 
 use crate::{
-    cache::{Cache, disk::DiskIo, memory::Front},
-    cluster::{
-        Cluster,
-        purging::{
-            change::{Change, LocalCache},
-            gate::Served,
-        },
-        push::PushContext,
-    },
     edition::Edition,
     fetch::{flight::Flights, uploads::Uploads},
     listener::ListenerState,
-    origin::{Connector, OriginContext},
-    peers::{digest::Digests, icp::Icp, known::Peers},
     range::pass_list::RangePassList,
     reload::asked::Reloads,
-    tls::{crowd::Crowd, handshake::TlsContext, session::Scratch},
     upgrade::asked::Upgrades,
 };
 use base::{
@@ -54,7 +42,18 @@ use base::{
     phase::Phase,
     pulse::Pulse,
 };
+use cache::{Cache, disk::DiskIo, memory::Front};
+use cluster::{
+    Cluster,
+    purging::{
+        change::{Change, LocalCache},
+        gate::Served,
+    },
+    push::PushContext,
+};
 use ledger::Ledger;
+use origin::{Connector, OriginContext};
+use peers::{digest::Digests, icp::Icp, known::Peers};
 use plan::Plan;
 use record::{
     events::Events,
@@ -64,6 +63,7 @@ use record::{
     rule_counts::KnownRules,
     top::Top,
 };
+use tls::{crowd::Crowd, handshake::TlsContext, session::Scratch};
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
 pub const READ_BYTES: usize = 64 << 10;

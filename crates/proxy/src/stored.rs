@@ -4,7 +4,7 @@
 //!
 //! Nothing here but what the tools need of the other files.
 
-pub use crate::cache::object::{Large, Object};
-pub use crate::cache::opening::{manner, words};
-pub use crate::cache::predicate::name as predicate_name;
+pub use cache::object::{Large, Object};
+pub use cache::opening::{manner, words};
+pub use cache::predicate::name as predicate_name;
 pub use rules::key::{KEY_PREFIX, fragment_key, hash_of_key, name_of_key, variant_key};

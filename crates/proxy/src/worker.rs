@@ -25,21 +25,21 @@ use tokio::{
 };
 
 use crate::{
-    accepting::{Dealers, Dealt},
-    cache::{disk::DiskIo, lazy::LazyReads},
     conn::client,
     edition::Edition,
     fetch::probing::Probes,
     listener::listener_states,
-    origin::{Connector, Settings},
     state::{Shared, Worker},
 };
+use base::accepting::{Dealers, Dealt};
 use base::{
     listening::ListenerId,
     member::MemberId,
     phase::Phase,
     socket::{self, Socket},
 };
+use cache::{disk::DiskIo, lazy::LazyReads};
+use origin::{Connector, Settings};
 use plan::Plan;
 use record::{journal::JournalWriter, lag};
 
@@ -360,7 +360,10 @@ impl House {
     fn accepted(self: &Rc<Self>, listener: ListenerId, stream: TcpStream, peer: SocketAddr) {
         let others = &self.worker.shared.counters;
         let stream = socket::of(stream);
-        match self.dealers.other_than(self.worker.index, others) {
+        match self
+            .dealers
+            .other_than(self.worker.index, record::metrics::open_of(others))
+        {
             None => self.take(listener, stream, peer, None),
             Some(other) => self.deal(other, listener, stream, peer),
         }
@@ -453,7 +456,7 @@ async fn accept(
 pub fn connector_settings(plan: &Plan) -> Settings {
     Settings {
         connect_timeout: plan.timeouts.connect,
-        dns: crate::origin::DnsSettings {
+        dns: origin::DnsSettings {
             servers: plan.dns.servers.clone(),
             timeout: plan.dns.timeout,
             attempts: plan.dns.attempts,
@@ -462,7 +465,7 @@ pub fn connector_settings(plan: &Plan) -> Settings {
             negative_ttl_max: plan.dns.negative_ttl_max,
             names_max: plan.dns.names_max,
         },
-        pool: crate::origin::Limits {
+        pool: origin::Limits {
             per_destination_max: plan.pool.per_origin_max,
             idle_per_destination_max: plan.pool.idle_per_origin_max,
             idle_max: plan.pool.idle_max,

@@ -237,6 +237,14 @@ impl Default for StageTimes {
     }
 }
 
+/// How many connections of clients each of these workers has.
+pub fn open_of(workers: &[std::sync::Arc<Counters>]) -> impl Fn(usize) -> u64 {
+    |worker| {
+        let open = &workers[worker].client_connections_open;
+        open.load(Ordering::Relaxed)
+    }
+}
+
 /// Adds to a counter of which this thread is the only writer.
 #[inline]
 pub fn add(counter: &AtomicU64, n: u64) {

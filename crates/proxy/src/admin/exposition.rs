@@ -23,17 +23,15 @@ use prometheus_client::{
 use store::Figures;
 
 use crate::admin::limits;
-use crate::{
-    admin::{
-        facts::{Facts, StoreFacts},
-        histogram::Histogram,
-        members::{self, Family, Figure},
-        process::Process,
-        upstreams::{self, Kind},
-    },
-    cluster::MemberStatus,
-    upstreams::UpstreamStanding,
+use crate::admin::{
+    facts::{Facts, StoreFacts},
+    histogram::Histogram,
+    members::{self, Family, Figure},
+    process::Process,
+    upstreams::{self, Kind},
 };
+use ::upstreams::UpstreamStanding;
+use cluster::MemberStatus;
 use record::{
     labels::Label,
     metrics::{DIAGNOSTICS_LOST, SESSIONS_FORGOTTEN, STATUS_CLASSES},

@@ -28,18 +28,18 @@ use store::{Figures, Progress};
 
 use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
-    cluster::ClusterStatus,
     edition::Edition,
     state::Shared,
-    upstreams::{UpstreamStanding, standings},
 };
 use base::phase::Phase;
+use cluster::ClusterStatus;
 use record::{
     labels::Label,
     metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     protocols::ProtocolFigures,
     rule_counts::RuleCount,
 };
+use upstreams::{UpstreamStanding, standings};
 
 /// Time between two snapshots in [`History`].
 pub const HISTORY_STEP: Duration = Duration::from_secs(5);

@@ -19,16 +19,16 @@ use crate::{
         rounded,
         status::{HitRatio, Latency, word_of},
     },
-    cluster::ClusterStatus,
     state::Shared,
-    upstreams::UpstreamStanding,
 };
+use cluster::ClusterStatus;
 use record::{
     metrics,
     origins::{OriginBook, OriginTable, OriginTimes},
     protocols::ProtocolFigures,
     top::Rankings,
 };
+use upstreams::UpstreamStanding;
 
 /// The most names of a ranking that are told.
 pub const RANKED_MAX: usize = 40;

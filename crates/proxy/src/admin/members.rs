@@ -2,7 +2,7 @@
 //!
 //! Not known here: how it is encoded.   Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) members, so some 2,000 lines.
 
-use crate::cluster::{MemberStatus, Standing};
+use cluster::{MemberStatus, Standing};
 
 /// A figure, and what it means. `None`: there is no line for it now.
 pub struct Figure<T> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cluster::{Cluster, member::MemberCounters, push::message::Verdict};
+use cluster::{Cluster, member::MemberCounters, push::message::Verdict};
 
 /// A name, what it means, and the value.
 type Figure = (&'static str, &'static str, u64);

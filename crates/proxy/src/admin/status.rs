@@ -15,16 +15,16 @@ use crate::{
         histogram::Histogram,
         rounded,
     },
-    cluster::ClusterStatus,
     edition::Edition,
-    peers::{digest::theirs::Format, known::Peer},
     state::Shared,
-    tls::served::Shown,
-    upstreams::UpstreamStanding,
 };
 use base::{clock::Instant, phase::Phase, x509};
+use cluster::ClusterStatus;
+use peers::{digest::theirs::Format, known::Peer};
 use plan::Role;
 use record::{labels::Label, metrics::STATUS_CLASSES, top::Told};
+use tls::served::Shown;
+use upstreams::UpstreamStanding;
 
 /// The whole document.
 #[derive(Serialize)]

@@ -12,7 +12,6 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    cache::{Cache, fragments::FragmentMemory, memory::MemoryTier, opening},
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
     reload::asked::Reloads,
@@ -23,6 +22,7 @@ use base::{
     phase::Phase,
     pulse::Pulse,
 };
+use cache::{Cache, fragments::FragmentMemory, memory::MemoryTier, opening};
 use ledger::Ledger;
 use plan::{Listener, Plan};
 use record::{
@@ -95,7 +95,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         cluster: None,
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
-        peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
+        peers: peers::known::Peers::new(&plan, Vec::new(), b""),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
@@ -109,7 +109,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             quotas: quota::Quotas::default(),
             plan,
             served: Vec::new(),
-            tls: crate::origin::Tls::only(Vec::new()),
+            tls: origin::Tls::only(Vec::new()),
             upstreams_before: Vec::new(),
             hasher,
             via_tag: 0,

@@ -1,8 +1,8 @@
 //! Requests, and which of them are allowed.
 
 use super::*;
-use crate::cache::opening::Absent;
 use base::pulse::Pulse;
+use cache::opening::Absent;
 use plan::{Listener, Plan};
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {

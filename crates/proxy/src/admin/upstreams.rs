@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::http::Answer;
 use crate::request::purge::percent_decode;
-use crate::upstreams::{ServerStanding, Upstream, UpstreamStanding, Wanted};
+use upstreams::{ServerStanding, Upstream, UpstreamStanding, Wanted};
 
 /// Does it only grow?
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -41,10 +41,6 @@ use crate::{
         notes::Notes,
     },
     state::{ConnectionCount, READ_BYTES, Worker},
-    tls::{
-        handshake::{self, Shaken},
-        stream::ClientStream,
-    },
 };
 use base::{
     member::MemberId,
@@ -52,6 +48,10 @@ use base::{
 };
 use plan::Role;
 use record::{metrics, protocols::Spoken, seldom::Seldom};
+use tls::{
+    handshake::{self, Shaken},
+    stream::ClientStream,
+};
 
 /// Requests answered in a row before other connections of the worker get their turn.
 const TURN_REQUESTS: usize = 32;

@@ -18,7 +18,6 @@ use message::{Seen, Version, write_decimal};
 use profile::{Class, Flags, Protocol, StageName, access::Asking};
 
 use crate::{
-    cache::{disk::Unread, object::Object, preloaded::Preloaded},
     conn::{
         look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
         socket::Conn,
@@ -37,6 +36,7 @@ use crate::{
     },
     state::Worker,
 };
+use cache::{disk::Unread, object::Object, preloaded::Preloaded};
 use ledger::pause;
 use record::{
     facts::{Facts, Stages},

@@ -12,8 +12,6 @@ use message::Seen;
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
-    cache::memory::{Front, Resident},
-    cluster::purging::gate::Served,
     listener::ListenerState,
     request::{
         ruling::HitChanging,
@@ -23,6 +21,8 @@ use crate::{
     state::Worker,
 };
 use base::clock::Instant;
+use cache::memory::{Front, Resident};
+use cluster::purging::gate::Served;
 use plan::Verdict;
 use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
@@ -101,7 +101,7 @@ pub struct Pinned {
     pub route: Option<usize>,
     /// What was invalidated later is not served.
     pub sequence: Sequence,
-    /// As in [`Preloaded`](crate::cache::preloaded::Preloaded).
+    /// As in [`Preloaded`](cache::preloaded::Preloaded).
     pub removals: u64,
     /// What the rules say.
     pub rules: RulesOfHit,

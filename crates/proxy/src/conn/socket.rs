@@ -23,7 +23,6 @@ use crate::{
     conn::pace::{ASK_EVERY, Pace, Wrote},
     listener::ListenerState,
     state::Worker,
-    tls::{seen::Seen, stream::ClientStream},
 };
 use base::{
     deadline::{Deadlines, Elapsed, Watch},
@@ -34,6 +33,7 @@ use base::{
 use ledger::{Holder, Ledger};
 use record::metrics;
 use rules::rulebook::Standing;
+use tls::{seen::Seen, stream::ClientStream};
 
 /// A client connection.
 pub struct Conn {

@@ -15,11 +15,11 @@ use profile::Class;
 use crate::{
     conn::tunnel::{self, EndReason},
     fetch::whom::{self, To, Tunnel},
-    origin::{Destination, Lease, upstream::Upstream},
     reply::{After, ReplyHead, Switched},
     request::{exchange::Exchange, methods, target::Asked},
 };
 use base::{phase::Phase, socket};
+use origin::{Destination, Lease, upstream::Upstream};
 use plan::Role;
 use record::metrics;
 

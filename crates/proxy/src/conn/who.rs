@@ -164,7 +164,7 @@ impl Conn {
     /// Takes the client's address from a request that a member or a trusted proxy has forwarded.
     pub fn believe(&mut self, view: &RequestView<'_, '_>) -> Option<Barred> {
         if self.member.is_some() {
-            if let Some(client) = crate::cluster::forwarded::client_of(view) {
+            if let Some(client) = cluster::forwarded::client_of(view) {
                 self.peer = SocketAddr::new(client, 0);
             }
             return None;

@@ -16,12 +16,10 @@ use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::task::JoinHandle;
 
-use crate::{
-    cache::{
-        disk::{LoadedFragment, Waits},
-        object::Object,
-    },
-    state::Worker,
+use crate::state::Worker;
+use cache::{
+    disk::{LoadedFragment, Waits},
+    object::Object,
 };
 use ledger::{Holder, Lot};
 use record::metrics;

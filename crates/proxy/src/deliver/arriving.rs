@@ -9,7 +9,6 @@ use httpcache::{ByteRange, Span as Part};
 use profile::{Class, Flags};
 
 use crate::{
-    cache::{holding::Holding, object::Object},
     deliver::{
         spans::{self, Source, Span, Whole},
         stored,
@@ -21,6 +20,7 @@ use crate::{
         wanted::Wanted,
     },
 };
+use cache::{holding::Holding, object::Object};
 
 /// Passes an arriving response on, or answers a condition of the client from its head.
 ///

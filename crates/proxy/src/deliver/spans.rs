@@ -35,12 +35,6 @@ use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
 
 use crate::{
-    cache::{
-        disk::{LoadedFragment, Waits},
-        holding::Holding,
-        object::Object,
-        parts::Part,
-    },
     deliver::ahead::Ahead,
     fetch::{
         flight::{Broken, FlightReader, Next},
@@ -48,14 +42,20 @@ use crate::{
         task::SMALL_WINDOW_BYTES,
         whom::{self, To},
     },
-    origin::{body::Body, upstream::Upstream},
     range::fill::{self, Filling},
     reply::{Gone, HEAD_WAIT},
     request::{exchange::Exchange, onward, wanted::Wanted},
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use cache::{
+    disk::{LoadedFragment, Waits},
+    holding::Holding,
+    object::Object,
+    parts::Part,
+};
 use ledger::pause;
+use origin::{body::Body, upstream::Upstream};
 use record::metrics;
 use rules::key::fragment_key;
 

@@ -14,7 +14,6 @@ use httpcache::{
 use profile::{Class, Flags};
 
 use crate::{
-    cache::{holding::Holding, holes, object::Object},
     deliver::{
         multipart::Multipart,
         spans::{self, Source, Span, Whole},
@@ -26,6 +25,7 @@ use crate::{
     },
     state::Worker,
 };
+use cache::{holding::Holding, holes, object::Object};
 
 /// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
 ///

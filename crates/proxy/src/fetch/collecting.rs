@@ -15,15 +15,15 @@ use httpcache::UnixMillis;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cluster::Cluster,
     fetch::response::{FetchRequest, Response},
     request::wanted::Wanted,
     state::Worker,
 };
 use base::clock::Instant;
+use cluster::Cluster;
 use rules::key::name_of_key;
 
-use crate::cluster::push::{Began, Push, message, sending};
+use cluster::push::{Began, Push, message, sending};
 
 /// The head of a request as a member would read it, if what is fetched for it may be pushed.
 pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {

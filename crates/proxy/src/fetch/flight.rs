@@ -43,11 +43,9 @@ pub use table::{Flights, Join};
 use unread::Unread;
 pub use unread::Worth;
 
-use crate::{
-    cache::object::Object,
-    fetch::response::{FetchError, Response},
-    origin::outcome::INTERIM_MAX,
-};
+use crate::fetch::response::{FetchError, Response};
+use cache::object::Object;
+use origin::outcome::INTERIM_MAX;
 use record::facts::SwapOut;
 
 /// Tables of flights; a power of two.

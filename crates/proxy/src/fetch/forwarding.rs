@@ -47,16 +47,7 @@ use message::Seen;
 use profile::{Class, Hierarchy};
 use store::Sequence;
 
-use crate::cluster::{
-    Cluster, Member,
-    answered::{self, Had},
-    choosing::Route,
-    forwarded::FROM,
-    push::Copied,
-    routing::Reason,
-};
 use crate::{
-    cache::holding::Holding,
     deliver::{
         arriving,
         spans::{self, FromOrigin, Source, Span, Whole},
@@ -68,11 +59,6 @@ use crate::{
         response::FetchRequest,
         share, task, whom,
     },
-    origin::{
-        outcome::UpstreamError,
-        trip::Hop,
-        upstream::{self, Upstream, Whom, is_interim},
-    },
     reply::{After, Length, ReplyHead},
     request::{
         exchange::{Exchange, Said, forwarded},
@@ -83,7 +69,21 @@ use crate::{
 };
 use base::clock::Instant;
 use base::member::MemberId;
+use cache::holding::Holding;
+use cluster::{
+    Cluster, Member,
+    answered::{self, Had},
+    choosing::Route,
+    forwarded::FROM,
+    push::Copied,
+    routing::Reason,
+};
 use http1::head_lines;
+use origin::{
+    outcome::UpstreamError,
+    trip::Hop,
+    upstream::{self, Upstream, Whom, is_interim},
+};
 use plan::{ClusterRoute, FalseHit};
 use rules::key::name_of_key;
 

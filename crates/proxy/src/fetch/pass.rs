@@ -19,7 +19,6 @@ use message::Seen;
 use profile::Class;
 
 use crate::{
-    cluster::purging::change::Change,
     conn::switch,
     edition::Edition,
     fetch::{
@@ -28,13 +27,6 @@ use crate::{
         whom::{self, To},
     },
     listener::ListenerState,
-    origin::{
-        ConnectError,
-        body::Body,
-        outcome::UpstreamError,
-        upstream::{Upstream, framed, is_interim, is_safe},
-        writing::Moved,
-    },
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::{
         body::BodyError,
@@ -47,7 +39,15 @@ use crate::{
     state::Worker,
 };
 use base::deadline::Watch;
+use cluster::purging::change::Change;
 use message::Part;
+use origin::{
+    ConnectError,
+    body::Body,
+    outcome::UpstreamError,
+    upstream::{Upstream, framed, is_interim, is_safe},
+    writing::Moved,
+};
 use record::metrics;
 use rules::key::{add_names, name_of_key};
 

@@ -15,12 +15,12 @@ use message::{Version, reason_phrase};
 use store::Sequence;
 
 use crate::{
-    cache::object::Object,
     edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
     request::onward::via_of,
     state::Worker,
 };
+use cache::object::Object;
 use http1::head_lines;
 use rules::{key::name_of_key, rulebook::Decision};
 

@@ -8,21 +8,18 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use crate::{
-    fetch::whom::whom_of,
-    origin::{
-        Destination,
-        outcome::UpstreamError,
-        trip::{Hop, Trip},
-        upstream,
-    },
-    peers::{
-        health::Change,
-        known::{Peer, destination},
-    },
-    state::Worker,
-};
+use crate::{fetch::whom::whom_of, state::Worker};
 use base::clock::Instant;
+use origin::{
+    Destination,
+    outcome::UpstreamError,
+    trip::{Hop, Trip},
+    upstream,
+};
+use peers::{
+    health::Change,
+    known::{Peer, destination},
+};
 use plan::Health;
 
 /// The longest a look takes; then it has failed.

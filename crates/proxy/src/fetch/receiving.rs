@@ -17,12 +17,7 @@ use bytes::{Bytes, BytesMut};
 use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
-    cluster::{
-        Cluster,
-        push::message::{self, Pushed, Terms, Verdict},
-    },
     fetch::{prepare, share, storing::Storing},
-    origin::trip::Trip,
     reply::After,
     request::{
         exchange::{Exchange, Incoming},
@@ -32,7 +27,12 @@ use crate::{
 };
 use ::message::Part;
 use base::clock::Instant;
+use cluster::{
+    Cluster,
+    push::message::{self, Pushed, Terms, Verdict},
+};
 use ledger::Promise;
+use origin::trip::Trip;
 use rules::key::name_of_key;
 
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.

@@ -11,12 +11,12 @@ use message::Version;
 use store::Sequence;
 
 use crate::{
-    cache::object::Object,
-    cluster::push::Copied,
     listener::ListenerState,
-    origin::{outcome::UpstreamError, trip::Trip},
     request::{target::Asked, toll::Toll},
 };
+use cache::object::Object;
+use cluster::push::Copied;
+use origin::{outcome::UpstreamError, trip::Trip};
 use rules::rulebook::{Decision, Met};
 
 /// Why a fetch gave no response.

@@ -30,7 +30,6 @@ use crate::{
         task,
     },
     listener::ListenerState,
-    origin::trip::Trip,
     request::{
         exchange::Exchange,
         find::Found,
@@ -39,6 +38,7 @@ use crate::{
     },
     state::Worker,
 };
+use origin::trip::Trip;
 use record::metrics;
 use rules::key::{self, hash_of_key};
 

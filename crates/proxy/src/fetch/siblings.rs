@@ -26,26 +26,26 @@ use message::{Authority, Named, Scheme};
 use profile::Hierarchy;
 use store::KeyHash;
 
-use crate::peers::{
-    choice::{Candidate, choose},
-    icp::{Answer, Icp},
-    known::hash_of_url,
-    proxied,
-};
 use crate::{
     fetch::{
         response::Asker,
         whom::{self, To, whom_of},
     },
-    origin::{
-        outcome::UpstreamError,
-        trip::Hop,
-        upstream::{self, Upstream},
-    },
     request::target,
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use origin::{
+    outcome::UpstreamError,
+    trip::Hop,
+    upstream::{self, Upstream},
+};
+use peers::{
+    choice::{Candidate, choose},
+    icp::{Answer, Icp},
+    known::hash_of_url,
+    proxied,
+};
 use plan::{Ask, Order, Plan, Role, Sibling};
 use record::metrics;
 

@@ -13,10 +13,6 @@ use httpcache::VaryList;
 use store::{Fragment, KeyHash, Marker, Sequence};
 
 use crate::{
-    cache::{
-        disk::DiskIo,
-        object::{self, Large, Object},
-    },
     fetch::{
         flight::{Flight, Keeping},
         response::{FetchRequest, Response},
@@ -24,6 +20,10 @@ use crate::{
     state::Worker,
 };
 use base::clock::Instant;
+use cache::{
+    disk::DiskIo,
+    object::{self, Large, Object},
+};
 use http1::head_lines;
 use ledger::{
     Promise,

@@ -2,7 +2,7 @@
 //!
 //! A fetch is a task of its own, so it waits for no client, and goes on when the one that began it goes.
 //!
-//! Life of a fetch: the fetch request goes to the origin ([`crate::origin::upstream`]); the head decides whether the answer may
+//! Life of a fetch: the fetch request goes to the origin ([`origin::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
 //! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
 //! reads any more goes on if it is being stored, else it ends. Interim responses go to the readers as they come.
@@ -21,8 +21,6 @@ use http1::{Fault, Reject, ResponseHead};
 use httpcache::{NotStorable, UnixMillis};
 
 use crate::{
-    cache::object::Object,
-    cluster::push::Began,
     fetch::{
         collecting::{self, Came, Collecting},
         flight::{
@@ -35,17 +33,19 @@ use crate::{
         storing::Storing,
         whom::{self, To},
     },
-    origin::{
-        body::Body,
-        outcome::UpstreamError,
-        upstream::{Upstream, is_interim},
-    },
     request::onward,
     state::Worker,
 };
 use base::{
     deadline::Watch,
     mistakes::{Mistake, makes},
+};
+use cache::object::Object;
+use cluster::push::Began;
+use origin::{
+    body::Body,
+    outcome::UpstreamError,
+    upstream::{Upstream, is_interim},
 };
 use record::metrics;
 

@@ -22,8 +22,8 @@ use tokio::{
     time::timeout,
 };
 
-use crate::origin::Destination;
 use base::clock::Instant;
+use origin::Destination;
 
 /// The part of an origin's connections that is one client's.
 const PART: usize = 4;

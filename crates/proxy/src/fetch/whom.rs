@@ -1,7 +1,7 @@
 //! Whom to ask: the one place that decides where a request goes that the cache does not answer.
 //!
-//! A route of a reverse listener names its origin, or several servers in its place ([`crate::upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
-//! in its place ([`crate::peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
+//! A route of a reverse listener names its origin, or several servers in its place ([`upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
+//! in its place ([`peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
 //! asked, once. Siblings are asked before, by `task`, for what may be shared.
 //!
 //! A destination that the listener may not reach is refused whoever would be asked for it: a parent is no way round the rules, as far
@@ -19,23 +19,23 @@ use crate::{
     edition::Edition,
     listener::ListenerState,
     mirror,
-    origin::{
-        Lease,
-        outcome::UpstreamError,
-        trip::{Hop, Trip},
-        upstream::{self, Fit, Upstream, Whom, is_interim},
-    },
-    peers::{
-        health::Change,
-        known::{Peer, Way, Ways, hash_of_url},
-        levels, proxied,
-    },
     request::{onward, target::Asked},
     state::Worker,
-    upstreams::asking,
 };
 use base::{clock::Instant, deadline::Watch};
+use origin::{
+    Lease,
+    outcome::UpstreamError,
+    trip::{Hop, Trip},
+    upstream::{self, Fit, Upstream, Whom, is_interim},
+};
+use peers::{
+    health::Change,
+    known::{Peer, Way, Ways, hash_of_url},
+    levels, proxied,
+};
 use plan::Role;
+use upstreams::asking;
 
 /// What is asked for, on behalf of a client of this listener.
 #[derive(Clone, Copy)]
@@ -416,7 +416,7 @@ pub fn note_failure(peer: &Peer, error: &UpstreamError) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::ConnectError;
+    use origin::ConnectError;
 
     #[test]
     fn another_is_asked_only_where_nothing_is_done_twice_and_it_may_do_better() {

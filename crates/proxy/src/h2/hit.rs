@@ -10,16 +10,16 @@ use message::write_decimal;
 use profile::{Class, Protocol, StageName, access::Asking};
 
 use crate::{
-    cache::object::Object,
     conn::look::Passed,
     listener::ListenerState,
     request::{finished::Finished, ruling::HitChanging},
     state::Worker,
-    tls::seen::Seen,
 };
 use base::clock::Instant;
+use cache::object::Object;
 use record::facts::{Facts, Stages};
 use rules::rulebook::Tag;
+use tls::seen::Seen;
 
 /// Whose request it is.
 #[derive(Clone)]

@@ -12,7 +12,6 @@ use super::{
     link::{Owned, QUEUED_BYTES_MAX, Stream},
 };
 use crate::{
-    cache::{disk::Unread, preloaded::Preloaded},
     conn::look::Pinned,
     reply::{Reply, h2::H2},
     request::{
@@ -24,6 +23,7 @@ use crate::{
     state::{StreamCount, Worker},
 };
 use base::clock::Instant;
+use cache::{disk::Unread, preloaded::Preloaded};
 use ledger::pause;
 use record::{
     facts::{Facts, Stages},

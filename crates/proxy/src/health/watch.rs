@@ -27,7 +27,8 @@ use std::{
 
 use device::Device;
 
-use crate::{cache::opening::Absent, state::Shared};
+use crate::state::Shared;
+use cache::opening::Absent;
 
 /// The interval between two checks.
 const STEP: Duration = Duration::from_millis(250);

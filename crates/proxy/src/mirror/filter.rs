@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http1::Framing;
 
-use crate::origin::{BodyFilter, outcome::UpstreamError};
+use origin::{BodyFilter, outcome::UpstreamError};
 
 use super::{
     Mirror,

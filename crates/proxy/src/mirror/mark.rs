@@ -179,7 +179,7 @@ fn only_tag(text: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::Destination;
+    use origin::Destination;
 
     fn end(host: &str, target: &str) -> Next {
         let destination = Destination {

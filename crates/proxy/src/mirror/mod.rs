@@ -55,16 +55,16 @@ use self::{
 };
 use crate::{
     fetch::whom::{self, To},
-    origin::{
-        Destination,
-        outcome::UpstreamError,
-        trip::{Hop, Trip},
-        upstream::{self, Upstream, Whom},
-    },
     request::target::Asked,
     state::Worker,
 };
 use base::{access::Destinations, clock::Instant, deadline::Watch};
+use origin::{
+    Destination,
+    outcome::UpstreamError,
+    trip::{Hop, Trip},
+    upstream::{self, Upstream, Whom},
+};
 use plan::{HostPort, Mirroring};
 use record::metrics;
 

@@ -4,8 +4,8 @@
 
 use message::{Named, Scheme};
 
-use crate::origin::Destination;
 use http1::head_lines;
+use origin::Destination;
 
 /// Where a request goes next.
 pub struct Next {

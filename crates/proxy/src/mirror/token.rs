@@ -10,8 +10,9 @@ use std::{collections::HashMap, rc::Rc, time::Duration};
 use fields::Fields;
 use message::{Named, Scheme};
 
-use crate::{mirror::redirect::Next, origin::Destination};
+use crate::mirror::redirect::Next;
 use base::clock::Instant;
+use origin::Destination;
 
 /// The most tokens that a worker keeps for a route.
 const TOKENS_MAX: usize = 1024;

@@ -17,14 +17,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use store::{Fragment, Sequence};
 
-use crate::{
-    cache::object::{Large, Object},
-    origin::body::Body,
-    range::fill_lock::FillLock,
-    state::Worker,
-};
+use crate::{range::fill_lock::FillLock, state::Worker};
 use base::clock::Instant;
+use cache::object::{Large, Object};
 use ledger::Promise;
+use origin::body::Body;
 use record::facts::SwapOut;
 
 /// Bytes on their way into fragments.

@@ -41,7 +41,6 @@ use store::Sequence;
 use self::sending::Flow;
 use crate::request::toll;
 use crate::{
-    cache::{holding::Holding, holes, object::Object},
     deliver::{arriving, stored},
     fetch::{
         flight::{FirstEvent, FlightReader},
@@ -50,7 +49,6 @@ use crate::{
         share,
         whom::{self, To},
     },
-    origin::{outcome::UpstreamError, upstream::Upstream},
     range::{
         fill::Filling,
         fill_lock::{self, FillLock},
@@ -64,6 +62,8 @@ use crate::{
     },
 };
 use base::mistakes::{Mistake, makes};
+use cache::{holding::Holding, holes, object::Object};
+use origin::{outcome::UpstreamError, upstream::Upstream};
 use record::metrics;
 use std::rc::Rc;
 

@@ -25,7 +25,6 @@ use crate::{
         share,
         whom::{self, To},
     },
-    origin::{trip::Trip, upstream::Upstream},
     request::{
         exchange::Exchange,
         find::Found,
@@ -35,6 +34,7 @@ use crate::{
     },
     state::Worker,
 };
+use origin::{trip::Trip, upstream::Upstream};
 use record::metrics;
 
 /// Of a flight's key: no key of an object ends so.

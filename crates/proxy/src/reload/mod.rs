@@ -31,17 +31,17 @@ use std::{
 
 use self::asked::{Asks, InForce, LastRefused, Outcome, Refused, What};
 use crate::{
-    accepting,
     edition::{Edition, Loaded, Parts},
-    origin::Tls,
     state::Shared,
-    tls::served::{self, ServedTls},
 };
+use base::accepting;
 use base::{clock::Instant, listening::ListenerId, notify::Manager};
+use origin::Tls;
 use plan::{Listener, Plan, Role};
 use quota::Quotas;
 use record::journal::LogFiles;
 use rules::key::tags_of;
+use tls::served::{self, ServedTls};
 
 /// From one edition to the next.
 const PAUSE: Duration = Duration::from_millis(100);

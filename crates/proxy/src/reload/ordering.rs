@@ -4,14 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    edition::Edition,
-    origin::Connector,
-    state::Shared,
-    tls::acme::{self, Looked, Means},
-    worker::connector_settings,
-};
+use crate::{edition::Edition, state::Shared, worker::connector_settings};
 use base::chance;
+use origin::Connector;
+use tls::acme::{self, Looked, Means};
 
 /// The longest sleep: the clock may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);

@@ -24,11 +24,11 @@ use crate::{
     conn::{pace::Wrote, socket::Conn},
     reply::{After, Gone, Length, ReplyHead, Sent},
     state::Worker,
-    tls::seen::Seen,
 };
 use base::clock::Instant;
 use http1::head_lines;
 use ledger::{Holder, Ledger};
+use tls::seen::Seen;
 
 /// Read of what a client sends while it waits: whether it is still there is seen by that alone.
 const LEAVING_BYTES: usize = 1 << 10;

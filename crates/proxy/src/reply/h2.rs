@@ -19,11 +19,11 @@ use http2::ErrorCode;
 use crate::{
     h2::{Purpose, Stream, StreamEnd, write_head},
     reply::{After, Gone, Length, ReplyHead, Sent},
-    tls::seen::Seen,
 };
 use base::{clock::Instant, deadline::Watch};
 use http1::head_lines;
 use ledger::{Holder, Ledger};
+use tls::seen::Seen;
 
 /// What is queued at once of a fragment of a large object. A copy, so that what waits for the client does not keep the whole fragment.
 const COPIED_BYTES: usize = 16 << 10;

@@ -23,12 +23,13 @@ use bytes::Bytes;
 use fields::Fields;
 use message::Authority;
 
-use crate::{conn::socket::Conn, h2::StreamEnd, tls::seen::Seen};
+use crate::{conn::socket::Conn, h2::StreamEnd};
 use base::clock::Instant;
 use h1::H1;
 use h2::H2;
 use http1::head_lines;
 use ledger::{Holder, Ledger, pause::OWN_WAIT_MAX};
+use tls::seen::Seen;
 
 /// What the connection does after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,6 @@ use http1::RequestHead;
 use profile::Class;
 
 use crate::{
-    peers::digest::theirs::Format,
     reply::After,
     request::exchange::{Exchange, Said},
 };
@@ -19,6 +18,7 @@ use base::{
     access::Clients,
     clock::{Instant, unix_ms},
 };
+use peers::digest::theirs::Format;
 use plan::Role;
 
 /// The format that is asked for, if a digest is.

@@ -24,7 +24,6 @@ use message::reason_phrase;
 use profile::{Class, StageName};
 
 use crate::{
-    cache::preloaded::Preloaded,
     conn::{look::Absent, who::Barred},
     edition::Edition,
     listener::ListenerState,
@@ -33,6 +32,7 @@ use crate::{
     state::Worker,
 };
 use base::member::MemberId;
+use cache::preloaded::Preloaded;
 use record::metrics;
 use rules::rulebook::MetBy;
 

@@ -14,16 +14,13 @@ use std::{rc::Rc, sync::Arc};
 use profile::Class;
 use store::{KeyHash, Sequence};
 
-use crate::{
-    cache::{
-        disk::{DiskIo, Unread},
-        memory::Resident,
-        object::Object,
-    },
-    cluster::purging::gate::Served,
-    request::wanted::Wanted,
-    state::Worker,
+use crate::{request::wanted::Wanted, state::Worker};
+use cache::{
+    disk::{DiskIo, Unread},
+    memory::Resident,
+    object::Object,
 };
+use cluster::purging::gate::Served;
 use record::facts::SwapIn;
 use rules::key::{self, variant_key};
 

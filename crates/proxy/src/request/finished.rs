@@ -16,13 +16,13 @@ use profile::{
 use crate::{
     listener::{ListenerState, RouteState},
     state::Worker,
-    tls::seen::Seen,
 };
 use record::{
     facts::{Facts, Stages, us_between},
     metrics,
 };
 use rules::rulebook::Tag;
+use tls::seen::Seen;
 
 /// A finished request, for counters and logs.
 pub struct Finished<'a> {

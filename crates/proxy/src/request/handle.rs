@@ -25,8 +25,6 @@ use profile::{Class, Flags};
 use store::Sequence;
 
 use crate::{
-    cache::{holes, object::Object},
-    cluster::{answered, forwarded as of_members, push},
     conn::{port_purge, proxy_header, switch},
     deliver::{arriving, stored},
     fetch::{
@@ -50,6 +48,8 @@ use crate::{
         wanted::Wanted,
     },
 };
+use cache::{holes, object::Object};
+use cluster::{answered, forwarded as of_members, push};
 use plan::{Balance, Forwarded};
 
 /// Answers one request.

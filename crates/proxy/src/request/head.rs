@@ -16,7 +16,6 @@ use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
 use store::Sequence;
 
 use crate::{
-    cache::object::Object,
     deliver::stored,
     fetch::{prepare, response::Asker},
     listener::ListenerState,
@@ -24,6 +23,7 @@ use crate::{
     request::{exchange::Exchange, find, wanted::Wanted},
     state::Worker,
 };
+use cache::object::Object;
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
 pub async fn note(

@@ -13,11 +13,11 @@ use profile::{Class, Flags, StageName};
 
 use crate::{
     fetch::flight::Flight,
-    origin::trip::Trip,
     reply::Sent,
     request::{asking::Kept, ruling::Changing, toll::Bill},
 };
 use ledger::{Holder, Lot};
+use origin::trip::Trip;
 use quota::Tolls;
 use record::facts::{Facts, Stages, SwapIn, SwapOut};
 use rules::rulebook::Tag;

@@ -3,7 +3,7 @@
 //! | what | how |
 //! |---|---|
 //! | one URL, in all its variants | each name it may be stored under, by its hash (`Cache::invalidate`) |
-//! | all URLs that begin so | a predicate (`crate::cache::predicate`) |
+//! | all URLs that begin so | a predicate (`cache::predicate`) |
 //! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
 //! | *soft*: not gone, but stale | for one URL a mark beside its record (`Cache::doubt`), else a predicate |
 //!
@@ -32,13 +32,13 @@ use serde_json::json;
 use store::NotTaken;
 
 use crate::{
-    cache::predicate::{About, TAG_BYTES_MAX},
-    cluster::purging::change::Change,
     listener::ListenerState,
     request::target::{self, Names},
     state::Shared,
 };
 use base::clock::Instant;
+use cache::predicate::{About, TAG_BYTES_MAX};
+use cluster::purging::change::Change;
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);

@@ -23,15 +23,15 @@ use message::{Authority, Named, Scheme};
 use crate::{
     listener::{ListenerState, RouteState},
     mirror::Mirror,
-    origin::Destination,
-    upstreams::Upstream,
 };
+use origin::Destination;
 use plan::Role;
 use rules::{
     key::KEY_PREFIX,
     ports,
     rulebook::{Question, Ruled, Shape, fits::FieldLines},
 };
+use upstreams::Upstream;
 
 /// Why a request names no resource here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,11 +20,11 @@ use std::{
 use crate::{
     edition::Edition,
     listener::ListenerState,
-    origin::trip::Trip,
     reply::{After, Reply},
     request::exchange::Exchange,
 };
 use base::clock::Instant;
+use origin::trip::Trip;
 use plan::{Excess, What};
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
 use rules::rulebook::Tag;

@@ -8,7 +8,8 @@ use http1::RequestHead;
 use httpcache::{ClientDirectives, Standing, StandingFlags};
 use store::KeyHash;
 
-use crate::{cache::preloaded::Preloaded, request::target::Asked};
+use crate::request::target::Asked;
+use cache::preloaded::Preloaded;
 use rules::rulebook::Met;
 
 /// A request and the resource it names.

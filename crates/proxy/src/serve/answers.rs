@@ -28,14 +28,14 @@ use httpcache::{RequestDirectives, UnixMillis, Verdict, judge};
 use tokio::net::{UdpSocket, lookup_host};
 
 use crate::{
-    cluster::purging::gate::Served,
     edition::Edition,
     listener::{ListenerState, listener_states},
-    peers::icp::{Icp, Manners, Treatment, add},
     request::target,
     state::Shared,
 };
 use base::{access::Clients, clock::Instant, phase::Phase};
+use cluster::purging::gate::Served;
+use peers::icp::{Icp, Manners, Treatment, add};
 use plan::Role;
 
 /// How often the names of siblings are looked up.

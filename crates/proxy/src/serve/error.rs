@@ -2,7 +2,9 @@
 
 use std::{io, net::SocketAddr};
 
-use crate::{cache::opening::StoreError, peers::digest::Unmakable, user::UserError};
+use crate::user::UserError;
+use cache::opening::StoreError;
+use peers::digest::Unmakable;
 use plan::User;
 
 /// Why the proxy cannot run.

@@ -10,21 +10,19 @@ use replacement::Admission;
 use store::Set;
 
 use super::ServeError;
-use crate::{
-    accepting,
-    cache::{
-        Cache, Fetches,
-        fragments::FragmentMemory,
-        memory::MemoryTier,
-        opening::{Absent, Opened},
-    },
-    origin::Tls,
-    peers::icp::Icp,
-    tls::served::{self as serving, ServedTls},
-};
+use base::accepting;
 use base::clock::Clock;
+use cache::{
+    Cache, Fetches,
+    fragments::FragmentMemory,
+    memory::MemoryTier,
+    opening::{Absent, Opened},
+};
 use ledger::room::Rooms;
+use origin::Tls;
+use peers::icp::Icp;
 use plan::{AdmissionKind, IoEngine, Plan};
+use tls::served::{self as serving, ServedTls};
 
 /// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
 /// first, and what cannot be bound is done without: workers are dealt connections by the others.

@@ -18,7 +18,8 @@ use std::{
 
 use profile::{Event, Gauge, Second, Subject};
 
-use crate::{peers::icp, state::Shared};
+use crate::state::Shared;
+use peers::icp;
 use record::{
     events::number,
     kernel::{DeviceStat, NetworkCounts, ProcessCounts},

@@ -30,7 +30,8 @@ use super::{
     link::{Came, Link},
     step::{self, Step},
 };
-use crate::{cache::predicate::Predicate, state::Shared};
+use crate::state::Shared;
+use cache::predicate::Predicate;
 use plan::Plan;
 
 /// How long the old process may take to say what there is.

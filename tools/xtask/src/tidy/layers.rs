@@ -13,7 +13,7 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 17] = [
     // A macro, for whatever is simulated.
     &["mistakes"],
     &[
@@ -38,6 +38,10 @@ const LAYERS: [&[&str]; 13] = [
     &["rules"],
     &["record"],
     &["quota", "ledger"],
+    &["origin"],
+    &["upstreams", "peers", "tls"],
+    &["cache"],
+    &["cluster"],
     &["proxy"],
     // What people run, and what runs the proxy in virtual time: they know nothing of each other.
     &["loligo", "loligo-lab", "proxy-simulation"],

@@ -25,7 +25,8 @@ use std::{
 use store::{KeyHash, Sequence};
 
 use super::{Flight, FlightReader, SHARDS, State};
-use crate::{cache::Fetches, fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
+use crate::{fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
+use cache::Fetches;
 
 /// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
 const LISTED_MAX: usize = 64;

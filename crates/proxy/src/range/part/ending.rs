@@ -14,11 +14,11 @@ use crate::{
         pass::{self, Upload},
         task,
     },
-    origin::{outcome::UpstreamError, upstream::Upstream},
     range::validation::Validation,
     reply::Length,
     request::exchange::{Said, forwarded},
 };
+use origin::{outcome::UpstreamError, upstream::Upstream};
 
 impl Parts<'_, '_> {
     /// Treats an answer that is no part like any other fetch.

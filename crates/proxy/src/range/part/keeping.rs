@@ -5,10 +5,8 @@
 use bytes::Bytes;
 
 use super::{Part, Parts};
-use crate::{
-    cache::object::{Large, Object},
-    fetch::{response::Response, storing},
-};
+use crate::fetch::{response::Response, storing};
+use cache::object::{Large, Object};
 use http1::head_lines;
 
 impl Parts<'_, '_> {

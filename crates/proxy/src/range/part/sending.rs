@@ -11,16 +11,16 @@ use profile::Class;
 
 use super::{Outcome, Part, Parts};
 use crate::{
-    cache::{holding::Holding, object::Object},
     deliver::{
         spans::{self, FromOrigin, Source, Span, Whole},
         stored,
     },
-    origin::upstream::Upstream,
     range::fill::Filling,
     reply::{Length, ReplyHead},
     request::exchange::{Said, forwarded},
 };
+use cache::{holding::Holding, object::Object};
+use origin::upstream::Upstream;
 
 /// The bytes of an answer and their sources.
 pub(super) struct Flow {

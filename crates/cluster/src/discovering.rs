@@ -1,0 +1,302 @@
+//! Members that come and go: the name that lists them is asked again and again, and what the roll decides is carried out.
+//!
+//! The look-up has a resolver of its own, which keeps no answers, and the limits of `dns.timeout` and `dns.attempts`. One that fails
+//! changes nothing and is counted; the log says so once, and once when it works again.
+//!
+//! Not known here: what is decided (`roll`).
+//! Limits: [`ADDRESSES_MAX`] addresses an answer; further ones are dropped, the highest ones, so that all members drop the same.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    Cluster, Member,
+    roll::{Now, Roll, Said, Verdict},
+};
+use base::member::MemberId;
+use origin::{DnsSettings, Resolver};
+use plan::{Dns, MEMBERS_MAX, PeerAddress};
+
+/// Addresses of a name that are looked at: two for each member, and ours.
+const ADDRESSES_MAX: usize = 2 * (MEMBERS_MAX + 1);
+/// How often those that have left are looked for.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What is known of discovery, for other threads.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    /// Has the name been answered once?
+    has_answer: AtomicBool,
+    /// See [`Self::changes`].
+    changes: AtomicU64,
+    /// Members that have opened a link to us, a bit each.
+    linked_to_us: AtomicU64,
+    /// Look-ups that failed.
+    pub failures: AtomicU64,
+    /// Addresses of the last good answer, ours too.
+    pub addresses: AtomicU64,
+    /// Addresses of the last good answer that have no place.
+    pub unplaced: AtomicU64,
+    /// Members forgotten so far.
+    pub forgotten: AtomicU64,
+}
+
+impl Discovery {
+    /// Grows whenever the members are others, more is known of one, or it is known who they are.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// A member has opened a link to us, or the last one has ended.
+    pub(super) fn set_linked(&self, id: MemberId, is_linked: bool) {
+        match is_linked {
+            true => self.linked_to_us.fetch_or(id.bit(), Ordering::Relaxed),
+            false => self.linked_to_us.fetch_and(!id.bit(), Ordering::Relaxed),
+        };
+    }
+}
+
+impl Cluster {
+    /// Do members come and go?
+    pub fn discovers(&self) -> bool {
+        self.plan.discover.is_some()
+    }
+
+    /// Is it known who the other members are? Of a list in the configuration it always is; of a name, when that was answered and is not
+    /// about this member alone: others may have to be told of first.
+    pub fn are_members_known(&self) -> bool {
+        !self.discovers()
+            || (self.discovery.has_answer.load(Ordering::Acquire)
+                && self.members().next().is_some())
+    }
+
+    /// Somebody has proved the key and opened a link, and is reached there: its number, if it is a member.
+    pub(super) fn knocked(&self, said: Said<'_>, at: SocketAddr) -> Option<MemberId> {
+        if !self.discovers() {
+            return self.member_named(said.name.as_bytes());
+        }
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        let mut roll = self.roll();
+        let id = roll.knocked(said, at, self.links_now());
+        self.apply(&mut roll);
+        id
+    }
+
+    /// Somebody has said who it is, at the address of that place.
+    pub(super) fn met(&self, id: MemberId, turn: u64, said: Said<'_>) -> Verdict {
+        if !self.discovers() {
+            return Verdict::Stays;
+        }
+        let mut roll = self.roll();
+        let verdict = roll.met(id, turn, said, self.links_now());
+        self.apply(&mut roll);
+        verdict
+    }
+
+    /// The address of that place is ours.
+    pub(super) fn is_own_address(&self, id: MemberId, turn: u64) {
+        let mut roll = self.roll();
+        roll.is_own(id, turn);
+        self.apply(&mut roll);
+    }
+
+    fn listed(&self, addresses: &[SocketAddr]) {
+        let mut roll = self.roll();
+        roll.listed(addresses, self.links_now());
+        self.apply(&mut roll);
+        let (unplaced, found) = (roll.unplaced() as u64, addresses.len() as u64);
+        self.discovery.addresses.store(found, Ordering::Relaxed);
+        let before = self.discovery.unplaced.swap(unplaced, Ordering::Relaxed);
+        if unplaced > 0 && before == 0 {
+            tracing::warn!(
+                addresses = found,
+                without_place = unplaced,
+                "more members than a cluster can have: some are left out"
+            );
+        }
+        // Last: whoever sees it sees the members, too.
+        self.discovery.has_answer.store(true, Ordering::Release);
+        self.discovery.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Carries out what the roll has decided.
+    pub(super) fn apply(&self, roll: &mut Roll) {
+        let changes = roll.changes();
+        if changes.is_empty() {
+            return;
+        }
+        for (id, who) in changes {
+            let Some(place) = self.place(id) else {
+                continue;
+            };
+            match (place.who(), &who) {
+                (None, Some(new)) => {
+                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has come");
+                }
+                (Some(old), None) => {
+                    self.discovery.forgotten.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(member = %old.name, at = %old.at, "a cluster member is one no more");
+                }
+                (Some(old), Some(new)) if old.name != new.name => {
+                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has said its name");
+                }
+                (Some(old), Some(new)) if old.at != new.at => {
+                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has another address");
+                }
+                _ => {}
+            }
+            place.set_who(who, self.now_ms());
+        }
+        // A group of filters with room for some more. Also for those that knock, or each of them would be a group, and a look-up more.
+        let columns = (roll.mask().count_ones() * self.stores_expected).next_power_of_two();
+        self.view().expect_columns(columns);
+        self.discovery.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn roll(&self) -> MutexGuard<'_, Roll> {
+        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links_now(&self) -> Now {
+        let trusted = |(id, member): (MemberId, &Member)| (member.is_trusted()).then_some(id.bit());
+        let trusted = self
+            .members()
+            .filter_map(trusted)
+            .fold(0, |all, bit| all | bit);
+        Now {
+            linked: trusted | self.discovery.linked_to_us.load(Ordering::Relaxed),
+            trusted,
+            ms: self.now_ms(),
+        }
+    }
+}
+
+/// A resolver that asks anew each time.
+fn resolver(dns: &Dns) -> Resolver {
+    Resolver::new(DnsSettings {
+        servers: dns.servers.clone(),
+        timeout: dns.timeout,
+        attempts: dns.attempts,
+        ttl_min: Duration::ZERO,
+        ttl_max: Duration::ZERO,
+        negative_ttl_max: Duration::ZERO,
+        names_max: 0,
+    })
+}
+
+/// Asks the name until the task is aborted.
+pub async fn discover(dns: Dns, cluster: Arc<Cluster>) {
+    let Some(PeerAddress { host, port }) = &cluster.plan.discover else {
+        return;
+    };
+    let resolver = resolver(&dns);
+    let mut has_failed = false;
+    loop {
+        match resolver.look_up_all(host, ADDRESSES_MAX).await {
+            Ok(found) => {
+                if std::mem::take(&mut has_failed) {
+                    tracing::info!(
+                        name = host,
+                        "the name of the cluster's members is answered again"
+                    );
+                }
+                let found: Vec<_> = (found.iter().map(|ip| ip.to_canonical()))
+                    .map(|ip| SocketAddr::new(ip, *port))
+                    .collect();
+                cluster.listed(&found);
+            }
+            Err(error) => {
+                let failures = &cluster.discovery.failures;
+                failures.fetch_add(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut has_failed, true) {
+                    tracing::warn!(
+                        name = host,
+                        %error,
+                        "the name of the cluster's members is not answered; those that are known stay"
+                    );
+                }
+            }
+        }
+        tokio::time::sleep(cluster.plan.discover_every).await;
+    }
+}
+
+/// Forgets those that have left, until the task is aborted.
+pub async fn forget(cluster: Arc<Cluster>) {
+    loop {
+        tokio::time::sleep(TICK.min(cluster.plan.forget_after)).await;
+        let mut roll = cluster.roll();
+        roll.tick(cluster.links_now());
+        cluster.apply(&mut roll);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hints::{
+        digest::IndexShape,
+        frames::{Column, Hello, Kind},
+    };
+
+    use super::*;
+
+    use plan::Plan;
+
+    fn discovering() -> Cluster {
+        let plan = Plan {
+            cluster: Some(plan::Cluster {
+                name: "own".into(),
+                discover: Some(PeerAddress {
+                    host: "nodes.example".into(),
+                    port: 1,
+                }),
+                ..plan::Cluster::default()
+            }),
+            ..Plan::with_listeners(Vec::new())
+        };
+        Cluster::new(&plan, None).unwrap().unwrap()
+    }
+
+    #[test]
+    fn members_that_knock_before_the_name_is_answered_take_one_look_up() {
+        let cluster = discovering();
+        let knock = |number: u8| {
+            let said = Said {
+                name: &format!("n{number}"),
+                incarnation: 1,
+            };
+            let at = SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(number)));
+            cluster.knocked(said, at).unwrap()
+        };
+        let come: Vec<MemberId> = (0..8).map(knock).collect();
+        for id in &come {
+            let column = Column {
+                seed: 42,
+                index: IndexShape {
+                    shards: 1,
+                    segments: 1,
+                },
+                kind: Kind::Bloom(hints::Shape::new(1 << 12, 7).unwrap()),
+                epoch: 1,
+                incarnation: 1,
+                store: 1,
+                weight: 1,
+            };
+            let hello = Hello {
+                incarnation: 1,
+                name: format!("n{}", id.0),
+                columns: vec![column],
+            };
+            cluster.view().hello(id.0, &hello, 0).unwrap();
+        }
+        let mut reader = cluster.view().reader();
+        assert_eq!(reader.groups().iter().count(), 1);
+        assert_eq!(cluster.members().count(), come.len());
+    }
+}

@@ -1,0 +1,245 @@
+//! A purge as members tell it to each other: every name and pattern that goes, resolved by the member that was asked.
+//!
+//! Names are those that objects are stored under (`request::target`), so members of a cluster need the same listeners and rules. Hashes
+//! cannot be told, since each store may have a seed of its own.
+//!
+//! ```text
+//! flags u8 (1: soft, 2: of an unsafe method) | names u16 | each: length u32, bytes | patterns u16 | each: kind u8 (0 prefix, 1 tag), length u32, bytes
+//! ```
+//!
+//! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
+
+use std::sync::Arc;
+
+use httpcache::UnixMillis;
+use store::{KeyHash, KeyHasher, NotTaken, set::DurabilityHandles};
+
+use super::super::Cluster;
+use base::clock::Clock;
+use cache::{
+    Cache,
+    predicate::{About, Predicate, TAG_BYTES_MAX},
+};
+
+/// The longest change, bytes: one that is longer is not told.
+pub const CHANGE_BYTES_MAX: usize = 512 << 10;
+
+const SOFT: u8 = 1;
+const OF_UNSAFE_METHOD: u8 = 2;
+
+/// What is to go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Change {
+    /// Names of objects, with all their variants.
+    pub names: Vec<Vec<u8>>,
+    /// Beginnings of keys, and tags.
+    pub patterns: Vec<About>,
+    /// Stale instead of gone?
+    pub soft: bool,
+    /// Made by an unsafe method? Then nothing has to be remembered of what was never stored.
+    pub is_of_unsafe_method: bool,
+}
+
+/// What a change of this process is applied to.
+#[derive(Clone)]
+pub struct LocalCache {
+    /// What is stored.
+    pub cache: Arc<Cache>,
+    /// Wall time.
+    pub clock: Clock,
+    /// The cluster, which takes no copies of what goes for a while.
+    pub cluster: Option<Arc<Cluster>>,
+}
+
+/// What became of a change in this process.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Was anything of the names there?
+    pub found: bool,
+    /// To be settled.
+    pub handles: Vec<DurabilityHandles>,
+    /// A pattern was not taken: the others behind it neither.
+    pub refused: Option<NotTaken>,
+}
+
+impl Change {
+    /// Everything that was stored before now.
+    pub fn everything() -> Change {
+        Change {
+            patterns: vec![About::Prefix(Vec::new())],
+            ..Change::default()
+        }
+    }
+
+    /// These names, after an unsafe method.
+    pub fn of_unsafe_method(names: Vec<Vec<u8>>) -> Change {
+        Change {
+            names,
+            is_of_unsafe_method: true,
+            ..Change::default()
+        }
+    }
+
+    /// Forgets it in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
+    pub fn apply(&self, to: &LocalCache) -> Applied {
+        let (cache, hasher) = (&to.cache, to.cache.hasher());
+        let now = UnixMillis(to.clock.now().as_millis() as u64);
+        if let Some(cluster) = &to.cluster {
+            // Before it: whoever sees a sequence behind it sees this too.
+            (cluster.purging).note(hasher, self, cluster.now_ms());
+        }
+        let mut applied = Applied::default();
+        for name in &self.names {
+            let primary = hasher.hash(name);
+            let (there, handles) = match (self.soft, self.is_of_unsafe_method) {
+                (true, _) => cache.doubt(primary, now),
+                (false, true) => cache.invalidate_stored(primary),
+                (false, false) => cache.invalidate(primary),
+            };
+            applied.found |= there;
+            applied.handles.push(handles);
+        }
+        for about in &self.patterns {
+            let (about, soft) = (about.clone(), self.soft);
+            match cache.invalidate_matching(&Predicate { about, soft }, now) {
+                Ok(handles) => applied.handles.push(handles),
+                Err(refused) => {
+                    applied.refused = Some(refused);
+                    break;
+                }
+            }
+        }
+        applied
+    }
+
+    /// May applying it look at many objects in memory?
+    pub fn takes_long(&self) -> bool {
+        !self.patterns.is_empty() || self.soft
+    }
+
+    /// The hashes of its names in this process.
+    pub fn primaries(&self, hasher: KeyHasher) -> impl Iterator<Item = KeyHash> + '_ {
+        self.names.iter().map(move |name| hasher.hash(name))
+    }
+
+    /// As it is told; `None` if that is too long.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let flag = |is_so: bool, flag: u8| if is_so { flag } else { 0 };
+        out.push(flag(self.soft, SOFT) | flag(self.is_of_unsafe_method, OF_UNSAFE_METHOD));
+        out.extend(u16::try_from(self.names.len()).ok()?.to_le_bytes());
+        for name in &self.names {
+            put(&mut out, name);
+        }
+        out.extend(u16::try_from(self.patterns.len()).ok()?.to_le_bytes());
+        for pattern in &self.patterns {
+            let (kind, text) = match pattern {
+                About::Prefix(prefix) => (0, prefix),
+                About::Tag(tag) => (1, tag),
+            };
+            out.push(kind);
+            put(&mut out, text);
+        }
+        (out.len() <= CHANGE_BYTES_MAX).then_some(out)
+    }
+
+    /// What was told; `None` if it is not a change, whole and with nothing behind it.
+    pub fn decode(bytes: &[u8]) -> Option<Change> {
+        if bytes.len() > CHANGE_BYTES_MAX {
+            return None;
+        }
+        let mut rest = bytes;
+        let flags = take(&mut rest, 1)?[0];
+        if flags > SOFT | OF_UNSAFE_METHOD {
+            return None;
+        }
+        let mut change = Change {
+            soft: flags & SOFT != 0,
+            is_of_unsafe_method: flags & OF_UNSAFE_METHOD != 0,
+            ..Change::default()
+        };
+        for _ in 0..take_count(&mut rest)? {
+            change.names.push(take_text(&mut rest)?.to_vec());
+        }
+        for _ in 0..take_count(&mut rest)? {
+            let kind = take(&mut rest, 1)?[0];
+            let text = take_text(&mut rest)?.to_vec();
+            change.patterns.push(match kind {
+                _ if text.len() > TAG_BYTES_MAX => return None,
+                0 => About::Prefix(text),
+                1 => About::Tag(text),
+                _ => return None,
+            });
+        }
+        rest.is_empty().then_some(change)
+    }
+}
+
+fn put(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(text);
+}
+
+fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(bytes)?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn take_count(rest: &mut &[u8]) -> Option<u16> {
+    Some(u16::from_le_bytes(take(rest, 2)?.try_into().ok()?))
+}
+
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let bytes = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
+    take(rest, bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn changes() -> impl Strategy<Value = Change> {
+        let text = || proptest::collection::vec(any::<u8>(), 0..20);
+        let pattern = (any::<bool>(), text()).prop_map(|(is_tag, text)| match is_tag {
+            true => About::Tag(text),
+            false => About::Prefix(text),
+        });
+        let many = proptest::collection::vec(text(), 0..4);
+        (many, proptest::collection::vec(pattern, 0..4), 0..4_u8).prop_map(
+            |(names, patterns, flags)| Change {
+                names,
+                patterns,
+                soft: flags & 1 != 0,
+                is_of_unsafe_method: flags & 2 != 0,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_told_is_understood_and_nothing_shorter_or_longer(change in changes()) {
+            let mut bytes = change.encode().unwrap();
+            prop_assert_eq!(Change::decode(&bytes), Some(change));
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(Change::decode(&bytes[..cut]), None);
+            }
+            bytes.push(0);
+            prop_assert_eq!(Change::decode(&bytes), None);
+        }
+
+        #[test]
+        fn any_bytes_are_a_change_that_is_told_so_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            if let Some(change) = Change::decode(&bytes) {
+                prop_assert_eq!(change.encode(), Some(bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_told() {
+        let change = Change::of_unsafe_method(vec![vec![b'a'; CHANGE_BYTES_MAX]]);
+        assert_eq!(change.encode(), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Carrying pushes to members: tasks of the workers that take from the queue.
+//!
+//! A worker whose fetch is complete starts one. It goes on with whatever may go next, whoever has fetched it, and ends when nothing may: what
+//! waits for room at a member is taken by the task that makes this room.
+//!
+//! Not known here: where pushes come from.
+
+use std::{pin::pin, rc::Rc, sync::atomic::Ordering, time::Duration};
+
+use hints::view::Groups;
+use httpcache::UnixMillis;
+use profile::Hierarchy;
+use twox_hash::XxHash3_64;
+
+use crate::{Cluster, Member, following::trace_of};
+use base::{
+    clock::{Clock, Instant},
+    member::MemberId,
+};
+use origin::{
+    outcome::UpstreamError,
+    trip::{Hop, Trip},
+    upstream::{self, Whom},
+};
+use rules::key::server_of_key;
+
+use super::{
+    Push, PushContext,
+    eager::{self, Registered},
+    message::{self, Terms, Verdict},
+    queue::{Loads, Taken},
+    target::{self, Candidate},
+};
+
+/// The longest that a push may take.
+const PUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Sends what may go now, as a task of this worker, until nothing may.
+pub fn start(context: &Rc<PushContext>) {
+    let Some(mut taken) = next(context) else {
+        return;
+    };
+    let context = Rc::clone(context);
+    tokio::task::spawn_local(async move {
+        loop {
+            carry(&context, taken).await;
+            match next(&context) {
+                Some(another) => taken = another,
+                None => return,
+            }
+        }
+    });
+}
+
+/// A push on its way. However that ends, its place in the queue is given back.
+struct UnderWay<'a> {
+    cluster: &'a Cluster,
+    taken: Option<Taken<Push>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            self.cluster.pushing.queue().done(&taken);
+        }
+    }
+}
+
+/// Carries a push to its member, and puts it back if another one is to be tried.
+async fn carry(context: &PushContext, taken: Taken<Push>) {
+    let cluster = &*context.cluster;
+    let mut under_way = UnderWay {
+        cluster,
+        taken: Some(taken),
+    };
+    let Some(taken) = &under_way.taken else {
+        return;
+    };
+    let (number, push) = (taken.member, &taken.push);
+    let member = &cluster.places[number];
+    let is_hinted = is_hinted(context, number, push);
+    // First: requests that go to the member from now on find it there, or have the member fetch it.
+    let registered = register(context, number, push);
+    let sent = send(context, number, push, registered).await;
+    let is_stored = |answer: &Answer| answer.verdict == Verdict::Stored;
+    if !sent.as_ref().is_ok_and(is_stored) {
+        // A member that refuses a push may not have come to read its name, so we withdraw it here.
+        eager::withdraw(member, registered);
+    }
+    if sent.as_ref().is_ok_and(|answer| answer.had_it) && !is_hinted && !push.is_copy {
+        (member.counters.false_misses).fetch_add(1, Ordering::Relaxed);
+    }
+    if !is_for_another(member, cluster.now_ms(), sent.map(|answer| answer.verdict)) {
+        return;
+    }
+    let Some(mut taken) = under_way.taken.take() else {
+        return;
+    };
+    taken.push.not_to |= MemberId(number as u8).bit();
+    let mut queue = cluster.pushing.queue();
+    if may_go_on(cluster, &taken.push) {
+        queue.put_back(taken, Instant::now());
+    } else {
+        queue.done(&taken);
+        (cluster.pushing.counters.given_up).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The next push that may go, and where to.
+fn next(context: &PushContext) -> Option<Taken<Push>> {
+    let (cluster, store) = (&*context.cluster, &context.cache.store);
+    let groups = context.groups();
+    let pushing = &cluster.pushing;
+    loop {
+        let now_ms = cluster.now_ms();
+        let has_room = |loads: &Loads<'_>| {
+            let mut members = cluster.members();
+            members.any(|(id, it)| loads.has_room(usize::from(id.0)) && it.takes_new(now_ms))
+        };
+        let choose = |push: &Push, loads: &Loads<'_>| choose(cluster, &groups, push, loads);
+        let taken = pushing.queue().take(Instant::now(), has_room, choose)?;
+        if !store.invalidated_since(taken.push.primary, taken.push.began.own) {
+            return Some(taken);
+        }
+        pushing.counters.purged.fetch_add(1, Ordering::Relaxed);
+        pushing.queue().done(&taken);
+    }
+}
+
+/// The member for a push, among those that may get one more now.
+fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) -> Option<usize> {
+    let now_ms = cluster.now_ms();
+    let holders = groups.nodes(trace_of(&push.name));
+    let candidate = |(id, member): (MemberId, &Member)| {
+        let (bit, at) = (id.bit(), usize::from(id.0));
+        (may_get(cluster, id.0, push, now_ms) && loads.has_room(at)).then(|| Candidate {
+            member: at,
+            busyness: member.busyness(now_ms) + loads.of(at) as u64,
+            free_mib: member.load.free_mib.load(Ordering::Relaxed),
+            holds: holders & bit != 0,
+            belonging: belonging(server_of_key(&push.name), member.name_hash()),
+        })
+    };
+    let candidates = cluster.members().filter_map(candidate);
+    let candidates: Vec<_> = candidates.collect();
+    // As good as chance, and no call of the system for each push that is looked at.
+    let chance = XxHash3_64::oneshot_with_seed(now_ms, &push.name);
+    target::choose(&candidates, cluster.plan.spread, chance)
+}
+
+/// May this member get it, as soon as there is room? Not one that has yet to hear purges of ours: nobody would ask it for what it has.
+fn may_get(cluster: &Cluster, number: u8, push: &Push, now_ms: u64) -> bool {
+    let id = MemberId(number);
+    let takes_new = |member: &Member| member.takes_new(now_ms);
+    let is_short_enough = |member: &Member| member.takes_body_of(push.body_bytes);
+    push.not_to & id.bit() == 0
+        && cluster.member(id).is_some_and(is_short_enough)
+        && cluster.member(id).is_some_and(takes_new)
+        && cluster.purging.is_current(id)
+        && push.began.knows(number)
+}
+
+fn may_go_on(cluster: &Cluster, push: &Push) -> bool {
+    let now_ms = cluster.now_ms();
+    let mut members = cluster.members();
+    members.any(|(id, _)| may_get(cluster, id.0, push, now_ms))
+}
+
+/// How much a server belongs to a member: the same at all fronts.
+fn belonging(server: &[u8], name_hash: u64) -> u64 {
+    XxHash3_64::oneshot_with_seed(name_hash, server)
+}
+
+/// Do hints say that the member has it?
+fn is_hinted(context: &PushContext, member: usize, push: &Push) -> bool {
+    let bit = MemberId(member as u8).bit();
+    context.groups().nodes(trace_of(&push.name)) & bit != 0
+}
+
+/// Registers a push with the member that it goes to.
+fn register(context: &PushContext, member: usize, push: &Push) -> Registered {
+    eager::register(&context.groups(), member as u8, &push.name)
+}
+
+/// What a member says of a push.
+#[derive(Clone, Copy)]
+struct Answer {
+    verdict: Verdict,
+    /// It had a copy already.
+    had_it: bool,
+}
+
+/// Sends a push to a member, and hears its verdict.
+async fn send(
+    context: &PushContext,
+    member: usize,
+    push: &Push,
+    registered: Registered,
+) -> Result<Answer, UpstreamError> {
+    let cluster = &context.cluster;
+    let id = MemberId(member as u8);
+    let told = push.began.of(id.0, registered.column);
+    let destination = cluster.destination(id, push.listener);
+    let (Some(told), Some(destination)) = (told, destination) else {
+        return Ok(Answer {
+            verdict: Verdict::Invalidated,
+            had_it: false,
+        });
+    };
+    let terms = Terms {
+        asked: push.asked,
+        received: push.received,
+        sent: now_ms(&context.clock).max(push.received),
+        column: registered.column,
+        incarnation: told.incarnation,
+        began: told.sequence,
+        known: registered.known,
+    };
+    let message = push.message(&cluster.places[member].name(), &terms);
+    let trip = Trip::new();
+    let whom = Whom {
+        header: None,
+        destination: &destination,
+        rules: &context.rules,
+        hop: Hop::to(Hierarchy::Node, member),
+        trip: &trip,
+        verdict: None,
+        waits: push.waits,
+    };
+    let (watch, limit) = (context.deadlines.watch(), context.deadlines.watch());
+    let exchange = async {
+        let (upstream, head) =
+            upstream::ask_final(&context.origin, &watch, &whom, "POST", &message).await?;
+        upstream.keep(&context.origin, &watch, &head).await;
+        Ok(Answer {
+            verdict: Verdict::of_status(head.status),
+            had_it: head.fields.contains(message::HAD),
+        })
+    };
+    let verdict = limit.limit(PUSH_MAX, pin!(exchange)).await;
+    verdict.unwrap_or(Err(UpstreamError::Timeout))
+}
+
+fn now_ms(clock: &Clock) -> UnixMillis {
+    UnixMillis(clock.now().as_millis() as u64)
+}
+
+impl Push {
+    /// The whole message.
+    fn message(&self, host: &str, terms: &Terms) -> Vec<u8> {
+        let heads = (self.request.len() + self.response.len()) as u64;
+        let bytes = heads + self.body_bytes;
+        let mut message = message::write_head(host, terms, bytes);
+        message.reserve(bytes as usize);
+        for piece in [&self.request, &self.response]
+            .into_iter()
+            .chain(&self.body)
+        {
+            message.extend_from_slice(piece);
+        }
+        message
+    }
+}
+
+/// Counts what became of a push. Is another member to be tried?
+fn is_for_another(member: &Member, now_ms: u64, sent: Result<Verdict, UpstreamError>) -> bool {
+    let counters = &member.counters;
+    match sent {
+        Ok(verdict) => {
+            counters.pushes[verdict as usize].fetch_add(1, Ordering::Relaxed);
+            member.answered();
+            matches!(verdict, Verdict::Paused | Verdict::Disk)
+        }
+        Err(error) => {
+            tracing::debug!(member = %member.name(), %error, "took no push");
+            counters.pushes_lost.fetch_add(1, Ordering::Relaxed);
+            member.failed(now_ms);
+            true
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! A response body as it arrives: announced length, chunks, or until the origin closes.
+//!
+//! What has come is given out piece by piece. A body of known length may be received into a [`Room`], where it is stored. At a clean end the
+//! connection goes back to the pool; what breaks off, or has bytes behind its end, is never used again.
+//!
+//! Not known here: heads, who is asked, caching.
+//! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fields::Fields;
+use http1::{Chunk, ChunkedDecoder, Framing, Reject};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use crate::{
+    BodyFilter, Lease, OriginContext, OriginWaits,
+    outcome::UpstreamError,
+    trip::Trip,
+    writing::{Moved, write_or_hear},
+};
+use base::deadline::Watch;
+use ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause, room::Room};
+use record::metrics;
+
+/// What is read at once of a long body.
+const BODY_READ_BYTES: usize = 64 << 10;
+/// The same once a read was filled: the body comes faster than it is read.
+const FAST_BODY_READ_BYTES: usize = 256 << 10;
+/// What is read at once of chunks.
+const CHUNKED_READ_BYTES: usize = 16 << 10;
+/// Pieces smaller than this are joined when they are there at once.
+const GATHER_BYTES: usize = 16 << 10;
+
+/// Chunks of a body that arrived together.
+enum Gathered {
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        match self {
+            Gathered::One(piece) => piece.len(),
+            Gathered::Several(all) => all.len(),
+        }
+    }
+
+    fn join(self, next: &[u8]) -> Gathered {
+        let mut all = match self {
+            Gathered::One(piece) => {
+                let mut all = BytesMut::with_capacity(GATHER_BYTES + piece.len());
+                all.extend_from_slice(&piece);
+                all
+            }
+            Gathered::Several(all) => all,
+        };
+        all.extend_from_slice(next);
+        Gathered::Several(all)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Gathered::One(piece) => piece,
+            Gathered::Several(all) => all.freeze(),
+        }
+    }
+}
+
+/// The first bytes of what was read. Few of them are copied: they would keep a long buffer, of which only they count.
+fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
+    match bytes < input.capacity() / 2 {
+        true => {
+            let piece = Bytes::copy_from_slice(&input[..bytes]);
+            input.advance(bytes);
+            if input.is_empty() {
+                *input = BytesMut::new();
+            }
+            piece
+        }
+        false if bytes == input.len() => std::mem::take(input).freeze(),
+        false => input.split_to(bytes).freeze(),
+    }
+}
+
+enum BodyState {
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+    Done,
+}
+
+impl BodyState {
+    /// What is still to come, where that was announced.
+    fn left(&self) -> Option<u64> {
+        match self {
+            BodyState::Length(left) => Some(*left),
+            BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => None,
+        }
+    }
+}
+
+/// Notes when a body is not read any further.
+struct Heard(Trip);
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
+
+/// What is read is there within this time, or the origin has failed.
+async fn within<F: Future<Output = io::Result<usize>> + Unpin>(
+    watch: &Watch,
+    limit: Duration,
+    reading: F,
+) -> Result<usize, UpstreamError> {
+    let read = watch.limit(limit, reading).await;
+    let read = read.map_err(|_| UpstreamError::Timeout)?;
+    read.map_err(UpstreamError::Closed)
+}
+
+/// A response body as it arrives.
+pub struct Body {
+    /// It came whole with its head, into memory of its own length.
+    is_exact: bool,
+    heard: Heard,
+    waits: OriginWaits,
+    lease: Option<Lease>,
+    input: BytesMut,
+    filter: Option<Box<dyn BodyFilter>>,
+    state: BodyState,
+    reusable: bool,
+    trailers: Option<Fields>,
+    /// The last read took as much as it might.
+    is_fast: bool,
+    /// Nobody stores it: it waits for room, and everything of it is counted.
+    is_passing: bool,
+    /// Counts it among those that are received.
+    pub(super) receiving: Option<Receiving>,
+    /// Whose it is.
+    holder: Option<Arc<Holder>>,
+    /// Which pieces are its own.
+    transfer: Transfer,
+    /// Does somebody wait for it who is not its holder, or nobody at all?
+    is_others: Option<Box<dyn Fn() -> bool>>,
+}
+
+impl Body {
+    /// What follows a head with this framing, or, where a filter says so, with another one further on. Of it `input` has come; `is_exact`:
+    /// in memory of its own length.
+    pub(super) fn new(
+        lease: Lease,
+        (input, is_exact): (BytesMut, bool),
+        (trip, waits): (Trip, OriginWaits),
+        (framing, filter): (Framing, Option<Box<dyn BodyFilter>>),
+        reusable: bool,
+    ) -> Body {
+        let framing = filter.as_ref().map_or(framing, |filter| filter.framing());
+        let state = match framing {
+            Framing::None => BodyState::Length(0),
+            Framing::Length(bytes) => BodyState::Length(bytes),
+            Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(&waits.limits))),
+            Framing::UntilClose => BodyState::UntilClose,
+        };
+        if matches!(state, BodyState::Length(0)) {
+            trip.ended();
+        }
+        let is_whole = state.left() == Some(input.len() as u64);
+        Body {
+            is_exact: is_exact && is_whole && filter.is_none(),
+            is_passing: false,
+            receiving: None,
+            holder: trip.holder(),
+            transfer: Transfer::default(),
+            is_others: None,
+            heard: Heard(trip),
+            waits,
+            lease: Some(lease),
+            input,
+            filter,
+            state,
+            reusable,
+            trailers: None,
+            is_fast: false,
+        }
+    }
+
+    /// Does it come as one piece that keeps no more memory than it has bytes?
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Nobody keeps it but its reader: where there is no room for more of it, it is not read any further.
+    pub fn passes(&mut self, is_passing: bool) {
+        self.is_passing = is_passing;
+    }
+
+    /// It does not wait for its holder where this says that others read it, or that nobody does.
+    pub fn may_be_others(&mut self, is_others: Box<dyn Fn() -> bool>) {
+        self.is_others = Some(is_others);
+    }
+
+    /// Is all of it taken, and known to be right?
+    pub fn is_over(&self) -> bool {
+        self.filter.is_none() && matches!(self.state, BodyState::Done)
+    }
+
+    /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
+    pub async fn next(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        self.next_into(context, watch, None).await
+    }
+
+    /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
+    pub async fn next_into(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        mut room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        if self.filter.is_some() {
+            room = None;
+        }
+        let ledger = &context.ledger;
+        (self.receiving).get_or_insert_with(|| ledger.receives());
+        (self.holder).get_or_insert_with(|| ledger.holder());
+        loop {
+            let piece = self.next_piece(context, watch, room.as_deref_mut()).await;
+            let piece = piece.inspect_err(|_| self.heard.0.broke_off())?;
+            let Some(filter) = &mut self.filter else {
+                return Ok(piece);
+            };
+            let Some(piece) = piece else {
+                return filter.end().inspect_err(|_| {
+                    metrics::add(&context.counters.mirror_digests_wrong, 1);
+                });
+            };
+            if let Some(piece) = filter.take(piece) {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    async fn next_piece(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        mut room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            match &mut self.state {
+                BodyState::Done => return Ok(None),
+                BodyState::Length(0) => {
+                    // Bytes behind the end are not ours: such a connection is not used again.
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                    return Ok(None);
+                }
+                BodyState::Length(left) => {
+                    let want = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let room = room.as_deref_mut().filter(|room| room.left() > 0);
+                    let came = want.min(self.input.len());
+                    let piece = match room {
+                        Some(room) if came == 0 => Some(self.read_into(watch, room, want).await?),
+                        Some(room) => {
+                            let piece = room.put(&self.input[..came]);
+                            self.input.advance(piece.len());
+                            Some(piece)
+                        }
+                        None if came == 0 => None,
+                        None => {
+                            let piece = first_of(&mut self.input, came);
+                            Some(self.counted(piece))
+                        }
+                    };
+                    if let Some(piece) = piece {
+                        return Ok(Some(self.took(context, piece)));
+                    }
+                    let n = self.read_body(context, watch, want).await?;
+                    if n == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                BodyState::UntilClose => {
+                    if !self.input.is_empty() {
+                        let all = self.input.len();
+                        let piece = first_of(&mut self.input, all);
+                        metrics::add(&context.counters.origin_bytes, piece.len() as u64);
+                        return Ok(Some(self.counted(piece)));
+                    }
+                    if self.read_body(context, watch, usize::MAX).await? == 0 {
+                        self.end(false);
+                        return Ok(None);
+                    }
+                }
+                BodyState::Chunked(_) => {
+                    if let Some(piece) = self.chunks_at_hand(context)? {
+                        return Ok(Some(self.counted(piece)));
+                    }
+                    let is_over = matches!(self.state, BodyState::Done);
+                    if is_over {
+                        continue;
+                    }
+                    let read = match self.is_passing {
+                        true => {
+                            self.read_when_sent(context, watch, CHUNKED_READ_BYTES)
+                                .await?
+                        }
+                        false => {
+                            let most = CHUNKED_READ_BYTES.min(context.ledger.step());
+                            self.read(watch, most).await?
+                        }
+                    };
+                    if read == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
+    fn chunks_at_hand(&mut self, context: &OriginContext) -> Result<Option<Bytes>, Reject> {
+        let mut gathered: Option<Gathered> = None;
+        while let BodyState::Chunked(decoder) = &mut self.state {
+            match decoder.next(&self.input)? {
+                Chunk::Data { start, end } => {
+                    self.input.advance(start);
+                    let piece = first_of(&mut self.input, end - start);
+                    metrics::add(&context.counters.origin_bytes, piece.len() as u64);
+                    let all = match gathered.take() {
+                        None => Gathered::One(piece),
+                        Some(before) => before.join(&piece),
+                    };
+                    let is_enough = all.len() >= GATHER_BYTES;
+                    gathered = Some(all);
+                    if is_enough {
+                        break;
+                    }
+                }
+                Chunk::End { consumed, trailers } => {
+                    self.input.advance(consumed);
+                    if !trailers.is_empty() {
+                        self.trailers = Some(trailers);
+                    }
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                }
+                Chunk::More { consumed } => {
+                    self.input.advance(consumed);
+                    break;
+                }
+            }
+        }
+        Ok(gathered.map(Gathered::into_bytes))
+    }
+
+    /// The connection will not be used again, whatever comes.
+    pub fn forbid_reuse(&mut self) {
+        self.reusable = false;
+    }
+
+    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
+    pub async fn write_or_hear(
+        &mut self,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        match &mut self.lease {
+            // An answer without a body, or at its end, is heard already.
+            _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
+            Some(lease) if self.input.is_empty() => {
+                let moved =
+                    write_or_hear(self.waits.write, watch, lease, unsent, &mut self.input).await;
+                self.heard.0.received_body(self.input.len());
+                moved
+            }
+            _ => Ok(Moved::Heard),
+        }
+    }
+
+    /// Trailers, once the body has ended.
+    pub fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    /// Counts a piece that has memory of its own. One that came whole with its head, and is stored as it is, counts with what is stored.
+    fn counted(&self, piece: Bytes) -> Bytes {
+        match &self.holder {
+            Some(holder) if self.is_passing || !self.is_exact => {
+                holder.count_of(piece, Some(&self.transfer))
+            }
+            _ => piece,
+        }
+    }
+
+    /// Waits until something may be read of a body that is passed on, and says how much.
+    async fn room_to_pass(&self, context: &OriginContext, watch: &Watch) -> usize {
+        let ledger = &context.ledger;
+        let Some(holder) = &self.holder else {
+            return ledger.step();
+        };
+        let paused = &context.counters.transfers_paused;
+        // The filter has one, which it gives out for the next.
+        let kept = usize::from(self.filter.is_some());
+        let is_due = |waited| {
+            self.is_others.as_ref().is_some_and(|it| it())
+                || waited >= pause::OWN_WAIT_MAX && self.transfer.pieces() <= kept
+        };
+        pause::until_granted(ledger, holder, watch, paused, is_due).await
+    }
+
+    /// Reads of a body of which so much is still to come.
+    async fn read_body(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        left: usize,
+    ) -> Result<usize, UpstreamError> {
+        let most = self.read_bytes_max().min(left);
+        let read = match (self.is_passing, self.is_fast) {
+            (false, _) => {
+                let most = most.min(context.ledger.step());
+                self.read(watch, most).await?
+            }
+            (true, false) => self.read_when_sent(context, watch, most).await?,
+            (true, true) => match self.read_at_once(context, watch, most).await? {
+                Some(read) => read,
+                None => {
+                    let most = most.min(BODY_READ_BYTES);
+                    self.read_when_sent(context, watch, most).await?
+                }
+            },
+        };
+        self.is_fast = read >= BODY_READ_BYTES;
+        Ok(read)
+    }
+
+    fn read_bytes_max(&self) -> usize {
+        match self.is_fast {
+            true => FAST_BODY_READ_BYTES,
+            false => BODY_READ_BYTES,
+        }
+    }
+
+    /// Counts a piece of a body of known length.
+    fn took(&mut self, context: &OriginContext, piece: Bytes) -> Bytes {
+        metrics::add(&context.counters.origin_bytes, piece.len() as u64);
+        if let BodyState::Length(left) = &mut self.state {
+            *left -= piece.len() as u64;
+            if *left == 0 {
+                let clean = self.input.is_empty();
+                self.end(clean);
+            }
+        }
+        piece
+    }
+
+    /// Reads a piece of the body into the room; `left` is still to come.
+    async fn read_into(
+        &mut self,
+        watch: &Watch,
+        room: &mut Room,
+        left: usize,
+    ) -> Result<Bytes, UpstreamError> {
+        let most = self.read_bytes_max();
+        let Some(lease) = &mut self.lease else {
+            return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let want = most.min(left).min(room.left());
+        let reading = lease.stream().read(&mut room.space()[..want]);
+        let read = within(watch, self.waits.idle_read, pin!(reading)).await?;
+        self.heard.0.received_body(read);
+        self.is_fast = read >= BODY_READ_BYTES;
+        match read {
+            0 => Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(room.advance(read)),
+        }
+    }
+
+    /// Reads a piece of a body that is passed on, at most so long, as soon as it is there. What it may be is asked of the ledger then: many
+    /// that wait at once would all be promised the same room. It comes by way of the worker's space, and waits without memory of its own.
+    async fn read_when_sent(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        most: usize,
+    ) -> Result<usize, UpstreamError> {
+        let room = self.room_to_pass(context, watch).await;
+        let (Some(lease), Some(holder)) = (&mut self.lease, &self.holder) else {
+            return Ok(0);
+        };
+        let input = &mut self.input;
+        let reading = poll_fn(|cx| {
+            let room_now = context.ledger.grant(holder).unwrap_or(STEP_BYTES_MIN);
+            let mut space = context.input.borrow_mut();
+            let most = most.min(room).min(room_now).min(space.len());
+            let mut buf = ReadBuf::new(&mut space[..most]);
+            let read = Pin::new(lease.stream()).poll_read(cx, &mut buf);
+            read.map_ok(|()| {
+                input.extend_from_slice(buf.filled());
+                buf.filled().len()
+            })
+        });
+        let read = within(watch, self.waits.idle_read, reading).await?;
+        self.heard.0.received_body(read);
+        Ok(read)
+    }
+
+    /// Reads what is there of a body that is passed on and comes fast; `None`: nothing is. What is to come is waited for without the room
+    /// that there is now.
+    async fn read_at_once(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        most: usize,
+    ) -> Result<Option<usize>, UpstreamError> {
+        let most = most.min(self.room_to_pass(context, watch).await);
+        let Some(lease) = &mut self.lease else {
+            return Ok(Some(0));
+        };
+        // A buffer that is no longer: what is not filled of it would be held and not counted.
+        self.input = BytesMut::with_capacity(most);
+        let mut reading = pin!(lease.stream().read_buf(&mut self.input));
+        let read = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+        let Poll::Ready(read) = read else {
+            self.input = BytesMut::new();
+            return Ok(None);
+        };
+        let read = read.map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        Ok(Some(read))
+    }
+
+    async fn read(&mut self, watch: &Watch, most: usize) -> Result<usize, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Ok(0);
+        };
+        self.input.reserve(most.max(1));
+        let reading = lease.stream().read_buf(&mut self.input);
+        let read = within(watch, self.waits.idle_read, pin!(reading)).await?;
+        self.heard.0.received_body(read);
+        Ok(read)
+    }
+
+    fn end(&mut self, clean: bool) {
+        self.state = BodyState::Done;
+        self.heard.0.ended();
+        if let Some(lease) = self.lease.take()
+            && clean
+            && self.reusable
+        {
+            lease.reuse();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_keep_no_long_buffer() {
+        let mut input = BytesMut::with_capacity(BODY_READ_BYTES);
+        input.extend_from_slice(&[7; 3000]);
+        let before = input.as_ptr();
+        let piece = first_of(&mut input, 3000);
+        assert_eq!(piece, [7; 3000][..]);
+        assert_ne!(piece.as_ptr(), before);
+        assert_eq!(input.capacity(), 0, "nothing is kept until the next read");
+        input.resize(BODY_READ_BYTES, 7);
+        let all = input.as_ptr();
+        let piece = first_of(&mut input, BODY_READ_BYTES);
+        assert_eq!(piece.as_ptr(), all, "it was not copied");
+    }
+}

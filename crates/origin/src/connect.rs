@@ -1,0 +1,746 @@
+//! Opening a connection: a slot of the pool, the name's addresses, the rules, TCP, TLS.
+//!
+//! Every wait has a time-out, and each step notes its times in [`ConnectTimes`]. Several addresses are tried by a
+//! simple form of RFC 8305: one after the other, each after the last one failed or after 250 ms. The first connection
+//! wins, and the others are closed.
+//!
+//! The rules of `access` are applied to every resolved address before a packet goes there, with the kernel's answer
+//! to which are this machine's own (`inward`). They are applied once more to both ends of the new connection before a
+//! byte is sent.
+//!
+//! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
+
+use base::clock::Instant;
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
+use super::failures::Failures;
+use super::inward::{Machine, permitted};
+use super::pool::{Grant, Lease, Limits, Pool, Slot};
+use super::tls::Tls;
+use super::{ConnectError, ConnectTimes, Destination, Stream};
+use crate::Introduction;
+use base::access::{Destinations, Forbidden};
+use base::member::{OfMember, Refusal};
+use base::mistakes::{Mistake, makes};
+use base::socket::Socket;
+
+/// RFC 8305 §5, "Connection Attempt Delay".
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Failures of TLS are logged once in so long.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+/// When a name that could not be looked up again is asked for once more.
+const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
+/// The time-outs of connecting, and the bounds of the pool.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For TCP and TLS together, over all addresses; and for a slot if the destination is at its bound.
+    pub connect_timeout: Duration,
+    /// Name look-ups.
+    pub dns: DnsSettings,
+    /// The pool's bounds.
+    pub pool: Limits,
+    /// How long a failure to connect is remembered; zero: not at all.
+    pub failure_ttl: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            dns: DnsSettings::default(),
+            pool: Limits::default(),
+            failure_ttl: Duration::ZERO,
+        }
+    }
+}
+
+/// One worker's connections to origins.
+pub struct Connector {
+    connect_timeout: Cell<Duration>,
+    pool: Pool,
+    resolver: Resolver,
+    tls: RefCell<Tls>,
+    failures: Failures,
+    machine: Machine,
+    /// When a failure of TLS was logged last, and how many were not since.
+    told: Cell<(Option<Instant>, u64)>,
+    /// What members of it are asked to prove.
+    cluster: Option<Arc<dyn Introduction>>,
+}
+
+impl Connector {
+    /// A connector with its own pool and resolver.
+    pub fn new(settings: Settings, tls: Tls) -> Self {
+        Self {
+            connect_timeout: Cell::new(settings.connect_timeout),
+            pool: Pool::new(settings.pool),
+            resolver: Resolver::new(settings.dns),
+            tls: RefCell::new(tls),
+            failures: Failures::new(settings.failure_ttl),
+            machine: Machine::default(),
+            told: Cell::default(),
+            cluster: None,
+        }
+    }
+
+    /// From now on connections are made and kept so. What is under way ends as it began.
+    pub fn follow(&self, settings: Settings, tls: Tls) {
+        self.connect_timeout.set(settings.connect_timeout);
+        self.resolver.follow(settings.dns);
+        self.failures.follow(settings.failure_ttl);
+        self.pool.follow(settings.pool);
+        if !self.tls.borrow().is(&tls) {
+            self.pool.forget_tls();
+            self.tls.replace(tls);
+        }
+    }
+
+    /// The same, for a member of this cluster.
+    pub fn in_cluster(self, cluster: Option<Arc<dyn Introduction>>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// A new TCP connection that is not pooled: for the link to a member.
+    pub async fn socket_to(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+    ) -> Result<Socket, ConnectError> {
+        let found = match without_question(&to.host) {
+            Some(found) => found,
+            None => self.resolver.look_up(&to.host).await?.to_try(),
+        };
+        let addresses = permitted(found, to.port, access, &self.machine)?;
+        let opened = timeout(self.connect_timeout.get(), race(&addresses)).await;
+        let tcp = opened.unwrap_or(Err(ConnectError::Timeout))?;
+        access.check_connected(tcp.local_addr()?, tcp.peer_addr()?)?;
+        tcp.set_nodelay(true)?;
+        Ok(tcp)
+    }
+
+    /// Once a second: closes what the pool need not keep. Returns the destinations whose connections are used and whose names are to be
+    /// looked up again ([`Self::renew`]).
+    pub fn sweep(&self, now: Instant) -> Vec<Destination> {
+        self.pool.sweep(now)
+    }
+
+    /// Looks a name up again; connections to addresses that it has left take no further request. While it cannot be looked up, it leads
+    /// where it led.
+    pub async fn renew(&self, to: &Destination) {
+        match self.resolver.look_up_anew(&to.host).await {
+            Ok(found) => self.pool.resolved(to, &found.addresses, found.until),
+            Err(error) => {
+                tracing::debug!(%to, %error, "the name could not be looked up again");
+                self.pool.unresolved(to, Instant::now() + RENEW_AGAIN);
+            }
+        }
+    }
+
+    /// The pool, for its gauges.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// An open connection: a pooled one if there is one, else a new one. See [`Lease::is_reused`].
+    pub async fn lease(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        if let Some(lease) = self.pool.checkout(to, access) {
+            return Ok(lease);
+        }
+        self.recall(to, access, times)?;
+        self.lease_untold(to, access, times).await
+    }
+
+    /// A connection that was released meanwhile, or a new one although that may have failed a moment ago.
+    pub async fn lease_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) if lease.is_permitted(access) => Ok(*lease),
+            Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
+            Grant::Slot(slot) => self.open(slot, to, access, times).await,
+        }
+    }
+
+    /// A connection for a request that may not be repeated: a new one, or one that was released meanwhile and is young. `recalls`: not if
+    /// it has failed a moment ago.
+    pub async fn lease_young(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        recalls: bool,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        if recalls {
+            self.recall(to, access, times)?;
+        }
+        match self.wait_for_place(to, times).await? {
+            Grant::Warm(mut lease) => match lease.is_permitted(access) && lease.is_young() {
+                true => Ok(*lease),
+                false => self.open(lease.into_slot(), to, access, times).await,
+            },
+            Grant::Slot(slot) => self.open(slot, to, access, times).await,
+        }
+    }
+
+    /// A new connection: for a tunnel, or after a pooled one turned out to be closed.
+    pub async fn connect(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        self.recall(to, access, times)?;
+        self.connect_untold(to, access, times).await
+    }
+
+    /// The same, although it may have failed a moment ago.
+    pub async fn connect_untold(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        let slot = match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        self.open(slot, to, access, times).await
+    }
+
+    /// A new connection that begins with this PROXY header, and is closed after its request. `recalls`: not if it has failed a moment ago.
+    pub async fn connect_telling(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        header: &[u8],
+        recalls: bool,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        if recalls {
+            self.recall(to, access, times)?;
+        }
+        let slot = match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        let lease = self.open_telling(slot, to, access, header, times).await?;
+        Ok(lease.for_one_request())
+    }
+
+    /// A new connection, although it failed a moment ago: for a probe. `has_place`: set when the wait for a place among our
+    /// connections is over; what takes long after that is not our fault.
+    pub async fn connect_anew(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        has_place: &Cell<bool>,
+    ) -> Result<Lease, ConnectError> {
+        let mut times = ConnectTimes::default();
+        let slot = match self.wait_for_place(to, &mut times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        has_place.set(true);
+        self.open(slot, to, access, &mut times).await
+    }
+
+    /// May this destination be reached, as far as that can be said without a name server?
+    pub fn check_literal(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+    ) -> Result<(), ConnectError> {
+        match without_question(&to.host) {
+            Some(found) => Ok(permitted(found, to.port, access, &self.machine).map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    /// How many failures to connect were remembered so far, and how often one was returned instead of a new attempt.
+    pub fn failures(&self) -> (u64, u64) {
+        self.failures.counts()
+    }
+
+    /// A remembered failure took no time, in the step in which it had happened.
+    fn recall(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<(), ConnectError> {
+        let now = Instant::now();
+        let Some(error) = self.failures.recall(to, access, &self.machine, now) else {
+            return Ok(());
+        };
+        match error.is_of_name() {
+            true => times.dns = Some((now, now)),
+            false => times.connect = Some((now, now)),
+        }
+        Err(error)
+    }
+
+    async fn wait_for_place(
+        &self,
+        to: &Destination,
+        times: &mut ConnectTimes,
+    ) -> Result<Grant, ConnectError> {
+        // The clock is read only if there is a wait.
+        let mut waited = None;
+        let grant = {
+            let mut place = std::pin::pin!(self.pool.slot(to, self.connect_timeout.get()));
+            std::future::poll_fn(|cx| {
+                let poll = place.as_mut().poll(cx);
+                if poll.is_pending() {
+                    waited.get_or_insert_with(Instant::now);
+                }
+                poll
+            })
+            .await
+        };
+        times.queue = waited.map(|began| (began, Instant::now()));
+        grant
+    }
+
+    async fn open(
+        &self,
+        slot: Slot,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        self.open_telling(slot, to, access, b"", times).await
+    }
+
+    /// Opens a connection and writes the header, if there is one.
+    async fn open_telling(
+        &self,
+        slot: Slot,
+        to: &Destination,
+        access: &Destinations,
+        header: &[u8],
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        let found = match self.addresses(to, times).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.failures.note(to, &[], &[], &error, Instant::now());
+                return Err(error);
+            }
+        };
+        // The name also has an address of ours. If no other address answers, the request meant ourselves.
+        let ours = |ip: &IpAddr| {
+            access.check(SocketAddr::new(*ip, to.port)) == Err(Forbidden::OwnListener)
+        };
+        let is_ours = found.iter().any(ours);
+        let addresses = permitted(found.clone(), to.port, access, &self.machine)?;
+
+        let began = Instant::now();
+        let opened = timeout(
+            self.connect_timeout.get(),
+            self.open_stream(to, &addresses, access, header, times),
+        )
+        .await;
+        times.connect = Some((began, Instant::now()));
+        let (stream, peer, is_inward) = match opened.unwrap_or(Err(ConnectError::Timeout)) {
+            Err(ConnectError::Refused | ConnectError::Unroutable) if is_ours => {
+                return Err(Forbidden::OwnListener.into());
+            }
+            Err(error) => {
+                let now = Instant::now();
+                self.log(to, &error, now);
+                self.failures.note(to, &found, &addresses, &error, now);
+                return Err(error);
+            }
+            Ok(opened) => opened,
+        };
+        self.failures.clear(to);
+        Ok(Lease::new(slot, stream, peer, is_inward))
+    }
+
+    /// What went wrong in TLS is told nowhere else: clients get a word. At most once a second.
+    fn log(&self, to: &Destination, error: &ConnectError, now: Instant) {
+        if !matches!(error, ConnectError::Tls(..)) {
+            return;
+        }
+        let (last, untold) = self.told.get();
+        if last.is_some_and(|last| now.saturating_duration_since(last) < LOG_PAUSE) {
+            return self.told.set((last, untold + 1));
+        }
+        self.told.set((Some(now), 0));
+        tracing::warn!(%to, %error, untold, "no connection; `untold` is how many failures of TLS were not logged before");
+    }
+
+    async fn addresses(
+        &self,
+        to: &Destination,
+        times: &mut ConnectTimes,
+    ) -> Result<Vec<IpAddr>, ConnectError> {
+        if let Some(addresses) = without_question(&to.host) {
+            return Ok(addresses);
+        }
+        let began = Instant::now();
+        let answer = self.resolver.look_up(&to.host).await;
+        times.dns = Some((began, Instant::now()));
+        let found = answer?;
+        self.pool.resolved(to, &found.addresses, found.until);
+        Ok(found.to_try())
+    }
+
+    async fn open_stream(
+        &self,
+        to: &Destination,
+        addresses: &[SocketAddr],
+        access: &Destinations,
+        header: &[u8],
+        times: &mut ConnectTimes,
+    ) -> Result<(Stream, SocketAddr, bool), ConnectError> {
+        let mut tcp = race(addresses).await?;
+        times.tcp = Some(Instant::now());
+        let peer = tcp.peer_addr()?;
+        let local = tcp.local_addr()?;
+        if !makes(Mistake::PermitAnything) {
+            access.check_connected(local, peer)?;
+        }
+        // Stored with the connection, which may later serve a listener with stricter rules.
+        let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
+        // Requests are written whole, so Nagle's algorithm would only delay them.
+        tcp.set_nodelay(true)?;
+        if !header.is_empty() {
+            tcp.write_all(header).await?;
+        }
+        let stream = match to.member {
+            Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
+            None if to.tls => {
+                let tls = self.tls.borrow().clone();
+                Stream::Tls(tls.handshake(&to.host, tcp).await?)
+            }
+            None => Stream::Tcp(tcp),
+        };
+        Ok((stream, peer, is_inward))
+    }
+}
+
+impl Connector {
+    /// The handshake with a member, after which the connection takes requests for its listener.
+    async fn prove_to(&self, of: OfMember, mut tcp: Socket) -> Result<Socket, ConnectError> {
+        let cluster = self.cluster.as_ref().ok_or(Refusal::Unknown)?;
+        cluster.introduce(of, &mut tcp).await?;
+        Ok(tcp)
+    }
+}
+
+/// The first connection made to any of the addresses, each given a head start over the next.
+async fn race(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
+    debug_assert!(addresses.len() <= ADDRESSES_MAX);
+    if let [only] = addresses {
+        return Ok(Socket::connect(*only).await?);
+    }
+    let mut attempts = JoinSet::new();
+    let mut left = addresses.iter().copied();
+    let mut failure: Option<ConnectError> = None;
+    loop {
+        // Nothing was started yet, or the last attempt has failed or used up its head start.
+        let next = left.next();
+        if let Some(address) = next {
+            attempts.spawn(Socket::connect(address));
+        }
+        let turn = tokio::time::Instant::now() + HEAD_START;
+        tokio::select! {
+            biased;
+            ended = attempts.join_next() => match ended {
+                Some(Ok(Ok(tcp))) => return Ok(tcp),
+                Some(Ok(Err(error))) => failure = Some(more_telling(failure, error.into())),
+                // An attempt cannot panic or be aborted while we wait; if it did, count it as failed.
+                Some(Err(_)) => {}
+                None => return Err(failure.unwrap_or(ConnectError::NotFound)),
+            },
+            () = sleep_until(turn), if next.is_some() => {}
+        }
+    }
+}
+
+/// Which of several failures to report: an answer of the origin rather than silence, and either rather than a missing
+/// route (which often means no IPv6).
+fn more_telling(had: Option<ConnectError>, new: ConnectError) -> ConnectError {
+    fn weight(error: &ConnectError) -> u8 {
+        match error {
+            ConnectError::Refused => 4,
+            ConnectError::Timeout => 3,
+            ConnectError::Io(_) => 2,
+            ConnectError::Unroutable => 1,
+            _ => 0,
+        }
+    }
+    match had {
+        Some(had) if weight(&had) >= weight(&new) => had,
+        _ => new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::NameServer;
+    use std::io;
+    use tokio::net::TcpListener;
+
+    async fn listen() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// An address without a listener.
+    async fn closed() -> SocketAddr {
+        listen().await.1
+    }
+
+    fn to(host: &str, port: u16) -> Destination {
+        Destination {
+            tls: false,
+            host: host.into(),
+            port,
+            member: None,
+        }
+    }
+
+    fn times() -> ConnectTimes {
+        ConnectTimes::default()
+    }
+
+    /// The rules of a listener beyond loopback.
+    fn public() -> Destinations {
+        Destinations {
+            loopback: false,
+            link_local: false,
+            ..Destinations::default()
+        }
+    }
+
+    fn connector(settings: Settings) -> Connector {
+        Connector::new(settings, Tls::only(Vec::new()))
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_leaves_its_times_and_is_pooled_afterwards() {
+        let (_listener, address) = listen().await;
+        let (connector, access) = (connector(Settings::default()), Destinations::default());
+        let to = to("127.0.0.1", address.port());
+
+        let mut first = times();
+        let lease = connector.lease(&to, &access, &mut first).await.unwrap();
+        assert_eq!((lease.peer(), lease.is_reused()), (address, false));
+        let (began, ended) = first.connect.expect("a connection was made");
+        assert!((began..=ended).contains(&first.tcp.unwrap()));
+        assert_eq!(
+            (first.dns, first.queue),
+            (None, None),
+            "a literal needs no name server"
+        );
+        lease.reuse();
+
+        let mut second = times();
+        let lease = connector.lease(&to, &access, &mut second).await.unwrap();
+        assert!(lease.is_reused());
+        assert_eq!(second.connect, None);
+        let fresh = connector.connect(&to, &access, &mut times()).await.unwrap();
+        assert!(!fresh.is_reused());
+        assert_eq!(connector.pool().in_use(), 2);
+    }
+
+    #[tokio::test]
+    async fn localhost_is_tried_on_both_families() {
+        let (_listener, address) = listen().await;
+        let connector = connector(Settings::default());
+        let lease = connector
+            .lease(
+                &to("localhost", address.port()),
+                &Destinations::default(),
+                &mut times(),
+            )
+            .await
+            .unwrap();
+        assert_eq!(lease.peer(), address);
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_reported_and_gives_its_place_back() {
+        let connector = connector(Settings::default());
+        let mut times = times();
+        let answer = connector
+            .lease(
+                &to("127.0.0.1", closed().await.port()),
+                &Destinations::default(),
+                &mut times,
+            )
+            .await;
+        assert_eq!(answer.err(), Some(ConnectError::Refused));
+        assert!(times.connect.is_some(), "a failure takes time too");
+        assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_remembered_until_its_time_is_over() {
+        let connector = connector(Settings {
+            failure_ttl: Duration::from_millis(100),
+            ..Settings::default()
+        });
+        let address = closed().await;
+        let (to, access) = (to("127.0.0.1", address.port()), Destinations::default());
+        let first = connector.lease(&to, &access, &mut times()).await;
+        assert_eq!(first.err(), Some(ConnectError::Refused));
+        for _ in 0..2 {
+            let again = connector.connect(&to, &access, &mut times()).await;
+            assert!(matches!(again.err(), Some(ConnectError::Remembered(_))));
+        }
+        let _listener = TcpListener::bind(address).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while connector.lease(&to, &access, &mut times()).await.is_err() {
+            assert!(Instant::now() < deadline, "never tried again");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_when_one_fails() {
+        let (_listener, open) = listen().await;
+        let tcp = race(&[closed().await, open]).await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), open);
+        let all_closed = [closed().await, closed().await];
+        assert_eq!(race(&all_closed).await.err(), Some(ConnectError::Refused));
+        assert_eq!(race(&[]).await.err(), Some(ConnectError::NotFound));
+    }
+
+    #[tokio::test]
+    async fn rules_hold_for_addresses_not_names() {
+        let (_listener, address) = listen().await;
+        let connector = connector(Settings::default());
+        let public = public();
+        for host in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "0.0.0.0"] {
+            let answer = connector
+                .lease(&to(host, address.port()), &public, &mut times())
+                .await;
+            assert!(
+                matches!(answer.err(), Some(ConnectError::Forbidden(_))),
+                "{host}"
+            );
+        }
+        let own = Destinations {
+            own: vec![address],
+            ..Destinations::default()
+        };
+        for host in ["127.0.0.1", "localhost", "0.0.0.0"] {
+            let answer = connector
+                .lease(&to(host, address.port()), &own, &mut times())
+                .await;
+            // The other address of localhost is tried, and refuses.
+            assert_eq!(answer.err(), Some(Forbidden::OwnListener.into()), "{host}");
+        }
+        assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_refused() {
+        let (_listener, address) = listen().await;
+        let server = NameServer::new().await;
+        let connector = connector(Settings {
+            dns: server.settings(),
+            ..Settings::default()
+        });
+        let public = public();
+        server
+            .while_answering(async {
+                let to = to("inside.example", address.port());
+                let mut times = times();
+                let answer = connector.lease(&to, &public, &mut times).await;
+                assert_eq!(answer.err(), Some(Forbidden::Loopback.into()));
+                assert!(
+                    times.dns.is_some() && times.connect.is_none(),
+                    "no packet went there"
+                );
+
+                // A connection opened for a more trusted listener does not bypass the rules.
+                let trusted = connector
+                    .lease(&to, &Destinations::default(), &mut times)
+                    .await;
+                trusted.unwrap().reuse();
+                let answer = connector.lease(&to, &public, &mut times).await;
+                assert_eq!(answer.err(), Some(Forbidden::Loopback.into()));
+            })
+            .await;
+    }
+
+    #[test]
+    fn of_several_addresses_the_permitted_ones_are_tried() {
+        let public = public();
+        let ips = |list: &[&str]| {
+            list.iter()
+                .map(|ip| ip.parse().unwrap())
+                .collect::<Vec<IpAddr>>()
+        };
+        let machine = Machine::with(ips(&["203.0.113.5"]));
+        let permitted = |found: &[&str]| permitted(ips(found), 80, &public, &machine);
+        let mixed = permitted(&["127.0.0.1", "203.0.113.5", "192.0.2.1"]);
+        assert_eq!(mixed, Ok(vec!["192.0.2.1:80".parse().unwrap()]));
+        let none = permitted(&["169.254.0.1", "127.0.0.1"]);
+        assert_eq!(none, Err(Forbidden::LinkLocal), "the first reason is given");
+        for own in ["203.0.113.5", "::ffff:203.0.113.5", "64:ff9b::203.0.113.5"] {
+            let answer = permitted(&[own]);
+            assert_eq!(answer, Err(Forbidden::Inward), "{own}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_destination_at_its_bound_is_busy_after_a_wait() {
+        let (_listener, address) = listen().await;
+        let pool = Limits {
+            per_destination_max: 1,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            pool,
+            connect_timeout: Duration::from_millis(20),
+            ..Settings::default()
+        };
+        let (connector, access) = (connector(settings), Destinations::default());
+        let to = to("127.0.0.1", address.port());
+        let _held = connector.lease(&to, &access, &mut times()).await.unwrap();
+        let mut second = times();
+        let answer = connector.lease(&to, &access, &mut second).await;
+        assert_eq!(answer.err(), Some(ConnectError::Busy));
+        assert!(second.queue.is_some());
+    }
+
+    #[test]
+    fn an_answer_tells_more_than_a_silence_and_that_more_than_no_route() {
+        let errors = [
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::ConnectionRefused,
+        ];
+        let told = errors.into_iter().fold(None, |had, kind| {
+            Some(more_telling(had, io::Error::from(kind).into()))
+        });
+        assert_eq!(told, Some(ConnectError::Refused));
+        let told = more_telling(Some(ConnectError::Refused), ConnectError::Unroutable);
+        assert_eq!(told, ConnectError::Refused);
+    }
+}

@@ -1,0 +1,531 @@
+//! One request to an origin and its answer, over a pooled or a new connection.
+//!
+//! The request goes out, the heads come in (interim responses one by one, as they arrive), then the body in pieces.
+//! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
+//! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
+//!
+//! Every wait has a limit. What follows the head is `body`, which also gives the connection back.
+//!
+//! Not known here: caching, clients.
+
+use base::clock::Instant;
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http1::{Limits, Reject, ResponseHead};
+use message::Part;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::{
+    BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
+    body::Body,
+    outcome::{INTERIM_MAX, UpstreamError},
+    trip::{Hop, Trip},
+    writing::{Moved, write_all, write_or_hear},
+};
+use base::{access::Destinations, deadline::Watch, heads::Kept};
+use ledger::Receiving;
+use record::metrics;
+
+/// What is read from an origin at once while its head is awaited.
+const FIRST_READ_BYTES: usize = 16 << 10;
+
+/// The longest body of a refusal that is read so that the connection can be used again.
+const REFUSAL_BYTES_MAX: u64 = 16 << 10;
+/// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
+const REFUSAL_WAIT: Duration = Duration::from_millis(5);
+
+/// Is another head to follow on the same connection?
+pub fn is_interim(head: &ResponseHead) -> bool {
+    head.status < 200 && head.status != 101
+}
+
+/// Does a request with this method change nothing, among those that are repeated at all?
+pub fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS")
+}
+
+/// A part of a request body, framed for an origin.
+pub fn framed(part: Part, is_chunked: bool) -> Bytes {
+    match part {
+        Part::Data(data) if is_chunked => {
+            let mut out = Vec::with_capacity(data.len() + 16);
+            http1::write_chunk_header(data.len(), &mut out);
+            out.extend_from_slice(&data);
+            out.extend_from_slice(b"\r\n");
+            out.into()
+        }
+        Part::Data(data) => data,
+        Part::Trailers(trailers) => {
+            let mut out = Vec::new();
+            http1::write_trailers(&trailers, &mut out);
+            out.into()
+        }
+    }
+}
+
+/// The server that is asked.
+#[derive(Clone, Copy)]
+pub struct Whom<'a> {
+    /// Where it is.
+    pub destination: &'a Destination,
+    /// The PROXY header with which each connection to it begins: then it serves this client alone.
+    pub header: Option<&'a [u8]>,
+    /// Where connections may go on behalf of the client.
+    pub rules: &'a Destinations,
+    /// The origin, or whoever is asked in its place.
+    pub hop: Hop,
+    /// Where it is noted what it takes.
+    pub trip: &'a Trip,
+    /// If it was chosen among several: what comes of it is noted there.
+    pub verdict: Option<&'a Rc<dyn Verdict>>,
+    /// The bounds of asking it.
+    pub waits: OriginWaits,
+}
+
+/// A connection with a request on it.
+pub struct Upstream {
+    lease: Lease,
+    input: BytesMut,
+    /// `input` begins with a body, and has memory for no more than what is in it.
+    is_exact: bool,
+    /// What `input` takes of the budget of all heads, while one is not complete.
+    kept: Option<Kept>,
+    /// Interim responses that may still come.
+    interim_left: usize,
+    /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
+    unsound: bool,
+    /// What happens to the body of the final answer.
+    filter: Option<Box<dyn BodyFilter>>,
+    /// Counts it among the answers that are received.
+    receiving: Option<Receiving>,
+    trip: Trip,
+    waits: OriginWaits,
+    /// When the last head was there.
+    pub received: Instant,
+}
+
+/// Which connection a request may go out on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fit {
+    /// Any pooled one: the request is sent again if that turns out to be closed.
+    Pooled,
+    /// A pooled one only if the origin is not about to close it, as far as can be known: the request is sent once.
+    Young,
+    /// A new one.
+    New,
+}
+
+/// A connection to the one who is asked, a pooled one if there is one that fits; and whether it was.
+pub async fn connect(
+    context: &OriginContext,
+    whom: &Whom<'_>,
+    fit: Fit,
+) -> Result<(Lease, bool), UpstreamError> {
+    let Whom {
+        destination,
+        header,
+        rules,
+        hop,
+        trip,
+        verdict,
+        ..
+    } = *whom;
+    trip.begins(destination, hop);
+    let mut start = Instant::now();
+    let mut times = ConnectTimes::default();
+    let pool = context.connector.pool();
+    let pooled = match fit {
+        _ if header.is_some() => None,
+        Fit::New => None,
+        Fit::Pooled => pool.checkout(destination, rules),
+        Fit::Young => pool.checkout_young(destination, rules),
+    };
+    // Boxed: making a connection is rare and its future large.
+    let lease = match pooled {
+        Some(lease) => Ok(lease),
+        None if let Some(header) = header => {
+            let (connector, recalls) = (&context.connector, verdict.is_none());
+            let telling =
+                connector.connect_telling(destination, rules, header, recalls, &mut times);
+            Box::pin(telling).await
+        }
+        None if fit == Fit::Young => {
+            // With a choice, whether it is tried was decided there.
+            let (connector, recalls) = (&context.connector, verdict.is_none());
+            Box::pin(connector.lease_young(destination, rules, recalls, &mut times)).await
+        }
+        // Whether it is tried was decided with the choice.
+        None if verdict.is_some() && fit == Fit::New => {
+            Box::pin((context.connector).connect_untold(destination, rules, &mut times)).await
+        }
+        None if verdict.is_some() => {
+            Box::pin((context.connector).lease_untold(destination, rules, &mut times)).await
+        }
+        None if fit == Fit::New => {
+            Box::pin(context.connector.connect(destination, rules, &mut times)).await
+        }
+        None => Box::pin(context.connector.lease(destination, rules, &mut times)).await,
+    };
+    let mut lease = match lease {
+        Ok(lease) => lease,
+        Err(error) => {
+            trip.not_connected(&times);
+            let error = UpstreamError::from(error);
+            if let Some(verdict) = verdict {
+                verdict.failed(&error);
+            }
+            return Err(error);
+        }
+    };
+    if let Some(verdict) = verdict {
+        trip.chose(&destination.host);
+        lease.is_for(Rc::clone(verdict));
+    }
+    let reused = lease.is_reused();
+    if !reused {
+        metrics::add(&context.counters.origin_connections, 1);
+    }
+    if let Some((_, granted)) = times.queue {
+        start = granted;
+    }
+    trip.connected(start, &times, reused);
+    Ok((lease, reused))
+}
+
+/// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
+pub async fn ask_final(
+    context: &OriginContext,
+    watch: &Watch,
+    whom: &Whom<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask(context, watch, whom, method, request).await?;
+    while is_interim(&head) {
+        head = upstream.head(context, watch, method).await?;
+    }
+    Ok((upstream, head))
+}
+
+/// Sends a request without a body and waits for the first head, which may be that of an interim response.
+pub async fn ask(
+    context: &OriginContext,
+    watch: &Watch,
+    whom: &Whom<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let mut fit = Fit::Pooled;
+    loop {
+        let (lease, reused) = connect(context, whom, fit).await?;
+        let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
+        let result = async {
+            upstream.send(context, watch, request).await?;
+            upstream.head(context, watch, method).await
+        }
+        .await;
+        match result {
+            Ok(head) => return Ok((upstream, head)),
+            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fit = Fit::New,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Upstream {
+    /// Takes over a connection on which nothing is under way.
+    pub fn new(lease: Lease, trip: Trip, waits: OriginWaits) -> Upstream {
+        Upstream {
+            lease,
+            input: BytesMut::new(),
+            is_exact: false,
+            kept: None,
+            interim_left: INTERIM_MAX,
+            unsound: false,
+            filter: None,
+            receiving: None,
+            received: trip.began(),
+            trip,
+            waits,
+        }
+    }
+
+    /// Where it is noted what it takes.
+    pub fn trip(&self) -> &Trip {
+        &self.trip
+    }
+
+    /// The body goes through this.
+    pub fn filter_body(&mut self, filter: Box<dyn BodyFilter>) {
+        self.filter = Some(filter);
+    }
+
+    /// Writes bytes of a request.
+    pub async fn send(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        bytes: &[u8],
+    ) -> Result<(), UpstreamError> {
+        metrics::add(&context.counters.origin_requests, 1);
+        let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
+        self.trip.sent();
+        written.inspect_err(|error| self.failed(error))
+    }
+
+    /// There is no answer. A connection that had died in the pool tells nothing of its server.
+    fn failed(&self, error: &UpstreamError) {
+        self.trip.broke_off();
+        let is_of_the_pool = self.lease.is_reused()
+            && self.input.is_empty()
+            && matches!(error, UpstreamError::Closed(_));
+        if is_of_the_pool {
+            self.lease.was_closed();
+        }
+        if let Some(verdict) = self.lease.verdict().filter(|_| !is_of_the_pool) {
+            verdict.failed(error);
+        }
+    }
+
+    /// Writes bytes of a request body, and listens meanwhile.
+    pub async fn write_or_hear(
+        &mut self,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        let before = self.input.len();
+        let moved = write_or_hear(
+            self.waits.write,
+            watch,
+            &mut self.lease,
+            unsent,
+            &mut self.input,
+        )
+        .await;
+        self.trip.received(self.input.len() - before);
+        match &moved {
+            Ok(Moved::Sent) => self.trip.sent(),
+            Ok(Moved::Heard) => {}
+            Err(_) => self.trip.broke_off(),
+        }
+        moved
+    }
+
+    /// The next head, interim ones included; of those only so many, and each in its time.
+    pub async fn head(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<ResponseHead, UpstreamError> {
+        let head = self.read_head(context, watch, method).await;
+        match &head {
+            Ok(head) if is_interim(head) => {}
+            Ok(head) => {
+                self.received = Instant::now();
+                self.trip.answered(head.version, self.received);
+                if let Some(verdict) = self.lease.verdict() {
+                    verdict.answered(head.status);
+                }
+            }
+            Err(error) => self.failed(error),
+        }
+        head
+    }
+
+    async fn read_head(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<ResponseHead, UpstreamError> {
+        let limits = self.waits.limits;
+        // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
+        let limit = self.waits.first_byte;
+        let began = match self.interim_left {
+            INTERIM_MAX => self.trip.asked_last(),
+            _ => Instant::now(),
+        };
+        let mut scanned = 0;
+        self.is_exact = false;
+        loop {
+            // A head that is not complete is not parsed again for every byte that dribbles in.
+            if let Some(end) = http1::scan_end(&self.input, scanned) {
+                self.kept = None;
+                let head = parse_head(&self.input, &limits, method)?;
+                debug_assert!(head.head_bytes <= end.max(head.head_bytes));
+                self.input.advance(head.head_bytes);
+                return self.heard(head);
+            }
+            if self.input.len() > limits.head_bytes_max {
+                return Err(UpstreamError::Malformed(Reject::Response(
+                    http1::Fault::HeadTooLarge,
+                )));
+            }
+            scanned = self.input.len();
+            let empty = self.input.is_empty();
+            if !empty {
+                let kept = self.kept.get_or_insert_with(|| context.heads.place());
+                if !kept.grow(self.input.len(), began) {
+                    return Err(crowded(context));
+                }
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(UpstreamError::Timeout);
+            }
+            let parses = Some((&limits, method));
+            let read = watch
+                .limit(left, pin!(self.read_more(context, parses)))
+                .await;
+            match read {
+                Err(_) => return Err(UpstreamError::Timeout),
+                Ok(None) => return Err(crowded(context)),
+                Ok(Some(Err(error))) => return Err(UpstreamError::Closed(error)),
+                Ok(Some(Ok(Read::Bytes(0)))) => {
+                    return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(Some(Ok(Read::Bytes(_)))) => {}
+                Ok(Some(Ok(Read::Head(head)))) => return self.heard(head?),
+            }
+        }
+    }
+
+    /// A head was parsed: of interim ones only so many may come.
+    fn heard(&mut self, head: ResponseHead) -> Result<ResponseHead, UpstreamError> {
+        if is_interim(&head) {
+            self.unsound |= !head.keep_alive;
+            let left = self.interim_left.checked_sub(1);
+            self.interim_left = left.ok_or(UpstreamError::Malformed(Reject::Response(
+                http1::Fault::StatusCode,
+            )))?;
+        }
+        Ok(head)
+    }
+
+    /// Waits until the origin has something to say (or has closed), without taking it.
+    pub async fn readable(&mut self, context: &OriginContext) {
+        if !self.input.is_empty() {
+            return;
+        }
+        let _ = self.read_more(context, None).await;
+    }
+
+    /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
+    /// `parses`: a head is awaited. One that comes whole, as most do, is parsed there, and only what comes behind it is kept.
+    async fn read_more(
+        &mut self,
+        context: &OriginContext,
+        parses: Option<(&Limits, &str)>,
+    ) -> Option<io::Result<Read>> {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(None);
+            }
+            let mut space = context.input.borrow_mut();
+            // What comes along with a head is of a body that nobody has asked the ledger for.
+            let ledger = &context.ledger;
+            (self.receiving).get_or_insert_with(|| ledger.receives());
+            let most = FIRST_READ_BYTES.min(ledger.step());
+            let mut buf = ReadBuf::new(&mut space[..most]);
+            let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
+            read.map(|result| {
+                let came = buf.filled();
+                self.trip.received(came.len());
+                if let Some((limits, method)) = parses
+                    && self.input.is_empty()
+                    && let Some(head) = http1::parse_response(came, limits, method).transpose()
+                {
+                    if let Ok(head) = &head {
+                        self.input = BytesMut::from(&came[head.head_bytes..]);
+                        self.is_exact = true;
+                    }
+                    return Some(Ok(Read::Head(head.map_err(UpstreamError::from))));
+                }
+                self.input.extend_from_slice(came);
+                Some(result.map(|()| Read::Bytes(came.len())))
+            })
+        })
+        .await
+    }
+
+    /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
+    pub fn body(mut self, head: &ResponseHead) -> Body {
+        let reusable = head.keep_alive && !self.unsound && !is_interim(head);
+        if reusable {
+            self.lease.answered(self.received, told(head));
+        }
+        let mut body = Body::new(
+            self.lease,
+            (self.input, self.is_exact),
+            (self.trip, self.waits),
+            (head.framing, self.filter),
+            reusable,
+        );
+        body.receiving = self.receiving;
+        body
+    }
+
+    /// The connection goes back to the pool, once what is left of a short answer that nobody wants was read.
+    pub async fn keep(self, context: &OriginContext, watch: &Watch, head: &ResponseHead) {
+        let is_short = match head.framing {
+            // As after 204.
+            http1::Framing::None => true,
+            http1::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
+            _ => false,
+        };
+        if is_short {
+            let mut body = self.body(head);
+            let read = async { while let Ok(Some(_)) = body.next(context, watch).await {} };
+            let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
+        }
+    }
+
+    /// The bare connection and what was already read from it, after an upgrade.
+    pub fn into_parts(self) -> (Lease, BytesMut) {
+        self.trip.ended();
+        (self.lease, self.input)
+    }
+}
+
+/// How long the origin keeps the connection open when nothing is asked for, if it says so: `Keep-Alive: timeout=5`.
+fn told(head: &ResponseHead) -> Option<Duration> {
+    let mut told = head.fields.members(b"keep-alive");
+    let seconds = told.find_map(|member| {
+        let (name, value) = member.split_at_checked(b"timeout=".len())?;
+        let value = std::str::from_utf8(value).ok()?;
+        name.eq_ignore_ascii_case(b"timeout=")
+            .then(|| value.trim().parse::<u32>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// What a read brought.
+enum Read {
+    /// So many bytes more of the input.
+    Bytes(usize),
+    /// A head that came whole.
+    Head(Result<ResponseHead, UpstreamError>),
+}
+
+fn parse_head(bytes: &[u8], limits: &Limits, method: &str) -> Result<ResponseHead, UpstreamError> {
+    let head = http1::parse_response(bytes, limits, method)?;
+    // More than that is not looked at.
+    head.ok_or(UpstreamError::Malformed(Reject::Response(
+        http1::Fault::HeadTooLarge,
+    )))
+}
+
+/// There is no room for the head.
+fn crowded(context: &OriginContext) -> UpstreamError {
+    metrics::add(&context.counters.heads_shed, 1);
+    UpstreamError::Crowded
+}

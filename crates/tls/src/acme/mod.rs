@@ -1,0 +1,141 @@
+//! A certificate that is ordered from an authority, and renewed (ACME, RFC 8555).
+//!
+//! | file | tells |
+//! |---|---|
+//! | `due` | when the next order is due: decides, and knows no clock |
+//! | `order` | one order, from the account to the certificate |
+//! | `challenges` | what the authority is shown when it connects (tls-alpn-01) |
+//! | `courier` | the authority's messages, over the proxy's own connections |
+//! | `files` | the folder: account, certificate with its key, the last attempt |
+//!
+//! The certificate is a file like any other to the listeners that show it. Until there is one, a self-signed one lies in its place, so that the
+//! proxy serves and the authority can connect. An order is made by a task of the control thread (`reload/ordering`), never by a worker.
+//!
+//! A failure keeps what is there, is counted, warned of, and written down: the next attempt is due after `timeouts.acme-retry`, then after
+//! twice that, and so on ([`due::RETRY_MAX`]), also over restarts of the process.
+//!
+//! Limits: one order at a time; [`ORDER_MAX`] for all of it; what an answer may have is in `courier`.
+//! Not known here: which listeners show it, how an edition is made.
+
+pub mod challenges;
+mod courier;
+mod due;
+mod files;
+mod order;
+
+use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
+
+use self::{challenges::Challenges, files::Attempt};
+use super::served::Unusable;
+use base::clock::Clock;
+use origin::Connector;
+use plan::{Acme, Plan};
+
+/// The longest that an order may take.
+const ORDER_MAX: Duration = Duration::from_secs(300);
+/// Puts a certificate into place, so that listeners have one to show, if there is none that holds.
+///
+/// # Errors
+/// The folder cannot be used.
+pub fn prepare(plan: &Plan, now: Duration) -> Result<(), Unusable> {
+    match &plan.acme {
+        Some(acme) => files::prepare(acme, now),
+        None => Ok(()),
+    }
+}
+
+/// What an order is made with.
+pub struct Means<'a> {
+    /// The settings.
+    pub acme: &'a Acme,
+    /// What the authority is shown.
+    pub challenges: &'a Challenges,
+    /// Makes the connections of one order.
+    pub connector: &'a dyn Fn() -> Connector,
+    /// The addresses of this proxy, which are none of the authority.
+    pub own_addresses: &'a [SocketAddr],
+    /// The longest wait for an answer.
+    pub answer_max: Duration,
+    /// The pause before the next attempt, after a first failure.
+    pub retry: Duration,
+    /// Wall time.
+    pub clock: &'a Clock,
+}
+
+/// What has become of a look.
+pub enum Looked {
+    /// It was too early, for so long.
+    Early(Duration),
+    /// It is time, and the process ends.
+    Ending,
+    /// An order was made: whether there is a new certificate, and how long until the next look.
+    Ordered(bool, Duration),
+}
+
+/// Orders if it is time, and the process is not about to end.
+pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
+    let Means {
+        acme,
+        challenges,
+        clock,
+        ..
+    } = *means;
+    let now = clock.now();
+    let attempt = files::attempt(acme);
+    let at = due::when(files::held(acme).as_ref(), acme, attempt.as_ref(), jitter);
+    if at > now {
+        return Looked::Early(at - now);
+    }
+    if is_ending {
+        return Looked::Ending;
+    }
+    let connector = (means.connector)();
+    let (courier, errands) = courier::Courier::new();
+    let carrying = courier::carry(
+        errands,
+        &connector,
+        acme,
+        means.own_addresses,
+        means.answer_max,
+    );
+    let ordering = async {
+        let pem = order::order(acme, challenges, courier).await?;
+        files::keep(acme, &pem, clock.now())
+    };
+    let ordered = tokio::time::timeout(ORDER_MAX, async {
+        tokio::select! {
+            ordered = ordering => ordered,
+            () = carrying => Err("nobody carries messages".to_owned()),
+        }
+    });
+    let ordered = ordered.await;
+    challenges.clear();
+    let result = ordered.unwrap_or_else(|_| Err(format!("not done within {ORDER_MAX:?}")));
+    let now = clock.now();
+    let names = acme.names.join(" ");
+    let retry = means.retry;
+    let next = match result {
+        Ok(()) => {
+            challenges.issued.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(names, "a certificate was issued");
+            // Even one that ends soon is not followed by the next at once.
+            Attempt::after_success(acme, now, retry)
+        }
+        Err(why) => {
+            challenges.failures.fetch_add(1, Ordering::Relaxed);
+            let next = Attempt::after_failure(acme, now, retry, attempt.as_ref(), jitter);
+            let seconds = next.next_unix_s.saturating_sub(now.as_secs());
+            tracing::warn!(
+                names,
+                "no certificate was issued, the one that is there stays; the next attempt is in {seconds} s: {why}"
+            );
+            next
+        }
+    };
+    if let Err(why) = files::keep_attempt(acme, &next) {
+        tracing::warn!("{why}");
+    }
+    let at = due::when(files::held(acme).as_ref(), acme, Some(&next), jitter);
+    let pause = at.saturating_sub(now).max(Duration::from_millis(100));
+    Looked::Ordered(next.failures == 0, pause)
+}

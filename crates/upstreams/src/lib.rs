@@ -1,0 +1,415 @@
+//! Several servers of the same content, behind one name.
+//!
+//! A route names an [`Upstream`] in place of an origin's URL. Which of its servers is asked is chosen when a request is sent, so that another
+//! can be asked if that gives no answer (`asking`). The choice (`choice`) is among the servers that are up:
+//!
+//! | a server is not asked while | found out by |
+//! |---|---|
+//! | connections to it cannot be made | requests (`breaker`) |
+//! | it does not answer, or more than half of its answers are 5xx | requests (`breaker`); never more than half of the servers at once |
+//! | its checks fail | `probe`, on the control thread, one for the process |
+//! | the operator says so | the admin interface |
+//! | it is a backup and another server is up | |
+//!
+//! One that is put out by requests gets one request after a pause, to see whether it is back; then its share grows slowly.
+//!
+//! An [`Upstream`] is of an edition. A [`Server`] lives as long as any edition has it at the same place in an upstream of the same name, so what
+//! is known of it survives a reload. The workers share both; a lock is held for some hundred nanoseconds, and never across a wait.
+//!
+//! Not known here: which requests come here (`request::target`), keys, caching.
+//! Limits: `plan::UPSTREAMS_MAX` upstreams of `plan::SERVERS_MAX` servers.
+
+pub mod asking;
+mod breaker;
+mod budget;
+mod choice;
+pub mod probe;
+mod standing;
+mod turn;
+mod window;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use twox_hash::XxHash3_64;
+
+use base::clock::Instant;
+use origin::Destination;
+use plan::{Balance, HealthCheck, Plan};
+
+use self::{
+    breaker::{Admits, Breaker, Change, Outcome},
+    budget::Budget,
+    choice::Candidate,
+    probe::Checked,
+};
+
+pub use standing::{ServerStanding, UpstreamStanding, standings};
+pub use turn::Turn;
+
+/// What the operator has said of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// It is asked if it is well.
+    Up,
+    /// It is asked for nothing new; it is checked all the same.
+    Drained,
+    /// And it is not checked either.
+    Down,
+}
+
+impl Wanted {
+    /// All, and how they are called.
+    pub const ALL: [(&str, Wanted); 3] = [
+        ("up", Wanted::Up),
+        ("drain", Wanted::Drained),
+        ("down", Wanted::Down),
+    ];
+}
+
+/// The servers behind a name, as an edition has them.
+pub struct Upstream {
+    /// As configured.
+    pub plan: plan::Upstream,
+    /// Its servers, in the order of the configuration.
+    pub members: Vec<Member>,
+    common: Arc<Common>,
+}
+
+/// A server in an upstream.
+pub struct Member {
+    /// The server.
+    pub server: Arc<Server>,
+    weight: u32,
+    is_backup: bool,
+}
+
+/// What is known of a server.
+pub struct Server {
+    /// Where it is.
+    pub destination: Destination,
+    /// Its URL.
+    pub name: String,
+    hash: u64,
+    breaker: Mutex<Breaker>,
+    checked: Mutex<Checked>,
+    wanted: AtomicU8,
+    /// Requests on their way, their answers' bodies included.
+    in_flight: AtomicU32,
+    requests: AtomicU64,
+    /// Those that gave no answer, or a bad one.
+    failures: AtomicU64,
+    /// How often it was put out because of requests.
+    ejections: AtomicU64,
+}
+
+/// What an upstream has for all its servers. It outlasts editions.
+struct Common {
+    budget: Mutex<Budget>,
+    /// What is owed to each server, by the hash of its name, if they are asked in turn.
+    owed: Mutex<Vec<(u64, f64)>>,
+    /// Held while a server is put out for a judgement: so many at once are bounded.
+    ejecting: Mutex<()>,
+    drawn: AtomicU64,
+    counts: Counts,
+}
+
+/// What an upstream counts.
+#[derive(Default)]
+struct Counts {
+    /// Requests that were sent to one more server.
+    retries: AtomicU64,
+    /// Those that were not, because the budget was used up.
+    retries_refused: AtomicU64,
+    /// Requests for which no server was up.
+    none_up: AtomicU64,
+    /// Servers that answered badly and were kept, because too many were out already.
+    spared: AtomicU64,
+}
+
+/// The upstreams of a plan; what was known of their servers stays known.
+pub fn of_plan(plan: &Plan, before: &[Arc<Upstream>]) -> Vec<Arc<Upstream>> {
+    let now = Instant::now();
+    let of = |plan: &plan::Upstream| {
+        let known = before.iter().find(|known| known.plan.name == plan.name);
+        let member = |wanted: &plan::Server| {
+            let name = wanted.at.to_string();
+            let known = known.and_then(|known| known.server(&name));
+            Member {
+                server: known.map_or_else(|| Arc::new(Server::new(wanted, now)), Arc::clone),
+                weight: wanted.weight,
+                is_backup: wanted.backup,
+            }
+        };
+        Arc::new(Upstream {
+            plan: plan.clone(),
+            members: plan.servers.iter().map(member).collect(),
+            common: known.map_or_else(
+                || Arc::new(Common::new(now)),
+                |known| Arc::clone(&known.common),
+            ),
+        })
+    };
+    plan.upstreams.iter().map(of).collect()
+}
+
+/// A set of servers, by their numbers.
+#[derive(Clone, Copy, Default)]
+struct Tried(u64);
+
+const _: () = assert!(plan::SERVERS_MAX <= 64);
+
+impl Upstream {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// The server of this URL, or of this host and port.
+    pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
+        let servers = self.members.iter().map(|member| &member.server);
+        let mut found =
+            servers.filter(|it| it.name == name || it.destination.as_host_and_port() == name);
+        found.next()
+    }
+
+    /// Chooses a server that was not tried, and counts it as tried. `may_try`: it may be one that was put out and may be back; if no other
+    /// is up, it is in any case.
+    fn choose(
+        &self,
+        key: u64,
+        tried: &mut Tried,
+        may_try: bool,
+        now: Instant,
+    ) -> Option<(usize, bool)> {
+        // On the stack: no request allocates for its choice.
+        let mut candidates = [Candidate::default(); plan::SERVERS_MAX];
+        for is_backup in [false, true] {
+            let (mut count, mut due) = (0, Tried::default());
+            for (number, member) in self.members.iter().enumerate() {
+                if member.is_backup != is_backup || tried.0 & (1 << number) != 0 {
+                    continue;
+                }
+                match self.admits(member, now) {
+                    Admits::All(percent) => {
+                        candidates[count] = Candidate {
+                            number,
+                            weight: f64::from(member.weight) * f64::from(percent) / 100.0,
+                            hash: member.server.hash,
+                            load: member.server.in_flight.load(Ordering::Relaxed),
+                            owed: 0.0,
+                        };
+                        count += 1;
+                    }
+                    Admits::Trial => due.0 |= 1 << number,
+                    Admits::None(_) => {}
+                }
+            }
+            let ready = &mut candidates[..count];
+            // If it is still down, the request has to have somewhere else to go.
+            let is_trial = ready.is_empty() || may_try;
+            let mut trials = (0..self.members.len()).filter(|n| is_trial && due.0 & (1 << n) != 0);
+            let trial = trials.find(|n| locked(&self.members[*n].server.breaker).begin_trial(now));
+            let chosen = match trial {
+                Some(number) => (number, true),
+                None if ready.is_empty() => continue,
+                None => (self.choose_of(ready, key), false),
+            };
+            tried.0 |= 1 << chosen.0;
+            return Some(chosen);
+        }
+        None
+    }
+
+    fn choose_of(&self, ready: &mut [Candidate], key: u64) -> usize {
+        if self.plan.balance != Balance::RoundRobin {
+            let drawn = base::chance::count(&self.common.drawn);
+            return choice::choose(self.plan.balance, ready, key, drawn);
+        }
+        let mut owed = locked(&self.common.owed);
+        for candidate in ready.iter_mut() {
+            let known = owed.iter().find(|(hash, _)| *hash == candidate.hash);
+            candidate.owed = known.map_or(0.0, |(_, owed)| *owed);
+        }
+        let at = choice::in_turn(ready);
+        let is_of_us = |hash| self.members.iter().any(|it| it.server.hash == hash);
+        let is_ready = |hash| ready.iter().any(|it| it.hash == hash);
+        owed.retain(|(hash, _)| is_of_us(*hash) && !is_ready(*hash));
+        owed.extend(ready.iter().map(|it| (it.hash, it.owed)));
+        ready[at].number
+    }
+
+    /// May it be asked, as far as is known?
+    fn admits(&self, member: &Member, now: Instant) -> Admits {
+        let server = &member.server;
+        if server.wanted() != Wanted::Up || self.is_ill(server) {
+            return Admits::None(None);
+        }
+        locked(&server.breaker).admits(self.plan.slow_start, now)
+    }
+
+    fn is_ill(&self, server: &Server) -> bool {
+        self.plan.health.is_some() && locked(&server.checked).is_ill()
+    }
+
+    /// How long it is until a server may be asked again, at most a minute: for Retry-After.
+    fn back_in(&self, now: Instant) -> Duration {
+        let untils = self
+            .members
+            .iter()
+            .filter_map(|member| match self.admits(member, now) {
+                Admits::None(until) => until,
+                Admits::All(_) | Admits::Trial => Some(now),
+            });
+        let next = untils.min();
+        let of_checks = self.plan.health.as_ref().map(|check| check.every);
+        let wait = match next {
+            Some(next) => next.saturating_duration_since(now),
+            None => of_checks.unwrap_or(breaker::PAUSE_MIN),
+        };
+        wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
+    }
+
+    /// Notes what came of a request to a server.
+    fn note(&self, number: usize, outcome: Outcome, is_trial: bool, now: Instant) {
+        let member = &self.members[number];
+        let server = &member.server;
+        if outcome != Outcome::Well {
+            server.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        // Judgements are passed one at a time, so that no two see the last free place.
+        let judging = (outcome != Outcome::Well).then(|| locked(&self.common.ejecting));
+        let may_eject = judging.is_some() && self.may_eject(number, now);
+        let change = locked(&server.breaker).note(outcome, is_trial, may_eject, now);
+        drop(judging);
+        match change {
+            Change::None => {}
+            Change::Opened(why) => {
+                server.ejections.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    upstream = self.name(),
+                    server = server.name,
+                    why = why.words(),
+                    "is not asked for a while"
+                );
+            }
+            Change::Closed => {
+                tracing::info!(upstream = self.name(), server = server.name, "is back");
+            }
+            Change::Spared => {
+                self.common.counts.spared.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Would at least half of the servers of its kind be left, if this one were put out for a judgement?
+    fn may_eject(&self, number: usize, now: Instant) -> bool {
+        let is_backup = self.members[number].is_backup;
+        let like = self.members.iter().enumerate();
+        let like = like.filter(|(_, member)| member.is_backup == is_backup);
+        let (mut all, mut out) = (0, 0);
+        for (at, member) in like {
+            all += 1;
+            let why = locked(&member.server.breaker).why_open(now);
+            out += usize::from(at == number || why.is_some_and(|(why, _)| why.is_judged()));
+        }
+        out * 2 <= all
+    }
+
+    /// Notes a check of a server.
+    fn note_check(&self, server: &Server, check: &HealthCheck, result: Result<(), String>) {
+        let now = Instant::now();
+        let is_well = result.is_ok();
+        let change = locked(&server.checked).note(result, check, now);
+        match &change {
+            probe::Change::None => {}
+            probe::Change::Ill(why) => tracing::warn!(
+                upstream = self.name(),
+                server = server.name,
+                why,
+                "is not well, and is not asked until it is"
+            ),
+            probe::Change::Well => {
+                tracing::info!(
+                    upstream = self.name(),
+                    server = server.name,
+                    "is well again"
+                );
+            }
+        }
+        let mut breaker = locked(&server.breaker);
+        let is_unreachable = breaker
+            .why_open(now)
+            .is_some_and(|(why, _)| !why.is_judged());
+        // It was connected to. The share of one that was ill grows as that of any that is back.
+        if is_well && is_unreachable || change == probe::Change::Well {
+            breaker.close(now);
+        }
+    }
+}
+
+impl Server {
+    fn new(plan: &plan::Server, now: Instant) -> Server {
+        let name = plan.at.to_string();
+        Server {
+            destination: Destination {
+                tls: plan.at.tls,
+                host: plan.at.host.as_str().into(),
+                port: plan.at.port,
+                member: None,
+            },
+            hash: XxHash3_64::oneshot(name.as_bytes()),
+            name,
+            breaker: Mutex::new(Breaker::new(now)),
+            checked: Mutex::default(),
+            wanted: AtomicU8::new(0),
+            in_flight: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            ejections: AtomicU64::new(0),
+        }
+    }
+
+    /// What the operator has said of it.
+    pub fn wanted(&self) -> Wanted {
+        let at = usize::from(self.wanted.load(Ordering::Relaxed));
+        Wanted::ALL
+            .get(at)
+            .map_or(Wanted::Up, |(_, wanted)| *wanted)
+    }
+
+    /// The operator says this of it. `Up` also forgets why it was put out.
+    pub fn want(&self, wanted: Wanted) {
+        let at = Wanted::ALL.iter().position(|(_, it)| *it == wanted);
+        self.wanted
+            .store(at.unwrap_or_default() as u8, Ordering::Relaxed);
+        if wanted == Wanted::Up {
+            locked(&self.breaker).close(Instant::now());
+            locked(&self.checked).forget();
+        }
+    }
+}
+
+impl Common {
+    fn new(now: Instant) -> Common {
+        Common {
+            budget: Mutex::new(Budget::new(now)),
+            owed: Mutex::default(),
+            ejecting: Mutex::default(),
+            drawn: AtomicU64::new(0),
+            counts: Counts::default(),
+        }
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Asks servers whether they are well, on the control thread: one look at a time for each server, however many workers there are.
+//!
+//! A look is a GET of `health.path` on a connection of its own. A status in `health.status` within `health.time-out` is health; everything
+//! else is not, but for what this proxy is to blame for, which tells nothing. A server that was not looked at yet counts as well.
+//!
+//! Limits: [`PROBES_MAX`] looks at once; those that are due wait. A head of [`HEAD_BYTES_MAX`].
+//! Not known here: what the looks are for (`upstreams`).
+
+use std::{cell::Cell, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::{Buf, BytesMut};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep_until, timeout},
+};
+
+use super::{Server, Upstream, Wanted, locked};
+use base::{access::Destinations, clock::Instant};
+use origin::{Connector, Settings, Tls, outcome::UpstreamError, upstream::is_interim};
+use plan::HealthCheck;
+
+/// The most looks at once.
+const PROBES_MAX: usize = 64;
+/// The longest head of an answer.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// What is read at once.
+const READ_BYTES: usize = 4 << 10;
+/// The longest pause while nothing is due: the operator may have said that a server is up again.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What has changed with a look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// It is not well any more: why.
+    Ill(String),
+    /// It is well again.
+    Well,
+}
+
+/// What looks have told of a server.
+#[derive(Default)]
+pub(super) struct Checked {
+    is_ill: bool,
+    /// Looks of one kind in a row.
+    well: u32,
+    ill: u32,
+    /// When the next one is due; `None`: at once.
+    next: Option<Instant>,
+    is_under_way: bool,
+    last: Option<Look>,
+}
+
+/// The last look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Look {
+    /// When it ended.
+    pub at: Instant,
+    /// Why it has failed.
+    pub fault: Option<String>,
+}
+
+impl Checked {
+    /// Is it not to be asked?
+    pub(super) fn is_ill(&self) -> bool {
+        self.is_ill
+    }
+
+    /// The last look.
+    pub(super) fn last(&self) -> Option<&Look> {
+        self.last.as_ref()
+    }
+
+    /// Notes a look.
+    pub(super) fn note(
+        &mut self,
+        result: Result<(), String>,
+        check: &HealthCheck,
+        now: Instant,
+    ) -> Change {
+        self.last = Some(Look {
+            at: now,
+            fault: result.as_ref().err().cloned(),
+        });
+        match result {
+            Ok(()) => {
+                (self.well, self.ill) = (self.well.saturating_add(1), 0);
+                if self.is_ill && self.well >= check.rise {
+                    self.is_ill = false;
+                    return Change::Well;
+                }
+            }
+            Err(why) => {
+                (self.well, self.ill) = (0, self.ill.saturating_add(1));
+                if !self.is_ill && self.ill >= check.fall {
+                    self.is_ill = true;
+                    return Change::Ill(why);
+                }
+            }
+        }
+        Change::None
+    }
+
+    /// It counts as well, and is looked at at once.
+    pub(super) fn forget(&mut self) {
+        (self.is_ill, self.well, self.ill, self.next) = (false, 0, 0, None);
+    }
+
+    /// When it is to be looked at; `None`: a look is under way.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        (!self.is_under_way).then(|| self.next.unwrap_or(now))
+    }
+
+    fn begin(&mut self, check: &HealthCheck, now: Instant) {
+        (self.is_under_way, self.next) = (true, Some(now + check.every));
+    }
+}
+
+/// Which servers are looked at, and how.
+pub struct Looks {
+    /// Those of these upstreams that have a check.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// The addresses of this proxy, which are none of a server.
+    pub own_addresses: Vec<SocketAddr>,
+    /// How much of a head is accepted.
+    pub limits: http1::Limits,
+    /// How connections are made.
+    pub connecting: (Settings, Tls),
+}
+
+/// Looks at all servers that are to be looked at, for as long as the process serves. `looks_of`: what is to be looked at with a
+/// configuration. To be called on a `LocalRuntime`.
+pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E) -> Looks) {
+    let now = |editions: &mut watch::Receiver<Arc<E>>| {
+        let edition = Arc::clone(&editions.borrow_and_update());
+        Rc::new(looks_of(&edition))
+    };
+    let mut wanted = now(&mut editions);
+    let (settings, tls) = wanted.connecting.clone();
+    let connector = Rc::new(Connector::new(settings, tls));
+    let mut looks = JoinSet::new();
+    loop {
+        let next = begin_those_due(&wanted, &connector, &mut looks);
+        tokio::select! {
+            changed = editions.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                wanted = now(&mut editions);
+                let (settings, tls) = wanted.connecting.clone();
+                connector.follow(settings, tls);
+            }
+            Some(_) = looks.join_next(), if !looks.is_empty() => {}
+            () = sleep_until(next), if looks.len() < PROBES_MAX => {}
+        }
+    }
+}
+
+/// Begins to look where it is due. Returns when one is due next.
+fn begin_those_due(
+    wanted: &Rc<Looks>,
+    connector: &Rc<Connector>,
+    looks: &mut JoinSet<()>,
+) -> Instant {
+    let now = Instant::now();
+    let mut next = now + PAUSE_MAX;
+    for upstream in &wanted.upstreams {
+        let Some(check) = &upstream.plan.health else {
+            continue;
+        };
+        for (number, member) in upstream.members.iter().enumerate() {
+            if member.server.wanted() == Wanted::Down {
+                continue;
+            }
+            let mut checked = locked(&member.server.checked);
+            match checked.due(now) {
+                Some(due) if due > now => next = next.min(due),
+                Some(_) if looks.len() < PROBES_MAX => {
+                    checked.begin(check, now);
+                    next = next.min(now + check.every);
+                    let (connector, wanted) = (Rc::clone(connector), Rc::clone(wanted));
+                    looks.spawn_local(look(connector, wanted, Arc::clone(upstream), number));
+                }
+                _ => {}
+            }
+        }
+    }
+    next
+}
+
+async fn look(connector: Rc<Connector>, wanted: Rc<Looks>, upstream: Arc<Upstream>, number: usize) {
+    let server = &upstream.members[number].server;
+    let _ended = Ended(server);
+    let Some(check) = &upstream.plan.health else {
+        return;
+    };
+    let asking = ask(&connector, &wanted, &upstream, server, check);
+    let result = match timeout(check.time_out, asking).await {
+        Err(_) => Err("no answer in time".to_owned()),
+        Ok(Err(error)) if error.is_ours() => {
+            tracing::debug!(server = server.name, %error, "could not be checked");
+            return;
+        }
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(status)) if check.status.iter().any(|it| it.contains(&status)) => Ok(()),
+        Ok(Ok(status)) => Err(format!("{} answers {status}", check.path)),
+    };
+    upstream.note_check(server, check, result);
+}
+
+/// The next look may begin.
+struct Ended<'a>(&'a Server);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.checked).is_under_way = false;
+    }
+}
+
+/// The status with which it answers.
+async fn ask(
+    connector: &Connector,
+    wanted: &Looks,
+    upstream: &Upstream,
+    server: &Server,
+    check: &HealthCheck,
+) -> Result<u16, UpstreamError> {
+    // The operator named the servers: any address but our own is fine.
+    let access = Destinations {
+        loopback: true,
+        link_local: true,
+        allow: Vec::new(),
+        own: wanted.own_addresses.clone(),
+        connect_ports: Vec::new(),
+    };
+    let host = upstream.plan.host();
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: loligo\r\nConnection: close\r\n\r\n",
+        check.path
+    );
+    let has_place = Cell::new(false);
+    let connecting = connector.connect_anew(&server.destination, &access, &has_place);
+    let mut lease = connecting.await?;
+    let stream = lease.stream();
+    let sent = async {
+        stream.write_all(request.as_bytes()).await?;
+        stream.flush().await
+    };
+    sent.await.map_err(UpstreamError::Closed)?;
+    let limits = http1::Limits {
+        head_bytes_max: HEAD_BYTES_MAX,
+        ..wanted.limits
+    };
+    let mut input = BytesMut::new();
+    loop {
+        while let Some(head) = http1::parse_response(&input, &limits, "GET")? {
+            if !is_interim(&head) {
+                return Ok(head.status);
+            }
+            input.advance(head.head_bytes);
+        }
+        let too_long = http1::Reject::Response(http1::Fault::HeadTooLarge);
+        if input.len() >= HEAD_BYTES_MAX {
+            return Err(too_long.into());
+        }
+        input.reserve(READ_BYTES);
+        let read = stream.read_buf(&mut input).await;
+        if read.map_err(UpstreamError::Closed)? == 0 {
+            let end = io::ErrorKind::UnexpectedEof.into();
+            return Err(UpstreamError::Closed(end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_looks_in_a_row_make_it_ill_and_well() {
+        let (check, now) = (HealthCheck::default(), Instant::now());
+        let mut checked = Checked::default();
+        let ill = || Err("x".to_owned());
+        let mut note = |result| checked.note(result, &check, now);
+        for _ in 0..2 {
+            assert_eq!(note(ill()), Change::None);
+            assert_eq!(note(ill()), Change::None);
+            assert_eq!(note(Ok(())), Change::None);
+        }
+        note(ill());
+        note(ill());
+        assert_eq!(note(ill()), Change::Ill("x".to_owned()));
+        assert_eq!(note(ill()), Change::None);
+        assert_eq!(note(Ok(())), Change::None);
+        assert_eq!(note(ill()), Change::None);
+        assert_eq!(note(Ok(())), Change::None);
+        assert_eq!(note(Ok(())), Change::Well);
+        assert!(!checked.is_ill());
+    }
+}

@@ -1,0 +1,77 @@
+//! A request to a server of an upstream, from the choice to the last byte of its answer.
+
+use std::{cell::Cell, rc::Rc, sync::Arc, sync::atomic::Ordering};
+
+use super::{Server, Upstream, breaker::Outcome, locked};
+use base::clock::Instant;
+use origin::{Verdict, outcome::UpstreamError};
+
+/// One request to one server. It is in flight until this is dropped: with its connection, or when that goes back to the pool.
+pub struct Turn {
+    upstream: Arc<Upstream>,
+    number: usize,
+    is_trial: bool,
+    is_noted: Cell<bool>,
+}
+
+impl Turn {
+    /// This server is asked.
+    pub(super) fn begin(upstream: &Arc<Upstream>, number: usize, is_trial: bool) -> Rc<Turn> {
+        let server = &upstream.members[number].server;
+        server.in_flight.fetch_add(1, Ordering::Relaxed);
+        server.requests.fetch_add(1, Ordering::Relaxed);
+        Rc::new(Turn {
+            upstream: Arc::clone(upstream),
+            number,
+            is_trial,
+            is_noted: Cell::new(false),
+        })
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.upstream.members[self.number].server
+    }
+
+    fn note(&self, outcome: Outcome) {
+        if !self.is_noted.replace(true) {
+            let now = Instant::now();
+            (self.upstream).note(self.number, outcome, self.is_trial, now);
+        }
+    }
+}
+
+impl Verdict for Turn {
+    fn answered(&self, status: u16) {
+        self.note(match is_bad(status) {
+            true => Outcome::Bad,
+            false => Outcome::Well,
+        });
+    }
+
+    /// What this proxy is to blame for is not held against it.
+    fn failed(&self, error: &UpstreamError) {
+        if error.is_ours() {
+            return;
+        }
+        self.note(match error {
+            UpstreamError::Connect(_) => Outcome::Unreachable,
+            _ => Outcome::Silent,
+        });
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let server = self.server();
+        server.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if self.is_trial && !self.is_noted.get() {
+            locked(&server.breaker).give_up_trial(Instant::now());
+        }
+    }
+}
+
+/// Has a server failed that answers with this status?
+pub fn is_bad(status: u16) -> bool {
+    matches!(status, 500 | 502 | 503 | 504)
+}
