@@ -42,6 +42,7 @@ use crate::{
 pub use crate::socket::{
     Socket,
     memory::{Connection, pair, set_network},
+    reset_when_closed,
 };
 
 thread_local! {

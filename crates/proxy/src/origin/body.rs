@@ -314,7 +314,10 @@ impl Body {
                         continue;
                     }
                     let read = match self.is_passing {
-                        true => self.read_when_sent(context, watch, CHUNKED_READ_BYTES).await?,
+                        true => {
+                            self.read_when_sent(context, watch, CHUNKED_READ_BYTES)
+                                .await?
+                        }
                         false => {
                             let most = CHUNKED_READ_BYTES.min(context.ledger.step());
                             self.read(watch, most).await?
