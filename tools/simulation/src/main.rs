@@ -54,6 +54,17 @@ struct Line {
     json: bool,
 }
 
+/// Seeds that noticed them once, where the first few do not: tried first. If one no longer does, that costs a search.
+const NOTICED_BY: [(&str, u64); 7] = [
+    ("no-block-check", 38),
+    ("single-log-copy", 33),
+    ("note-in-parts", 47),
+    ("empty-at-once", 15),
+    ("no-protection", 79),
+    ("protection-of-before", 127),
+    ("tell-no-more", 505),
+];
+
 fn main() -> ExitCode {
     let line = Line::parse();
     let is_well = match line.mistakes {
@@ -91,7 +102,7 @@ fn all_mistakes(line: &Line) -> bool {
         let name = mistake.name();
         let Outcome {
             report, failure, ..
-        } = run_seeds(line, Some(mistake));
+        } = find_mistake(line, mistake);
         match failure {
             Some(failure) => println!(
                 "{name:26} noticed after {} seeds: seed {}, step {}: {}",
@@ -104,6 +115,22 @@ fn all_mistakes(line: &Line) -> bool {
         }
     }
     is_well
+}
+
+fn find_mistake(line: &Line, mistake: Mistake) -> Outcome {
+    let known = NOTICED_BY.iter().find(|known| known.0 == mistake.name());
+    let at_once = known.map(|&(_, seed)| {
+        let seed = Some(seed);
+        run_seeds(
+            &Line {
+                seed,
+                ..line.clone()
+            },
+            Some(mistake),
+        )
+    });
+    let at_once = at_once.filter(|outcome| outcome.failure.is_some());
+    at_once.unwrap_or_else(|| run_seeds(line, Some(mistake)))
 }
 
 fn run_seeds(line: &Line, mistake: Option<Mistake>) -> Outcome {
