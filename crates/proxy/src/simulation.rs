@@ -40,6 +40,7 @@ use record::journal::Journal;
 pub use base::socket::{
     Socket,
     memory::{Connection, pair, set_network},
+    reset_when_closed,
 };
 
 thread_local! {

@@ -54,6 +54,9 @@ fn mistake_of(name: &str) -> Result<Named, String> {
     })
 }
 
+/// Seeds that noticed them once, where the first few do not: tried first. If one no longer does, that costs a search.
+const NOTICED_BY: [(&str, u64); 2] = [("keep-flights", 51), ("acknowledge-early", 28)];
+
 fn main() -> ExitCode {
     let line = Line::parse();
     let is_well = match line.mistakes {
@@ -81,7 +84,7 @@ fn all_mistakes(line: &Line) -> bool {
     let mut is_well = true;
     for &mistake in Mistake::ALL {
         let name = mistake.name();
-        match run_seeds(line, Some(mistake)) {
+        match find_mistake(line, mistake) {
             (report, Some(Failure { seed, message, .. })) => {
                 println!(
                     "{name:20} noticed after {} seeds: seed {seed}: {message}",
@@ -95,6 +98,22 @@ fn all_mistakes(line: &Line) -> bool {
         }
     }
     is_well
+}
+
+fn find_mistake(line: &Line, mistake: Mistake) -> (Report, Option<Failure>) {
+    let known = NOTICED_BY.iter().find(|known| known.0 == mistake.name());
+    let at_once = known.map(|&(_, seed)| {
+        let seed = Some(seed);
+        run_seeds(
+            &Line {
+                seed,
+                ..line.clone()
+            },
+            Some(mistake),
+        )
+    });
+    let at_once = at_once.filter(|found| found.1.is_some());
+    at_once.unwrap_or_else(|| run_seeds(line, Some(mistake)))
 }
 
 /// Runs seeds until one fails; of several failures that of the lowest, so that two runs tend to name the same.

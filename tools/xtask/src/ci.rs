@@ -2,6 +2,8 @@
 //!
 //! A failed step does not hide the others: all run, and the summary names those that failed.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,19 +29,21 @@ enum Step {
     Fmt,
     Tidy,
     Clippy,
-    Test,
+    Alone,
     Doc,
+    Test,
     Sim,
     FuzzSmoke,
 }
 
 /// The quick ones first.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step::Fmt,
     Step::Tidy,
     Step::Clippy,
-    Step::Test,
+    Step::Alone,
     Step::Doc,
+    Step::Test,
     Step::Sim,
     Step::FuzzSmoke,
 ];
@@ -50,46 +54,77 @@ impl Step {
             Self::Fmt => "fmt",
             Self::Tidy => "tidy",
             Self::Clippy => "clippy",
-            Self::Test => "test",
+            Self::Alone => "alone",
             Self::Doc => "doc",
+            Self::Test => "test",
             Self::Sim => "sim",
             Self::FuzzSmoke => "fuzz-smoke",
         }
     }
 
     fn run(self, options: &Options) -> Result<()> {
+        let (root, simulations) = (workspace::root(), workspace::simulations());
+        let everywhere = |args: &str| {
+            cargo(&root, args, &[])?;
+            cargo(&simulations, args, &[])
+        };
         match self {
-            Self::Fmt => cargo(&["fmt", "--all", "--check"], &[]),
+            Self::Fmt => everywhere("fmt --all --check"),
             Self::Tidy => tidy::run(&tidy::Options::default()),
-            Self::Clippy => cargo(
-                &[
-                    "clippy",
-                    "--workspace",
-                    "--all-targets",
-                    "--",
-                    "-D",
-                    "warnings",
-                ],
-                &[],
-            ),
-            Self::Test => cargo(&["test", "--workspace"], &[]),
-            Self::Doc => cargo(
-                &[
-                    "doc",
-                    "--workspace",
-                    "--no-deps",
-                    "--document-private-items",
-                ],
-                &[("RUSTDOCFLAGS", "-D warnings")],
-            ),
-            Self::Sim => sim::Options::for_every_change()
-                .iter()
-                .try_for_each(sim::run),
+            Self::Clippy => {
+                everywhere("clippy --workspace --all-targets -- -D warnings")?;
+                let simulated = format!(
+                    "clippy -p proxy -p base -p origin -p cache -p device -p store -p hints --features {SIMULATED} -- -D warnings"
+                );
+                cargo(&root, &simulated, &[])
+            }
+            Self::Alone => alone(&root),
+            Self::Doc => {
+                let warnings = [("RUSTDOCFLAGS", "-D warnings")];
+                let docs = "doc --no-deps --document-private-items";
+                let all = format!("{docs} --workspace --features {SIMULATED}");
+                cargo(&root, &all, &warnings)?;
+                cargo(&simulations, &format!("{docs} --workspace"), &warnings)
+            }
+            Self::Test => {
+                let threads = test_threads();
+                let env = [("RUST_TEST_THREADS", &*threads)];
+                cargo(&root, "test --workspace", &env)
+            }
+            Self::Sim => sim::every_change(),
             Self::FuzzSmoke => fuzz::run(&fuzz::Options {
                 seconds: options.fuzz_seconds,
             }),
         }
     }
+}
+
+/// What makes of our crates what the simulations run: linted beside what is shipped, and documented with it.
+const SIMULATED: &str =
+    "proxy/simulation,proxy/mistakes,device/simulation,store/mistakes,hints/mistakes";
+
+/// Each crate of the product with its own features, not with those that another one of the workspace turns on.
+fn alone(root: &Path) -> Result<()> {
+    let crates = root.join("crates");
+    let read = fs::read_dir(&crates).during(|| format!("reading {}", crates.display()))?;
+    let mut names: Vec<_> = read
+        .flatten()
+        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    for name in names {
+        interrupt::check()?;
+        cargo(root, &format!("check --quiet --package {name}"), &[])?;
+    }
+    Ok(())
+}
+
+/// Most tests wait more than they compute, so several go on at once on each processor.
+fn test_threads() -> String {
+    let asked = std::env::var("RUST_TEST_THREADS");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    asked.unwrap_or_else(|_| (processors * 3).to_string())
 }
 
 /// Runs the steps.
@@ -117,16 +152,16 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn cargo(args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+fn cargo(dir: &Path, args: &str, env: &[(&str, &str)]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(args)
+        .args(args.split_whitespace())
         .envs(env.iter().copied())
-        .current_dir(workspace::root())
+        .current_dir(dir)
         .status()
         .during(|| "running cargo".into())?;
     if !status.success() {
-        fail!("cargo {}: {status}", args.join(" "));
+        fail!("cargo {args}: {status}");
     }
     Ok(())
 }

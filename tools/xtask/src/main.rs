@@ -111,7 +111,6 @@ impl Task {
             | Self::Origin { .. }
             | Self::IdleClient(_) => true,
             Self::Rivals(command) => command.measures(),
-            Self::Sim(options) => options.measures(),
             _ => false,
         }
     }

@@ -11,6 +11,11 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
+/// The workspace of the simulations.
+pub fn simulations() -> PathBuf {
+    root().join("tools")
+}
+
 /// Cargo's build directory.
 pub fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

@@ -2,7 +2,7 @@
 //! HTTP/2 are in `upgrade`.
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
@@ -141,4 +141,32 @@ fn the_end_of_a_tunnel_arrives_though_the_origin_takes_no_more() {
     gate.open();
     origin.join().unwrap();
     ends_with(&read_late(&socket, b"more"), &pattern(BYTES));
+}
+
+/// A body without a length ends where its connection does, so only a reset tells that there was more of it.
+#[test]
+fn an_answer_that_breaks_off_ends_with_a_reset() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        exchange.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+        held.pass();
+        exchange.close();
+    });
+    let proxy = Proxy::start(plan_for(&origin));
+    let mut socket = TcpStream::connect(proxy.ready.listeners[0]).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let asks = b"GET /cut HTTP/1.0\r\nHost: a.test\r\n\r\n";
+    socket.write_all(asks).unwrap();
+    let mut got = Vec::new();
+    let mut some = [0; 4096];
+    // A reset takes what has not been read with it.
+    while !got.ends_with(b"half") {
+        let bytes = socket.read(&mut some).unwrap();
+        assert_ne!(bytes, 0, "{}", String::from_utf8_lossy(&got));
+        got.extend_from_slice(&some[..bytes]);
+    }
+    gate.open();
+    let end = socket.read(&mut some).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
 }

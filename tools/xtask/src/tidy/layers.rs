@@ -29,7 +29,7 @@ const LAYERS: [&[&str]; 17] = [
     // The report computes from records alone.
     &["message", "report", "commands"],
     &["http1", "http2", "httpcache", "store", "device"],
-    // The simulations are of xtask alone; the benchmark shares nothing with the proxy it measures but an LRU list.
+    // Nobody uses a simulation but another one; the benchmark shares nothing with the proxy it measures but an LRU list.
     &["simulation", "hints-simulation", "polymix"],
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],

@@ -4,6 +4,7 @@
 //! counts. A finding of [`Severity::Error`] fails the task.
 
 mod layers;
+mod locks;
 mod pages;
 mod source;
 mod text;
@@ -84,6 +85,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let crates = layers::read(&root)?;
     findings.extend(layers::check(&crates));
+    findings.extend(locks::check(&root)?);
     findings.extend(pages::check(&root)?);
     let shapes = walls::read(&root)?;
     findings.extend(walls::check(&shapes));
