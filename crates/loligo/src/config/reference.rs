@@ -12,7 +12,7 @@ use crate::cli::FLAGS;
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from the rows in crates/loligo/src/config and the numbers in crates/proxy/src/plan; change it there. -->
+<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from the rows in crates/loligo/src/config and the numbers in crates/plan/src; change it there. -->
 
 Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
 the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.

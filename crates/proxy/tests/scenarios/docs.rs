@@ -286,10 +286,8 @@ fn citations() -> BTreeSet<String> {
 /// The files in which caching is decided and done.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut dirs = vec![
-        root().join("crates/httpcache/src"),
-        root().join("crates/proxy/src"),
-    ];
+    let crates = ["httpcache", "rules", "record", "cache", "origin", "cluster", "exchange", "proxy"];
+    let mut dirs: Vec<PathBuf> = crates.map(|name| root().join("crates").join(name).join("src")).into();
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();

@@ -25,39 +25,9 @@ const PARAMETERS_MAX: usize = 6;
 const LAYERS: [(&str, &[&[&str]]); 1] = [(
     "proxy",
     &[
-        // Time, chance, sockets, memory.
-        &[
-            "access",
-            "chance",
-            "clock",
-            "deadline",
-            "heads",
-            "lines",
-            "listening",
-            "member",
-            "mistakes",
-            "notify",
-            "phase",
-            "pulse",
-            "reload/asked",
-            "room",
-            "socket",
-            "upgrade/asked",
-            "x509",
-            "zone",
-        ],
-        &["plan", "proof"],
-        // Rules, keys, ports.
-        &["request/key", "request/rulebook", "request/ports"],
-        &["record", "accepting"],
-        &["ledger"],
-        &["quota"],
-        &["origin"],
-        &["upstreams"],
-        &["peers"],
-        &["tls"],
-        &["cache", "stored"],
-        &["cluster"],
+        // What a reload and an upgrade are asked for, and what they answer.
+        &["reload/asked", "upgrade/asked"],
+        &["stored"],
         // One request, from the client's bytes to the answer.
         &[
             "conn", "deliver", "edition", "fetch", "h2", "listener", "mirror", "range", "reply",
