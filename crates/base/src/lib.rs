@@ -17,5 +17,7 @@ pub mod mistakes;
 pub mod notify;
 pub mod phase;
 pub mod pulse;
+pub mod reloads;
 pub mod socket;
+pub mod upgrades;
 pub mod x509;

@@ -4,6 +4,7 @@
 //! who publishes asks whether it still may.
 //!
 //! Not known here: requests, origins, who fetches.
+#![forbid(unsafe_code)]
 
 pub mod background;
 pub mod disk;

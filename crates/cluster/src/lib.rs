@@ -29,6 +29,7 @@
 //!
 //! Not known here: HTTP, and how a request is routed.
 //! Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) other members at a time.
+#![forbid(unsafe_code)]
 
 pub mod answered;
 pub mod choosing;

@@ -23,6 +23,7 @@
 //! many small ones do not stop, and none waits for ever for what its connection holds beside it. The bound is exceeded by these at most.
 //!
 //! Not known here: connections, fetches, clocks; how it is waited for ([`pause`]).
+#![forbid(unsafe_code)]
 
 pub mod pause;
 pub mod room;

@@ -15,6 +15,7 @@
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
 //! Not known here: HTTP. The caller knows whether the last answer was complete.
+#![forbid(unsafe_code)]
 
 use base::clock::Instant;
 use std::fmt;

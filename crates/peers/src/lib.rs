@@ -21,6 +21,7 @@
 //! seen by Via, unless each has joined a fetch of its own clients: then both wait until `timeouts.origin-first-byte`.
 //!
 //! Not known here: what is stored, what a client may have.
+#![forbid(unsafe_code)]
 
 pub mod choice;
 pub mod digest;

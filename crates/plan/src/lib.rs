@@ -7,6 +7,7 @@
 //! `access` decides which clients are served and which destinations are allowed.
 //!
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
+#![forbid(unsafe_code)]
 
 mod acme;
 mod bounds;

@@ -42,14 +42,8 @@ use tokio::{
 };
 
 use crate::{
-    admin,
-    edition::{self, Edition, Loaded, Parts},
-    fetch::flight::Flights,
-    health::{panicking, watch},
-    reload::{self, Control, Reading, Reread, asked::Reloads},
-    state::{Bounds, Shared},
+    reload::{self, Control, Reading, Reread},
     upgrade::{
-        asked::{Launch, Upgrades},
         predecessor::Predecessor,
         step::{self, Step},
         successor,
@@ -57,6 +51,7 @@ use crate::{
     user, worker,
     worker::connector_settings,
 };
+use admin::health::{panicking, watch};
 use base::accepting::Dealers;
 use base::{
     clock::Clock,
@@ -66,11 +61,20 @@ use base::{
     phase::Phase,
     pulse::Pulse,
 };
+use base::{
+    reloads::Reloads,
+    upgrades::{Launch, Upgrades},
+};
 use cache::{
     background::BackgroundThread,
     opening::{self, Absent, Opened, StoreError},
 };
 use cluster::{Cluster, ClusterThread, purging};
+use exchange::{
+    edition::{self, Edition, Loaded, Parts},
+    fetch::flight::Flights,
+    state::{Bounds, Shared},
+};
 use ledger::Ledger;
 use origin::Tls;
 use peers::{digest::Digests, fetching, known::Peers};

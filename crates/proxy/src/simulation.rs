@@ -23,16 +23,18 @@ use tokio::{
 };
 
 use crate::{
-    health,
-    listener::{ListenerState, listener_states},
-    request::purge,
     serve::{self, ServeError},
-    state::{Shared, Worker},
     worker,
 };
+use admin::health;
 use base::accepting::{Dealers, Dealt};
 use base::{clock::Clock, phase::Phase, socket};
 use cache::{background, opening};
+use exchange::{
+    listener::{ListenerState, listener_states},
+    request::purge,
+    state::{Shared, Worker},
+};
 use origin::Tls;
 use plan::Plan;
 use record::journal::Journal;

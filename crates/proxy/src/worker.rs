@@ -24,13 +24,6 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{
-    conn::client,
-    edition::Edition,
-    fetch::probing::Probes,
-    listener::listener_states,
-    state::{Shared, Worker},
-};
 use base::accepting::{Dealers, Dealt};
 use base::{
     listening::ListenerId,
@@ -39,6 +32,13 @@ use base::{
     socket::{self, Socket},
 };
 use cache::{disk::DiskIo, lazy::LazyReads};
+use exchange::{
+    conn::client,
+    edition::Edition,
+    fetch::probing::Probes,
+    listener::listener_states,
+    state::{Shared, Worker},
+};
 use origin::{Connector, Settings};
 use plan::Plan;
 use record::{journal::JournalWriter, lag};

@@ -16,6 +16,7 @@
 //! waiting and refusing.
 //!
 //! Not known here: HTTP. Limits: those of [`plan::Quota`], and [`crate::request::toll::DELAYED_MAX`].
+#![forbid(unsafe_code)]
 
 pub mod rate;
 pub mod table;

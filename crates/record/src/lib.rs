@@ -1,4 +1,5 @@
 //! Counters, labels, access log and profile.
+#![forbid(unsafe_code)]
 
 pub mod events;
 pub mod facts;

@@ -15,6 +15,7 @@
 //! | `seen` | what is known of a connection, for logs |
 //!
 //! TLS to origins is in `origin::tls`.
+#![forbid(unsafe_code)]
 
 pub mod acme;
 pub mod crowd;

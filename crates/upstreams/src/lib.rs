@@ -18,6 +18,7 @@
 //!
 //! Not known here: which requests come here (`request::target`), keys, caching.
 //! Limits: `plan::UPSTREAMS_MAX` upstreams of `plan::SERVERS_MAX` servers.
+#![forbid(unsafe_code)]
 
 pub mod asking;
 mod breaker;

@@ -74,7 +74,7 @@ impl Step {
             Self::Clippy => {
                 everywhere("clippy --workspace --all-targets -- -D warnings")?;
                 let simulated = format!(
-                    "clippy -p proxy -p base -p origin -p cache -p device -p store -p hints --features {SIMULATED} -- -D warnings"
+                    "clippy -p proxy -p exchange -p admin -p base -p origin -p cache -p device -p store -p hints --features {SIMULATED} -- -D warnings"
                 );
                 cargo(&root, &simulated, &[])
             }

@@ -16,7 +16,6 @@
 //!
 //! Not known here: files of configuration, what a worker does with an edition (`worker`).
 
-pub mod asked;
 mod compare;
 mod lists;
 pub mod ordering;
@@ -29,13 +28,13 @@ use std::{
     time::Duration,
 };
 
-use self::asked::{Asks, InForce, LastRefused, Outcome, Refused, What};
-use crate::{
+use base::accepting;
+use base::reloads::{Asks, InForce, LastRefused, Outcome, Refused, What};
+use base::{clock::Instant, listening::ListenerId, notify::Manager};
+use exchange::{
     edition::{Edition, Loaded, Parts},
     state::Shared,
 };
-use base::accepting;
-use base::{clock::Instant, listening::ListenerId, notify::Manager};
 use origin::Tls;
 use plan::{Listener, Plan, Role};
 use quota::Quotas;

@@ -4,8 +4,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{edition::Edition, state::Shared, worker::connector_settings};
+use crate::worker::connector_settings;
 use base::chance;
+use exchange::{edition::Edition, state::Shared};
 use origin::Connector;
 use tls::acme::{self, Looked, Means};
 

@@ -9,8 +9,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::state::Shared;
 use base::clock::Instant;
+use exchange::state::Shared;
 
 /// Between two warnings of one certificate.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);

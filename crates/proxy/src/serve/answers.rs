@@ -27,14 +27,14 @@ use hints::icp::{MESSAGE_BYTES_MAX, Opcode};
 use httpcache::{RequestDirectives, UnixMillis, Verdict, judge};
 use tokio::net::{UdpSocket, lookup_host};
 
-use crate::{
+use base::{access::Clients, clock::Instant, phase::Phase};
+use cluster::purging::gate::Served;
+use exchange::{
     edition::Edition,
     listener::{ListenerState, listener_states},
     request::target,
     state::Shared,
 };
-use base::{access::Clients, clock::Instant, phase::Phase};
-use cluster::purging::gate::Served;
 use peers::icp::{Icp, Manners, Treatment, add};
 use plan::Role;
 

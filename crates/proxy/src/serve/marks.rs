@@ -16,7 +16,7 @@
 use profile::{Event, MarkKind};
 use serde_json::{Value, json};
 
-use crate::state::Shared;
+use exchange::state::Shared;
 use plan::{Plan, Replacement};
 use record::{events, kernel};
 

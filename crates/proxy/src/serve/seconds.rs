@@ -18,7 +18,7 @@ use std::{
 
 use profile::{Event, Gauge, Second, Subject};
 
-use crate::state::Shared;
+use exchange::state::Shared;
 use peers::icp;
 use record::{
     events::number,

@@ -4,8 +4,8 @@ use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::state::Shared;
 use base::phase::{Phase, Stopper};
+use exchange::state::Shared;
 use record::journal::Reopener;
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.

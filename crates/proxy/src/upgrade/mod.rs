@@ -34,7 +34,6 @@
 //!
 //! Not known here: how a process is started, what an executable is (`loligo`).
 
-pub mod asked;
 pub mod link;
 pub mod predecessor;
 pub mod step;

@@ -30,8 +30,8 @@ use super::{
     link::{Came, Link},
     step::{self, Step},
 };
-use crate::state::Shared;
 use cache::predicate::Predicate;
+use exchange::state::Shared;
 use plan::Plan;
 
 /// How long the old process may take to say what there is.

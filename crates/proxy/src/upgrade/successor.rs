@@ -22,12 +22,12 @@ use tokio::sync::oneshot;
 
 use super::{
     Go, Hello, Offer, OfferedSockets, OfferedStore, Said, Word,
-    asked::{Outcome, lock},
     link::{Came, DESCRIPTORS_MAX, Link},
     step::{self, Step},
 };
-use crate::state::Shared;
+use base::upgrades::{Outcome, lock};
 use base::{clock::unix_ms, notify::Manager, phase::Stopper};
+use exchange::state::Shared;
 
 /// How long an upgrade waits for the end of a reload. Where one follows the other there is a pause between two.
 const RELOAD_MAX: Duration = Duration::from_secs(10);

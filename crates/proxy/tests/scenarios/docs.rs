@@ -286,8 +286,19 @@ fn citations() -> BTreeSet<String> {
 /// The files in which caching is decided and done.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let crates = ["httpcache", "rules", "record", "cache", "origin", "cluster", "exchange", "proxy"];
-    let mut dirs: Vec<PathBuf> = crates.map(|name| root().join("crates").join(name).join("src")).into();
+    let crates = [
+        "httpcache",
+        "rules",
+        "record",
+        "cache",
+        "origin",
+        "cluster",
+        "exchange",
+        "proxy",
+    ];
+    let mut dirs: Vec<PathBuf> = crates
+        .map(|name| root().join("crates").join(name).join("src"))
+        .into();
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();

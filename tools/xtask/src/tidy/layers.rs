@@ -13,7 +13,7 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 17] = [
+const LAYERS: [&[&str]; 19] = [
     // A macro, for whatever is simulated.
     &["mistakes"],
     &[
@@ -42,6 +42,8 @@ const LAYERS: [&[&str]; 17] = [
     &["upstreams", "peers", "tls"],
     &["cache"],
     &["cluster"],
+    &["exchange"],
+    &["admin"],
     &["proxy"],
     // What people run, and what runs the proxy in virtual time: they know nothing of each other.
     &["loligo", "loligo-lab", "proxy-simulation"],

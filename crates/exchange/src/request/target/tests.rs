@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{admin::testing, listener::listener_states};
+use crate::{listener::listener_states, testing};
 use plan::{Destinations, Forward, Listener};
 use rules::key::{forward_tag, hash_of_key, name_of_key, server_of_key};
 

@@ -11,7 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
-use crate::admin::limits::LimitFacts;
+use crate::limits::LimitFacts;
 use base::clock::Instant;
 use std::{
     array,
@@ -26,13 +26,10 @@ use std::{
 use profile::{Class, STAGES, StageName};
 use store::{Figures, Progress};
 
-use crate::{
-    admin::{histogram::Histogram, process::Process, pushes},
-    edition::Edition,
-    state::Shared,
-};
+use crate::{histogram::Histogram, process::Process, pushes};
 use base::phase::Phase;
 use cluster::ClusterStatus;
+use exchange::{edition::Edition, state::Shared};
 use record::{
     labels::Label,
     metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},

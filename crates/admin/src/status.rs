@@ -8,18 +8,15 @@ use std::{net::SocketAddr, sync::PoisonError};
 use profile::Class;
 use serde::{Serialize, Serializer};
 
-use crate::admin::limits::LimitFacts;
+use crate::limits::LimitFacts;
 use crate::{
-    admin::{
-        facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
-        histogram::Histogram,
-        rounded,
-    },
-    edition::Edition,
-    state::Shared,
+    facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
+    histogram::Histogram,
+    rounded,
 };
 use base::{clock::Instant, phase::Phase, x509};
 use cluster::ClusterStatus;
+use exchange::{edition::Edition, state::Shared};
 use peers::{digest::theirs::Format, known::Peer};
 use plan::Role;
 use record::{labels::Label, metrics::STATUS_CLASSES, top::Told};
@@ -586,7 +583,7 @@ fn grouped(simple: &[Simple]) -> InOrder<InOrder<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::testing;
+    use exchange::testing;
 
     #[test]
     fn the_document_reads_well() {

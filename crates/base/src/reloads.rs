@@ -89,7 +89,7 @@ pub struct Reloads {
     last_refused: Mutex<Option<LastRefused>>,
 }
 
-/// What [`super::Control::run`] takes orders from.
+/// What `Control::run` takes orders from.
 pub struct Asks(pub mpsc::Receiver<Ask>);
 
 impl Reloads {

@@ -30,8 +30,6 @@ use crate::{
     fetch::{flight::Flights, uploads::Uploads},
     listener::ListenerState,
     range::pass_list::RangePassList,
-    reload::asked::Reloads,
-    upgrade::asked::Upgrades,
 };
 use base::{
     clock::Clock,
@@ -42,6 +40,7 @@ use base::{
     phase::Phase,
     pulse::Pulse,
 };
+use base::{reloads::Reloads, upgrades::Upgrades};
 use cache::{Cache, disk::DiskIo, memory::Front};
 use cluster::{
     Cluster,

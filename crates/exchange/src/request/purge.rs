@@ -318,7 +318,7 @@ pub fn percent_decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{admin::testing, listener::listener_states};
+    use crate::{listener::listener_states, testing};
     use plan::{Listener, OriginUrl, Role, Route};
 
     fn await_purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {

@@ -27,8 +27,8 @@ use std::{
 
 use device::Device;
 
-use crate::state::Shared;
 use cache::opening::Absent;
+use exchange::state::Shared;
 
 /// The interval between two checks.
 const STEP: Duration = Duration::from_millis(250);

@@ -27,15 +27,17 @@ pub type Outcome = Result<String, String>;
 #[derive(Default)]
 pub struct Upgrades {
     /// `None`: this process cannot start another one.
-    pub(super) launch: Option<Mutex<Launch>>,
-    pub(super) is_under_way: AtomicBool,
+    pub launch: Option<Mutex<Launch>>,
+    /// Is one under way?
+    pub is_under_way: AtomicBool,
     /// The process before this one still drains.
     pub has_predecessor: AtomicBool,
     /// The new process has ended before it served.
-    pub(super) has_failed: AtomicBool,
-    pub(super) is_drained: AtomicBool,
+    pub has_failed: AtomicBool,
+    /// All requests of this process have ended.
+    pub is_drained: AtomicBool,
     /// Hears when the thread ends.
-    pub(super) thread: Mutex<Option<mpsc::Receiver<()>>>,
+    pub thread: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Upgrades {
@@ -69,6 +71,6 @@ impl Upgrades {
 }
 
 /// The lock, whoever has panicked with it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,8 +8,8 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
-use crate::{listener::ListenerState, request::target, state::Shared};
 use cluster::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
+use exchange::{listener::ListenerState, request::target, state::Shared};
 use plan::{ClusterMiss, ClusterRoute};
 use rules::key::{KEY_PREFIX, name_of_key};
 

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use crate::{
     edition::{Edition, Loaded, Parts},
     fetch::flight::Flights,
-    reload::asked::Reloads,
     state::{Bounds, Shared},
 };
+use base::reloads::Reloads;
 use base::{
     listening::{ListenerId, Listening},
     phase::Phase,
@@ -75,7 +75,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         reloads: Reloads::default(),
         listening: Listening::default(),
         doors: tokio::sync::watch::Sender::new(true),
-        upgrades: crate::upgrade::asked::Upgrades::default(),
+        upgrades: base::upgrades::Upgrades::default(),
         is_handed_over: std::sync::atomic::AtomicBool::new(false),
         is_process: false,
         via_tag: 0,
@@ -127,6 +127,6 @@ pub fn wait<T>(what: impl Future<Output = T>) -> T {
 /// What comes of an upgrade where there is none.
 pub fn no_upgrade(
     _: Arc<Shared>,
-) -> std::pin::Pin<Box<dyn Future<Output = crate::upgrade::asked::Outcome>>> {
+) -> std::pin::Pin<Box<dyn Future<Output = base::upgrades::Outcome>>> {
     Box::pin(async { Err("this process cannot start another one".to_owned()) })
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::http::Answer;
-use crate::request::purge::percent_decode;
+use exchange::request::purge::percent_decode;
 use upstreams::{ServerStanding, Upstream, UpstreamStanding, Wanted};
 
 /// Does it only grow?

@@ -12,16 +12,14 @@ use profile::Class;
 use serde::Serialize;
 
 use crate::{
-    admin::{
-        facts::{Facts, History, Snapshot, StoreFacts},
-        histogram::Histogram,
-        history::Hour,
-        rounded,
-        status::{HitRatio, Latency, word_of},
-    },
-    state::Shared,
+    facts::{Facts, History, Snapshot, StoreFacts},
+    histogram::Histogram,
+    history::Hour,
+    rounded,
+    status::{HitRatio, Latency, word_of},
 };
 use cluster::ClusterStatus;
+use exchange::state::Shared;
 use record::{
     metrics,
     origins::{OriginBook, OriginTable, OriginTimes},
@@ -243,7 +241,7 @@ impl Live {
             cluster: facts.cluster.clone(),
             upstreams: facts.upstreams.clone(),
             trend: Trend {
-                step_s: crate::admin::history::FINE_STEP.as_secs(),
+                step_s: crate::history::FINE_STEP.as_secs(),
                 requests_per_s,
                 hits_per_s,
             },
@@ -376,7 +374,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::testing;
+    use exchange::testing;
     use profile::{Encryption, Protocol, StageName};
 
     fn json(live: &Live) -> serde_json::Value {
@@ -407,7 +405,7 @@ mod tests {
         let (mut history, mut hour) = (History::default(), Hour::default());
         let begin = Snapshot::of(&shared.counters, shared.began);
         history.note(begin.clone());
-        hour.note(begin, crate::admin::process::Process::default());
+        hour.note(begin, crate::process::Process::default());
         let worker = &shared.counters[0];
         let mut stages = [None; profile::STAGES];
         stages[StageName::ServerReply as usize] = Some(profile::Stage {

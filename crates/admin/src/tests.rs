@@ -3,6 +3,7 @@
 use super::*;
 use base::pulse::Pulse;
 use cache::opening::Absent;
+use exchange::testing;
 use plan::{Listener, Plan};
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
@@ -237,10 +238,10 @@ fn purges_say_whether_anything_was_there() {
         String::from_utf8(answer.body).unwrap()
     };
     assert!(purge().contains("\"purged\": false"));
-    let keys = crate::request::target::names_of_url(
+    let keys = exchange::request::target::names_of_url(
         &admin.listeners(),
         "http://h/a",
-        crate::request::target::Names::All,
+        exchange::request::target::Names::All,
     )
     .unwrap();
     let key = admin.shared.cache.hasher().hash(&keys[0]);

@@ -358,7 +358,7 @@ async fn linger(stream: &mut TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::testing;
+    use exchange::testing;
 
     /// The answer to these bytes, and whether the connection stays open.
     fn asked(bytes: &str) -> Option<(String, bool)> {

@@ -22,8 +22,8 @@ use prometheus_client::{
 
 use store::Figures;
 
-use crate::admin::limits;
-use crate::admin::{
+use crate::limits;
+use crate::{
     facts::{Facts, StoreFacts},
     histogram::Histogram,
     members::{self, Family, Figure},
@@ -231,7 +231,7 @@ impl Exposition {
 
     fn requests(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let counted = &self.0.counted;
-        let by_class = |measure: fn(&crate::admin::facts::ClassFigures) -> u64| {
+        let by_class = |measure: fn(&crate::facts::ClassFigures) -> u64| {
             counted
                 .classes()
                 .map(move |(class, f)| (class.as_str(), measure(f)))
@@ -628,7 +628,7 @@ mod tests {
     use profile::Class;
 
     use super::*;
-    use crate::admin::testing;
+    use exchange::testing;
     use record::metrics::bucket_edge_us;
 
     #[test]

@@ -11,7 +11,9 @@ use http1::{RequestHead, Scratch};
 use serde::Serialize;
 use store::KeyHasher;
 
-use crate::{
+use base::listening::ListenerId;
+use cache::opening;
+use exchange::{
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
     request::{
@@ -19,8 +21,6 @@ use crate::{
         target,
     },
 };
-use base::listening::ListenerId;
-use cache::opening;
 use origin::Tls;
 use plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict};
 use quota::Quotas;

@@ -28,10 +28,13 @@
 //! Host, so a health check in HTTP/1.0 may leave it out; requests that change something may not.
 //!
 //! Limits: those of `room`, the waits in `http`, heads by the proxy's own limit on targets.
+#![forbid(unsafe_code)]
 
+pub mod explain;
 pub mod explaining;
 mod exposition;
 mod facts;
+pub mod health;
 mod histogram;
 mod history;
 mod http;
@@ -65,25 +68,24 @@ use tokio::{
 };
 
 use crate::{
-    admin::{
-        explaining::{Unexplained, explain},
-        facts::{Facts, HISTORY_STEP, History, Snapshot},
-        history::Hour,
-        http::{Answer, Request},
-        live::Live,
-        process::Process,
-        room::{Place, Room},
-        scrape::Format,
-        status::Status,
-    },
+    explaining::{Unexplained, explain},
+    facts::{Facts, HISTORY_STEP, History, Snapshot},
     health::watch,
-    listener::{ListenerState, listener_states},
-    reload::asked::Refused,
-    request::purge::{self, Order},
-    state::Shared,
-    upgrade::asked::Outcome,
+    history::Hour,
+    http::{Answer, Request},
+    live::Live,
+    process::Process,
+    room::{Place, Room},
+    scrape::Format,
+    status::Status,
 };
 use base::phase::Phase;
+use base::{reloads::Refused, upgrades::Outcome};
+use exchange::{
+    listener::{ListenerState, listener_states},
+    request::purge::{self, Order},
+    state::Shared,
+};
 use plan::host_fits;
 use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook};
 
@@ -575,7 +577,5 @@ DELETE /cache?prefix=URL   forgets all stored URLs that begin so
 DELETE /cache?tag=TAG      forgets all with TAG in Surrogate-Key or Cache-Tag
 DELETE /cache?url=URL&soft=1  makes it stale instead; with prefix= and tag= too";
 
-#[cfg(test)]
-pub mod testing;
 #[cfg(test)]
 mod tests;
