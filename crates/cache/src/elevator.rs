@@ -91,7 +91,7 @@ impl<T> Ask<T> {
 
 impl<T> Elevator<T> {
     /// Reads in it.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.asks.len()
     }
 

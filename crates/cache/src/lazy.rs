@@ -90,7 +90,7 @@ pub struct ReadQueue(Mutex<Elevator<Waiter>>);
 impl ReadQueue {
     /// Reads that are due and not under way.
     pub fn waiting(&self) -> usize {
-        self.lock().len()
+        self.lock().waiting()
     }
 
     fn lock(&self) -> MutexGuard<'_, Elevator<Waiter>> {

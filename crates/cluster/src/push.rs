@@ -135,7 +135,7 @@ impl Pushing {
         Pushing {
             is_on: cluster.front && plan.stores.is_empty() && cluster.push_max_bytes > 0,
             hot: Hot::new(if cluster.front { cluster.hot_rate } else { 0 }),
-            large: Large::new(),
+            large: Large::default(),
             counters: PushCounters::default(),
             queue: Mutex::new(Queue::new(bytes_max)),
             moments: Moments::default(),

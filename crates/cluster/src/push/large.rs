@@ -13,12 +13,13 @@ const SLOTS: usize = 4096;
 /// Resources that are too long.
 pub struct Large(Box<[AtomicU64]>);
 
-impl Large {
-    /// None yet.
-    pub fn new() -> Large {
+impl Default for Large {
+    fn default() -> Large {
         Large((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
     }
+}
 
+impl Large {
     /// Is this one of them?
     pub fn contains(&self, key: KeyHash) -> bool {
         self.slot(key).load(Ordering::Relaxed) == key.0
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_was_noted_is_known_until_another_takes_its_place() {
-        let large = Large::new();
+        let large = Large::default();
         let (one, other) = (KeyHash(1), KeyHash(2));
         assert!(!large.contains(one));
         large.note(one);

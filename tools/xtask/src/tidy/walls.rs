@@ -20,33 +20,16 @@ const FUNCTION_LINES_MAX: usize = 80;
 /// Parameters of a function.
 const PARAMETERS_MAX: usize = 6;
 
-/// The layers of crates that have several, from below: files and folders of `src`, each known to those above it alone. What is named
-/// nowhere belongs to the highest one.
-const LAYERS: [(&str, &[&[&str]]); 1] = [(
-    "proxy",
-    &[
-        // What a reload and an upgrade are asked for, and what they answer.
-        &["reload/asked", "upgrade/asked"],
-        &["stored"],
-        // One request, from the client's bytes to the answer.
-        &[
-            "conn", "deliver", "edition", "fetch", "h2", "listener", "mirror", "range", "reply",
-            "request", "state",
-        ],
-        &["admin", "explain", "health"],
-    ],
-)];
-
-/// Arrows against that order.
-const AGAINST_HELD: usize = 0;
-
 /// Files in the largest circle of these crates.
-const HELD: [(&str, usize); 6] = [
+const HELD: [(&str, usize); 9] = [
+    ("cluster", 26),
+    ("exchange", 56),
     ("http1", 7),
     ("http2", 11),
     ("httpcache", 10),
     ("loligo", 16),
-    ("proxy", 56),
+    ("origin", 10),
+    ("plan", 12),
     ("store", 51),
 ];
 
@@ -66,8 +49,6 @@ pub struct Shape {
     pub circle: Vec<PathBuf>,
     /// Arrows between the files of that group: who knows whom.
     pub arrows: Vec<(PathBuf, PathBuf)>,
-    /// Arrows from a layer to a higher one, in a crate whose layers are known.
-    pub against: Vec<(PathBuf, PathBuf)>,
     pub functions: Vec<(PathBuf, source::Function)>,
 }
 
@@ -126,15 +107,6 @@ fn shape(folder: &Path) -> Result<Shape> {
             known.map(|other| (paths[*file].clone(), paths[*other].clone()))
         })
         .collect();
-    if let Some((_, layers)) = LAYERS.iter().find(|(name, _)| *name == shape.name) {
-        let layer_of = |file: usize| layer_of(layers, paths[file]);
-        let all = arrows.iter().enumerate();
-        let all = all.flat_map(|(from, known)| known.iter().map(move |to| (from, *to)));
-        shape.against = all
-            .filter(|(from, to)| layer_of(*from) < layer_of(*to))
-            .map(|(from, to)| (paths[from].clone(), paths[to].clone()))
-            .collect();
-    }
     shape.circle = circle.iter().map(|file| paths[*file].clone()).collect();
     for (path, source) in sources.into_values() {
         shape
@@ -172,16 +144,6 @@ fn named(modules: &[&Vec<String>], path: &[String]) -> Option<usize> {
             .binary_search_by(|m| m.as_slice().cmp(&path[..length]))
             .ok()
     })
-}
-
-/// The number of the layer that a file below `src` belongs to: that of the longest name which it begins with.
-fn layer_of(layers: &[&[&str]], file: &Path) -> usize {
-    let module = file.with_extension("");
-    let named = layers.iter().enumerate().flat_map(|(number, names)| {
-        let meant = names.iter().filter(|name| module.starts_with(name));
-        meant.map(move |name| (name.len(), number))
-    });
-    named.max().map_or(layers.len(), |(_, number)| number)
 }
 
 /// Lines that are neither blank nor a comment.
@@ -232,15 +194,6 @@ pub fn check(shapes: &[Shape]) -> Vec<(PathBuf, Finding)> {
             &mut findings,
         );
     }
-    let against = shapes.iter().map(|shape| shape.against.len()).sum();
-    hold(
-        Path::new("crates"),
-        "arrows against the order of layers",
-        against,
-        AGAINST_HELD,
-        true,
-        &mut findings,
-    );
     for (what, held, count) in counted(shapes) {
         hold(Path::new("crates"), what, count, held, true, &mut findings);
     }
@@ -296,9 +249,6 @@ pub fn print(shapes: &[Shape], circle_of: Option<&str>) {
         for (from, to) in &shape.arrows {
             println!("{} -> {}", from.display(), to.display());
         }
-        for (from, to) in &shape.against {
-            println!("against the order: {} -> {}", from.display(), to.display());
-        }
     }
     println!(
         "{:12} {:>6} {:>7} {:>7} {:>7}",
@@ -319,8 +269,6 @@ pub fn print(shapes: &[Shape], circle_of: Option<&str>) {
             arrows.len()
         );
     }
-    let against: usize = shapes.iter().map(|shape| shape.against.len()).sum();
-    println!("{against} arrows against the order of layers");
     for (what, _, count) in counted(shapes) {
         println!("{count} {what}");
     }
@@ -345,17 +293,6 @@ mod tests {
         };
         assert!(largest(&[&[1], &[2], &[]]).is_empty());
         assert_eq!(largest(&[&[1], &[0], &[3], &[4], &[2, 0]]), [2, 3, 4]);
-    }
-
-    #[test]
-    fn a_file_is_of_the_layer_with_the_longest_name() {
-        let layers: &[&[&str]] = &[&["clock", "request/key"], &["request"]];
-        let layer = |file: &str| layer_of(layers, Path::new(file));
-        assert_eq!(layer("clock.rs"), 0);
-        assert_eq!(layer("request/key.rs"), 0);
-        assert_eq!(layer("request/keys.rs"), 1);
-        assert_eq!(layer("request/mod.rs"), 1);
-        assert_eq!(layer("serve.rs"), 2);
     }
 
     #[test]
