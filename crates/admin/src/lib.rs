@@ -12,8 +12,8 @@
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `GET /livez` | the same, but 200 while draining: whether a restart would help |
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`admin::explaining`) |
-//! | `POST /reload`, `?partial=1` | reads the configuration again ([`crate::reload`]) |
-//! | `POST /upgrade` | has another process take this one's place ([`crate::upgrade`]) |
+//! | `POST /reload`, `?partial=1` | reads the configuration again (`proxy::reload`) |
+//! | `POST /upgrade` | has another process take this one's place (`proxy::upgrade`) |
 //! | `POST /upstreams/NAME/HOST:PORT?state=drain`, `up`, `down` | what the operator says of a server (`upstreams`) |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |

@@ -7,7 +7,7 @@
 //! Each count has a *holder*: the client's connection that has asked for it. Of the bound, `limits.transfer-buffer`,
 //!
 //! ```text
-//! |--------- transfers: half ---------|---- promised ----|-- rooms: a quarter at most (`cache/room`) --|
+//! |--------- transfers: half ---------|---- promised ----|-- rooms: a quarter at most (`room`) --|
 //! ```
 //!
 //! - While less than half is taken, a transfer reads as much at a time as its part of that half is ([`Ledger::step`]).

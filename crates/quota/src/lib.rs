@@ -12,10 +12,10 @@
 //! | fetches-at-once | 1 | while that request is under way |
 //! | connections | 1 | while it is open |
 //!
-//! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. [`crate::request::toll`] has the
+//! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. `exchange::request::toll` has the
 //! waiting and refusing.
 //!
-//! Not known here: HTTP. Limits: those of [`plan::Quota`], and [`crate::request::toll::DELAYED_MAX`].
+//! Not known here: HTTP. Limits: those of [`plan::Quota`], and `exchange::request::toll::DELAYED_MAX`.
 #![forbid(unsafe_code)]
 
 pub mod rate;

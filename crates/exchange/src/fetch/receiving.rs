@@ -5,7 +5,7 @@
 //! counts as begun at the invalidation sequence that we had told the front when its own fetch began.
 //!
 //! The registrar of the store is told of a push before that is stored, so that it does not tell the front what that knows already
-//! ([`hints::Registrar::expect`]). The front withdraws the hint of a push that was not stored.
+//! (`hints::Registrar::expect`). The front withdraws the hint of a push that was not stored.
 //!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; it counts against `limits.transfer-buffer` until the disk has it. When that

@@ -63,7 +63,7 @@ pub enum Length {
 pub struct ReplyHead {
     /// Status code.
     pub status: u16,
-    /// Status line and field lines, as [`lines`] writes them.
+    /// Status line and field lines, as [`http1::head_lines`] writes them.
     lines: Vec<u8>,
 }
 
