@@ -170,11 +170,10 @@ impl DiskIo {
     pub fn new(
         set: Arc<Set>,
         reads: Vec<LazyReads>,
-        counters: Arc<Counters>,
+        (counters, events): (Arc<Counters>, Arc<Events>),
         wake_up: Arc<WakeUp>,
         storing: &Storing,
         clock: Clock,
-        events: Arc<Events>,
     ) -> DiskIo {
         let of = set.stores().len();
         let members = set.stores().cloned().zip(reads).enumerate();

@@ -65,11 +65,10 @@ impl TestBed {
         DiskIo::new(
             Arc::new(set),
             vec![reads],
-            Arc::clone(&self.counters),
+            (Arc::clone(&self.counters), Arc::default()),
             Arc::clone(&self.wake_up),
             &Storing::default(),
             Clock::default(),
-            Arc::default(),
         )
     }
 

@@ -158,7 +158,7 @@ impl DiskIo {
             return None;
         }
         let place = store.part_of(guard.read(), fragment.len(), part.of, part.range.clone())?;
-        let found = self.read_part(member, guard, fragment, part, place, waits);
+        let found = self.read_part(member, guard, (fragment, part), place, waits);
         let found = match found.await {
             Ok(found) => found,
             Err(unread) => return Some(Err(unread)),
@@ -182,8 +182,7 @@ impl DiskIo {
         &self,
         member: &Member,
         guard: ReadGuard,
-        fragment: &[u8],
-        part: &Part,
+        (fragment, part): (&[u8], &Part),
         PartPlace { front_end, blocks }: PartPlace,
         waits: Waits,
     ) -> Result<Blocks, Unread> {

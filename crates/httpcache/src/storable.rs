@@ -182,8 +182,9 @@ pub fn may_share(
     let terms = Terms {
         directives: &directives,
         list: None,
+        rules,
     };
-    may_share_as(leader, waiter, response, standing, now, rules, &terms)
+    may_share_as(leader, waiter, response, standing, now, &terms)
 }
 
 /// What else decides whether two requests share a response.
@@ -194,6 +195,8 @@ pub struct Terms<'a> {
     pub directives: &'a RequestDirectives,
     /// How variants of the resource are told apart, if that is known.
     pub list: Option<&'a VaryList>,
+    /// Those of the response.
+    pub rules: &'a Rules,
 }
 
 /// [`may_share`] with these terms.
@@ -203,9 +206,9 @@ pub fn may_share_as(
     response: &Response,
     standing: &Standing,
     now: UnixMillis,
-    rules: &Rules,
     terms: &Terms<'_>,
 ) -> bool {
+    let rules = terms.rules;
     let method = if waiter.method == "HEAD" {
         "GET"
     } else {

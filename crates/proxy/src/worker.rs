@@ -260,11 +260,13 @@ fn disk_of(
     let disk = DiskIo::new(
         Arc::clone(&shared.cache.store),
         reads,
-        Arc::clone(&shared.counters[index]),
+        (
+            Arc::clone(&shared.counters[index]),
+            Arc::clone(&shared.events),
+        ),
         Arc::clone(&shared.cache.wake_up),
         storing,
         shared.clock.clone(),
-        Arc::clone(&shared.events),
     );
     Ok(Some(disk.telling(&shared.digests)))
 }

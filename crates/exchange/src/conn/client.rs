@@ -36,7 +36,7 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Exchange, Incoming},
+        exchange::{Asker, Exchange, Incoming},
         handle,
         notes::Notes,
     },
@@ -281,8 +281,12 @@ pub fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
 async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>) -> After {
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
-    let (listener, member) = (Rc::clone(&conn.listener), conn.member);
-    let who = (conn.peer, conn.hop);
+    let listener = Rc::clone(&conn.listener);
+    let asker = Asker {
+        peer: conn.peer,
+        hop: conn.hop,
+        member: conn.member,
+    };
     let is_head = head.method == "HEAD";
     let reply = Reply::H1(H1::new(
         worker,
@@ -291,7 +295,7 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>)
         is_head,
         head.keep_alive,
     ));
-    let mut ex = Exchange::new(worker, listener, who, member, &incoming, body, reply);
+    let mut ex = Exchange::new(worker, listener, asker, &incoming, body, reply);
     handle::handle(&mut ex, *incoming).await
 }
 

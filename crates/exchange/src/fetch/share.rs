@@ -426,17 +426,8 @@ pub fn may_have(
         fields: &wanted.request,
     };
     let now = worker.now_ms();
-    // The response's rules, and the waiter's word.
-    let rules = |rules: &Rules| Rules {
-        client_directives: wanted.client_directives,
-        ..*rules
-    };
     let marker = worker.shared.cache.store.marker(wanted.primary);
     let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
-    let terms = Terms {
-        directives,
-        list: list.as_ref(),
-    };
     let stored_fields;
     let (is_storable, asked_with, status, fields, standing, its_rules) = match first_event {
         FirstEvent::Response(response) => (
@@ -466,15 +457,16 @@ pub fn may_have(
         fields: asked_with,
     };
     let answer = httpcache::Response { status, fields };
+    let terms = Terms {
+        directives,
+        list: list.as_ref(),
+        // The response's rules, and the waiter's word.
+        rules: &Rules {
+            client_directives: wanted.client_directives,
+            ..*its_rules
+        },
+    };
     is_storable
         && !wanted.is_foreign(standing)
-        && may_share_as(
-            &leader,
-            &waiter,
-            &answer,
-            standing,
-            now,
-            &rules(its_rules),
-            &terms,
-        )
+        && may_share_as(&leader, &waiter, &answer, standing, now, &terms)
 }

@@ -17,7 +17,7 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Exchange, Incoming},
+        exchange::{Asker, Exchange, Incoming},
         handle, target,
     },
     state::{StreamCount, Worker},
@@ -109,12 +109,15 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     let watch = worker.deadlines.watch();
     let reply = H2::new(stream, watch, who.tls.clone(), is_head, purpose);
     let reply = Reply::H2(Box::new(reply));
-    let addresses = (who.peer, who.hop);
+    let asker = Asker {
+        peer: who.peer,
+        hop: who.hop,
+        member: None,
+    };
     let mut ex = Exchange::new(
         &worker,
         Rc::clone(&who.listener),
-        addresses,
-        None,
+        asker,
         &incoming,
         body,
         reply,

@@ -89,6 +89,17 @@ impl Incoming {
     }
 }
 
+/// Who has asked.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    /// The client's address, as in [`Exchange::peer`].
+    pub peer: SocketAddr,
+    /// The address of whoever asks us.
+    pub hop: SocketAddr,
+    /// The member of our cluster that has forwarded it.
+    pub member: Option<MemberId>,
+}
+
 /// One request and its answer.
 pub struct Exchange<'c> {
     /// The worker that carries it.
@@ -134,12 +145,11 @@ pub struct Said<'a> {
 }
 
 impl<'c> Exchange<'c> {
-    /// A request that has just come. `incoming` keeps its head. The addresses: the client's, and that of whoever asks us.
+    /// A request that has just come. `incoming` keeps its head.
     pub fn new(
         worker: &'c Rc<Worker>,
         listener: Rc<ListenerState>,
-        (peer, hop): (SocketAddr, SocketAddr),
-        member: Option<MemberId>,
+        asker: Asker,
         incoming: &Incoming,
         body: RequestBody,
         reply: Reply<'c>,
@@ -155,9 +165,9 @@ impl<'c> Exchange<'c> {
         Exchange {
             worker,
             listener,
-            peer,
-            hop,
-            member,
+            peer: asker.peer,
+            hop: asker.hop,
+            member: asker.member,
             body,
             reply,
             record,
