@@ -7,7 +7,7 @@ use std::{cell::RefCell, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http1::Framing;
 
-use super::{Connector, outcome::UpstreamError};
+use crate::{connect::Connector, outcome::UpstreamError};
 use base::{
     heads::Heads,
     member::{OfMember, Refusal},

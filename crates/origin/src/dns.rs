@@ -24,7 +24,7 @@ use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 
-use super::ConnectError;
+use crate::connection::ConnectError;
 use base::clock::Instant;
 
 /// The most names that one worker looks up at once; further ones are refused.

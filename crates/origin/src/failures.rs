@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inward::{Machine, permitted};
-use super::{ConnectError, Destination};
+use crate::connection::{ConnectError, Destination};
 use base::access::Destinations;
 
 /// The most destinations remembered.
@@ -123,7 +123,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
     match error {
         ConnectError::NotFound | ConnectError::DnsFailed | ConnectError::DnsTimeout => true,
         ConnectError::Refused | ConnectError::Unroutable | ConnectError::Timeout => true,
-        ConnectError::Tls(fault, _) => *fault != super::TlsFault::NoRoots,
+        ConnectError::Tls(fault, _) => *fault != crate::connection::TlsFault::NoRoots,
         ConnectError::Forbidden(_) | ConnectError::Busy | ConnectError::Exhausted => false,
         ConnectError::Io(_) | ConnectError::Remembered(_) | ConnectError::Member(_) => false,
     }

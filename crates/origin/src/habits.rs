@@ -19,7 +19,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::Destination;
+use crate::connection::Destination;
 use base::clock::Instant;
 
 /// The most origins whose habits are known.

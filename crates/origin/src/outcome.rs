@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use http1::Reject;
 
-use crate::ConnectError;
+use crate::connection::ConnectError;
 use plan::Mirroring;
 
 /// Interim responses before one answer; with more it counts as malformed.
@@ -138,7 +138,7 @@ impl UpstreamError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TlsFault;
+    use crate::connection::TlsFault;
 
     #[test]
     fn a_client_gets_the_word_and_no_name() {

@@ -42,8 +42,8 @@ use tokio::time::timeout;
 
 use self::idle::{Idle, Name, Shown, leads_to};
 use super::habits::Habits;
-use super::{ConnectError, Destination, Stream};
-use crate::Verdict;
+use crate::connection::{ConnectError, Destination, Stream};
+use crate::context::Verdict;
 use base::access::Destinations;
 
 /// As many connections to a destination may be idle, however few were in use at once.

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::listed::Verifier;
-use super::{ConnectError, TlsFault};
+use crate::connection::{ConnectError, TlsFault};
 
 /// The verifier of origins. A clone shares roots and resumable sessions: make one for the process.
 #[derive(Clone)]

@@ -23,7 +23,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use message::Version;
 use profile::{Flags, Hierarchy, Protocol, StageName};
 
-use crate::{ConnectTimes, Destination};
+use crate::connection::{ConnectTimes, Destination};
 use ledger::Holder;
 use record::facts::{Facts, Stages};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::CertificateFiles;
+use crate::tls::CertificateFiles;
 
 /// Whom to order the certificate from, and for which names.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

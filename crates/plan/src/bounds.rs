@@ -8,7 +8,7 @@ use replacement::{AdmissionKind, Watermarks};
 use store::Replacement;
 
 use super::setting::{Bounds, bytes, count, millis, seconds, settings, switch};
-use super::{GIB, IoEngine, KIB, MIB};
+use super::setting::{GIB, KIB, MIB};
 
 /// Seconds of the longest lifetime that may be set.
 pub(super) const YEAR: u64 = 365 * 86_400;
@@ -328,4 +328,16 @@ impl Storing {
     pub const LOCALITY_BUFFERS: u8 = 128;
     /// Range of [`LazyMode::Gather`]; `default` is what [`LazyMode::Measured`] gathers.
     pub const LAZY_READS: Bounds = count(0, 10, 64);
+}
+
+/// The way of reading and writing the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoEngine {
+    /// io_uring where the kernel allows it, else threads.
+    #[default]
+    Auto,
+    /// io_uring or refuse to start.
+    Uring,
+    /// A pool of threads that call pread and pwrite.
+    Threads,
 }

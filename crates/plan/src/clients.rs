@@ -1,4 +1,4 @@
-//! How a listener knows its clients when balancers stand before it, as data. `crate::conn::who` carries it out.
+//! How a listener knows its clients when balancers stand before it, as data. `exchange::conn::who` carries it out.
 
 use ipnet::IpNet;
 

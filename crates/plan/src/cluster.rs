@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::PeerAddress;
 use super::setting::{bytes, count, millis, seconds, settings, switch};
+use crate::peers::PeerAddress;
 
 /// The most other members of a cluster: a look-up tells its answer in one word of 64 bits.
 pub const MEMBERS_MAX: usize = 63;

@@ -36,7 +36,8 @@ use ipnet::IpNet;
 
 pub use acme::Acme;
 pub use bounds::{
-    CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
+    CacheRules, Dns, IoEngine, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing,
+    Timeouts,
 };
 
 pub use clients::{ClientField, Naming, ProxyProtocol};
@@ -60,15 +61,11 @@ pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_o
 
 pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};
 
-use setting::{bytes, count, settings, switch};
+use setting::{GIB, MIB, bytes, count, settings, switch};
 
 pub use httpcache::ClientDirectives;
 pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
 pub use store::Replacement;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// Everything the proxy needs to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -375,18 +372,6 @@ impl Admin {
         let client = client.to_canonical();
         client.is_loopback() || self.allow.iter().any(|net| net.contains(&client))
     }
-}
-
-/// The way of reading and writing the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum IoEngine {
-    /// io_uring where the kernel allows it, else threads.
-    #[default]
-    Auto,
-    /// io_uring or refuse to start.
-    Uring,
-    /// A pool of threads that call pread and pwrite.
-    Threads,
 }
 
 settings! {

@@ -1,9 +1,9 @@
-//! What a route does for its origin beyond passing requests on, as data: `crate::mirror` carries it out.
+//! What a route does for its origin beyond passing requests on, as data: `exchange::mirror` carries it out.
 //!
 //! A mirror of a package index changes paths, follows redirects itself, and puts its own name where the index names its file server.
 //! All of it is for GET and HEAD; other methods pass as on any route, but for the path and the Host.
 
-use super::host_fits;
+use crate::routes::host_fits;
 
 /// What a route does beyond passing requests on. The default does nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

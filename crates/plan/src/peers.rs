@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use super::host_fits;
 use super::setting::{count, millis, seconds, settings};
+use crate::routes::host_fits;
 
 /// The most parents, and the most siblings, of a plan.
 pub const PEERS_MAX: usize = 64;

@@ -8,7 +8,7 @@
 use ::hints::handshake::PROOF_BYTES;
 use ring::hmac;
 
-use crate::ClusterKey;
+use crate::cluster::ClusterKey;
 
 /// Who proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

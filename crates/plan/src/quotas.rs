@@ -1,6 +1,6 @@
-//! `[[limit]]`: how much of something each client, host or listener may have, as data. `crate::quota` carries it out.
+//! `[[limit]]`: how much of something each client, host or listener may have, as data. The crate `quota` carries it out.
 //!
-//! In the code such a limit is a quota, because [`Limits`](super::Limits) are the bounds of the whole process.
+//! In the code such a limit is a quota, because [`Limits`](super::bounds::Limits) are the bounds of the whole process.
 
 use std::time::Duration;
 

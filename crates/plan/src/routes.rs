@@ -5,7 +5,7 @@
 //!
 //! Not known here: connections, upstreams' servers.
 
-use super::Mirroring;
+use crate::mirror::Mirroring;
 
 /// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]

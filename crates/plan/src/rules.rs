@@ -1,4 +1,4 @@
-//! The operator's rules, as data: conditions and effects. `crate::request::rulebook` carries them out.
+//! The operator's rules, as data: conditions and effects. `rules::rulebook` carries them out.
 //!
 //! A rule may decide whether a request is served ([`Verdict`]), how the cache treats it, and which fields are changed ([`Edit`]).
 
@@ -10,9 +10,10 @@ use message::Scheme;
 use super::bounds::YEAR;
 use super::hosts::HostList;
 use super::hours::Hours;
+use super::setting::GIB;
 use super::setting::{bytes, seconds, settings, switch};
 use super::verdicts::{Edit, Verdict};
-use super::{ClientDirectives, GIB};
+use httpcache::ClientDirectives;
 
 /// One `[[rule]]`.
 #[derive(Clone, PartialEq, Debug, Default)]

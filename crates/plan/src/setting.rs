@@ -7,6 +7,10 @@
 
 use std::time::Duration;
 
+pub(crate) const KIB: u64 = 1 << 10;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
+
 /// The unit of a number, which decides its syntax.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
@@ -149,13 +153,13 @@ macro_rules! settings {
 
         impl $name {
             /// The numeric settings.
-            pub const SETTINGS: &[$crate::Setting<Self>] = &[
-                $( $crate::Setting {
+            pub const SETTINGS: &[$crate::setting::Setting<Self>] = &[
+                $( $crate::setting::Setting {
                     field: stringify!($field),
                     doc: concat!($($doc),+),
                     bounds: $bounds,
                     default_words: { let _words: Option<&'static str> = None; $( let _words = Some($words); )? _words },
-                    set: |it, number| it.$field = $crate::Numeric::of(number),
+                    set: |it, number| it.$field = $crate::setting::Numeric::of(number),
                 }, )*
             ];
         }
@@ -163,7 +167,7 @@ macro_rules! settings {
         impl Default for $name {
             fn default() -> Self {
                 Self {
-                    $( $field: $crate::Numeric::default_of($bounds), )*
+                    $( $field: $crate::setting::Numeric::default_of($bounds), )*
                     $( $other: $default, )*
                 }
             }

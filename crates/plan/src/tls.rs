@@ -9,7 +9,7 @@ pub struct ListenerTls {
     pub certificates: Vec<CertificateFiles>,
     /// A certificate that is made at the start, signed by itself, for trying out. Only without files.
     pub is_self_signed: bool,
-    /// The first of them is the one that is ordered from an authority ([`Acme::certificate`](super::Acme::certificate)).
+    /// The first of them is the one that is ordered from an authority ([`Acme::certificate`](super::acme::Acme::certificate)).
     pub is_acme: bool,
     /// A certificate whose time is over, or has not begun, refuses the start.
     pub is_strict: bool,

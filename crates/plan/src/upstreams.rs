@@ -4,8 +4,8 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use super::OriginUrl;
 use super::setting::{count, millis, seconds, settings};
+use crate::routes::OriginUrl;
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;

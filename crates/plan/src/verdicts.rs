@@ -1,6 +1,6 @@
 //! What a rule may decide of a request, and the fields that it changes.
 //!
-//! Not known here: when ([`super::When`]), in which order (`crate::request::rulebook`).
+//! Not known here: when ([`When`](super::rules::When)), in which order (`rules::rulebook`).
 
 use bytes::Bytes;
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{Entry, Lease, Pool, Slot};
-use crate::{Destination, Stream, habits::Habits};
+use crate::connection::{Destination, Stream};
+use crate::habits::Habits;
 use base::{access::Destinations, clock::Instant};
 
 /// The most connections in use at once are those of the current span of this length and of the one before.
