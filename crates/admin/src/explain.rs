@@ -7,7 +7,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use http1::{RequestHead, Scratch};
+use http1::Scratch;
+use message::RequestHead;
 use serde::Serialize;
 use store::KeyHasher;
 

@@ -39,8 +39,8 @@ pub use chunked::{
 pub use framing::CONNECTION_OPTIONS_MAX;
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};
-pub use request::{RequestHead, RequestView, Scratch, parse_request};
-pub use response::{ResponseHead, parse_response};
+pub use request::{RequestView, Scratch, parse_request};
+pub use response::parse_response;
 pub use target::{Target, parse_target};
 pub use write::{
     LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
@@ -68,17 +68,4 @@ impl Default for Limits {
             target_bytes_max: 16 * 1024,
         }
     }
-}
-
-/// How the body of a message ends (RFC 9112 §6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// There is no body.
-    None,
-    /// This many bytes follow, at most [`message::BODY_BYTES_MAX`]. May be 0.
-    Length(u64),
-    /// The chunked coding says where it ends; see [`ChunkedDecoder`].
-    Chunked,
-    /// Everything until the connection closes. Responses only.
-    UntilClose,
 }

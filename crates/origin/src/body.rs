@@ -17,7 +17,8 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
-use http1::{Chunk, ChunkedDecoder, Framing, Reject};
+use http1::{Chunk, ChunkedDecoder, Reject};
+use message::Framing;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::{

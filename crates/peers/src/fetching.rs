@@ -11,7 +11,8 @@
 
 use std::{io, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use http1::{Framing, Limits};
+use http1::Limits;
+use message::Framing;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -166,7 +167,7 @@ async fn get(at: &PeerAddress, format: Format) -> Result<Vec<u8>, String> {
         ..Limits::default()
     };
     let mut bytes = Vec::new();
-    let head = loop {
+    let (head, head_bytes) = loop {
         match http1::parse_response(&bytes, &limits, "GET") {
             Ok(Some(head)) => break head,
             Ok(None) => {}
@@ -179,7 +180,7 @@ async fn get(at: &PeerAddress, format: Format) -> Result<Vec<u8>, String> {
     if head.status != 200 {
         return Err(format!("the answer is {}", head.status));
     }
-    bytes.drain(..head.head_bytes);
+    bytes.drain(..head_bytes);
     let most = format.bytes_max();
     let length = match head.framing {
         Framing::Length(length) if length > most as u64 => {

@@ -256,11 +256,11 @@ async fn ask(
     };
     let mut input = BytesMut::new();
     loop {
-        while let Some(head) = http1::parse_response(&input, &limits, "GET")? {
+        while let Some((head, head_bytes)) = http1::parse_response(&input, &limits, "GET")? {
             if !is_interim(&head) {
                 return Ok(head.status);
             }
-            input.advance(head.head_bytes);
+            input.advance(head_bytes);
         }
         let too_long = http1::Reject::Response(http1::Fault::HeadTooLarge);
         if input.len() >= HEAD_BYTES_MAX {

@@ -12,9 +12,9 @@ use base::clock::Instant;
 use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::Bytes;
-use http1::{Framing, RequestView};
+use http1::RequestView;
 use httpcache::{StandingFlags, UnixMillis};
-use message::{Seen, Version, write_decimal};
+use message::{Framing, Seen, Version, write_decimal};
 use profile::{Class, Flags, Protocol, StageName, access::Asking};
 
 use crate::{

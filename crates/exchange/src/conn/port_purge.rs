@@ -19,7 +19,7 @@
 
 use std::rc::Rc;
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead};
 use profile::Class;
 
 use crate::{

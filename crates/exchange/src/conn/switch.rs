@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 use fields::Fields;
-use http1::{RequestHead, ResponseHead};
+use message::{RequestHead, ResponseHead};
 use profile::Class;
 
 use crate::{

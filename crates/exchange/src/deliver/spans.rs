@@ -31,8 +31,8 @@ use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
+use message::{Framing, ResponseHead};
 
 use crate::{
     deliver::ahead::Ahead,

@@ -9,8 +9,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use ::message::ResponseHead;
 use bytes::Bytes;
-use http1::ResponseHead;
 use httpcache::UnixMillis;
 use store::{KeyHash, Sequence};
 

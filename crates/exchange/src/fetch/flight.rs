@@ -35,7 +35,7 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::ResponseHead;
+use message::ResponseHead;
 use store::{KeyHash, Sequence};
 
 use pace::SLICE_BYTES;

@@ -41,9 +41,9 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use fields::Fields;
-use http1::{Framing, RequestHead, ResponseHead, Target};
+use http1::Target;
 use httpcache::{ContentRange, RequestDirectives, UnixMillis, cache_status::Forward};
-use message::Seen;
+use message::{Framing, RequestHead, ResponseHead, Seen};
 use profile::{Class, Hierarchy};
 use store::Sequence;
 

@@ -13,9 +13,8 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::cache_status::Forward;
-use message::Seen;
+use message::{Framing, Part, ResponseHead, Seen};
 use profile::Class;
 
 use crate::{
@@ -40,7 +39,6 @@ use crate::{
 };
 use base::deadline::Watch;
 use cluster::purging::change::Change;
-use message::Part;
 use origin::{
     ConnectError,
     body::Body,

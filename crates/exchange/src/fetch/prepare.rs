@@ -9,9 +9,8 @@ use base::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::{NotStorable, Request, Standing, UnixMillis};
-use message::{Version, reason_phrase};
+use message::{Framing, ResponseHead, Version, reason_phrase};
 use store::Sequence;
 
 use crate::{

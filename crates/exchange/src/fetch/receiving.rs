@@ -13,8 +13,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::message::{Framing, RequestHead, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
     fetch::{prepare, share, storing::Storing},

@@ -20,9 +20,8 @@
 
 use std::{future::poll_fn, task::Poll};
 
-use http1::ResponseHead;
 use httpcache::{Request, RequestDirectives, Standing, UnixMillis};
-use message::{Authority, Named, Scheme};
+use message::{Authority, Named, ResponseHead, Scheme};
 use profile::Hierarchy;
 use store::KeyHash;
 
@@ -342,7 +341,7 @@ mod tests {
                 target_bytes_max: 100,
             };
             let head = http1::parse_response(text.as_bytes(), &limits, "GET");
-            is_from_its_cache(&head.unwrap().unwrap())
+            is_from_its_cache(&head.unwrap().unwrap().0)
         };
         for status in [200, 203, 204, 301, 302, 404, 410] {
             assert!(from_cache(status), "{status}");

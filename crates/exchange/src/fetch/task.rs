@@ -17,8 +17,9 @@ use base::clock::Instant;
 use std::{pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use http1::{Fault, Reject, ResponseHead};
+use http1::{Fault, Reject};
 use httpcache::{NotStorable, UnixMillis};
+use message::ResponseHead;
 
 use crate::{
     fetch::{

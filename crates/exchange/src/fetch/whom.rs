@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use http1::{RequestHead, ResponseHead};
+use message::{RequestHead, ResponseHead};
 use profile::Hierarchy;
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead};
 use profile::{Class, Flags, StageName, access::Asking};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http1::Framing;
+use message::Framing;
 
 use origin::{BodyFilter, outcome::UpstreamError};
 

@@ -43,9 +43,10 @@ use std::{
 };
 
 use fields::Fields;
-use http1::{Fault, Framing, Reject, ResponseHead};
+use http1::{Fault, Reject};
 use httpcache::UnixMillis;
 use ipnet::IpNet;
+use message::{Framing, ResponseHead};
 
 use self::{
     mark::Mark,

@@ -30,11 +30,11 @@ mod sending;
 use std::ops::Range;
 
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::{
     ByteRange, ContentRange, RangeAsked, RangeSpec, RequestDirectives, Span as Part, UnixMillis,
     cache_status::Forward,
 };
+use message::{Framing, ResponseHead};
 use profile::Class;
 use store::Sequence;
 

@@ -13,8 +13,8 @@
 use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use http1::ResponseHead;
 use httpcache::{RangeAsked, RangeSpec, UnixMillis};
+use message::ResponseHead;
 
 use super::fill::UnderWay;
 use crate::{

@@ -10,8 +10,8 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Buf;
-use http1::{Chunk, ChunkedDecoder, Framing, Limits};
-use message::Part;
+use http1::{Chunk, ChunkedDecoder, Limits};
+use message::{Framing, Part};
 
 use crate::{
     conn::{pace::Pace, socket::Conn},

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use http1::RequestHead;
+use message::RequestHead;
 use profile::Class;
 
 use crate::{

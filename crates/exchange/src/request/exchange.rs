@@ -18,9 +18,9 @@ use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, RequestView};
+use http1::RequestView;
 use httpcache::cache_status::{CacheStatus, Forward};
-use message::reason_phrase;
+use message::{Framing, RequestHead, reason_phrase};
 use profile::{Class, StageName};
 
 use crate::{

@@ -14,13 +14,12 @@ use base::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
-use http1::{Framing, RequestHead};
 use httpcache::{
     RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
     judge,
 };
-use message::Seen;
+use message::{Framing, RequestHead, Seen};
 use profile::{Class, Flags};
 use store::Sequence;
 

@@ -11,8 +11,8 @@
 
 use std::rc::Rc;
 
-use http1::{Framing, ResponseHead};
 use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
+use message::{Framing, ResponseHead};
 use store::Sequence;
 
 use crate::{

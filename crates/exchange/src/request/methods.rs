@@ -1,9 +1,8 @@
 //! Methods that end here, and protocols that a client may switch to.
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead, Seen};
 
 use crate::{listener::ListenerState, reply::After, request::exchange::Exchange};
-use message::Seen;
 use plan::Role;
 
 /// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.

@@ -5,8 +5,7 @@
 use std::borrow::Cow;
 
 use fields::Fields;
-use http1::RequestHead;
-use message::{Seen, Version};
+use message::{RequestHead, Seen, Version};
 
 use crate::{
     edition::Edition,

@@ -12,9 +12,8 @@ use std::{net::IpAddr, rc::Rc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::RequestHead;
 use httpcache::cache_status::CacheStatus;
-use message::{Authority, Scheme, reason_phrase};
+use message::{Authority, RequestHead, Scheme, reason_phrase};
 use profile::Class;
 
 use crate::{

@@ -4,8 +4,8 @@ use std::{cell::Cell, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::RequestHead;
 use httpcache::{ClientDirectives, Standing, StandingFlags};
+use message::RequestHead;
 use store::KeyHash;
 
 use crate::request::target::Asked;

@@ -18,8 +18,9 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
-use http1::{Chunk, ChunkedDecoder, Framing, Limits};
+use http1::{Chunk, ChunkedDecoder, Limits};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use message::Framing;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, oneshot},
@@ -168,8 +169,12 @@ async fn answer(stream: &mut Stream, method: &str) -> Result<BytesResponse, Stri
     let head = loop {
         let parsed = http1::parse_response(&input, &limits, method);
         match parsed.map_err(|reject| reject.reason().to_string())? {
-            Some(head) if is_interim(&head) => input.advance(head.head_bytes),
-            Some(head) => break head,
+            Some((head, head_bytes)) => {
+                input.advance(head_bytes);
+                if !is_interim(&head) {
+                    break head;
+                }
+            }
             None if input.len() > HEAD_BYTES_MAX => return Err("its head is too long".to_owned()),
             None => {
                 if read(stream, &mut input).await? == 0 {
@@ -178,7 +183,6 @@ async fn answer(stream: &mut Stream, method: &str) -> Result<BytesResponse, Stri
             }
         }
     };
-    input.advance(head.head_bytes);
     let body = body(stream, head.framing, &limits, input).await?;
     let mut response = Response::builder().status(head.status);
     for (name, value) in head.fields.iter() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::ResponseHead;
+use message::ResponseHead;
 use profile::Class;
 
 use super::{Outcome, Part, Parts};
