@@ -37,10 +37,11 @@ use message::{Framing, ResponseHead};
 use crate::{
     deliver::ahead::Ahead,
     fetch::{
+        ask,
         flight::{Broken, FlightReader, Next},
         forwarding,
         task::SMALL_WINDOW_BYTES,
-        whom::{self, To},
+        whom::To,
     },
     range::fill::{self, Filling},
     reply::{Gone, HEAD_WAIT},
@@ -648,7 +649,7 @@ async fn ask_origin(
         listener: &ex.listener,
         trip: &trip,
     };
-    let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
+    let answered = ask::ask_final(worker, &watch, to, "GET", &request).await;
     answered
         .inspect_err(|error| worker.counters.origin_failed(error.token()))
         .ok()

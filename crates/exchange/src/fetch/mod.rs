@@ -1,5 +1,6 @@
 //! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
 
+pub mod ask;
 pub mod collecting;
 pub mod flight;
 pub mod forwarding;

@@ -21,7 +21,7 @@ use crate::{
     conn::switch,
     edition::Edition,
     fetch::{
-        prepare,
+        ask, prepare,
         uploads::Place,
         whom::{self, To},
     },
@@ -350,7 +350,7 @@ async fn ask(
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = whom::ask(worker, &watch, to, method, request);
+        let asked = ask::ask(worker, &watch, to, method, request);
         let asked = match is_safe(method) {
             // What nobody waits for is not waited for.
             true => tokio::select! {

@@ -23,6 +23,7 @@ use message::ResponseHead;
 
 use crate::{
     fetch::{
+        ask,
         collecting::{self, Came, Collecting},
         flight::{
             Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
@@ -219,7 +220,7 @@ impl Fetch {
             whom::note_levels(&upstream, &head);
             return Ok((upstream, head));
         }
-        let (mut upstream, mut head) = whom::ask(worker, watch, to, "GET", &request).await?;
+        let (mut upstream, mut head) = ask::ask(worker, watch, to, "GET", &request).await?;
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {

@@ -18,7 +18,6 @@ use profile::Hierarchy;
 use crate::{
     edition::Edition,
     listener::ListenerState,
-    mirror,
     request::{onward, target::Asked},
     state::Worker,
 };
@@ -79,26 +78,9 @@ impl<'a> To<'a> {
     }
 }
 
-/// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
-/// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
-pub async fn ask(
-    worker: &Worker,
-    watch: &Watch,
-    to: To<'_>,
-    method: &str,
-    request: &[u8],
-) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    match &to.asked.mirror {
-        Some(mirror) if mirror::takes(method) => {
-            // Boxed, because it is rare and would double the future of every fetch.
-            Box::pin(mirror::ask(worker, watch, to, mirror, method, request)).await
-        }
-        _ => ask_first(worker, watch, to, method, request).await,
-    }
-}
-
-/// As [`ask_final`], with the answer as the origin gives it.
-pub async fn ask_untreated(
+/// Sends a request without a body to whoever is to be asked, and waits for the final head, as the origin gives it. Interim responses
+/// are dropped.
+pub async fn ask_final(
     worker: &Worker,
     watch: &Watch,
     to: To<'_>,
@@ -112,7 +94,8 @@ pub async fn ask_untreated(
     Ok((upstream, head))
 }
 
-async fn ask_first(
+/// Sends a request without a body to whoever is to be asked, and waits for the first head, as the origin gives it.
+pub async fn ask_first(
     worker: &Worker,
     watch: &Watch,
     to: To<'_>,
@@ -130,22 +113,6 @@ async fn ask_first(
         }
         (answer, _) => answer,
     }
-}
-
-/// As [`ask`], and waits for the final head. Interim responses are dropped.
-pub async fn ask_final(
-    worker: &Worker,
-    watch: &Watch,
-    to: To<'_>,
-    method: &str,
-    request: &[u8],
-) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, to, method, request).await?;
-    while is_interim(&head) {
-        head = next_head(worker, watch, &mut upstream, method).await?;
-    }
-    note_levels(&upstream, &head);
-    Ok((upstream, head))
 }
 
 /// The next head of whoever was asked.

@@ -8,8 +8,8 @@ use message::Framing;
 use origin::{BodyFilter, outcome::UpstreamError};
 
 use super::{
-    Mirror,
     replace::Replacing,
+    settings::Mirror,
     verify::{Digest, Verifying, Wrong},
 };
 

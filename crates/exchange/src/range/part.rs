@@ -43,11 +43,12 @@ use crate::request::toll;
 use crate::{
     deliver::{arriving, stored},
     fetch::{
+        ask,
         flight::{FirstEvent, FlightReader},
         prepare::{self, Confirmed},
         response::FetchRequest,
         share,
-        whom::{self, To},
+        whom::To,
     },
     range::{
         fill::Filling,
@@ -638,7 +639,7 @@ impl Parts<'_, '_> {
             trip: &self.fetch_request.trip,
         };
         // Interim responses to this request are not passed on.
-        let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
+        let answered = ask::ask_final(worker, &watch, to, "GET", &request).await;
         answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
     }
 }

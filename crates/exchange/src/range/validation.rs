@@ -19,11 +19,12 @@ use message::ResponseHead;
 use super::fill::UnderWay;
 use crate::{
     fetch::{
+        ask,
         flight::{FirstEvent, FlightReader, Join, Keeping, Validated},
         prepare::{self, Confirmed},
         response::FetchRequest,
         share,
-        whom::{self, To},
+        whom::To,
     },
     request::{
         exchange::Exchange,
@@ -159,7 +160,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
             listener: &fetch_request.listener,
             trip: &fetch_request.trip,
         };
-        match whom::ask_final(&worker, &watch, to, "GET", &request).await {
+        match ask::ask_final(&worker, &watch, to, "GET", &request).await {
             Ok((upstream, head)) => {
                 answered(
                     &worker,

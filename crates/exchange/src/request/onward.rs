@@ -9,7 +9,7 @@ use message::{RequestHead, Seen, Version};
 
 use crate::{
     edition::Edition,
-    mirror,
+    mirror::settings::asks_for_less,
     request::{exchange::Exchange, target::Asked},
 };
 use http1::head_lines;
@@ -29,7 +29,7 @@ pub fn request(
         (asked.mirror.as_ref()).is_some_and(|mirror| mirror.wants_identity(method, &asked.target));
     if wants_identity {
         for (name, value) in fields.iter() {
-            if !name.eq_ignore_ascii_case(b"host") && !mirror::asks_for_less(name) {
+            if !name.eq_ignore_ascii_case(b"host") && !asks_for_less(name) {
                 head_lines::write_field(name, value, &mut out);
             }
         }
