@@ -36,8 +36,9 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Asker, Exchange, Incoming},
+        exchange::{Asker, Exchange},
         handle,
+        incoming::Incoming,
         notes::Notes,
     },
     state::{ConnectionCount, READ_BYTES, Worker},

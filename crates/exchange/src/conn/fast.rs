@@ -19,7 +19,7 @@ use profile::{Class, Flags, Protocol, StageName, access::Asking};
 
 use crate::{
     conn::{
-        look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
+        look::{self, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
         socket::Conn,
     },
     listener::ListenerState,
@@ -27,8 +27,9 @@ use crate::{
     request::{
         asking::{self, Kept},
         body::RequestBody,
-        exchange::{Exchange, Incoming},
+        exchange::Exchange,
         finished::Finished,
+        incoming::{Absent, Incoming},
         methods,
         notes::Notes,
         ruling::HitChanging,

@@ -14,6 +14,7 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 use crate::{
     listener::ListenerState,
     request::{
+        incoming::Absent,
         ruling::HitChanging,
         target::{self, Place},
         toll::{self, Bill},
@@ -107,14 +108,6 @@ pub struct Pinned {
     pub rules: RulesOfHit,
     /// It is within its quotas, and counted.
     pub passed: Passed,
-}
-
-/// What was looked for, and is neither in memory nor on disk: so the long way need not look again.
-pub struct Absent {
-    /// The request's key.
-    pub key: Vec<u8>,
-    /// The hash of the name in it.
-    pub hash: KeyHash,
 }
 
 /// What a look came to.

@@ -3,7 +3,12 @@
 //! After the answer that says so, bytes are moved both ways as they come ([`crate::conn::tunnel`]), until both
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
-use crate::request::toll;
+use crate::{
+    conn::tunnel::{self, EndReason},
+    fetch::whom::{self, To, Tunnel},
+    reply::{After, ReplyHead, Switched},
+    request::{exchange::Exchange, methods, paying, target::Asked},
+};
 use base::clock::Instant;
 use std::rc::Rc;
 
@@ -12,12 +17,6 @@ use fields::Fields;
 use message::{RequestHead, ResponseHead};
 use profile::Class;
 
-use crate::{
-    conn::tunnel::{self, EndReason},
-    fetch::whom::{self, To, Tunnel},
-    reply::{After, ReplyHead, Switched},
-    request::{exchange::Exchange, methods, target::Asked},
-};
 use base::{phase::Phase, socket};
 use origin::{Destination, Lease, upstream::Upstream};
 use plan::Role;
@@ -114,12 +113,12 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         member: None,
     };
     ex.record.host = host.into();
-    if let Some(after) = toll::admit(ex, false).await {
+    if let Some(after) = paying::admit(ex, false).await {
         return after;
     }
-    let _toll = match toll::miss(ex).await {
+    let _toll = match paying::miss(ex).await {
         Ok(toll) => toll,
-        Err(stopped) => return toll::refuse(ex, stopped).await,
+        Err(stopped) => return paying::refuse(ex, stopped).await,
     };
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();

@@ -32,7 +32,7 @@ use crate::{
         exchange::{Exchange, Said, forwarded},
         head,
         named::named_uris,
-        onward, target, toll,
+        onward, paying, target,
         wanted::Wanted,
     },
     state::Worker,
@@ -58,9 +58,9 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
     // Held until the answer has been passed on.
-    let _toll = match toll::miss(ex).await {
+    let _toll = match paying::miss(ex).await {
         Ok(toll) => toll,
-        Err(stopped) => return toll::refuse(ex, stopped).await,
+        Err(stopped) => return paying::refuse(ex, stopped).await,
     };
     let request = request_bytes(ex.edition(), wanted);
     ex.record.asks(&wanted.asked.destination.host);

@@ -19,11 +19,7 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     fetch::{prepare, share, storing::Storing},
     reply::After,
-    request::{
-        exchange::{Exchange, Incoming},
-        handle,
-        wanted::Wanted,
-    },
+    request::{exchange::Exchange, handle, incoming::Incoming, wanted::Wanted},
 };
 use ::message::Part;
 use base::clock::Instant;

@@ -33,7 +33,8 @@ use crate::{
     request::{
         exchange::Exchange,
         find::Found,
-        toll::{self, Stopped, Toll},
+        paying::{self, Stopped},
+        toll::Toll,
         wanted::Wanted,
     },
     state::Worker,
@@ -95,7 +96,7 @@ pub async fn obtain(
         let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
         let (mut toll, mut is_for_one) = (None, false);
         if counts_misses && !is_under_way {
-            toll = match Box::pin(toll::miss(ex)).await {
+            toll = match Box::pin(paying::miss(ex)).await {
                 Ok(toll) => toll,
                 Err(stopped) => return Obtained::Stopped(stopped),
             };
@@ -124,7 +125,7 @@ pub async fn obtain(
         match &join {
             Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
             // It was joined by then, or has ended: it is counted, whether there is room or not.
-            _ if is_under_way => toll = toll::miss_at_once(ex).ok().flatten(),
+            _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
             _ => {}
         }
         let toll = toll.map(Rc::new);
@@ -208,7 +209,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let directives = RequestDirectives::default();
     let trip = Trip::new();
     // Nobody waits for it, so it is left out where a quota is used up.
-    let Ok(toll) = toll::miss_behind(ex, &trip) else {
+    let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
     let join = join_or_start(worker, wanted, &key, &directives, true);

@@ -17,8 +17,10 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Asker, Exchange, Incoming},
-        handle, target,
+        exchange::{Asker, Exchange},
+        handle,
+        incoming::Incoming,
+        target,
     },
     state::{StreamCount, Worker},
 };

@@ -39,7 +39,6 @@ use profile::Class;
 use store::Sequence;
 
 use self::sending::Flow;
-use crate::request::toll;
 use crate::{
     deliver::{arriving, stored},
     fetch::{
@@ -58,7 +57,7 @@ use crate::{
     reply::After,
     request::{
         exchange::{Exchange, forwarded},
-        onward,
+        onward, paying,
         wanted::Wanted,
     },
 };
@@ -614,13 +613,13 @@ impl Parts<'_, '_> {
 
     /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.
     async fn pay(&mut self) -> Option<Outcome> {
-        match toll::miss(self.ex).await {
+        match paying::miss(self.ex).await {
             Ok(toll) => {
                 self.fetch_request.toll = toll.map(Rc::new);
                 None
             }
             Err(stopped) => {
-                let refused = Box::pin(toll::refuse(self.ex, stopped)).await;
+                let refused = Box::pin(paying::refuse(self.ex, stopped)).await;
                 Some(Outcome::Answered(refused))
             }
         }

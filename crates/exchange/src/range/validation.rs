@@ -26,13 +26,7 @@ use crate::{
         share,
         whom::To,
     },
-    request::{
-        exchange::Exchange,
-        find::Found,
-        onward,
-        toll::{self, Toll},
-        wanted::Wanted,
-    },
+    request::{exchange::Exchange, find::Found, onward, paying, toll::Toll, wanted::Wanted},
     state::Worker,
 };
 use origin::{trip::Trip, upstream::Upstream};
@@ -135,7 +129,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     }
     let trip = Trip::new();
     // Nobody waits for it, so it is left out where a quota is used up.
-    let Ok(toll) = toll::miss_behind(ex, &trip) else {
+    let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
     let Validates::First(validation) = Validation::join_or_begin(worker, wanted) else {

@@ -39,11 +39,14 @@ use crate::{
     reply::After,
     request::{
         digest_serving,
-        exchange::{Exchange, Incoming, forwarded},
+        exchange::{Exchange, forwarded},
         find::{Found, find},
-        forwarded as forwarding, methods, onward, ruling,
+        forwarded as forwarding,
+        incoming::Incoming,
+        methods, onward,
+        paying::{self, Stopped},
+        ruling,
         target::{self, Misplaced},
-        toll::{self, Stopped},
         wanted::Wanted,
     },
 };
@@ -116,7 +119,7 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
             return ex.refuse(status, &reason, misplaced.detail_token()).await;
         }
     };
-    if let Some(after) = toll::admit(ex, has_passed).await {
+    if let Some(after) = paying::admit(ex, has_passed).await {
         return after;
     }
     let head = &wanted.head;
@@ -486,7 +489,7 @@ async fn beyond(
             return after;
         }
     }
-    Box::pin(toll::refuse(ex, stopped)).await
+    Box::pin(paying::refuse(ex, stopped)).await
 }
 
 impl Fetching<'_> {

@@ -20,7 +20,8 @@ use crate::{
     listener::ListenerState,
     reply::{After, Length, ReplyHead},
     request::{
-        exchange::{Exchange, Incoming, Said},
+        exchange::{Exchange, Said},
+        incoming::Incoming,
         target,
     },
 };
