@@ -18,7 +18,8 @@ use exchange::{
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
     request::{
-        ruling::{name_of, url, with_question},
+        changing::name_of,
+        ruling::{url, with_question},
         target,
     },
 };

@@ -27,12 +27,12 @@ use crate::{
     request::{
         asking::{self, Kept},
         body::RequestBody,
+        changing::HitChanging,
         exchange::Exchange,
         finished::Finished,
         incoming::{Absent, Incoming},
         methods,
         notes::Notes,
-        ruling::HitChanging,
         target,
     },
     state::Worker,

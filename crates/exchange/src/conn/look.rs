@@ -14,8 +14,8 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 use crate::{
     listener::ListenerState,
     request::{
+        changing::HitChanging,
         incoming::Absent,
-        ruling::HitChanging,
         target::{self, Place},
         toll::{self, Bill},
     },

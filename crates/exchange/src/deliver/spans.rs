@@ -38,9 +38,8 @@ use crate::{
     deliver::ahead::Ahead,
     fetch::{
         ask,
-        flight::{Broken, FlightReader, Next},
-        forwarding,
-        task::SMALL_WINDOW_BYTES,
+        flight::{Broken, FlightReader, Next, SMALL_WINDOW_BYTES},
+        members,
         whom::To,
     },
     range::fill::{self, Filling},
@@ -613,7 +612,7 @@ async fn ask_for_rest(
         head.status == 200 && has_length && is_same
     };
     let of_member = match whole {
-        Whole::Forwarded(..) => Box::pin(forwarding::ask(ex, wanted, &fields)).await,
+        Whole::Forwarded(..) => Box::pin(members::ask(ex, wanted, &fields)).await,
         Whole::Unknown | Whole::Stored(_) | Whole::Arriving(..) => None,
     };
     let answered = match of_member.filter(|(_, head)| is_rest(head)) {

@@ -48,6 +48,9 @@ use cache::object::Object;
 use origin::outcome::INTERIM_MAX;
 use record::facts::SwapOut;
 
+/// A transfer's window while the shared budget is exceeded.
+pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
+
 /// Tables of flights; a power of two.
 const SHARDS: usize = 16;
 

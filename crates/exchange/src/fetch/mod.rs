@@ -5,6 +5,8 @@ pub mod collecting;
 pub mod flight;
 pub mod forwarding;
 pub mod hit_for_pass;
+pub mod interim;
+pub mod members;
 pub mod pass;
 pub mod prepare;
 pub mod probing;

@@ -21,7 +21,7 @@ use crate::{
     conn::switch,
     edition::Edition,
     fetch::{
-        ask, prepare,
+        ask, interim, prepare,
         uploads::Place,
         whom::{self, To},
     },
@@ -362,7 +362,7 @@ async fn ask(
         };
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
-            pass_interim(ex, wanted, &response).await?;
+            interim::pass_on(ex, wanted, &response).await?;
             response = whom::next_head(worker, &watch, &mut upstream, method).await?;
         }
         whom::note_levels(&upstream, &response);
@@ -430,22 +430,8 @@ async fn converse(
             return Ok(response);
         }
         waits_for_continue &= response.status != 100;
-        pass_interim(ex, wanted, &response).await?;
+        interim::pass_on(ex, wanted, &response).await?;
     }
-}
-
-/// Shows an interim response to a client that can understand it; 100 only to one that expects it.
-pub async fn pass_interim(
-    ex: &mut Exchange<'_>,
-    wanted: &Wanted,
-    interim: &ResponseHead,
-) -> Result<(), BodyError> {
-    if interim.status == 100 && !wanted.head.expect_continue {
-        return Ok(());
-    }
-    let head = prepare::interim(ex.edition(), interim);
-    let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
-    shown.await.map_err(|Gone| BodyError::Gone)
 }
 
 /// Passes the final answer on; what is left of the request body goes along.

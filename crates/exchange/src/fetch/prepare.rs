@@ -49,17 +49,6 @@ pub fn response_fields(
     fields
 }
 
-/// An interim response as it goes on.
-pub fn interim(edition: &Edition, head: &ResponseHead) -> ResponseHead {
-    let mut head = head.clone();
-    message::remove_hop_by_hop(&mut head.fields);
-    //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
-    head.fields.remove(b"content-length");
-    let via = via_of(edition, head.version);
-    head.fields.push(b"Via", &via);
-    head
-}
-
 /// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
 /// came.
 pub fn response(

@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     fetch::{prepare, share, storing::Storing},
     reply::After,
-    request::{exchange::Exchange, handle, incoming::Incoming, wanted::Wanted},
+    request::{exchange::Exchange, incoming::Incoming, wanted::Wanted, wanting},
 };
 use ::message::Part;
 use base::clock::Instant;
@@ -119,7 +119,7 @@ async fn take(
         body,
     } = pushed;
     let incoming = Incoming::of_head(request, 0, Instant::now());
-    let Ok(wanted) = handle::want(ex, incoming) else {
+    let Ok(wanted) = wanting::want(ex, incoming) else {
         return Verdict::Policy;
     };
     *had_it = (shared.cache.store.of(wanted.primary)).may_answer(wanted.primary);

@@ -26,9 +26,11 @@ use crate::{
         ask,
         collecting::{self, Came, Collecting},
         flight::{
-            Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
+            Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY,
+            SMALL_WINDOW_BYTES, Validated, Worth,
         },
         hit_for_pass::{Noted, Party},
+        interim,
         prepare::{self, confirmed},
         response::{FetchRequest, Response},
         siblings::{self, Wish},
@@ -50,9 +52,6 @@ use origin::{
     upstream::{Upstream, is_interim},
 };
 use record::metrics;
-
-/// A transfer's window while the shared budget is exceeded.
-pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
@@ -224,7 +223,7 @@ impl Fetch {
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
-                    head: Arc::new(prepare::interim(&to.listener.edition, &head)),
+                    head: Arc::new(interim::as_it_goes_on(&to.listener.edition, &head)),
                     asked_with: Arc::clone(&fetch_request.request),
                 });
             }

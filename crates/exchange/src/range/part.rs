@@ -204,7 +204,7 @@ impl Parts<'_, '_> {
             return Outcome::LookAgain;
         }
         let mut fields = onward::plain_fields(&wanted.request);
-        set_range(&mut fields, spec.aligned(size));
+        onward::set_range(&mut fields, spec.aligned(size));
         if let Some(answered) = self.pay().await {
             return answered;
         }
@@ -414,7 +414,7 @@ impl Parts<'_, '_> {
         let stored = stale.fields();
         let mut fields = onward::plain_fields(&wanted.request);
         //= rfc9110 §13.2.2   If-None-Match is evaluated first: 304 if it is still the same, else Range applies
-        set_range(&mut fields, spec.aligned(self.fragment_bytes));
+        onward::set_range(&mut fields, spec.aligned(self.fragment_bytes));
         metrics::add(&worker.counters.revalidations, 1);
         self.fetch_request.trip.validates();
         if !httpcache::add_validators(&stored, &mut fields) {
@@ -685,12 +685,6 @@ fn begin_of(spec: RangeSpec, fragment_bytes: u64) -> u64 {
         RangeSpec::FromTo { first, .. } => first / fragment_bytes,
         RangeSpec::Suffix { .. } => u64::MAX,
     }
-}
-
-pub(super) fn set_range(fields: &mut Fields, spec: RangeSpec) {
-    let mut value = Vec::new();
-    spec.write(&mut value);
-    fields.set(b"Range", &value);
 }
 
 /// Can the body have the length of this range?

@@ -123,7 +123,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
         },
     };
     let mut fields = onward::plain_fields(&wanted.request);
-    super::part::set_range(&mut fields, spec);
+    onward::set_range(&mut fields, spec);
     if !httpcache::add_validators(&stale.object().fields(), &mut fields) {
         return;
     }

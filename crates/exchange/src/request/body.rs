@@ -15,7 +15,7 @@ use message::{Framing, Part};
 
 use crate::{
     conn::{pace::Pace, socket::Conn},
-    h2::{Came, Stream},
+    h2::link::{Came, Stream},
     reply::Reply,
     state::Worker,
 };

@@ -28,7 +28,6 @@ use crate::{
     reply::{After, Length, Reply, ReplyHead},
     request::{
         asking::Kept, body::RequestBody, finished::Finished, incoming::Incoming, notes::Notes,
-        ruling,
     },
     state::Worker,
 };
@@ -133,7 +132,10 @@ impl<'c> Exchange<'c> {
         if !said.cache_status.is_empty() {
             head.add(b"Cache-Status", &said.cache_status);
         }
-        ruling::change_answer(self, &said, &mut head);
+        if let Some(changing) = &self.record.changing {
+            let of = (head.status, said.content_type);
+            changing.change_answer(of, &said.cache_status, head.lines_mut());
+        }
         self.reply.begin(head, length);
         let record = &mut self.record;
         record.class = said.class;

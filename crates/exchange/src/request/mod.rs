@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod believed;
 pub mod body;
+pub mod changing;
 pub mod digest_serving;
 pub mod exchange;
 pub mod find;
@@ -21,3 +22,4 @@ pub mod ruling;
 pub mod target;
 pub mod toll;
 pub mod wanted;
+pub mod wanting;
