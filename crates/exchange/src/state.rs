@@ -17,7 +17,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use httpcache::UnixMillis;
@@ -27,12 +26,12 @@ use tokio::sync::watch;
 
 use crate::{
     edition::Edition,
-    fetch::{flight::Flights, uploads::Uploads},
+    fetch::{flight::Flights, uploads::Uploads, whom::AskContext},
     listener::ListenerState,
     range::pass_list::RangePassList,
 };
 use base::{
-    clock::Clock,
+    clock::{Clock, WallClock},
     deadline::Deadlines,
     heads::{HeadBudget, Heads},
     listening::{ListenerId, Listening},
@@ -110,7 +109,7 @@ pub struct Shared {
     /// What is asked for most, if that is counted.
     pub top: Option<Arc<Mutex<Top>>>,
     /// Other proxies that are asked.
-    pub peers: Peers,
+    pub peers: Arc<Peers>,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
     /// The cluster that we are a member of.
@@ -252,6 +251,8 @@ pub struct Worker {
     pub disk: Option<DiskIo>,
     /// What origins are asked with.
     pub origin: Rc<OriginContext>,
+    /// What whoever is in an origin's place is asked with.
+    pub asking: AskContext,
     /// Time-outs.
     pub deadlines: Deadlines,
     /// What is kept of heads that are not complete.
@@ -292,8 +293,8 @@ pub struct Worker {
     pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
     /// What the next number of a request is made of.
     next_id: Cell<u64>,
-    /// Relation of the monotonic clock to wall time; set anew once a second.
-    clock: Cell<(Instant, Duration)>,
+    /// What time it is on this thread.
+    pub wall: Rc<WallClock>,
 }
 
 impl Worker {
@@ -308,7 +309,7 @@ impl Worker {
         let counters = Arc::clone(&shared.counters[index]);
         let (hasher, pseudonyms) = (shared.cache.hasher(), shared.cache.store.pseudonyms());
         let logs_access = journal.wants_access();
-        let clock = Cell::new(read_clock(&shared.clock));
+        let wall = Rc::new(WallClock::new(shared.clock.clone()));
         // Another one after each start, and for each worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
@@ -340,11 +341,18 @@ impl Worker {
             };
             Some(Rc::new(context))
         });
+        let asking = AskContext {
+            origin: Rc::clone(&origin),
+            peers: Arc::clone(&shared.peers),
+            deadlines: deadlines.clone(),
+            wall: Rc::clone(&wall),
+        };
         Worker {
             shared,
             index,
             disk,
             origin,
+            asking,
             deadlines,
             heads,
             counters,
@@ -365,7 +373,7 @@ impl Worker {
             listeners: RefCell::default(),
             gone: RefCell::default(),
             next_id,
-            clock,
+            wall,
         }
     }
 
@@ -393,26 +401,13 @@ impl Worker {
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.
     #[inline]
     pub fn unix_us(&self, at: Instant) -> u64 {
-        self.wall(at).as_micros() as u64
+        self.wall.at(at).as_micros() as u64
     }
 
     /// Wall time at a moment of the monotonic clock.
     #[inline]
     pub fn unix_ms(&self, at: Instant) -> UnixMillis {
-        UnixMillis(self.wall(at).as_millis() as u64)
-    }
-
-    #[inline]
-    fn wall(&self, at: Instant) -> Duration {
-        if let Some(held) = self.shared.clock.held() {
-            return held;
-        }
-        let (base, unix) = self.clock.get();
-        match at.checked_duration_since(base) {
-            Some(since) => unix + since,
-            // Older than the last look at the clock: a request that took a while.
-            None => unix.saturating_sub(base.duration_since(at)),
-        }
+        UnixMillis(self.wall.ms_at(at))
     }
 
     /// A number for one request.
@@ -427,15 +422,10 @@ impl Worker {
         self.unix_ms(Instant::now())
     }
 
-    /// Reads the wall clock anew; once a second, so that a clock set by hand or by NTP is followed.
-    pub fn set_clock(&self) {
-        self.clock.set(read_clock(&self.shared.clock));
-    }
-
     /// Once a second: clock, pool, names of origins, log buffers, front table.
     pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
-        self.set_clock();
+        self.wall.read();
         for to in self.origin.connector.sweep(now) {
             let worker = Rc::clone(self);
             tokio::task::spawn_local(async move { worker.origin.connector.renew(&to).await });
@@ -463,9 +453,4 @@ impl Worker {
             metrics::add(&self.counters.log_records_lost, lost);
         }
     }
-}
-
-fn read_clock(clock: &Clock) -> (Instant, Duration) {
-    let unix = clock.now();
-    (Instant::now(), unix)
 }

@@ -136,7 +136,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         listener: &listener,
         trip: &trip,
     };
-    let opened = match whom::tunnel(worker, to, head).await {
+    let opened = match whom::tunnel(&worker.asking, to, head).await {
         Ok(opened) => opened,
         Err(error) => {
             tracing::debug!(%error, "there is no tunnel");

@@ -648,7 +648,7 @@ async fn ask_origin(
         listener: &ex.listener,
         trip: &trip,
     };
-    let answered = ask::ask_final(worker, &watch, to, "GET", &request).await;
+    let answered = ask::ask_final(&worker.asking, &watch, to, "GET", &request).await;
     answered
         .inspect_err(|error| worker.counters.origin_failed(error.token()))
         .ok()

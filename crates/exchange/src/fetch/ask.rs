@@ -3,9 +3,8 @@
 use message::ResponseHead;
 
 use crate::{
-    fetch::whom::{self, To},
+    fetch::whom::{self, AskContext, To},
     mirror::{asking, settings::takes},
-    state::Worker,
 };
 use base::deadline::Watch;
 use origin::{
@@ -16,7 +15,7 @@ use origin::{
 /// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
 /// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
 pub async fn ask(
-    worker: &Worker,
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     method: &str,
@@ -25,23 +24,23 @@ pub async fn ask(
     match &to.asked.mirror {
         Some(mirror) if takes(method) => {
             // Boxed, because it is rare and would double the future of every fetch.
-            Box::pin(asking::ask(worker, watch, to, mirror, method, request)).await
+            Box::pin(asking::ask(context, watch, to, mirror, method, request)).await
         }
-        _ => whom::ask_first(worker, watch, to, method, request).await,
+        _ => whom::ask_first(context, watch, to, method, request).await,
     }
 }
 
 /// As [`ask`], and waits for the final head. Interim responses are dropped.
 pub async fn ask_final(
-    worker: &Worker,
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, to, method, request).await?;
+    let (mut upstream, mut head) = ask(context, watch, to, method, request).await?;
     while is_interim(&head) {
-        head = whom::next_head(worker, watch, &mut upstream, method).await?;
+        head = whom::next_head(context, watch, &mut upstream, method).await?;
     }
     whom::note_levels(&upstream, &head);
     Ok((upstream, head))

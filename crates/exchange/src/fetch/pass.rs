@@ -350,7 +350,7 @@ async fn ask(
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = ask::ask(worker, &watch, to, method, request);
+        let asked = ask::ask(&worker.asking, &watch, to, method, request);
         let asked = match is_safe(method) {
             // What nobody waits for is not waited for.
             true => tokio::select! {
@@ -363,20 +363,20 @@ async fn ask(
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
             interim::pass_on(ex, wanted, &response).await?;
-            response = whom::next_head(worker, &watch, &mut upstream, method).await?;
+            response = whom::next_head(&worker.asking, &watch, &mut upstream, method).await?;
         }
         whom::note_levels(&upstream, &response);
         return Ok((upstream, response));
     }
-    let (lease, request) = whom::connect(worker, to, request.to_vec()).await?;
+    let (lease, request) = whom::connect(&worker.asking, to, request.to_vec()).await?;
     let mut upstream = Upstream::new(lease, trip.clone(), ex.edition().origin_waits());
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
-            whom::answered(worker, trip.hop());
+            whom::answered(&worker.asking, trip.hop());
             whom::note_levels(&upstream, &response);
             Ok((upstream, response))
         }
-        Err(Failure::Origin(error)) => Err(whom::of_hop(worker, trip.hop(), error).into()),
+        Err(Failure::Origin(error)) => Err(whom::of_hop(&worker.asking, trip.hop(), error).into()),
         Err(failure) => Err(failure),
     }
 }

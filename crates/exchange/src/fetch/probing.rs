@@ -181,7 +181,7 @@ async fn ask(
     let whom = upstream::Whom {
         header: None,
         destination: &at,
-        ..whom_of(worker, &edition, peer, Hop::default(), &trip)
+        ..whom_of(&worker.asking, &edition, peer, Hop::default(), &trip)
     };
     let lease = (worker.origin.connector)
         .connect_anew(whom.destination, whom.rules, has_place)

@@ -33,7 +33,7 @@ use crate::{
         interim,
         prepare::{self, confirmed},
         response::{FetchRequest, Response},
-        siblings::{self, Wish},
+        siblings::{self, SiblingContext, Wish},
         storing::Storing,
         whom::{self, To},
     },
@@ -219,7 +219,7 @@ impl Fetch {
             whom::note_levels(&upstream, &head);
             return Ok((upstream, head));
         }
-        let (mut upstream, mut head) = ask::ask(worker, watch, to, "GET", &request).await?;
+        let (mut upstream, mut head) = ask::ask(&worker.asking, watch, to, "GET", &request).await?;
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
@@ -227,7 +227,7 @@ impl Fetch {
                     asked_with: Arc::clone(&fetch_request.request),
                 });
             }
-            head = whom::next_head(worker, watch, &mut upstream, "GET").await?;
+            head = whom::next_head(&worker.asking, watch, &mut upstream, "GET").await?;
         }
         whom::note_levels(&upstream, &head);
         Ok((upstream, head))
@@ -255,7 +255,14 @@ impl Fetch {
                 .marker(self.flight.primary)
                 .is_some(),
         };
-        Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await
+        let shared = &worker.shared;
+        let context = SiblingContext {
+            asking: &worker.asking,
+            digests: &shared.digests,
+            icp: shared.icp.as_deref(),
+            cache: &shared.cache,
+        };
+        Box::pin(siblings::ask(&context, &self.watch, &wish, request)).await
     }
 
     /// Publishes the response and moves its body. `purges`: how they stood when it was asked for.

@@ -17,9 +17,8 @@ use super::{
     verify,
 };
 use crate::{
-    fetch::whom::{self, To},
+    fetch::whom::{self, AskContext, To},
     request::target::Asked,
-    state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
 use origin::{
@@ -42,7 +41,7 @@ const REDIRECT_BODY_WAIT: Duration = Duration::from_secs(1);
 /// # Errors
 /// As those of an origin; also if there are too many redirects.
 pub async fn ask(
-    worker: &Worker,
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     mirror: &Rc<Mirror>,
@@ -50,7 +49,7 @@ pub async fn ask(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut asking = Asking {
-        worker,
+        context,
         watch,
         to,
         mirror,
@@ -66,7 +65,7 @@ pub async fn ask(
         mark.put(head.status, &mut head.fields);
     }
     if !asking.hops.is_empty() {
-        bind_to_hops(worker, to, request, &asking.hops, &upstream, &mut head);
+        bind_to_hops(context, to, request, &asking.hops, &upstream, &mut head);
     }
     if asking.has_crossed {
         // A cookie of another host is none of the client's.
@@ -74,7 +73,7 @@ pub async fn ask(
         head.fields.remove(b"set-cookie2");
     }
     let target = &to.asked.target;
-    if let Some(filter) = treated(worker, mirror, method, target, &mut head)? {
+    if let Some(filter) = treated(&context.origin.counters, mirror, method, target, &mut head)? {
         upstream.filter_body(Box::new(filter));
     }
     Ok((upstream, head))
@@ -82,7 +81,7 @@ pub async fn ask(
 
 /// A request on its way from host to host.
 struct Asking<'a> {
-    worker: &'a Worker,
+    context: &'a AskContext,
     watch: &'a Watch,
     to: To<'a>,
     mirror: &'a Mirror,
@@ -100,7 +99,7 @@ struct Asking<'a> {
 
 /// Adds to the last answer what the redirects on the way forbid, as answers to the client's `request`.
 fn bind_to_hops(
-    worker: &Worker,
+    context: &AskContext,
     to: To<'_>,
     request: &[u8],
     hops: &[(ResponseHead, UnixMillis)],
@@ -117,7 +116,7 @@ fn bind_to_hops(
         method: "GET",
         fields: &asked_with,
     };
-    let received = worker.unix_ms(upstream.received);
+    let received = UnixMillis(context.wall.ms_at(upstream.received));
     for (hop, at) in hops {
         let hop = hop_of(hop, *at);
         let bound = httpcache::bind(&request, &hop, &hop_of(head, received), &to.listener.rules);
@@ -152,7 +151,7 @@ impl Asking<'_> {
             if head.status == 401 && self.at.is_none() && may_authorize {
                 may_authorize = false;
                 if self.fetch_token(&head.fields, &scope).await {
-                    finish(self.worker, self.watch, upstream, &head).await;
+                    finish(self.context, self.watch, upstream, &head).await;
                     continue;
                 }
             }
@@ -163,9 +162,9 @@ impl Asking<'_> {
             if redirects > Mirroring::REDIRECTS_MAX {
                 return Err(UpstreamError::Redirects);
             }
-            metrics::add(&self.worker.counters.mirror_redirects_followed, 1);
-            let received = self.worker.unix_ms(upstream.received);
-            finish(self.worker, self.watch, upstream, &head).await;
+            metrics::add(&self.context.origin.counters.mirror_redirects_followed, 1);
+            let received = UnixMillis(self.context.wall.ms_at(upstream.received));
+            finish(self.context, self.watch, upstream, &head).await;
             self.hops.push((head, received));
             let is_origin = is_same(&next.destination, &self.to.asked.destination);
             self.has_crossed |= !is_origin;
@@ -194,7 +193,7 @@ impl Asking<'_> {
     }
 
     async fn ask_once(&self) -> Result<(Upstream, ResponseHead), UpstreamError> {
-        let (worker, watch) = (self.worker, self.watch);
+        let (context, watch) = (self.context, self.watch);
         let request: Cow<[u8]> = match (&self.at, &self.mark) {
             (_, Some(mark)) => mark.conditions(&self.request).into(),
             (Some(_), None) => Cow::Borrowed(&self.request),
@@ -203,7 +202,7 @@ impl Asking<'_> {
         let is_origin = |next: &&Next| is_same(&next.destination, &self.to.asked.destination);
         let next = match &self.at {
             None => {
-                return whom::ask_final(worker, watch, self.to, self.method, &request).await;
+                return whom::ask_final(context, watch, self.to, self.method, &request).await;
             }
             // The origin may be an upstream of several servers.
             Some(next) if is_origin(&next) => {
@@ -215,12 +214,12 @@ impl Asking<'_> {
                     asked: &asked,
                     ..self.to
                 };
-                return whom::ask_final(worker, watch, to, self.method, &request).await;
+                return whom::ask_final(context, watch, to, self.method, &request).await;
             }
             Some(next) => next,
         };
         let whom = self.whom(&next.destination, self.to.trip);
-        upstream::ask_final(&worker.origin, watch, &whom, self.method, &request).await
+        upstream::ask_final(&context.origin, watch, &whom, self.method, &request).await
     }
 
     /// Another server, with the rules that hold for it.
@@ -271,7 +270,7 @@ impl Asking<'_> {
             return false;
         };
         let listed = self.mirror.plan.tokens.as_deref().unwrap_or_default();
-        let (origin, counters) = (&self.to.asked.destination, &self.worker.counters);
+        let (origin, counters) = (&self.to.asked.destination, &self.context.origin.counters);
         if !self.may_go(origin, &next.destination, listed) {
             tracing::warn!(at = %next.destination, "a registry sends for a token to a host that is not in token-hosts");
             return false;
@@ -293,7 +292,7 @@ impl Asking<'_> {
     }
 
     async fn ask_for_token(&self, next: &Next) -> Result<Vec<u8>, UpstreamError> {
-        let (worker, watch) = (self.worker, self.watch);
+        let (context, watch) = (self.context, self.watch);
         let host = next.destination.as_authority();
         let mut request = Vec::with_capacity(512);
         http1::write_request_line("GET", &next.target, &mut request);
@@ -307,14 +306,14 @@ impl Asking<'_> {
         request.extend_from_slice(b"\r\n");
         let trip = Trip::new();
         let whom = self.whom(&next.destination, &trip);
-        let answer = upstream::ask_final(&worker.origin, watch, &whom, "GET", &request).await?;
+        let answer = upstream::ask_final(&context.origin, watch, &whom, "GET", &request).await?;
         let (upstream, head) = answer;
         if head.status != 200 {
             return Err(UpstreamError::Refused(head.status));
         }
         let mut body = upstream.body(&head);
         let mut answer = Vec::new();
-        while let Some(piece) = body.next(&worker.origin, watch).await? {
+        while let Some(piece) = body.next(&context.origin, watch).await? {
             if answer.len() + piece.len() > token::ANSWER_BYTES_MAX {
                 return Err(UpstreamError::Crowded);
             }
@@ -338,7 +337,7 @@ fn has_field(request: &[u8], line: &[u8]) -> bool {
 }
 
 /// Reads a short body to its end, so that the connection goes back to the pool.
-async fn finish(worker: &Worker, watch: &Watch, upstream: Upstream, head: &ResponseHead) {
+async fn finish(context: &AskContext, watch: &Watch, upstream: Upstream, head: &ResponseHead) {
     let is_short = match head.framing {
         Framing::None => true,
         Framing::Length(bytes) => bytes <= REDIRECT_BODY_MAX,
@@ -346,7 +345,7 @@ async fn finish(worker: &Worker, watch: &Watch, upstream: Upstream, head: &Respo
     };
     if is_short {
         let mut body = upstream.body(head);
-        let rest = async { while let Ok(Some(_)) = body.next(&worker.origin, watch).await {} };
+        let rest = async { while let Ok(Some(_)) = body.next(&context.origin, watch).await {} };
         let _ = watch.limit(REDIRECT_BODY_WAIT, pin!(rest)).await;
     }
 }

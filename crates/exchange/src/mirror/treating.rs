@@ -7,16 +7,15 @@ use http1::{Fault, Reject};
 use message::{Framing, ResponseHead};
 
 use super::{filter::Filter, settings::Mirror, verify};
-use crate::state::Worker;
 use origin::outcome::UpstreamError;
-use record::metrics;
+use record::metrics::{self, Counters};
 
 /// Changes a head, and says what is to happen to the body.
 ///
 /// # Errors
 /// A part came where the whole was asked for.
 pub(super) fn treated(
-    worker: &Worker,
+    counters: &Counters,
     mirror: &Rc<Mirror>,
     method: &str,
     target: &str,
@@ -47,7 +46,7 @@ pub(super) fn treated(
         return Ok(None);
     }
     if is_coded(fields) {
-        metrics::add(&worker.counters.mirror_bodies_coded, 1);
+        metrics::add(&counters.mirror_bodies_coded, 1);
         for name in [&b"cdn-cache-control"[..], b"loligo-cache-control"] {
             fields.remove(name);
         }
@@ -66,7 +65,7 @@ pub(super) fn treated(
     if method == "HEAD" {
         return Ok(None);
     }
-    metrics::add(&worker.counters.mirror_bodies_replaced, u64::from(replaces));
+    metrics::add(&counters.mirror_bodies_replaced, u64::from(replaces));
     Ok(Some(Filter::new(mirror, framing, digest, replaces)))
 }
 

@@ -638,7 +638,7 @@ impl Parts<'_, '_> {
             trip: &self.fetch_request.trip,
         };
         // Interim responses to this request are not passed on.
-        let answered = ask::ask_final(worker, &watch, to, "GET", &request).await;
+        let answered = ask::ask_final(&worker.asking, &watch, to, "GET", &request).await;
         answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
     }
 }

@@ -154,7 +154,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
             listener: &fetch_request.listener,
             trip: &fetch_request.trip,
         };
-        match ask::ask_final(&worker, &watch, to, "GET", &request).await {
+        match ask::ask_final(&worker.asking, &watch, to, "GET", &request).await {
             Ok((upstream, head)) => {
                 answered(
                     &worker,
