@@ -25,10 +25,12 @@ use tokio::{
 };
 
 use super::{
-    Cluster, Who, discovering, link,
+    discovering, link,
     linked::Linked,
-    purging::{self, change::LocalCache},
+    member::Who,
+    purging::{self, applying::LocalCache},
     shaking::{self, Accepted},
+    state::Cluster,
 };
 use base::accepting::{Dealers, Dealt};
 use base::member::MemberId;

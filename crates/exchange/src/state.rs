@@ -44,10 +44,7 @@ use base::{reloads::Reloads, upgrades::Upgrades};
 use cache::{Cache, disk::DiskIo, memory::Front};
 use cluster::{
     Cluster,
-    purging::{
-        change::{Change, LocalCache},
-        gate::Served,
-    },
+    purging::{applying::LocalCache, change::Change, gate::Served},
     push::PushContext,
 };
 use ledger::Ledger;

@@ -9,17 +9,9 @@
 //!
 //! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
 
-use std::sync::Arc;
+use store::{KeyHash, KeyHasher};
 
-use httpcache::UnixMillis;
-use store::{KeyHash, KeyHasher, NotTaken, set::DurabilityHandles};
-
-use super::super::Cluster;
-use base::clock::Clock;
-use cache::{
-    Cache,
-    predicate::{About, Predicate, TAG_BYTES_MAX},
-};
+use cache::predicate::{About, TAG_BYTES_MAX};
 
 /// The longest change, bytes: one that is longer is not told.
 pub const CHANGE_BYTES_MAX: usize = 512 << 10;
@@ -40,28 +32,6 @@ pub struct Change {
     pub is_of_unsafe_method: bool,
 }
 
-/// What a change of this process is applied to.
-#[derive(Clone)]
-pub struct LocalCache {
-    /// What is stored.
-    pub cache: Arc<Cache>,
-    /// Wall time.
-    pub clock: Clock,
-    /// The cluster, which takes no copies of what goes for a while.
-    pub cluster: Option<Arc<Cluster>>,
-}
-
-/// What became of a change in this process.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// Was anything of the names there?
-    pub found: bool,
-    /// To be settled.
-    pub handles: Vec<DurabilityHandles>,
-    /// A pattern was not taken: the others behind it neither.
-    pub refused: Option<NotTaken>,
-}
-
 impl Change {
     /// Everything that was stored before now.
     pub fn everything() -> Change {
@@ -78,38 +48,6 @@ impl Change {
             is_of_unsafe_method: true,
             ..Change::default()
         }
-    }
-
-    /// Forgets it in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
-    pub fn apply(&self, to: &LocalCache) -> Applied {
-        let (cache, hasher) = (&to.cache, to.cache.hasher());
-        let now = UnixMillis(to.clock.now().as_millis() as u64);
-        if let Some(cluster) = &to.cluster {
-            // Before it: whoever sees a sequence behind it sees this too.
-            (cluster.purging).note(hasher, self, cluster.now_ms());
-        }
-        let mut applied = Applied::default();
-        for name in &self.names {
-            let primary = hasher.hash(name);
-            let (there, handles) = match (self.soft, self.is_of_unsafe_method) {
-                (true, _) => cache.doubt(primary, now),
-                (false, true) => cache.invalidate_stored(primary),
-                (false, false) => cache.invalidate(primary),
-            };
-            applied.found |= there;
-            applied.handles.push(handles);
-        }
-        for about in &self.patterns {
-            let (about, soft) = (about.clone(), self.soft);
-            match cache.invalidate_matching(&Predicate { about, soft }, now) {
-                Ok(handles) => applied.handles.push(handles),
-                Err(refused) => {
-                    applied.refused = Some(refused);
-                    break;
-                }
-            }
-        }
-        applied
     }
 
     /// May applying it look at many objects in memory?

@@ -17,13 +17,14 @@
 //! Not known here: sockets, who is told what by us.
 //! Limits: [`QUEUE_MAX`] entries wait; then links are not read any more.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use store::set::DurabilityHandles;
 
-use super::change::LocalCache;
 use super::{
-    change::{Applied, Change},
+    SETTLED_WITHIN,
+    applying::{Applied, LocalCache},
+    change::Change,
     journal::Entry,
     message::Message,
     stamp::Vector,
@@ -36,8 +37,6 @@ use cache::Cache;
 pub const QUEUE_MAX: usize = 4096;
 /// Entries that are acknowledged together at most.
 const BATCH_MAX: usize = 256;
-/// How long a store is waited for before an entry is applied once more, and then again.
-pub const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What waits for our stores, with the member that it came from.
 #[derive(Debug)]
@@ -166,7 +165,7 @@ impl Waiting {
     pub fn apply(mut self, change: Change, to: &LocalCache, sweeping: &Sweeping) -> Waiting {
         match change.takes_long() {
             true => self.applying = Some(sweeping.apply(&change)),
-            false => self.applied(change.apply(to)),
+            false => self.applied(to.apply(&change)),
         }
         Waiting { change, ..self }
     }

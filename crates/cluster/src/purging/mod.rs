@@ -8,6 +8,7 @@
 //! | file | story |
 //! |---|---|
 //! | `change` | what goes, as it is told |
+//! | `applying` | what goes from this process |
 //! | `stamp` | which purges a member has heard of |
 //! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
 //! | `keeper` | the thread that writes and reads the journal |
@@ -26,6 +27,7 @@
 //! Not known here: what clients ask, sockets.
 //! Limits: [`ORDERS_MAX`] purges that wait for the task, and those of the files.
 
+pub mod applying;
 pub mod change;
 pub mod following;
 pub mod gate;
@@ -58,7 +60,6 @@ use base::member::MemberId;
 use base::{chance, clock};
 use cache::Cache;
 use change::Change;
-use following::SETTLED_WITHIN;
 use gate::{Gate, Served};
 use journal::{AGE_MAX_S, Journal, Limits, Opening};
 use medium::{Files, Medium};
@@ -77,6 +78,8 @@ const HEARD_MAX: usize = 256;
 const REPLIES_MAX: usize = 16 << 10;
 /// The task answers within the limit of a purge, or it is dead: it is waited for so much longer.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a store is waited for before an entry is applied once more, and then again.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What all threads use of it.
 #[derive(Debug)]

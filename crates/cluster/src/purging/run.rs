@@ -17,12 +17,12 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::super::{Cluster, Member};
-use super::change::LocalCache;
+use super::super::{member::Member, state::Cluster};
 use super::{
-    Inbox, Order, Purging,
+    Inbox, Order, Purging, SETTLED_WITHIN,
+    applying::LocalCache,
     change::Change,
-    following::{Came, Following, SETTLED_WITHIN, Waiting},
+    following::{Came, Following, Waiting},
     journal::{Entry, Opening},
     keeper::{Event, Job, Keeper, Refused, Synced},
     message::Message,
@@ -54,7 +54,7 @@ pub async fn run(local: LocalCache, cluster: Arc<Cluster>, begun: mpsc::Sender<(
         mut heard,
     } = inbox;
     let applying = local.clone();
-    let sweeping = match Sweeping::start(move |change| change.apply(&applying)) {
+    let sweeping = match Sweeping::start(move |change| applying.apply(change)) {
         Ok(started) => started,
         Err(error) => return tracing::error!(%error, "the thread that applies purges"),
     };
@@ -226,7 +226,7 @@ impl Desk {
                     // At once, before anything is stored.
                     let mut waiting = self.everything(NOBODY, Vector::default());
                     waiting.change = Change::everything();
-                    waiting.applied(waiting.change.apply(&self.local));
+                    waiting.applied(self.local.apply(&waiting.change));
                     self.following.push(waiting);
                 } else if !self.local.cache.is_without_its_stores() {
                     keeper.give(Job::Trust);

@@ -196,7 +196,7 @@ async fn invalidate(
         add_names(uri.as_bytes(), &listener.book, &mut names);
     }
     let change = Change::of_unsafe_method(names);
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     let told = async {
         if let Some(cluster) = &shared.cluster {
             cluster.purging.tell_unsafe(&change, REMEMBER_MAX).await;

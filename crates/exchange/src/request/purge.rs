@@ -125,7 +125,7 @@ pub async fn purge(
     order: &Order,
 ) -> Result<Purged, &'static str> {
     let (change, mut done) = resolved(listeners, order)?;
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     match applied.refused {
         Some(NotTaken::TooLong) => return Err(TOO_LONG),
         Some(NotTaken::Full) => {
