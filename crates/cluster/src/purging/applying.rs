@@ -7,9 +7,17 @@ use std::sync::Arc;
 use httpcache::UnixMillis;
 use store::{NotTaken, set::DurabilityHandles};
 
-use super::{super::state::Cluster, change::Change};
+use super::{
+    super::state::Cluster,
+    change::{Change, PATTERN_BYTES_MAX, Pattern},
+};
 use base::clock::Clock;
-use cache::{Cache, predicate::Predicate};
+use cache::{
+    Cache,
+    predicate::{About, Predicate, TAG_BYTES_MAX},
+};
+
+const _: () = assert!(PATTERN_BYTES_MAX == TAG_BYTES_MAX);
 
 /// What a change of this process is applied to.
 #[derive(Clone)]
@@ -53,8 +61,12 @@ impl LocalCache {
             applied.found |= there;
             applied.handles.push(handles);
         }
-        for about in &change.patterns {
-            let (about, soft) = (about.clone(), change.soft);
+        for pattern in &change.patterns {
+            let about = match pattern.clone() {
+                Pattern::Prefix(prefix) => About::Prefix(prefix),
+                Pattern::Tag(tag) => About::Tag(tag),
+            };
+            let soft = change.soft;
             match cache.invalidate_matching(&Predicate { about, soft }, now) {
                 Ok(handles) => applied.handles.push(handles),
                 Err(refused) => {

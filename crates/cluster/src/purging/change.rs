@@ -9,15 +9,23 @@
 //!
 //! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
 
-use store::{KeyHash, KeyHasher};
-
-use cache::predicate::{About, TAG_BYTES_MAX};
-
 /// The longest change, bytes: one that is longer is not told.
 pub const CHANGE_BYTES_MAX: usize = 512 << 10;
 
 const SOFT: u8 = 1;
 const OF_UNSAFE_METHOD: u8 = 2;
+
+/// The longest pattern, bytes: that of a cache's predicates.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// What many names have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// The beginning of a key.
+    Prefix(Vec<u8>),
+    /// A tag of what is stored.
+    Tag(Vec<u8>),
+}
 
 /// What is to go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,7 +33,7 @@ pub struct Change {
     /// Names of objects, with all their variants.
     pub names: Vec<Vec<u8>>,
     /// Beginnings of keys, and tags.
-    pub patterns: Vec<About>,
+    pub patterns: Vec<Pattern>,
     /// Stale instead of gone?
     pub soft: bool,
     /// Made by an unsafe method? Then nothing has to be remembered of what was never stored.
@@ -36,7 +44,7 @@ impl Change {
     /// Everything that was stored before now.
     pub fn everything() -> Change {
         Change {
-            patterns: vec![About::Prefix(Vec::new())],
+            patterns: vec![Pattern::Prefix(Vec::new())],
             ..Change::default()
         }
     }
@@ -55,11 +63,6 @@ impl Change {
         !self.patterns.is_empty() || self.soft
     }
 
-    /// The hashes of its names in this process.
-    pub fn primaries(&self, hasher: KeyHasher) -> impl Iterator<Item = KeyHash> + '_ {
-        self.names.iter().map(move |name| hasher.hash(name))
-    }
-
     /// As it is told; `None` if that is too long.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -72,8 +75,8 @@ impl Change {
         out.extend(u16::try_from(self.patterns.len()).ok()?.to_le_bytes());
         for pattern in &self.patterns {
             let (kind, text) = match pattern {
-                About::Prefix(prefix) => (0, prefix),
-                About::Tag(tag) => (1, tag),
+                Pattern::Prefix(prefix) => (0, prefix),
+                Pattern::Tag(tag) => (1, tag),
             };
             out.push(kind);
             put(&mut out, text);
@@ -103,9 +106,9 @@ impl Change {
             let kind = take(&mut rest, 1)?[0];
             let text = take_text(&mut rest)?.to_vec();
             change.patterns.push(match kind {
-                _ if text.len() > TAG_BYTES_MAX => return None,
-                0 => About::Prefix(text),
-                1 => About::Tag(text),
+                _ if text.len() > PATTERN_BYTES_MAX => return None,
+                0 => Pattern::Prefix(text),
+                1 => Pattern::Tag(text),
                 _ => return None,
             });
         }
@@ -141,8 +144,8 @@ mod tests {
     fn changes() -> impl Strategy<Value = Change> {
         let text = || proptest::collection::vec(any::<u8>(), 0..20);
         let pattern = (any::<bool>(), text()).prop_map(|(is_tag, text)| match is_tag {
-            true => About::Tag(text),
-            false => About::Prefix(text),
+            true => Pattern::Tag(text),
+            false => Pattern::Prefix(text),
         });
         let many = proptest::collection::vec(text(), 0..4);
         (many, proptest::collection::vec(pattern, 0..4), 0..4_u8).prop_map(

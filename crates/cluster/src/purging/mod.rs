@@ -325,8 +325,8 @@ impl Purging {
 
     /// This is about to be purged here: for a while no copies of it are taken from members.
     pub fn note(&self, hasher: KeyHasher, change: &Change, now_ms: u64) {
-        let (names, has_patterns) = (change.primaries(hasher), !change.patterns.is_empty());
-        self.window.note(names, has_patterns, now_ms);
+        let names = change.names.iter().map(|name| hasher.hash(name));
+        self.window.note(names, !change.patterns.is_empty(), now_ms);
     }
 
     /// What of the cache may be served now.

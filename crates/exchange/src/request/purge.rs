@@ -37,8 +37,8 @@ use crate::{
     state::Shared,
 };
 use base::clock::Instant;
-use cache::predicate::{About, TAG_BYTES_MAX};
-use cluster::purging::change::Change;
+use cache::predicate::TAG_BYTES_MAX;
+use cluster::purging::change::{Change, Pattern};
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ fn resolved(
         }
         What::Prefix => {
             let prefixes = prefixes(listeners, &order.text, order.names)?;
-            change.patterns = prefixes.into_iter().map(About::Prefix).collect();
+            change.patterns = prefixes.into_iter().map(Pattern::Prefix).collect();
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
                 let names = target::names_of_url(listeners, &order.text, order.names);
@@ -178,7 +178,7 @@ fn resolved(
             done.prefix = text;
         }
         What::Tag => {
-            change.patterns = vec![About::Tag(tag(&order.text)?)];
+            change.patterns = vec![Pattern::Tag(tag(&order.text)?)];
             done.tag = text;
         }
     }
