@@ -19,7 +19,7 @@
 //! | `hot` | which keys are asked for often |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
-//! | `purging` | purges of the whole cluster |
+//! | `purges` | purges of the whole cluster, as `purging` decides |
 //! | `publishing` | what our stores hold, told to the others |
 //! | `standing` | how a member stands, in a word |
 //! | `status` | how all of it stands, for people |
@@ -42,7 +42,7 @@ pub mod link;
 pub mod linked;
 pub mod member;
 pub mod publishing;
-pub mod purging;
+pub mod purges;
 pub mod push;
 pub mod roll;
 pub mod routing;

@@ -19,7 +19,7 @@ use store::Set;
 use crate::{
     member::{Member, MemberCounters},
     publishing::Publishing,
-    purging::Purging,
+    purges::Purging,
     push::pushing::{Pushing, Receiving},
     roll::Roll,
 };

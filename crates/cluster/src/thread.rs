@@ -28,7 +28,7 @@ use super::{
     discovering, link,
     linked::Linked,
     member::Who,
-    purging::{self, applying::LocalCache},
+    purges::{self, applying::LocalCache},
     shaking::{self, Accepted},
     state::Cluster,
 };
@@ -146,7 +146,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
     if cluster.discovers() {
         spawn_local(discovering::forget(Arc::clone(&cluster)));
     }
-    let purging = purging::run::run(local.clone(), Arc::clone(&cluster), begun);
+    let purging = purges::run::run(local.clone(), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.places.iter().map(|_| Place::default()).collect(),

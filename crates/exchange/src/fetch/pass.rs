@@ -39,7 +39,6 @@ use crate::{
     state::Worker,
 };
 use base::deadline::Watch;
-use cluster::purging::change::Change;
 use message::Part;
 use origin::{
     ConnectError,
@@ -48,6 +47,7 @@ use origin::{
     upstream::{Upstream, framed, is_interim, is_safe},
     writing::Moved,
 };
+use purging::change::Change;
 use record::metrics;
 use rules::key::{add_names, name_of_key};
 

@@ -16,7 +16,7 @@
 //! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
 //! In a cluster it goes to all members. One that has a link and does not have it durably within [`DURABLE_WAIT`] makes the answer 503 and is
-//! named in `"missing"`; one that is away is named in `"away"` and will be told (`cluster::purging`).
+//! named in `"missing"`; one that is away is named in `"away"` and will be told (`purging`).
 //!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
 //! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
@@ -38,7 +38,7 @@ use crate::{
 };
 use base::clock::Instant;
 use cache::predicate::TAG_BYTES_MAX;
-use cluster::purging::change::{Change, Pattern};
+use purging::change::{Change, Pattern};
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
 //! The task that carries purges between this process, its journal and the other members.
 //!
-//! Not known here: what is decided; the other files do that.
+//! Not known here: what is decided (`purging`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,17 +21,19 @@ use super::super::{member::Member, state::Cluster};
 use super::{
     Inbox, Order, Purging, SETTLED_WITHIN,
     applying::LocalCache,
-    change::Change,
     following::{Came, Following, Waiting},
-    journal::{Entry, Opening},
     keeper::{Event, Job, Keeper, Refused, Synced},
+    sweeping::Sweeping,
+};
+use base::member::MemberId;
+use purging::{
+    change::Change,
+    journal::{Entry, Journal, Opening},
     message::Message,
     rejoining::{Rejoined, Rejoining},
     stamp::{Origin, Stamp, Vector},
-    sweeping::Sweeping,
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
-use base::member::MemberId;
 
 /// How often it looks at the clock and the links.
 const TICK: Duration = Duration::from_millis(50);
@@ -140,7 +142,7 @@ impl Desk {
     fn new(
         local: LocalCache,
         cluster: Arc<Cluster>,
-        journal: &super::journal::Journal,
+        journal: &Journal,
         sweeping: Sweeping,
     ) -> Desk {
         let places = cluster.places.len();

@@ -24,14 +24,11 @@ use store::set::DurabilityHandles;
 use super::{
     SETTLED_WITHIN,
     applying::{Applied, LocalCache},
-    change::Change,
-    journal::Entry,
-    message::Message,
-    stamp::Vector,
     sweeping::{Applying, Sweeping},
 };
 use base::member::MemberId;
 use cache::Cache;
+use purging::{change::Change, journal::Entry, message::Message, stamp::Vector};
 
 /// Entries that wait for our stores.
 pub const QUEUE_MAX: usize = 4096;
@@ -206,8 +203,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stamp::{Origin, Stamp};
     use super::*;
+    use purging::stamp::{Origin, Stamp};
 
     fn entry(stamp: u64, before: u64) -> Entry {
         Entry {

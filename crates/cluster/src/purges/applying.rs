@@ -7,15 +7,13 @@ use std::sync::Arc;
 use httpcache::UnixMillis;
 use store::{NotTaken, set::DurabilityHandles};
 
-use super::{
-    super::state::Cluster,
-    change::{Change, PATTERN_BYTES_MAX, Pattern},
-};
+use super::super::state::Cluster;
 use base::clock::Clock;
 use cache::{
     Cache,
     predicate::{About, Predicate, TAG_BYTES_MAX},
 };
+use purging::change::{Change, PATTERN_BYTES_MAX, Pattern};
 
 const _: () = assert!(PATTERN_BYTES_MAX == TAG_BYTES_MAX);
 
