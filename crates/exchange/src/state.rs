@@ -41,18 +41,12 @@ use base::{
 };
 use base::{reloads::Reloads, upgrades::Upgrades};
 use cache::{Cache, disk::DiskIo, memory::Front};
-use cluster::{
-    Cluster,
-    purging::{
-        change::{Change, LocalCache},
-        gate::Served,
-    },
-    push::PushContext,
-};
+use cluster::{Cluster, purges::applying::LocalCache, push::PushContext};
 use ledger::Ledger;
 use origin::{Connector, OriginContext};
 use peers::{digest::Digests, icp::Icp, known::Peers};
 use plan::Plan;
+use purging::{change::Change, gate::Served};
 use record::{
     events::Events,
     journal::JournalWriter,

@@ -69,7 +69,7 @@ use cache::{
     background::BackgroundThread,
     opening::{self, Absent, Opened, StoreError},
 };
-use cluster::{Cluster, ClusterThread, purging};
+use cluster::{Cluster, ClusterThread, purges};
 use exchange::{
     edition::{self, Edition, Loaded, Parts},
     fetch::flight::Flights,
@@ -307,9 +307,9 @@ fn run_from(
         }
         (None, None) => opening::look(&plan, None)?,
     };
-    let purges = plan.cluster.as_ref().map(purging::Opened::open);
+    let purges = plan.cluster.as_ref().map(purges::Opened::open);
     let purges = purges.transpose().map_err(ServeError::Purges)?;
-    let candidates = match purges.as_ref().is_some_and(purging::Opened::is_fresh) {
+    let candidates = match purges.as_ref().is_some_and(purges::Opened::is_fresh) {
         true => candidates.start_empty("there is no journal of the cluster's purges"),
         false => candidates,
     };

@@ -23,8 +23,8 @@ use crate::{
 };
 use base::clock::Instant;
 use cache::memory::{Front, Resident};
-use cluster::purging::gate::Served;
 use plan::Verdict;
+use purging::gate::Served;
 use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
 /// Fields that make a request take the long way; so does a body.

@@ -38,7 +38,6 @@ use crate::{
     state::Worker,
 };
 use base::deadline::Watch;
-use cluster::purging::change::Change;
 use origin::{
     ConnectError,
     body::Body,
@@ -46,6 +45,7 @@ use origin::{
     upstream::{Upstream, framed, is_interim, is_safe},
     writing::Moved,
 };
+use purging::change::Change;
 use record::metrics;
 use rules::key::{add_names, name_of_key};
 
@@ -194,7 +194,7 @@ async fn invalidate(
         add_names(uri.as_bytes(), &listener.book, &mut names);
     }
     let change = Change::of_unsafe_method(names);
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     let told = async {
         if let Some(cluster) = &shared.cluster {
             cluster.purging.tell_unsafe(&change, REMEMBER_MAX).await;

@@ -20,7 +20,7 @@ use cache::{
     memory::Resident,
     object::Object,
 };
-use cluster::purging::gate::Served;
+use purging::gate::Served;
 use record::facts::SwapIn;
 use rules::key::{self, variant_key};
 

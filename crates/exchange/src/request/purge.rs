@@ -16,7 +16,7 @@
 //! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
 //! In a cluster it goes to all members. One that has a link and does not have it durably within [`DURABLE_WAIT`] makes the answer 503 and is
-//! named in `"missing"`; one that is away is named in `"away"` and will be told (`cluster::purging`).
+//! named in `"missing"`; one that is away is named in `"away"` and will be told (`purging`).
 //!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
 //! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
@@ -37,8 +37,8 @@ use crate::{
     state::Shared,
 };
 use base::clock::Instant;
-use cache::predicate::{About, TAG_BYTES_MAX};
-use cluster::purging::change::Change;
+use cache::predicate::TAG_BYTES_MAX;
+use purging::change::{Change, Pattern};
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
@@ -125,7 +125,7 @@ pub async fn purge(
     order: &Order,
 ) -> Result<Purged, &'static str> {
     let (change, mut done) = resolved(listeners, order)?;
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     match applied.refused {
         Some(NotTaken::TooLong) => return Err(TOO_LONG),
         Some(NotTaken::Full) => {
@@ -169,7 +169,7 @@ fn resolved(
         }
         What::Prefix => {
             let prefixes = prefixes(listeners, &order.text, order.names)?;
-            change.patterns = prefixes.into_iter().map(About::Prefix).collect();
+            change.patterns = prefixes.into_iter().map(Pattern::Prefix).collect();
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
                 let names = target::names_of_url(listeners, &order.text, order.names);
@@ -178,7 +178,7 @@ fn resolved(
             done.prefix = text;
         }
         What::Tag => {
-            change.patterns = vec![About::Tag(tag(&order.text)?)];
+            change.patterns = vec![Pattern::Tag(tag(&order.text)?)];
             done.tag = text;
         }
     }

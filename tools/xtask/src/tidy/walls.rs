@@ -21,8 +21,7 @@ const FUNCTION_LINES_MAX: usize = 80;
 const PARAMETERS_MAX: usize = 6;
 
 /// Files in the largest circle of these crates.
-const HELD: [(&str, usize); 6] = [
-    ("cluster", 26),
+const HELD: [(&str, usize); 5] = [
     ("http1", 7),
     ("http2", 11),
     ("httpcache", 10),
@@ -33,7 +32,7 @@ const HELD: [(&str, usize); 6] = [
 /// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.
 const LONG_HELD: usize = 26;
 const WIDE_HELD: usize = 0;
-const BAGS_HELD: usize = 156;
+const BAGS_HELD: usize = 133;
 
 /// The shape of a crate's insides.
 #[derive(Debug, Default)]

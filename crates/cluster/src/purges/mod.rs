@@ -1,43 +1,22 @@
-//! Purges of the whole cluster.
-//!
-//! A purge that one member is asked for holds at all. It is applied there, told to all members with a link, and acknowledged when each of
-//! them has it durable. Members that are away hear it when they are back, before they serve anything they had stored: every member keeps
-//! a journal of all purges, its own and those it was told. A member tells purges of others only
-//! out of its journal, to members that have said how far they have heard, so nothing goes round.
+//! Carrying purges of the whole cluster: what is decided by `purging` is done here, on the cluster's thread and two of its own.
 //!
 //! | file | story |
 //! |---|---|
-//! | `change` | what goes, as it is told |
-//! | `stamp` | which purges a member has heard of |
-//! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
-//! | `keeper` | the thread that writes and reads the journal |
-//! | `message` | what members say to each other |
-//! | `telling` | who is told what, and when a purge is acknowledged |
+//! | `applying` | what goes from this process |
 //! | `following` | what others tell us |
+//! | `keeper` | the thread that writes and reads the journal |
 //! | `sweeping` | the thread that applies what takes long |
-//! | `rejoining`, `gate` | when a member that was away serves again what it had stored, and what it serves until then |
 //! | `window` | what was purged just now is not copied from another member |
 //! | `run` | the task that does all this, on the cluster's thread |
-//!
-//! What holds when a purge is answered 200: no member with a link serves what was stored before it, nor stores it again; one that is away
-//! will not when it has rejoined. A member that lives but has lost all links (a partition) does not know of the purge: it serves
-//! what it has to its own clients until it is linked again, and other members do not ask it.
 //!
 //! Not known here: what clients ask, sockets.
 //! Limits: [`ORDERS_MAX`] purges that wait for the task, and those of the files.
 
-pub mod change;
+pub mod applying;
 pub mod following;
-pub mod gate;
-pub mod journal;
 pub mod keeper;
-pub mod medium;
-pub mod message;
-pub mod rejoining;
 pub mod run;
-pub mod stamp;
 pub mod sweeping;
-pub mod telling;
 pub mod window;
 
 use std::{
@@ -57,15 +36,16 @@ use tokio::sync::{mpsc, oneshot};
 use base::member::MemberId;
 use base::{chance, clock};
 use cache::Cache;
-use change::Change;
-use following::SETTLED_WITHIN;
-use gate::{Gate, Served};
-use journal::{AGE_MAX_S, Journal, Limits, Opening};
-use medium::{Files, Medium};
-use message::Message;
-use stamp::Origin;
+use purging::{
+    change::Change,
+    gate::{Gate, Served},
+    journal::{AGE_MAX_S, Journal, Limits, Opening},
+    medium::{Files, Medium},
+    message::Message,
+    stamp::Origin,
+    telling::{Outcome, all},
+};
 use store::KeyHasher;
-use telling::{Outcome, all};
 use window::Window;
 
 /// Purges that wait for the task; one more waits for room as long as for its answer, and then it is told to nobody and answered so. One of an
@@ -77,6 +57,8 @@ const HEARD_MAX: usize = 256;
 const REPLIES_MAX: usize = 16 << 10;
 /// The task answers within the limit of a purge, or it is dead: it is waited for so much longer.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a store is waited for before an entry is applied once more, and then again.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What all threads use of it.
 #[derive(Debug)]
@@ -322,8 +304,8 @@ impl Purging {
 
     /// This is about to be purged here: for a while no copies of it are taken from members.
     pub fn note(&self, hasher: KeyHasher, change: &Change, now_ms: u64) {
-        let (names, has_patterns) = (change.primaries(hasher), !change.patterns.is_empty());
-        self.window.note(names, has_patterns, now_ms);
+        let names = change.names.iter().map(|name| hasher.hash(name));
+        self.window.note(names, !change.patterns.is_empty(), now_ms);
     }
 
     /// What of the cache may be served now.

@@ -2,32 +2,12 @@
 
 use std::io;
 
-use bytes::Bytes;
-
 use super::{
     super::stamp::Vector,
     Journal,
-    segment::{Entry, Kind, Segment, Summary},
+    lines::{Line, Position},
+    segment::{Kind, Segment, Summary},
 };
-
-/// What a journal says to a member that lacks some of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Line {
-    /// A purge.
-    Entry(Entry),
-    /// A change out of a summary: nothing is heard of it before the end of the summary.
-    Also(Bytes),
-    /// The end of a summary: so far was told.
-    Upto(Vector),
-}
-
-/// Where the reading of a journal goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Position {
-    /// Of the segment; 0: of none.
-    pub(super) id: u64,
-    pub(super) offset: u64,
-}
 
 impl Journal {
     /// Where to begin reading for a member that has heard so much; `None`: some of what it lacks is not here any more.

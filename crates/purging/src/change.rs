@@ -9,23 +9,23 @@
 //!
 //! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
 
-use std::sync::Arc;
-
-use httpcache::UnixMillis;
-use store::{KeyHash, KeyHasher, NotTaken, set::DurabilityHandles};
-
-use super::super::Cluster;
-use base::clock::Clock;
-use cache::{
-    Cache,
-    predicate::{About, Predicate, TAG_BYTES_MAX},
-};
-
 /// The longest change, bytes: one that is longer is not told.
 pub const CHANGE_BYTES_MAX: usize = 512 << 10;
 
 const SOFT: u8 = 1;
 const OF_UNSAFE_METHOD: u8 = 2;
+
+/// The longest pattern, bytes: that of a cache's predicates.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// What many names have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// The beginning of a key.
+    Prefix(Vec<u8>),
+    /// A tag of what is stored.
+    Tag(Vec<u8>),
+}
 
 /// What is to go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,40 +33,18 @@ pub struct Change {
     /// Names of objects, with all their variants.
     pub names: Vec<Vec<u8>>,
     /// Beginnings of keys, and tags.
-    pub patterns: Vec<About>,
+    pub patterns: Vec<Pattern>,
     /// Stale instead of gone?
     pub soft: bool,
     /// Made by an unsafe method? Then nothing has to be remembered of what was never stored.
     pub is_of_unsafe_method: bool,
 }
 
-/// What a change of this process is applied to.
-#[derive(Clone)]
-pub struct LocalCache {
-    /// What is stored.
-    pub cache: Arc<Cache>,
-    /// Wall time.
-    pub clock: Clock,
-    /// The cluster, which takes no copies of what goes for a while.
-    pub cluster: Option<Arc<Cluster>>,
-}
-
-/// What became of a change in this process.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// Was anything of the names there?
-    pub found: bool,
-    /// To be settled.
-    pub handles: Vec<DurabilityHandles>,
-    /// A pattern was not taken: the others behind it neither.
-    pub refused: Option<NotTaken>,
-}
-
 impl Change {
     /// Everything that was stored before now.
     pub fn everything() -> Change {
         Change {
-            patterns: vec![About::Prefix(Vec::new())],
+            patterns: vec![Pattern::Prefix(Vec::new())],
             ..Change::default()
         }
     }
@@ -80,46 +58,9 @@ impl Change {
         }
     }
 
-    /// Forgets it in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
-    pub fn apply(&self, to: &LocalCache) -> Applied {
-        let (cache, hasher) = (&to.cache, to.cache.hasher());
-        let now = UnixMillis(to.clock.now().as_millis() as u64);
-        if let Some(cluster) = &to.cluster {
-            // Before it: whoever sees a sequence behind it sees this too.
-            (cluster.purging).note(hasher, self, cluster.now_ms());
-        }
-        let mut applied = Applied::default();
-        for name in &self.names {
-            let primary = hasher.hash(name);
-            let (there, handles) = match (self.soft, self.is_of_unsafe_method) {
-                (true, _) => cache.doubt(primary, now),
-                (false, true) => cache.invalidate_stored(primary),
-                (false, false) => cache.invalidate(primary),
-            };
-            applied.found |= there;
-            applied.handles.push(handles);
-        }
-        for about in &self.patterns {
-            let (about, soft) = (about.clone(), self.soft);
-            match cache.invalidate_matching(&Predicate { about, soft }, now) {
-                Ok(handles) => applied.handles.push(handles),
-                Err(refused) => {
-                    applied.refused = Some(refused);
-                    break;
-                }
-            }
-        }
-        applied
-    }
-
     /// May applying it look at many objects in memory?
     pub fn takes_long(&self) -> bool {
         !self.patterns.is_empty() || self.soft
-    }
-
-    /// The hashes of its names in this process.
-    pub fn primaries(&self, hasher: KeyHasher) -> impl Iterator<Item = KeyHash> + '_ {
-        self.names.iter().map(move |name| hasher.hash(name))
     }
 
     /// As it is told; `None` if that is too long.
@@ -134,8 +75,8 @@ impl Change {
         out.extend(u16::try_from(self.patterns.len()).ok()?.to_le_bytes());
         for pattern in &self.patterns {
             let (kind, text) = match pattern {
-                About::Prefix(prefix) => (0, prefix),
-                About::Tag(tag) => (1, tag),
+                Pattern::Prefix(prefix) => (0, prefix),
+                Pattern::Tag(tag) => (1, tag),
             };
             out.push(kind);
             put(&mut out, text);
@@ -165,9 +106,9 @@ impl Change {
             let kind = take(&mut rest, 1)?[0];
             let text = take_text(&mut rest)?.to_vec();
             change.patterns.push(match kind {
-                _ if text.len() > TAG_BYTES_MAX => return None,
-                0 => About::Prefix(text),
-                1 => About::Tag(text),
+                _ if text.len() > PATTERN_BYTES_MAX => return None,
+                0 => Pattern::Prefix(text),
+                1 => Pattern::Tag(text),
                 _ => return None,
             });
         }
@@ -203,8 +144,8 @@ mod tests {
     fn changes() -> impl Strategy<Value = Change> {
         let text = || proptest::collection::vec(any::<u8>(), 0..20);
         let pattern = (any::<bool>(), text()).prop_map(|(is_tag, text)| match is_tag {
-            true => About::Tag(text),
-            false => About::Prefix(text),
+            true => Pattern::Tag(text),
+            false => Pattern::Prefix(text),
         });
         let many = proptest::collection::vec(text(), 0..4);
         (many, proptest::collection::vec(pattern, 0..4), 0..4_u8).prop_map(

@@ -18,7 +18,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::change::{Applied, Change};
+use super::applying::Applied;
+use purging::change::Change;
 
 /// What comes of a purge; nothing, if the process ends before.
 pub type Applying = oneshot::Receiver<Applied>;

@@ -23,12 +23,12 @@ use std::{
 
 use tokio::sync::mpsc as results;
 
-use super::{
+use base::clock;
+use base::member::MemberId;
+use purging::{
     journal::{Entry, Journal, Line, Position},
     stamp::{Stamp, Vector},
 };
-use base::clock;
-use base::member::MemberId;
 
 /// Jobs that wait at most.
 const JOBS_MAX: u64 = 256 << 10;
@@ -369,12 +369,13 @@ mod tests {
         time::Instant,
     };
 
-    use super::super::{
+    use super::*;
+    use purging::{
+        change::Change,
         journal::Limits,
         medium::Medium,
         stamp::{Origin, Stamp},
     };
-    use super::*;
 
     const LIMITS: Limits = Limits {
         bytes_max: 1 << 20,
@@ -405,10 +406,7 @@ mod tests {
             stamp: Stamp(n),
             before: Stamp(n - 1),
             unix_s: n,
-            change: super::super::change::Change::of_unsafe_method(names)
-                .encode()
-                .unwrap()
-                .into(),
+            change: Change::of_unsafe_method(names).encode().unwrap().into(),
         })
     }
 

@@ -22,9 +22,9 @@ use super::{
     super::{
         change::CHANGE_BYTES_MAX,
         medium::{Draft, Medium},
-        stamp::{Origin, Stamp, Vector},
+        stamp::{Origin, Vector},
     },
-    Line, Position,
+    lines::{Entry, FIXED_BYTES, Line, Position},
 };
 
 /// Bytes that are read at once: more than the longest entry.
@@ -33,51 +33,8 @@ const MAGIC: &[u8; 8] = b"LOLIGOP1";
 const MAGIC_OF_SUMMARY: &[u8; 8] = b"LOLIGOS1";
 /// Length and checksum.
 pub const FRAME_BYTES: usize = 12;
-/// Origin, stamp, stamp before, time.
-const FIXED_BYTES: usize = 32;
 
 const _: () = assert!(CHANGE_BYTES_MAX + FRAME_BYTES + FIXED_BYTES < CHUNK_BYTES);
-
-/// One purge.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Where it comes from.
-    pub origin: Origin,
-    /// Its number there.
-    pub stamp: Stamp,
-    /// The number of the one before it.
-    pub before: Stamp,
-    /// When, seconds since 1970 by the clock of the origin.
-    pub unix_s: u64,
-    /// What (`change`).
-    pub change: Bytes,
-}
-
-impl Entry {
-    /// Everything but length and checksum.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FIXED_BYTES + self.change.len());
-        for number in [self.origin.0, self.stamp.0, self.before.0, self.unix_s] {
-            out.extend(number.to_le_bytes());
-        }
-        out.extend(&self.change);
-        out
-    }
-
-    /// What was encoded.
-    pub fn decode(bytes: &[u8]) -> Option<Entry> {
-        let (fixed, change) = bytes.split_at_checked(FIXED_BYTES)?;
-        let number = |at: usize| fixed[at..].first_chunk().map(|b| u64::from_le_bytes(*b));
-        (change.len() <= CHANGE_BYTES_MAX).then_some(())?;
-        Some(Entry {
-            origin: Origin(number(0)?),
-            stamp: Stamp(number(8)?),
-            before: Stamp(number(16)?),
-            unix_s: number(24)?,
-            change: Bytes::copy_from_slice(change),
-        })
-    }
-}
 
 /// How a segment begins.
 #[derive(Clone, PartialEq, Eq, Debug)]

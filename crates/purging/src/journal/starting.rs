@@ -16,23 +16,10 @@ use super::{
         medium::Medium,
         stamp::{Origin, Vector},
     },
-    Journal, Limits, Line,
+    Journal, Limits, Opening,
+    lines::Line,
     segment::{CHUNK_BYTES, Header, Kind, Segment},
 };
-
-/// What a start found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Opening {
-    /// No journal: nothing is known of purges before now.
-    Fresh,
-    /// A journal of so many entries.
-    Kept {
-        /// Entries that can be told.
-        entries: u64,
-        /// Bytes were cut or dropped.
-        is_damaged: bool,
-    },
-}
 
 impl Journal {
     /// Opens what is there, or begins a new one with the name `fresh`. `now_s`: seconds since 1970.

@@ -1,6 +1,6 @@
 //! The task that carries purges between this process, its journal and the other members.
 //!
-//! Not known here: what is decided; the other files do that.
+//! Not known here: what is decided (`purging`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,21 +17,23 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::super::{Cluster, Member};
-use super::change::LocalCache;
+use super::super::{member::Member, state::Cluster};
 use super::{
-    Inbox, Order, Purging,
-    change::Change,
-    following::{Came, Following, SETTLED_WITHIN, Waiting},
-    journal::{Entry, Opening},
+    Inbox, Order, Purging, SETTLED_WITHIN,
+    applying::LocalCache,
+    following::{Came, Following, Waiting},
     keeper::{Event, Job, Keeper, Refused, Synced},
+    sweeping::Sweeping,
+};
+use base::member::MemberId;
+use purging::{
+    change::Change,
+    journal::{Entry, Journal, Opening},
     message::Message,
     rejoining::{Rejoined, Rejoining},
     stamp::{Origin, Stamp, Vector},
-    sweeping::Sweeping,
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
-use base::member::MemberId;
 
 /// How often it looks at the clock and the links.
 const TICK: Duration = Duration::from_millis(50);
@@ -54,7 +56,7 @@ pub async fn run(local: LocalCache, cluster: Arc<Cluster>, begun: mpsc::Sender<(
         mut heard,
     } = inbox;
     let applying = local.clone();
-    let sweeping = match Sweeping::start(move |change| change.apply(&applying)) {
+    let sweeping = match Sweeping::start(move |change| applying.apply(change)) {
         Ok(started) => started,
         Err(error) => return tracing::error!(%error, "the thread that applies purges"),
     };
@@ -140,7 +142,7 @@ impl Desk {
     fn new(
         local: LocalCache,
         cluster: Arc<Cluster>,
-        journal: &super::journal::Journal,
+        journal: &Journal,
         sweeping: Sweeping,
     ) -> Desk {
         let places = cluster.places.len();
@@ -226,7 +228,7 @@ impl Desk {
                     // At once, before anything is stored.
                     let mut waiting = self.everything(NOBODY, Vector::default());
                     waiting.change = Change::everything();
-                    waiting.applied(waiting.change.apply(&self.local));
+                    waiting.applied(self.local.apply(&waiting.change));
                     self.following.push(waiting);
                 } else if !self.local.cache.is_without_its_stores() {
                     keeper.give(Job::Trust);

@@ -54,7 +54,7 @@ impl Member {
             self.purged.insert(name, now);
         }
         for pattern in change.patterns {
-            let About::Prefix(prefix) = pattern else {
+            let Pattern::Prefix(prefix) = pattern else {
                 continue;
             };
             seen.prefixes += 1;

@@ -16,8 +16,10 @@ use std::{
     io,
 };
 
-use super::{super::change::Change, segment::Bodies};
-use cache::predicate::{About, TAG_BYTES_MAX};
+use super::{
+    super::change::{Change, PATTERN_BYTES_MAX, Pattern},
+    segment::Bodies,
+};
 
 /// A record of a summary is ended when it has so many bytes.
 const RECORD_BYTES: usize = 16 << 10;
@@ -69,9 +71,9 @@ fn items_of(change: &[u8]) -> impl Iterator<Item = (Key, Manner)> {
         is_of_unsafe_method: change.is_of_unsafe_method,
     };
     let names = change.names.into_iter().map(|name| (NAME, name));
-    let patterns = change.patterns.into_iter().map(|about| match about {
-        About::Prefix(prefix) => (PREFIX, prefix),
-        About::Tag(tag) => (TAG, tag.to_ascii_lowercase()),
+    let patterns = change.patterns.into_iter().map(|pattern| match pattern {
+        Pattern::Prefix(prefix) => (PREFIX, prefix),
+        Pattern::Tag(tag) => (TAG, tag.to_ascii_lowercase()),
     });
     let key = |(kind, text): (u8, Vec<u8>)| [&[kind][..], &text].concat();
     (names.chain(patterns)).map(move |item| (key(item), manner))
@@ -177,8 +179,8 @@ impl Packing {
         self.bytes += 4 + key.len();
         match kind {
             NAME => self.change.names.push(text.to_vec()),
-            PREFIX => self.change.patterns.push(About::Prefix(text.to_vec())),
-            _ => self.change.patterns.push(About::Tag(text.to_vec())),
+            PREFIX => self.change.patterns.push(Pattern::Prefix(text.to_vec())),
+            _ => self.change.patterns.push(Pattern::Tag(text.to_vec())),
         }
         full
     }
@@ -291,7 +293,7 @@ fn directories(key: &Key) -> impl Iterator<Item = usize> {
     let rest = path.map_or(&[][..], |at| &key[at..]);
     let ends = memchr::memchr2_iter(b'/', b'?', rest);
     ends.map(move |at| path.unwrap_or(0) + at + 1)
-        .take_while(|length| *length <= TAG_BYTES_MAX)
+        .take_while(|length| *length <= PATTERN_BYTES_MAX)
         .take(LEVELS_MAX)
 }
 
@@ -357,7 +359,7 @@ mod tests {
             collect(&change(&[&name], n % 700 == 0), &mut all);
         }
         let pattern = Change {
-            patterns: vec![About::Tag(b"T".to_vec()), About::Prefix(b"x".to_vec())],
+            patterns: vec![Pattern::Tag(b"T".to_vec()), Pattern::Prefix(b"x".to_vec())],
             is_of_unsafe_method: true,
             ..Change::default()
         };

@@ -17,27 +17,23 @@
 //! Not known here: sockets, who is told what by us.
 //! Limits: [`QUEUE_MAX`] entries wait; then links are not read any more.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use store::set::DurabilityHandles;
 
-use super::change::LocalCache;
 use super::{
-    change::{Applied, Change},
-    journal::Entry,
-    message::Message,
-    stamp::Vector,
+    SETTLED_WITHIN,
+    applying::{Applied, LocalCache},
     sweeping::{Applying, Sweeping},
 };
 use base::member::MemberId;
 use cache::Cache;
+use purging::{change::Change, journal::Entry, message::Message, stamp::Vector};
 
 /// Entries that wait for our stores.
 pub const QUEUE_MAX: usize = 4096;
 /// Entries that are acknowledged together at most.
 const BATCH_MAX: usize = 256;
-/// How long a store is waited for before an entry is applied once more, and then again.
-pub const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What waits for our stores, with the member that it came from.
 #[derive(Debug)]
@@ -166,7 +162,7 @@ impl Waiting {
     pub fn apply(mut self, change: Change, to: &LocalCache, sweeping: &Sweeping) -> Waiting {
         match change.takes_long() {
             true => self.applying = Some(sweeping.apply(&change)),
-            false => self.applied(change.apply(to)),
+            false => self.applied(to.apply(&change)),
         }
         Waiting { change, ..self }
     }
@@ -207,8 +203,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stamp::{Origin, Stamp};
     use super::*;
+    use purging::stamp::{Origin, Stamp};
 
     fn entry(stamp: u64, before: u64) -> Entry {
         Entry {

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::super::change::Change;
+use super::super::change::{Change, Pattern};
 use super::segment::{CHUNK_BYTES, FRAME_BYTES};
 use super::*;
-use cache::predicate::About;
 
 const LIMITS: Limits = Limits {
     bytes_max: 64 << 10,
@@ -218,7 +217,7 @@ fn where_names_differ_directories_stand_for_them_and_the_newest_stay_exact() {
     let is_of_directory = |line: &Line| match line {
         Line::Also(change) => {
             let change = Change::decode(change).unwrap();
-            change.patterns == [About::Prefix(b"GET http://a.example/".to_vec())]
+            change.patterns == [Pattern::Prefix(b"GET http://a.example/".to_vec())]
         }
         _ => false,
     };

@@ -6,6 +6,7 @@
 //!
 //! | file | what it is about |
 //! |---|---|
+//! | `lines` | what it says: a purge, or some of a summary |
 //! | `segment` | the bytes of a segment |
 //! | `starting` | what is left of an earlier start |
 //! | `reading` | what a member that was away is told |
@@ -19,6 +20,7 @@
 
 mod condensing;
 mod drafts;
+mod lines;
 mod reading;
 mod segment;
 mod starting;
@@ -33,10 +35,8 @@ use super::{
     medium::{Draft, Medium},
     stamp::{Origin, Stamp, Vector},
 };
-pub use reading::{Line, Position};
-pub use segment::Entry;
+pub use lines::{Entry, Line, Position};
 use segment::{Header, Segment, framed};
-pub use starting::Opening;
 
 /// Entries older than this are dropped, a segment at a time, seconds.
 pub const AGE_MAX_S: u64 = 7 * 86_400;
@@ -48,6 +48,20 @@ pub struct Limits {
     pub bytes_max: u64,
     /// Age of an entry, seconds.
     pub age_max_s: u64,
+}
+
+/// What a start found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opening {
+    /// No journal: nothing is known of purges before now.
+    Fresh,
+    /// A journal of so many entries.
+    Kept {
+        /// Entries that can be told.
+        entries: u64,
+        /// Bytes were cut or dropped.
+        is_damaged: bool,
+    },
 }
 
 /// The journal of this member.

@@ -14,7 +14,8 @@ use std::{io, ops::Range};
 use super::{
     super::{medium::Draft, stamp::Vector},
     Journal,
-    segment::{self, Entry, Header, Kind, Segment, framed},
+    lines::Entry,
+    segment::{self, Header, Kind, Segment, framed},
     summary::{self, Coarse, Crowds, Items, Packing, Source},
 };
 
