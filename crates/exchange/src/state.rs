@@ -29,6 +29,7 @@ use crate::{
     fetch::{flight::Flights, uploads::Uploads, whom::AskContext},
     listener::ListenerState,
     range::pass_list::RangePassList,
+    storage::Storage,
 };
 use base::{
     clock::{Clock, WallClock},
@@ -46,7 +47,7 @@ use ledger::Ledger;
 use origin::{Connector, OriginContext};
 use peers::{digest::Digests, icp::Icp, known::Peers};
 use plan::Plan;
-use purging::{change::Change, gate::Served};
+use purging::gate::Served;
 use record::{
     events::Events,
     journal::JournalWriter,
@@ -151,19 +152,6 @@ impl Shared {
         (self.cache.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
 
-    /// Tells the other members of a cluster, if there is one, that what is stored under this name is out of date. Nobody waits for it.
-    pub fn tell_members(&self, name: &[u8]) {
-        if let Some(cluster) = &self.cluster {
-            let names = vec![name.to_vec()];
-            let change = Change {
-                names,
-                ..Change::default()
-            };
-            (cluster.purging).note(self.cache.hasher(), &change, cluster.now_ms());
-            cluster.purging.tell_later(&change);
-        }
-    }
-
     /// What a purge is applied to.
     pub fn local_cache(&self) -> LocalCache {
         LocalCache {
@@ -192,12 +180,6 @@ impl Shared {
             }
             hierarchy => self.peers.name_of(hierarchy, number).map(Cow::Borrowed),
         }
-    }
-
-    /// Is there room for so many bytes more, to promise it to what is to be stored? What lies in rooms counts as a whole: a reader of
-    /// its last byte holds all of it.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.ledger.may_promise(bytes, self.cache.rooms.bytes())
     }
 
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
@@ -241,8 +223,8 @@ pub struct Worker {
     pub shared: Arc<Shared>,
     /// Which of the workers.
     pub index: usize,
-    /// The store's shell on this worker's ring.
-    pub disk: Option<DiskIo>,
+    /// What objects are stored and read with.
+    pub storage: Storage,
     /// What origins are asked with.
     pub origin: Rc<OriginContext>,
     /// What whoever is in an origin's place is asked with.
@@ -341,10 +323,18 @@ impl Worker {
             deadlines: deadlines.clone(),
             wall: Rc::clone(&wall),
         };
+        let storage = Storage {
+            cache: Arc::clone(&shared.cache),
+            disk,
+            hasher,
+            ledger: shared.ledger.clone(),
+            cluster: shared.cluster.clone(),
+            wall: Rc::clone(&wall),
+        };
         Worker {
             shared,
             index,
-            disk,
+            storage,
             origin,
             asking,
             deadlines,
@@ -432,7 +422,7 @@ impl Worker {
         let counters = &self.counters;
         (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
         (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = &self.storage.disk {
             let gathered = disk.gathered();
             let store = |counter: &AtomicU64, n: u64| counter.store(n, Ordering::Relaxed);
             store(&self.counters.disk_lazy_reads, gathered.reads);

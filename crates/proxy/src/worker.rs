@@ -150,7 +150,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                 shared.pulses[start.index].beat();
                 house.clear_away();
                 ticks = ticks.wrapping_add(1);
-                if let Some(disk) = &worker.disk {
+                if let Some(disk) = &worker.storage.disk {
                     disk.tick();
                 }
                 let now = Instant::now();
@@ -200,7 +200,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             }
         }
     }
-    if let Some(disk) = &worker.disk {
+    if let Some(disk) = &worker.storage.disk {
         disk.settle().await;
     }
     measuring.abort();

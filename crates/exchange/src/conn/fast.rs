@@ -360,7 +360,7 @@ pub async fn from_disk(
         // Boxed, so that an idle connection stays small.
         held = Some(Box::pin(room).await);
     }
-    let loaded = match &worker.disk {
+    let loaded = match &worker.storage.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
     };

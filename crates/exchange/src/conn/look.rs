@@ -180,7 +180,7 @@ pub fn look<'a, 'f>(
     let looked_up = front.look_up(&worker.shared.cache.memory, hash, &key);
     let is_absent = matches!(looked_up, Err(None)) && book.is_empty();
     let Ok(resident) = looked_up else {
-        match &worker.disk {
+        match &worker.storage.disk {
             Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
             _ => return Looked::Long,
         }

@@ -197,7 +197,7 @@ async fn send_span(
                     from.advance(sent as u64);
                     if at >= range.end || from.is_behind_fragment(ex.worker, number, at) {
                         // Not before: what was given back, or is sent in small steps, is read again.
-                        holding.read(ex.worker.disk.as_ref(), number);
+                        holding.read(ex.worker.storage.disk.as_ref(), number);
                     }
                 })
             }
@@ -342,7 +342,7 @@ async fn next_of_object(
 ) -> Option<Got> {
     let worker = ex.worker;
     let waits = Waits::for_answer(ex.reply.sent().bytes > 0);
-    let (disk, large) = (worker.disk.as_ref()?, object.large.as_ref()?);
+    let (disk, large) = (worker.storage.disk.as_ref()?, object.large.as_ref()?);
     let store = worker.shared.cache.store.of(object.primary);
     let size = u64::from(store.fragment_bytes());
     let number = (range.start / size) as u32;
@@ -474,7 +474,7 @@ async fn next_of_flight(
             let fetch = (primary, &key[..], fetch_id);
             // Counted before it is there: many may be read at once.
             let reserved = ex.reply.holder(&shared.ledger).hold(most);
-            let found = match &ex.worker.disk {
+            let found = match &ex.worker.storage.disk {
                 Some(disk) => Box::pin(holding.load_of_fetch(disk, fetch, part, is_full)).await,
                 None => None,
             };
@@ -565,7 +565,7 @@ impl FromOrigin {
             let to = wanted.end.clamp(at, end) - at;
             let part = piece.slice(from as usize..to as usize);
             if let Some(filling) = &mut self.filling {
-                filling.take(worker, piece).await;
+                filling.take(&worker.storage, piece).await;
                 self.body.passes(filling.is_over());
             }
             if !part.is_empty() {

@@ -60,7 +60,7 @@ pub async fn object(
         ByteRange::Whole
     };
     // Before it is asked whether they are there: what is there then stays.
-    let disk = ex.worker.disk.as_ref();
+    let disk = ex.worker.storage.disk.as_ref();
     let mut holding = Holding::of_range(disk, object, &range, is_head).await;
     if !is_there(ex.worker, object, &range, total).await {
         return None;
@@ -205,14 +205,14 @@ pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> 
 async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
     let has = async |from: u64, to: u64| {
         holes::are_none(
-            worker.disk.as_ref(),
+            worker.storage.disk.as_ref(),
             &worker.shared.cache.fragments,
             object,
             from..to,
         )
         .await
     };
-    if object.large.is_none() || worker.disk.is_none() {
+    if object.large.is_none() || worker.storage.disk.is_none() {
         return object.large.is_none();
     }
     match range {

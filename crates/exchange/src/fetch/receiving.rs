@@ -68,7 +68,7 @@ async fn read(
     if length > cluster.plan.push_max_bytes + heads as u64 {
         return Err(too_long(ex, length).await);
     }
-    if !shared.has_room_for(length) {
+    if !ex.worker.storage.has_room_for(length) {
         return Err(Verdict::Paused);
     }
     let mut held = shared.ledger.promise();
@@ -174,18 +174,18 @@ async fn keep(
     if shared.cache.store.invalidated_since(primary, began) {
         return Verdict::Invalidated;
     }
-    let mut storing = match Storing::begin(worker, &flight, &fetch_request, &response) {
+    let mut storing = match Storing::begin(&worker.storage, &flight, &fetch_request, &response) {
         Ok(storing) => storing,
         Err(why) => return refusal(why),
     };
     let length = body.len() as u64;
     if !body.is_empty() {
-        storing.take(worker, &flight, &body, false);
+        storing.take(&worker.storage, &flight, &body, false);
     }
-    if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+    if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.storage.disk) {
         disk.room_for_object(primary, bytes).await;
     }
-    storing.complete(worker, &flight, Some(length));
+    storing.complete(&worker.storage, &flight, Some(length));
     match flight.swap_out() {
         Some(out) if out.is_kept => Verdict::Stored,
         _ if shared.cache.store.invalidated_since(primary, began) => Verdict::Invalidated,

@@ -189,7 +189,14 @@ impl Fetch {
         let update = (&head.fields, head.version);
         worker.shared.flights.remove(flight);
         let began = flight.began;
-        let confirmed = confirmed(worker, fetch_request, stale, update, asked_at, began);
+        let confirmed = confirmed(
+            &worker.storage,
+            fetch_request,
+            stale,
+            update,
+            asked_at,
+            began,
+        );
         let storable = confirmed.is_kept;
         let validated = Validated {
             object: confirmed.object,
@@ -328,14 +335,14 @@ impl Fetch {
         // finds the object.
         let moved = match moved {
             Ok(mut last) => {
-                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.storage.disk) {
                     if !disk.has_room_for_object(flight.primary, bytes) {
                         // No reader waits for the disk.
                         self.push_last(last.take());
                     }
                     disk.room_for_object(flight.primary, bytes).await;
                 }
-                storing.complete(worker, flight, length);
+                storing.complete(&worker.storage, flight, length);
                 if let Some(collecting) = collecting {
                     collecting.complete(worker, length);
                 }
@@ -343,7 +350,7 @@ impl Fetch {
                 Ok(())
             }
             Err(broken) => {
-                storing.break_off(worker, flight, length);
+                storing.break_off(&worker.storage, flight, length);
                 Err(broken)
             }
         };
@@ -366,12 +373,11 @@ impl Fetch {
         }
         let storing = match response.storable {
             Ok(()) if fetch_request.is_forwarded && fetch_request.copied.is_none() => Storing::No,
-            Ok(()) => {
-                Storing::begin(worker, flight, fetch_request, response).unwrap_or_else(|why| {
+            Ok(()) => Storing::begin(&worker.storage, flight, fetch_request, response)
+                .unwrap_or_else(|why| {
                     response.not_stored = Some(why);
                     Storing::No
-                })
-            }
+                }),
             Err(_) => Storing::No,
         };
         response.stored = !matches!(storing, Storing::No);
@@ -387,7 +393,7 @@ impl Fetch {
             && !is_for_one
             && replaces
         {
-            prepare::end_of(worker, stale);
+            prepare::end_of(&worker.storage, stale);
         }
         storing
     }
@@ -446,7 +452,7 @@ impl Fetch {
                     continue;
                 }
             }
-            if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.disk) {
+            if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.storage.disk) {
                 // A body that comes faster than the disk writes waits for the disk, for a while.
                 disk.room_for_fragment(flight.primary).await;
             }
@@ -456,7 +462,7 @@ impl Fetch {
                 .await
             {
                 Ok(Some(piece)) => {
-                    storing.take(worker, flight, &piece, body.is_exact());
+                    storing.take(&worker.storage, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {
                         *collecting = None;
                         if matches!(storing, Storing::No) {

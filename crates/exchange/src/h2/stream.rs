@@ -159,7 +159,7 @@ async fn from_disk(
 ) -> bool {
     let shared = &worker.shared;
     let sequence = pinned.sequence;
-    let loaded = match &worker.disk {
+    let loaded = match &worker.storage.disk {
         Some(disk) => {
             disk.finish_load(pinned.guard, pinned.hash, &pinned.key)
                 .await

@@ -194,7 +194,7 @@ impl Parts<'_, '_> {
         {
             return Outcome::Answered(after);
         }
-        if worker.disk.is_none()
+        if worker.storage.disk.is_none()
             || worker.range_pass_list.contains(primary, worker.now_ms())
             || !worker.shared.cache.admits(primary, size)
         {
@@ -270,7 +270,7 @@ impl Parts<'_, '_> {
     /// The stored object may be served, but some of the wanted bytes are holes.
     async fn fill(&mut self, object: Object) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        let (Some(_), Some(large)) = (&worker.disk, &object.large) else {
+        let (Some(_), Some(large)) = (&worker.storage.disk, &object.large) else {
             return Outcome::Fetch;
         };
         let (stored, total, size) = (object.fields(), large.bytes, self.fragment_bytes);
@@ -280,10 +280,10 @@ impl Parts<'_, '_> {
             ByteRange::Several(_) | ByteRange::Unsatisfiable => return Outcome::Pass,
         };
         // Hold the existing fragments before looking for holes, so that none is evicted in between.
-        let disk = worker.disk.as_ref();
+        let disk = worker.storage.disk.as_ref();
         let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
         let mut lacking = holes::missing(
-            worker.disk.as_ref(),
+            worker.storage.disk.as_ref(),
             &worker.shared.cache.fragments,
             &object,
             want.clone(),
@@ -360,7 +360,13 @@ impl Parts<'_, '_> {
         let cookies = confirmed.decision.cookies_of(&head.fields);
         let fresh = confirmed.object;
         let filling = match confirmed.is_kept {
-            true => Filling::begin(worker, &fresh, holes.span.first, began, holes.is_mistaken),
+            true => Filling::begin(
+                &worker.storage,
+                &fresh,
+                holes.span.first,
+                began,
+                holes.is_mistaken,
+            ),
             false => None,
         };
         let flow = Flow {
@@ -385,7 +391,7 @@ impl Parts<'_, '_> {
         spec: RangeSpec,
     ) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        if share::is_conditional(&wanted.request) || worker.disk.is_none() {
+        if share::is_conditional(&wanted.request) || worker.storage.disk.is_none() {
             return Outcome::Fetch;
         }
         let now = worker.now_ms();
@@ -515,7 +521,14 @@ impl Parts<'_, '_> {
         let (worker, fetch_request) = (self.ex.worker, &self.fetch_request);
         let update = (update, head.version);
         let (asked_at, began) = (self.asked_at, self.began);
-        prepare::confirmed(worker, fetch_request, stale, update, asked_at, began)
+        prepare::confirmed(
+            &worker.storage,
+            fetch_request,
+            stale,
+            update,
+            asked_at,
+            began,
+        )
     }
 
     /// A part of a new representation, or of one that may differ from the stored one.
@@ -568,9 +581,9 @@ impl Parts<'_, '_> {
         };
         // Whoever waits for it finds the new object, and waits for the part.
         self.validation = None;
-        let filling = object
-            .as_ref()
-            .and_then(|object| Filling::begin(worker, object, span.first, self.began, false));
+        let filling = object.as_ref().and_then(|object| {
+            Filling::begin(&worker.storage, object, span.first, self.began, false)
+        });
         let age_s = response.standing.age_s(worker.now_ms());
         let flow = Flow {
             fields: match &object {

@@ -190,13 +190,19 @@ async fn answered(
             metrics::add(&worker.counters.revalidations_not_modified, 1);
             let began = fetch_request.stale_began;
             let update = (&head.fields, head.version);
-            let confirmed =
-                prepare::confirmed(worker, fetch_request, stale, update, asked_at, began);
+            let confirmed = prepare::confirmed(
+                &worker.storage,
+                fetch_request,
+                stale,
+                update,
+                asked_at,
+                began,
+            );
             validation.confirm(fetch_request, &confirmed);
         }
         // It has changed, or cannot be told to be the same.
         200 | 206 | 404 | 410 if !prepare::speaks_for_one(fetch_request) => {
-            prepare::end_of(worker, stale);
+            prepare::end_of(&worker.storage, stale);
         }
         _ => {}
     }

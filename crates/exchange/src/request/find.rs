@@ -76,7 +76,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     }
     let began = shared.cache.store.sequence(wanted.primary);
     let reads = served == Served::All && !wanted.skips_disk;
-    let disk = worker.disk.as_ref().filter(|_| reads);
+    let disk = worker.storage.disk.as_ref().filter(|_| reads);
     let in_memory = |resident: Arc<Resident>| {
         // Its fragments may not be read.
         if resident.object.large.is_some() && disk.is_none() {

@@ -248,7 +248,12 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         is_sparse = match verdict {
             Verdict::Fresh | Verdict::StaleAllowed => false,
             Verdict::StaleWhileRevalidate | Verdict::Validate(_) => {
-                !holes::is_whole(worker.disk.as_ref(), &worker.shared.cache.fragments, object).await
+                !holes::is_whole(
+                    worker.storage.disk.as_ref(),
+                    &worker.shared.cache.fragments,
+                    object,
+                )
+                .await
             }
         };
         let class = match verdict {
@@ -288,7 +293,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
         && let Some(it) = &found
         && !holes::are_fillable(it.object())
         // If all is there, its device was too slow.
-        && (is_sparse || !holes::is_whole(worker.disk.as_ref(), &worker.shared.cache.fragments, it.object()).await)
+        && (is_sparse || !holes::is_whole(worker.storage.disk.as_ref(), &worker.shared.cache.fragments, it.object()).await)
     {
         worker.shared.cache.forget_stored(it.object());
         found = None;

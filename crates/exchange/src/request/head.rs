@@ -54,7 +54,7 @@ pub async fn note(
         stale.standing.expire();
         stale
     });
-    prepare::republish(worker, &object, began.min(found.began));
+    prepare::republish(&worker.storage, &object, began.min(found.began));
 }
 
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.
@@ -72,7 +72,7 @@ fn freshened(
         listener,
     };
     let (fresh, decision) = prepare::freshened(
-        worker,
+        &worker.storage,
         asker,
         stored,
         (&response.fields, response.version),
