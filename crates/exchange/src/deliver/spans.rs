@@ -49,6 +49,7 @@ use crate::{
 };
 use base::{clock::Instant, deadline::Watch};
 use cache::{
+    Cache,
     disk::{LoadedFragment, Waits},
     holding::Holding,
     object::Object,
@@ -195,7 +196,9 @@ async fn send_span(
                 send_held(ex, fragment, part, &mut ahead).await.map(|sent| {
                     at += sent as u64;
                     from.advance(sent as u64);
-                    if at >= range.end || from.is_behind_fragment(ex.worker, number, at) {
+                    if at >= range.end
+                        || from.is_behind_fragment(&ex.worker.shared.cache, number, at)
+                    {
                         // Not before: what was given back, or is sent in small steps, is read again.
                         holding.read(ex.worker.storage.disk.as_ref(), number);
                     }
@@ -305,13 +308,13 @@ impl Source<'_> {
     }
 
     /// Is this place in the body behind that fragment?
-    fn is_behind_fragment(&self, worker: &Worker, number: u32, at: u64) -> bool {
+    fn is_behind_fragment(&self, cache: &Cache, number: u32, at: u64) -> bool {
         let primary = match self {
             Source::Disk(object) => object.primary,
             Source::Flight(reader) => reader.flight.primary,
             Source::Memory(_) | Source::Origin(_) => return true,
         };
-        let size = u64::from(worker.shared.cache.store.of(primary).fragment_bytes());
+        let size = u64::from(cache.store.of(primary).fragment_bytes());
         at >= (u64::from(number) + 1).saturating_mul(size)
     }
 
@@ -531,7 +534,7 @@ async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Next {
 impl FromOrigin {
     /// The bytes in `range` of a body, from an answer that begins there. They go into `filling` on the way.
     pub fn new(
-        worker: &Worker,
+        watch: Watch,
         body: Body,
         range: Range<u64>,
         filling: Option<Filling>,
@@ -540,7 +543,7 @@ impl FromOrigin {
         body.passes(filling.is_none());
         FromOrigin {
             body,
-            watch: worker.deadlines.watch(),
+            watch,
             range,
             filling,
         }
@@ -630,7 +633,7 @@ async fn ask_for_rest(
     };
     metrics::add(&worker.counters.bodies_completed, 1);
     let body = upstream.body(&head);
-    Some(FromOrigin::new(worker, body, sent, None))
+    Some(FromOrigin::new(worker.deadlines.watch(), body, sent, None))
 }
 
 /// Sends the origin a GET with these fields, and waits for the head of its answer.

@@ -37,7 +37,7 @@ use crate::{
         spans::{self, FromOrigin, Source, Span, Whole},
     },
     fetch::{
-        flight::{FirstEvent, FlightReader, Join},
+        flight::{FirstEvent, FlightReader, Flights, Join},
         members,
         pass::{self, Upload},
         prepare,
@@ -50,10 +50,9 @@ use crate::{
         onward,
         wanted::Wanted,
     },
-    state::Worker,
 };
 use base::clock::Instant;
-use cache::holding::Holding;
+use cache::{Cache, holding::Holding};
 use cluster::push::Copied;
 use origin::{outcome::UpstreamError, upstream::Upstream};
 use rules::key::name_of_key;
@@ -82,8 +81,8 @@ pub async fn answer(
     why: Forward,
 ) -> Option<After> {
     let cluster = members::front(ex)?;
-    let route = members::route(ex.worker, cluster, wanted, directives)?;
-    if is_plain(wanted) && is_under_way(ex.worker, wanted) {
+    let route = members::route(ex.worker.pushing.as_deref(), cluster, wanted, directives)?;
+    if is_plain(wanted) && is_under_way(flights(ex), wanted) {
         return None;
     }
     let fields = onward::end_to_end(&wanted.request);
@@ -128,10 +127,16 @@ fn is_plain(wanted: &Wanted) -> bool {
     wanted.head.method == "GET" && !wanted.head.seen.intersects(NOT_PLAIN)
 }
 
+/// The fetches under way, and the cache that they fill.
+fn flights<'c>(ex: &Exchange<'c>) -> (&'c Flights, &'c Cache) {
+    let shared = &ex.worker.shared;
+    (&shared.flights, &shared.cache)
+}
+
 /// Is it being fetched here, so that it can be joined?
-fn is_under_way(worker: &Worker, wanted: &Wanted) -> bool {
-    let key = share::flight_key(worker, wanted);
-    (worker.shared.flights.join(wanted.primary, &key)).is_some()
+fn is_under_way((flights, cache): (&Flights, &Cache), wanted: &Wanted) -> bool {
+    let key = share::flight_key(cache, wanted);
+    flights.join(wanted.primary, &key).is_some()
 }
 
 /// Passes a member's answer on. `None`: nothing was sent, because the body broke off before.
@@ -156,7 +161,7 @@ async fn pass_on(
         && asking.directives.may_share();
     if may_be_shared
         && let Some(copied) = hot(ex, wanted)
-        && let Some(reader) = start_copy(ex.worker, wanted, &copied)
+        && let Some(reader) = start_copy(flights(ex), wanted, &copied)
     {
         let (answer, asking) = ((upstream, head), (asking, Some(copied)));
         return shared(ex, wanted, reader, answer, asking, cache_status).await;
@@ -167,7 +172,7 @@ async fn pass_on(
     if may_be_shared
         && bytes > ALONE_BYTES_MAX
         && httpcache::has_strong_validator(&head.fields)
-        && let Some(reader) = start_shared(ex.worker, wanted, asking)
+        && let Some(reader) = start_shared(flights(ex), wanted, asking)
     {
         let (answer, asking) = ((upstream, head), (asking, None));
         return shared(ex, wanted, reader, answer, asking, cache_status).await;
@@ -234,7 +239,7 @@ async fn streamed(
     ex.reply.starts(started);
     let (range, of_all, total) = place(head, bytes);
     let body = upstream.body(head);
-    let from = FromOrigin::new(worker, body, range.clone(), None);
+    let from = FromOrigin::new(worker.deadlines.watch(), body, range.clone(), None);
     let span = Span {
         lead: Bytes::new(),
         range,
@@ -285,14 +290,17 @@ fn said(fields: &Fields, cache_status: Vec<u8>) -> Said<'_> {
 }
 
 /// Makes a long answer one that others can join. `None`: it is being fetched already, or something of it was purged meanwhile.
-fn start_shared(worker: &Worker, wanted: &Wanted, asking: &Asking<'_>) -> Option<FlightReader> {
-    let shared = &worker.shared;
-    let key = share::flight_key(worker, wanted);
+fn start_shared(
+    (flights, cache): (&Flights, &Cache),
+    wanted: &Wanted,
+    asking: &Asking<'_>,
+) -> Option<FlightReader> {
+    let key = share::flight_key(cache, wanted);
     let began = || {
-        let is_still = shared.cache.store.sequence(wanted.primary) == asking.began;
+        let is_still = cache.store.sequence(wanted.primary) == asking.began;
         is_still.then_some(asking.began)
     };
-    match shared.flights.join_or_start(wanted.primary, &key, began) {
+    match flights.join_or_start(wanted.primary, &key, began) {
         Join::Started(reader) => Some(reader),
         Join::Joined(_) | Join::Behind(..) | Join::Alone | Join::Unneeded => None,
     }
@@ -306,9 +314,12 @@ fn hot(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Copied> {
 }
 
 /// Makes the answer one that is kept. `None`: it is being fetched already.
-fn start_copy(worker: &Worker, wanted: &Wanted, copied: &Copied) -> Option<FlightReader> {
-    let key = share::flight_key(worker, wanted);
-    let flights = &worker.shared.flights;
+fn start_copy(
+    (flights, cache): (&Flights, &Cache),
+    wanted: &Wanted,
+    copied: &Copied,
+) -> Option<FlightReader> {
+    let key = share::flight_key(cache, wanted);
     match flights.join_or_start(wanted.primary, &key, || Some(copied.began.own)) {
         Join::Started(reader) => Some(reader),
         Join::Joined(_) | Join::Behind(..) | Join::Alone | Join::Unneeded => None,
@@ -329,7 +340,7 @@ async fn shared(
         is_forwarded: true,
         copied,
         ..share::fetch_request(
-            ex.worker,
+            &ex.worker.storage,
             &ex.listener,
             wanted,
             None,

@@ -24,7 +24,6 @@ use profile::Hierarchy;
 use crate::{
     fetch::{interim, whom},
     request::{exchange::Exchange, onward, wanted::Wanted},
-    state::Worker,
 };
 use base::member::MemberId;
 use cluster::{
@@ -32,6 +31,7 @@ use cluster::{
     answered::{self, Had},
     choosing::Route,
     forwarded::FROM,
+    push::PushContext,
     routing::Reason,
 };
 use http1::head_lines;
@@ -58,7 +58,12 @@ pub async fn ask(
     fields: &Fields,
 ) -> Option<(Upstream, ResponseHead)> {
     let cluster = front(ex)?;
-    let route = route(ex.worker, cluster, wanted, &RequestDirectives::default())?;
+    let route = route(
+        ex.worker.pushing.as_deref(),
+        cluster,
+        wanted,
+        &RequestDirectives::default(),
+    )?;
     let request = request_bytes(ex, wanted, cluster, fields, route.reason)?;
     for id in route.members.into_iter().flatten() {
         let member = cluster.member(id)?;
@@ -72,14 +77,13 @@ pub async fn ask(
 
 /// Our cluster, if we are a front in it and this request may go to another member.
 pub(super) fn front<'c>(ex: &Exchange<'c>) -> Option<&'c Cluster> {
-    let worker: &'c Worker = ex.worker;
-    let cluster = worker.shared.cluster.as_deref()?;
+    let cluster = ex.worker.shared.cluster.as_deref()?;
     (cluster.plan.front && ex.member.is_none()).then_some(cluster)
 }
 
 /// Where it goes, if it goes to a member.
 pub(super) fn route(
-    worker: &Worker,
+    pushing: Option<&PushContext>,
     cluster: &Cluster,
     wanted: &Wanted,
     directives: &RequestDirectives,
@@ -89,7 +93,7 @@ pub(super) fn route(
     if is_by_name && (directives.no_store || wanted.request.contains(b"authorization")) {
         return None;
     }
-    let mut hints = worker.pushing.as_ref()?.hints.borrow_mut();
+    let mut hints = pushing?.hints.borrow_mut();
     let (hints, name) = (hints.groups(), name_of_key(&wanted.key));
     match cluster.pushing.is_on && cluster.pushing.large.contains(wanted.primary) {
         true => cluster.route_too_long(hints, name),

@@ -162,8 +162,14 @@ async fn keep(
         return Verdict::Invalidated;
     }
     let began = terms.began;
-    let fetch_request =
-        share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
+    let fetch_request = share::fetch_request(
+        &worker.storage,
+        &ex.listener,
+        wanted,
+        None,
+        false,
+        Trip::new(),
+    );
     let (asked_at, received) = terms.by_clock(worker.now_ms());
     let response = prepare::response(&fetch_request, &response, asked_at, received);
     if response.storable.is_err() {

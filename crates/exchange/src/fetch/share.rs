@@ -24,7 +24,7 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 use crate::{
     fetch::{
         collecting,
-        flight::{FirstEvent, FlightReader, Heard, Join},
+        flight::{FirstEvent, FlightReader, Flights, Heard, Join},
         hit_for_pass::Party,
         response::FetchRequest,
         task,
@@ -37,10 +37,11 @@ use crate::{
         toll::Toll,
         wanted::Wanted,
     },
-    state::Worker,
+    storage::Storage,
 };
+use cache::Cache;
 use origin::trip::Trip;
-use record::metrics;
+use record::metrics::{self, Counters};
 use rules::key::{self, hash_of_key};
 
 /// So many times a request joins others; after as many disappointments it asks alone.
@@ -84,7 +85,7 @@ pub async fn obtain(
     let sequence = || worker.shared.cache.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let none = RequestDirectives::default();
-    let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
+    let (mut key, mut joins) = (Some(flight_key(&worker.shared.cache, wanted)), 0);
     loop {
         // A patient reload joins what is under way, once; if that has begun too long ago, it queues for the next like any reload.
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
@@ -105,7 +106,7 @@ pub async fn obtain(
             None => Join::Alone,
             // What is purged meanwhile is purged in another process, which does not know of our fetches.
             Some(_) if worker.shared.is_handed_over.load(Ordering::Relaxed) => Join::Alone,
-            Some(_) if is_passed_for_now(worker, wanted, ex.record.seen) => {
+            Some(_) if is_passed_for_now(flights, &worker.counters, wanted, ex.record.seen) => {
                 is_for_one = true;
                 Join::Alone
             }
@@ -114,9 +115,13 @@ pub async fn obtain(
                 joined.map_or(Join::Alone, Join::Joined)
             }
             Some(_) if asks_about_its_own => Join::Alone,
-            Some(key) if directives.may_share() && !queues => {
-                join_or_start(worker, wanted, key, directives, may_look_again)
-            }
+            Some(key) if directives.may_share() && !queues => join_or_start(
+                (flights, &worker.storage),
+                wanted,
+                key,
+                directives,
+                may_look_again,
+            ),
             Some(key) if queues => {
                 flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
             }
@@ -133,10 +138,10 @@ pub async fn obtain(
         let fetch_request = |is_conditional| {
             let trip = trip.clone();
             let fetch_request = fetch_request(
-                worker,
+                &worker.storage,
                 &ex.listener,
                 wanted,
-                valid(worker, found),
+                valid(&worker.shared.cache, found),
                 is_conditional,
                 trip,
             );
@@ -184,7 +189,7 @@ pub async fn obtain(
                 ex.record.waits_no_more(None);
             }
         }
-        if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
+        if !joined || may_have(&worker.storage, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
             return Obtained::Answer(Answer {
                 reader,
@@ -196,30 +201,49 @@ pub async fn obtain(
         ex.record.waits_no_more(None);
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;
-        key = key
-            .filter(|_| joins < JOINS_MAX)
-            .and_then(|tried| key_after(worker, wanted, directives, &tried, &first_event));
+        key = key.filter(|_| joins < JOINS_MAX).and_then(|tried| {
+            key_after(
+                &worker.shared.cache,
+                wanted,
+                directives,
+                &tried,
+                &first_event,
+            )
+        });
     }
 }
 
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
 pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
-    let key = flight_key(worker, wanted);
+    let key = flight_key(&worker.shared.cache, wanted);
     let directives = RequestDirectives::default();
     let trip = Trip::new();
     // Nobody waits for it, so it is left out where a quota is used up.
     let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
-    let join = join_or_start(worker, wanted, &key, &directives, true);
+    let join = join_or_start(
+        (&worker.shared.flights, &worker.storage),
+        wanted,
+        &key,
+        &directives,
+        true,
+    );
     let Join::Started(reader) = join else {
         toll.into_iter().for_each(Toll::give_back);
         return;
     };
     reader.is_content();
     {
-        let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip);
+        let fetch_request = fetch_request(
+            &worker.storage,
+            &ex.listener,
+            wanted,
+            Some(stale),
+            false,
+            trip,
+        );
         let toll = toll.map(Rc::new);
         let fetch_request = FetchRequest {
             toll,
@@ -230,8 +254,8 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
 }
 
 /// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
-pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
-    let key = match worker.shared.cache.store.marker(wanted.primary) {
+pub fn flight_key(cache: &Cache, wanted: &Wanted) -> Vec<u8> {
+    let key = match cache.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
@@ -245,13 +269,13 @@ fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
 fn key_after(
-    worker: &Worker,
+    cache: &Cache,
     wanted: &Wanted,
     directives: &RequestDirectives,
     tried: &[u8],
     first_event: &FirstEvent,
 ) -> Option<Vec<u8>> {
-    let key = flight_key(worker, wanted);
+    let key = flight_key(cache, wanted);
     if key != tried {
         return Some(key);
     }
@@ -280,37 +304,41 @@ fn key_after(
 
 /// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.
 fn join_or_start(
-    worker: &Worker,
+    (flights, storage): (&Flights, &Storage),
     wanted: &Wanted,
     key: &[u8],
     directives: &RequestDirectives,
     may_look_again: bool,
 ) -> Join {
-    let shared = &worker.shared;
     let began = || {
-        let sequence = shared.cache.store.sequence(wanted.primary);
+        let sequence = storage.cache.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared
+            let resident = storage
                 .cache
                 .memory
-                .get(hash_of_key(worker.hasher, key), key)?;
+                .get(hash_of_key(storage.hasher, key), key)?;
             let standing = &resident.object.standing;
-            let verdict = judge(standing, directives, worker.now_ms());
+            let verdict = judge(standing, directives, storage.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
         };
         let is_unneeded = may_look_again && is_served() == Some(true);
         (!is_unneeded).then_some(sequence)
     };
-    shared.flights.join_or_start(wanted.primary, key, began)
+    flights.join_or_start(wanted.primary, key, began)
 }
 
 /// Could the last answer not be shared?
-fn is_passed_for_now(worker: &Worker, wanted: &Wanted, seen: Instant) -> bool {
-    let hit_for_pass = &worker.shared.flights.hit_for_pass;
+fn is_passed_for_now(
+    flights: &Flights,
+    counters: &Counters,
+    wanted: &Wanted,
+    seen: Instant,
+) -> bool {
+    let hit_for_pass = &flights.hit_for_pass;
     let party = Party::of(&wanted.request);
     let is_alone = hit_for_pass.contains(wanted.primary, party, seen);
     if is_alone {
-        metrics::add(&worker.counters.flights_hit_for_pass, 1);
+        metrics::add(&counters.flights_hit_for_pass, 1);
     }
     is_alone
 }
@@ -333,13 +361,8 @@ fn said(request: &Fields) -> Vec<u8> {
 }
 
 /// What was purged after it was looked up is neither validated nor served instead.
-pub fn valid<'a>(worker: &Worker, found: Option<&'a Found>) -> Option<&'a Found> {
-    found.filter(|found| {
-        worker
-            .shared
-            .cache
-            .still_valid(found.stored.object(), found.began)
-    })
+pub fn valid<'a>(cache: &Cache, found: Option<&'a Found>) -> Option<&'a Found> {
+    found.filter(|found| cache.still_valid(found.stored.object(), found.began))
 }
 
 /// Does the request hold a condition that a stored response can answer?
@@ -349,7 +372,7 @@ pub fn is_conditional(request: &Fields) -> bool {
 
 /// What to fetch for a request that came by this listener. `stale`: what is to be validated. `trip`: where it is noted what that takes.
 pub fn fetch_request(
-    worker: &Worker,
+    storage: &Storage,
     listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
@@ -372,7 +395,7 @@ pub fn fetch_request(
         stale_began: stale.map_or(0, |f| f.began),
         is_forwarded: false,
         copied: None,
-        as_sent: collecting::as_sent(worker, wanted),
+        as_sent: collecting::as_sent(storage.cluster.as_deref(), wanted),
         trip,
         toll: None,
     }
@@ -414,7 +437,7 @@ async fn first_event(
 
 /// May a request that joined be given what the fetch brought? `directives`: what the answer has to satisfy of those it said.
 pub fn may_have(
-    worker: &Worker,
+    storage: &Storage,
     wanted: &Wanted,
     directives: &RequestDirectives,
     first_event: &FirstEvent,
@@ -426,8 +449,8 @@ pub fn may_have(
         method: &wanted.head.method,
         fields: &wanted.request,
     };
-    let now = worker.now_ms();
-    let marker = worker.shared.cache.store.marker(wanted.primary);
+    let now = storage.now_ms();
+    let marker = storage.cache.store.marker(wanted.primary);
     let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
     let stored_fields;
     let (is_storable, asked_with, status, fields, standing, its_rules) = match first_event {

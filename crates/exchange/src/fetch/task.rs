@@ -138,7 +138,11 @@ impl Fetch {
 
     async fn run(&self) {
         let asked_at = self.worker.now_ms();
-        let purges = collecting::began(&self.worker, &self.fetch_request, self.flight.began);
+        let purges = collecting::began(
+            self.worker.pushing.as_deref(),
+            &self.fetch_request,
+            self.flight.began,
+        );
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let asked = match self.fetch_request.is_for_one {
@@ -300,7 +304,7 @@ impl Fetch {
             key: storing.key().map_or(&self.fetch_request.key, |key| key),
             asked: asked_at,
         };
-        let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);
+        let mut collecting = Collecting::begin(&worker.storage, &self.fetch_request, &came, purges);
         let (joinable, length) = (response.storable.is_ok(), response.length);
         let is_resumable = response.is_resumable;
         if !joinable {
@@ -344,7 +348,7 @@ impl Fetch {
                 }
                 storing.complete(&worker.storage, flight, length);
                 if let Some(collecting) = collecting {
-                    collecting.complete(worker, length);
+                    collecting.complete(worker.pushing.as_ref(), length);
                 }
                 self.push_last(last);
                 Ok(())

@@ -144,7 +144,7 @@ pub async fn answer(
     let mut parts = Parts {
         wanted,
         fetch_request: share::fetch_request(
-            ex.worker,
+            &ex.worker.storage,
             &ex.listener,
             wanted,
             None,
@@ -226,7 +226,10 @@ impl Parts<'_, '_> {
     async fn joined(&mut self, directives: &RequestDirectives) -> Option<After> {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let flights = &worker.shared.flights;
-        let reader = flights.join(wanted.primary, &share::flight_key(worker, wanted))?;
+        let reader = flights.join(
+            wanted.primary,
+            &share::flight_key(&worker.shared.cache, wanted),
+        )?;
         self.ex.record.waits();
         let first_event = reader.first_event().await;
         self.ex.record.hears_head();
@@ -257,7 +260,7 @@ impl Parts<'_, '_> {
         };
         let near = self.fragment_bytes;
         let is_soon = begins <= reader.flight.arrived_bytes().saturating_add(near);
-        if !is_soon || !share::may_have(worker, wanted, directives, first_event) {
+        if !is_soon || !share::may_have(&worker.storage, wanted, directives, first_event) {
             return None;
         }
         let status = forwarded(self.ex.edition(), self.why, |line| {
@@ -480,7 +483,7 @@ impl Parts<'_, '_> {
                 self.ex.record.waits_no_more(None);
             }
             FirstEvent::Validated(validated)
-                if share::may_have(worker, wanted, directives, &first_event) =>
+                if share::may_have(&worker.storage, wanted, directives, &first_event) =>
             {
                 self.ex.record.waits_no_more(None);
                 self.began = self.began.min(reader.flight.began);
@@ -612,7 +615,7 @@ impl Parts<'_, '_> {
         self.fill_lock = None;
         if may_wait {
             // Requests for another variant do not wait for this one.
-            let key = share::flight_key(worker, self.wanted);
+            let key = share::flight_key(&worker.shared.cache, self.wanted);
             let hash = worker.hasher.hash(&key);
             let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
             self.fill_lock = match is_waited_for {

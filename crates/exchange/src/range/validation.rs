@@ -54,7 +54,7 @@ pub enum Validates {
 impl Validation {
     /// Joins a validation, or begins one.
     pub fn join_or_begin(worker: &Rc<Worker>, wanted: &Wanted) -> Validates {
-        let mut key = share::flight_key(worker, wanted);
+        let mut key = share::flight_key(&worker.shared.cache, wanted);
         key.extend_from_slice(BEHIND_KEY);
         let shared = &worker.shared;
         let began = || Some(shared.cache.store.sequence(wanted.primary));
@@ -138,7 +138,14 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     };
     let fetch_request = FetchRequest {
         toll: toll.map(Rc::new),
-        ..share::fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip)
+        ..share::fetch_request(
+            &worker.storage,
+            &ex.listener,
+            wanted,
+            Some(stale),
+            false,
+            trip,
+        )
     };
     metrics::add(&worker.counters.revalidations, 1);
     fetch_request.trip.validates();

@@ -351,7 +351,7 @@ async fn fetched(
     let fetching = Fetching {
         wanted,
         directives,
-        found: share::valid(ex.worker, found),
+        found: share::valid(&ex.worker.shared.cache, found),
         why,
     };
     match &answer.first_event {
@@ -378,7 +378,7 @@ async fn beyond(
 ) -> After {
     if let Stopped::Beyond(beyond) = &stopped
         && beyond.permits_stale()
-        && let Some(found) = share::valid(ex.worker, found)
+        && let Some(found) = share::valid(&ex.worker.shared.cache, found)
     {
         // As if it did not answer.
         let stale = stored::on_error(ex, wanted, found.object(), directives, why, (None, true));
