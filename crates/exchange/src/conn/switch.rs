@@ -89,8 +89,16 @@ async fn splice(
     ex.finish_tunnel(started, to_client)
 }
 
+/// Opens a tunnel for a CONNECT, and carries it to its end. `Err`: the request was one.
+pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match head.method.as_str() {
+        "CONNECT" => Err(Box::pin(tunnel_to(ex, head)).await),
+        _ => Ok(()),
+    }
+}
+
 /// CONNECT (RFC 9110 §9.3.6): a tunnel to one of the permitted ports.
-pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
+async fn tunnel_to(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let (worker, listener) = (ex.worker, Rc::clone(&ex.listener));
     ex.reply.keep_open_if(false);
     if !matches!(listener.listener.role, Role::Forward(_)) {
@@ -113,7 +121,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         member: None,
     };
     ex.record.host = host.into();
-    if let Some(after) = paying::admit(ex, false).await {
+    if let Err(after) = paying::admit(ex, false).await {
         return after;
     }
     let _toll = match paying::miss(ex).await {

@@ -13,7 +13,7 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use httpcache::cache_status::Forward;
+use httpcache::{RequestDirectives, cache_status::Forward};
 use message::{Framing, Part, ResponseHead, Seen};
 use profile::Class;
 
@@ -32,7 +32,7 @@ use crate::{
         exchange::{Exchange, Said, forwarded},
         head,
         named::named_uris,
-        onward, paying, target,
+        onward, paying, refusing, target,
         wanted::Wanted,
     },
     state::Worker,
@@ -53,6 +53,16 @@ use rules::key::{add_names, name_of_key};
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// How long an origin that takes no more of a body is listened to.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
+
+/// Answers a request that the cache has no part in.
+pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
+    //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
+    if wanted.is_read() && RequestDirectives::parse(&wanted.request).only_if_cached {
+        ex.keep_open_without_body(wanted.head.framing);
+        return refusing::not_cached(ex).await;
+    }
+    exchange(ex, wanted, why).await
+}
 
 /// Moves a request and its answer without storing either.
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {

@@ -34,8 +34,18 @@ use rules::key::name_of_key;
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;
 
+/// Takes what the front of our cluster pushes here. `Err`: the request was that, and is answered.
+pub async fn push(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match &ex.worker.shared.cluster {
+        Some(cluster) if ex.member.is_some() && head.fields.contains(message::FIELD) => {
+            Err(Box::pin(answer(ex, cluster, head)).await)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Answers a push. `cluster`: the one that we and the front are members of.
-pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
+async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
     let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
         // It counts until the disk has it, or nobody wants it.

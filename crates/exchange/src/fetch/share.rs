@@ -20,6 +20,7 @@ use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
+use store::KeyHash;
 
 use crate::{
     fetch::{
@@ -82,7 +83,6 @@ pub async fn obtain(
     let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
-    let sequence = || worker.shared.cache.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let none = RequestDirectives::default();
     let (mut key, mut joins) = (Some(flight_key(&worker.shared.cache, wanted)), 0);
@@ -95,91 +95,48 @@ pub async fn obtain(
         let counts_misses = !ex.record.tolls.misses.is_empty();
         let is_listed = |key: &Vec<u8>| flights.is_listed(primary, key);
         let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
-        let (mut toll, mut is_for_one) = (None, false);
+        let mut toll = None;
         if counts_misses && !is_under_way {
             toll = match Box::pin(paying::miss(ex)).await {
                 Ok(toll) => toll,
                 Err(stopped) => return Obtained::Stopped(stopped),
             };
         }
-        let join = match &key {
-            None => Join::Alone,
-            // What is purged meanwhile is purged in another process, which does not know of our fetches.
-            Some(_) if worker.shared.is_handed_over.load(Ordering::Relaxed) => Join::Alone,
-            Some(_) if is_passed_for_now(flights, &worker.counters, wanted, ex.record.seen) => {
-                is_for_one = true;
-                Join::Alone
-            }
-            Some(key) if asks_about_its_own && directives.may_share() => {
-                let joined = flights.join(primary, key);
-                joined.map_or(Join::Alone, Join::Joined)
-            }
-            Some(_) if asks_about_its_own => Join::Alone,
-            Some(key) if directives.may_share() && !queues => join_or_start(
-                (flights, &worker.storage),
-                wanted,
-                key,
-                directives,
-                may_look_again,
-            ),
-            Some(key) if queues => {
-                flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
-            }
-            Some(_) => Join::Alone,
+        let company = Company {
+            wanted,
+            directives,
+            queues,
+            asks_about_its_own,
+            may_look_again,
         };
+        let (join, is_for_one) = company.look_for(ex, key.as_deref());
         match &join {
             Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
             // It was joined by then, or has ended: it is counted, whether there is room or not.
             _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
             _ => {}
         }
-        let toll = toll.map(Rc::new);
         let trip = ex.record.trip();
-        let fetch_request = |is_conditional| {
-            let trip = trip.clone();
-            let fetch_request = fetch_request(
+        let stale = valid(&worker.shared.cache, found);
+        let is_conditional = asks_about_its_own && matches!(join, Join::Alone);
+        let fetch_request = || FetchRequest {
+            toll: toll.map(Rc::new),
+            is_for_one,
+            ..fetch_request(
                 &worker.storage,
                 &ex.listener,
                 wanted,
-                valid(&worker.shared.cache, found),
+                stale,
                 is_conditional,
                 trip,
-            );
-            let toll = toll.clone();
-            FetchRequest {
-                toll,
-                ..fetch_request
-            }
+            )
         };
-        let (reader, joined) = match join {
-            Join::Joined(reader) => {
-                ex.record.waits();
-                metrics::add(&worker.counters.flights_joined, 1);
-                (reader, true)
-            }
-            Join::Started(reader) => {
-                let flight = Arc::clone(&reader.flight);
-                task::start(worker, flight, fetch_request(false));
-                (reader, false)
-            }
-            Join::Behind(reader, ahead) => {
-                metrics::add(&worker.counters.flights_queued, 1);
-                let flight = Arc::clone(&reader.flight);
-                task::start_behind(worker, flight, fetch_request(false), ahead);
-                (reader, false)
-            }
-            Join::Alone => {
-                let reader = flights.start_alone(primary, sequence());
-                let fetch_request = FetchRequest {
-                    is_for_one,
-                    ..fetch_request(asks_about_its_own)
-                };
-                let flight = Arc::clone(&reader.flight);
-                task::start(worker, flight, fetch_request);
-                (reader, false)
-            }
-            Join::Unneeded => return Obtained::LookAgain,
+        let Some((reader, joined)) = read_along(ex, primary, join, fetch_request) else {
+            return Obtained::LookAgain;
         };
+        if joined {
+            ex.record.waits();
+        }
         let Some(first_event) = first_event(ex, wanted, &reader, is_for_one).await else {
             return Obtained::Gone;
         };
@@ -300,6 +257,85 @@ fn key_after(
         FirstEvent::Validated(_) => again,
         FirstEvent::Failed(_) => None,
     }
+}
+
+/// How a request looks for others that ask for the same.
+struct Company<'a> {
+    wanted: &'a Wanted,
+    directives: &'a RequestDirectives,
+    /// It queues for the next fetch, like any reload.
+    queues: bool,
+    /// Nothing is stored, and its condition is about what it has itself.
+    asks_about_its_own: bool,
+    may_look_again: bool,
+}
+
+impl Company<'_> {
+    /// Joins a fetch or begins one. True: it fetches alone, because the last answer could not be shared.
+    fn look_for(&self, ex: &Exchange<'_>, key: Option<&[u8]>) -> (Join, bool) {
+        let (worker, wanted) = (ex.worker, self.wanted);
+        let (flights, primary) = (&worker.shared.flights, wanted.primary);
+        let Some(key) = key else {
+            return (Join::Alone, false);
+        };
+        // What is purged meanwhile is purged in another process, which does not know of our fetches.
+        if worker.shared.is_handed_over.load(Ordering::Relaxed) {
+            return (Join::Alone, false);
+        }
+        if is_passed_for_now(flights, &worker.counters, wanted, ex.record.seen) {
+            return (Join::Alone, true);
+        }
+        let may_share = self.directives.may_share();
+        let join = if self.asks_about_its_own {
+            let joined = may_share.then(|| flights.join(primary, key)).flatten();
+            joined.map_or(Join::Alone, Join::Joined)
+        } else if self.queues {
+            let sequence = || worker.shared.cache.store.sequence(primary);
+            flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
+        } else if may_share {
+            let again = self.may_look_again;
+            join_or_start(
+                (flights, &worker.storage),
+                wanted,
+                key,
+                self.directives,
+                again,
+            )
+        } else {
+            Join::Alone
+        };
+        (join, false)
+    }
+}
+
+/// A reader of the fetch, which is started if it is ours. True: it is another request's. `None`: there is no need for one.
+fn read_along(
+    ex: &Exchange<'_>,
+    primary: KeyHash,
+    join: Join,
+    fetch_request: impl FnOnce() -> FetchRequest,
+) -> Option<(FlightReader, bool)> {
+    let worker = ex.worker;
+    let reader = match join {
+        Join::Joined(reader) => {
+            metrics::add(&worker.counters.flights_joined, 1);
+            return Some((reader, true));
+        }
+        Join::Started(reader) => reader,
+        Join::Behind(reader, ahead) => {
+            metrics::add(&worker.counters.flights_queued, 1);
+            let flight = Arc::clone(&reader.flight);
+            task::start_behind(worker, flight, fetch_request(), ahead);
+            return Some((reader, false));
+        }
+        Join::Alone => {
+            let sequence = worker.shared.cache.store.sequence(primary);
+            worker.shared.flights.start_alone(primary, sequence)
+        }
+        Join::Unneeded => return None,
+    };
+    task::start(worker, Arc::clone(&reader.flight), fetch_request());
+    Some((reader, false))
 }
 
 /// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.

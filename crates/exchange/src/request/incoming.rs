@@ -4,11 +4,12 @@
 
 use bytes::Bytes;
 use http1::RequestView;
-use message::RequestHead;
+use message::{Framing, RequestHead, Seen};
 use store::KeyHash;
 
 use base::clock::Instant;
 use cache::preloaded::Preloaded;
+use cluster::forwarded;
 use rules::rulebook::MetBy;
 
 /// A request whose head was parsed.
@@ -60,6 +61,23 @@ impl Incoming {
             met: None,
             barred: None,
             has_passed: false,
+        }
+    }
+}
+
+impl Incoming {
+    /// Takes out what its client cannot mean: fields that are spoken between members of a cluster, and a body without a byte.
+    pub fn clean(&mut self, is_in_cluster: bool, is_of_member: bool) {
+        if is_in_cluster {
+            forwarded::take_out(&mut self.head.fields, is_of_member);
+        }
+        let head = &mut self.head;
+        let is_read = matches!(head.method.as_str(), "GET" | "HEAD");
+        let has_none = matches!(head.framing, Framing::None | Framing::Length(0));
+        //= rfc9112 §6.3   a Content-Length of 0: no body, so a GET with it is like any other
+        if is_read && has_none && head.seen.intersects(Seen::CONTENT_LENGTH) {
+            head.framing = Framing::None;
+            head.fields.remove(b"content-length");
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod believed;
 pub mod body;
+pub mod cached;
 pub mod changing;
 pub mod digest_serving;
 pub mod exchange;
@@ -18,6 +19,7 @@ pub mod notes;
 pub mod onward;
 pub mod paying;
 pub mod purge;
+pub mod refusing;
 pub mod ruling;
 pub mod target;
 pub mod toll;

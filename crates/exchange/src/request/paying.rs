@@ -151,11 +151,11 @@ async fn leave_or(reply: &mut Reply<'_>, until: impl Future<Output = ()>) -> boo
     }
 }
 
-/// Counts a request before it is answered. `has_passed`: the short way has counted it already. `Some`: it was answered.
-pub async fn admit(ex: &mut Exchange<'_>, has_passed: bool) -> Option<After> {
+/// Counts a request before it is answered. `has_passed`: the short way has counted it already. `Err`: it was refused.
+pub async fn admit(ex: &mut Exchange<'_>, has_passed: bool) -> Result<(), After> {
     let chosen = ex.record.tolls.each;
     if chosen.is_empty() {
-        return None;
+        return Ok(());
     }
     let (listener, host) = (Rc::clone(&ex.listener), ex.record.host.clone());
     let payer = payer(&listener, ex.peer.ip(), &host, ex.record.tag);
@@ -163,11 +163,11 @@ pub async fn admit(ex: &mut Exchange<'_>, has_passed: bool) -> Option<After> {
     if !has_passed {
         match enter_in_turn(quotas, chosen, &payer, &mut ex.reply).await {
             Ok(_) => {}
-            Err(stopped) => return Some(refuse(ex, stopped).await),
+            Err(stopped) => return Err(refuse(ex, stopped).await),
         }
     }
     ex.record.bill = bill(quotas, chosen, &payer);
-    None
+    Ok(())
 }
 
 /// Counts a request to an origin before it is sent. `None`: no quota is about it.

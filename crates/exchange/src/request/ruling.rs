@@ -30,11 +30,11 @@ use base::clock::Instant;
 use plan::{Canned, Text, Verdict};
 use rules::rulebook::{Met, MetBy, Question, edits::Values};
 
-/// Asks the rules; gives the end of a request that is not simply served.
-pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After> {
+/// Asks the rules. `Err`: they have answered the request.
+pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), After> {
     let listener = Rc::clone(&ex.listener);
     if listener.book.is_empty() {
-        return None;
+        return Ok(());
     }
     let head = &incoming.head;
     let met = with_question(&listener, head, |question| {
@@ -47,14 +47,18 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After
             ex.record.changing = Some(Box::new(changing(ex, question, ruled.met)));
         }
         met
-    })?;
+    });
+    let Some(met) = met else {
+        return Ok(());
+    };
     incoming.met = Some(met);
-    let (number, verdict) = listener.book.request(met, ex.member.is_none()).verdict?;
-    if *verdict == Verdict::Allow {
-        return None;
+    match listener.book.request(met, ex.member.is_none()).verdict {
+        None | Some((_, Verdict::Allow)) => Ok(()),
+        Some((number, verdict)) => {
+            ex.edition().rule_counts.decided(number);
+            Err(Box::pin(decided(ex, &incoming.head, verdict)).await)
+        }
     }
-    ex.edition().rule_counts.decided(number);
-    Some(Box::pin(decided(ex, &incoming.head, verdict)).await)
 }
 
 /// The rules that a request meets.

@@ -7,22 +7,44 @@
 use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
-use message::Seen;
+use message::{Framing, Seen};
 use profile::Flags;
 
 use crate::{
     conn::proxy_header,
     fetch::members,
+    reply::After,
     request::{
         exchange::Exchange,
         forwarded as forwarding,
         incoming::Incoming,
         methods, ruling,
-        target::{self, Misplaced},
+        target::{self, Asked, Misplaced, Place},
         wanted::Wanted,
     },
 };
 use plan::{Balance, Forwarded};
+
+/// What a request wants. `Err`: it names nothing that is served here, and was told so.
+pub async fn want_or_refuse(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, After> {
+    let framing = incoming.head.framing;
+    let is_coalesced = ex.reply.is_coalesced(incoming.head.host.as_deref());
+    match want(ex, incoming) {
+        Ok(wanted) => Ok(wanted),
+        Err(Misplaced::NoRoute) if is_coalesced => {
+            //= rfc9110 §15.5.20   421: the client may ask again on a connection of its own
+            let reason = "this host is not served on a connection that was opened for another one";
+            Err(ex.refuse(421, reason, None).await)
+        }
+        Err(misplaced) => {
+            let (status, reason) = misplaced.answer();
+            // What is malformed in one place may be so in another.
+            let is_sound = !matches!(misplaced, Misplaced::Malformed(_));
+            (ex.reply).keep_open_if(is_sound && framing == Framing::None);
+            Err(ex.refuse(status, &reason, misplaced.detail_token()).await)
+        }
+    }
+}
 
 /// What a request wants: the resource it names, and what the operator's rules say of it.
 pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
@@ -43,19 +65,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let is_of_member = ex.member.is_some();
     let returns_lacking = is_of_member && head.fields.remove(members::LACKING) > 0;
     if !is_of_member {
-        let how = listener.listener.forwarded;
-        // Each proxy adds the address by which it was asked to those that are there.
-        let client = match how {
-            Forwarded::Append => ex.hop.ip(),
-            _ => ex.peer.ip(),
-        };
-        let client_host = place.client_host();
-        let known = forwarding::Known {
-            client,
-            host: client_host.as_deref(),
-            is_https: ex.listener.is_https(),
-        };
-        forwarding::tell(&mut head.fields, how, known);
+        describe_client(ex, &place, &mut head.fields);
     }
     // Before the variant is chosen: that is done by what the origin sees.
     if let Some(changing) = changing {
@@ -89,16 +99,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
-    let mut asked = place.ask();
-    if let Some(upstream) = &asked.upstream
-        && upstream.plan.balance == Balance::HashClient
-    {
-        asked.client = Some(ex.peer.ip().to_canonical());
-    }
-    if place.tells_client() {
-        let header = proxy_header::write(ex.peer, listener.listener.address);
-        asked.header = Some(header.into());
-    }
+    let asked = asked(ex, &place);
     ex.record.facts.key = primary.0;
     if head.seen.intersects(Seen::RANGE) {
         ex.record.facts.flag(Flags::RANGE);
@@ -127,4 +128,36 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         other: Cell::new(incoming.other),
         loaded: Cell::new(incoming.loaded),
     })
+}
+
+/// Tells the origin of the client, as the listener says.
+fn describe_client(ex: &Exchange<'_>, place: &Place<'_>, fields: &mut Fields) {
+    let how = ex.listener.listener.forwarded;
+    // Each proxy adds the address by which it was asked to those that are there.
+    let client = match how {
+        Forwarded::Append => ex.hop.ip(),
+        _ => ex.peer.ip(),
+    };
+    let client_host = place.client_host();
+    let known = forwarding::Known {
+        client,
+        host: client_host.as_deref(),
+        is_https: ex.listener.is_https(),
+    };
+    forwarding::tell(fields, how, known);
+}
+
+/// Whom to ask for what lies in this place.
+fn asked(ex: &Exchange<'_>, place: &Place<'_>) -> Asked {
+    let mut asked = place.ask();
+    if let Some(upstream) = &asked.upstream
+        && upstream.plan.balance == Balance::HashClient
+    {
+        asked.client = Some(ex.peer.ip().to_canonical());
+    }
+    if place.tells_client() {
+        let header = proxy_header::write(ex.peer, ex.listener.listener.address);
+        asked.header = Some(header.into());
+    }
+    asked
 }
