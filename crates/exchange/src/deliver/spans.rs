@@ -39,8 +39,6 @@ use crate::{
     fetch::{
         ask,
         flight::{Broken, FlightReader, Next, SMALL_WINDOW_BYTES},
-        members,
-        whom::To,
     },
     range::fill::{self, Filling},
     reply::{Gone, HEAD_WAIT},
@@ -56,7 +54,7 @@ use cache::{
     parts::Part,
 };
 use ledger::pause;
-use origin::{body::Body, upstream::Upstream};
+use origin::body::Body;
 use record::metrics;
 use rules::key::fragment_key;
 
@@ -614,15 +612,9 @@ async fn ask_for_rest(
         let is_same = is_same_coding && httpcache::is_of_same(&stored, &head.fields);
         head.status == 200 && has_length && is_same
     };
-    let of_member = match whole {
-        Whole::Forwarded(..) => Box::pin(members::ask(ex, wanted, &fields)).await,
-        Whole::Unknown | Whole::Stored(_) | Whole::Arriving(..) => None,
-    };
-    let answered = match of_member.filter(|(_, head)| is_rest(head)) {
-        Some(answered) => answered,
-        None => ask_origin(ex, wanted, &fields).await?,
-    };
-    let (upstream, head) = answered;
+    let is_of_member = matches!(whole, Whole::Forwarded(..));
+    let answered = ask::ask_for_rest(ex, wanted, &fields, is_of_member, is_rest).await;
+    let (upstream, head) = answered?;
     let sent = if is_rest(&head) {
         first..behind
     } else if matches!(whole, Whole::Arriving(..)) && is_all(&head) {
@@ -634,25 +626,4 @@ async fn ask_for_rest(
     metrics::add(&worker.counters.bodies_completed, 1);
     let body = upstream.body(&head);
     Some(FromOrigin::new(worker.deadlines.watch(), body, sent, None))
-}
-
-/// Sends the origin a GET with these fields, and waits for the head of its answer.
-async fn ask_origin(
-    ex: &mut Exchange<'_>,
-    wanted: &Wanted,
-    fields: &Fields,
-) -> Option<(Upstream, ResponseHead)> {
-    let (worker, asked) = (ex.worker, &wanted.asked);
-    let request = onward::request(ex.edition(), "GET", wanted.head.version, asked, fields);
-    let watch = worker.deadlines.watch();
-    let trip = ex.record.trip();
-    let to = To {
-        asked,
-        listener: &ex.listener,
-        trip: &trip,
-    };
-    let answered = ask::ask_final(&worker.asking, &watch, to, "GET", &request).await;
-    answered
-        .inspect_err(|error| worker.counters.origin_failed(error.token()))
-        .ok()
 }

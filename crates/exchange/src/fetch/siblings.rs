@@ -69,8 +69,6 @@ pub struct Wish<'a> {
     pub asker: Asker<'a>,
     /// The hash of its name.
     pub primary: KeyHash,
-    /// It is known that responses vary.
-    pub varies: bool,
 }
 
 /// May siblings be asked at all?
@@ -160,8 +158,10 @@ async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) 
         .siblings
         .iter()
         .zip(known.siblings());
+    // Others say by name alone that they have it.
+    let varies = context.cache.store.marker(wish.primary).is_some();
     let live = peers.enumerate().filter(|(_, (sibling, peer))| {
-        peer.health.is_alive() && sibling.is_for(host) && (!wish.varies || sibling.ask == Ask::Try)
+        peer.health.is_alive() && sibling.is_for(host) && (!varies || sibling.ask == Ask::Try)
     });
     let live: Vec<(usize, &Sibling)> = live.map(|(n, (sibling, _))| (n, sibling)).collect();
     let one_of = |is_one: &dyn Fn(usize, &Sibling) -> bool| {

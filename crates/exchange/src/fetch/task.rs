@@ -33,7 +33,7 @@ use crate::{
         interim,
         prepare::{self, confirmed},
         response::{FetchRequest, Response},
-        siblings::{self, SiblingContext, Wish},
+        siblings::{SiblingContext, Wish},
         storing::Storing,
         whom::{self, To},
     },
@@ -226,11 +226,23 @@ impl Fetch {
             listener: &fetch_request.listener,
             trip,
         };
-        if let Some((upstream, head)) = self.ask_siblings(to, &request).await {
-            whom::note_levels(&upstream, &head);
-            return Ok((upstream, head));
-        }
-        let (mut upstream, mut head) = ask::ask(&worker.asking, watch, to, "GET", &request).await?;
+        // Not whether what is stored is still good; and a sibling has what the origin sends, not what the route makes of it.
+        let asks_siblings =
+            stale.is_none() && !fetch_request.is_conditional && to.asked.mirror.is_none();
+        let shared = &worker.shared;
+        let context = SiblingContext {
+            asking: &worker.asking,
+            digests: &shared.digests,
+            icp: shared.icp.as_deref(),
+            cache: &shared.cache,
+        };
+        let wish = Wish {
+            to,
+            asker: fetch_request.asker(),
+            primary: self.flight.primary,
+        };
+        let answered = ask::ask_for_all(&context, watch, &wish, asks_siblings, &request);
+        let (mut upstream, mut head) = answered.await?;
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
@@ -242,38 +254,6 @@ impl Fetch {
         }
         whom::note_levels(&upstream, &head);
         Ok((upstream, head))
-    }
-
-    /// Asks siblings for what they have, but not whether what is stored here is still good.
-    async fn ask_siblings(&self, to: To<'_>, request: &[u8]) -> Option<(Upstream, ResponseHead)> {
-        let (worker, fetch_request) = (&self.worker, &self.fetch_request);
-        if worker.shared.peers.siblings().is_empty()
-            || fetch_request.stale.is_some()
-            || fetch_request.is_conditional
-            // A sibling has what the origin sends, not what the route makes of it.
-            || fetch_request.asked.mirror.is_some()
-        {
-            return None;
-        }
-        let wish = Wish {
-            to,
-            asker: fetch_request.asker(),
-            primary: self.flight.primary,
-            varies: worker
-                .shared
-                .cache
-                .store
-                .marker(self.flight.primary)
-                .is_some(),
-        };
-        let shared = &worker.shared;
-        let context = SiblingContext {
-            asking: &worker.asking,
-            digests: &shared.digests,
-            icp: shared.icp.as_deref(),
-            cache: &shared.cache,
-        };
-        Box::pin(siblings::ask(&context, &self.watch, &wish, request)).await
     }
 
     /// Publishes the response and moves its body. `purges`: how they stood when it was asked for.

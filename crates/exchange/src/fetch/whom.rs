@@ -1,8 +1,8 @@
-//! Whom to ask: the one place that decides where a request goes that the cache does not answer.
+//! Whom to ask of parents, servers and origins.
 //!
 //! A route of a reverse listener names its origin, or several servers in its place ([`upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
 //! in its place ([`peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
-//! asked, once. Siblings are asked before, by `task`, for what may be shared.
+//! asked, once. Siblings and members are asked before (`ask`).
 //!
 //! A destination that the listener may not reach is refused whoever would be asked for it: a parent is no way round the rules, as far
 //! as the address can be seen here (a literal, `localhost`); names are resolved by the parent, whose own rules hold.

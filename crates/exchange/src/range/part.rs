@@ -47,7 +47,6 @@ use crate::{
         prepare::{self, Confirmed},
         response::FetchRequest,
         share,
-        whom::To,
     },
     range::{
         fill::Filling,
@@ -643,19 +642,9 @@ impl Parts<'_, '_> {
 
     /// Asks the origin, and notes how long it took.
     async fn ask(&mut self, fields: &Fields) -> Result<(Upstream, ResponseHead), UpstreamError> {
-        let worker = self.ex.worker;
-        let (asked, version) = (&self.wanted.asked, self.wanted.head.version);
-        let request = onward::request(self.ex.edition(), "GET", version, asked, fields);
-        let watch = worker.deadlines.watch();
-        self.ex.record.asks(&asked.destination.host);
-        let to = To {
-            asked,
-            listener: &self.ex.listener,
-            trip: &self.fetch_request.trip,
-        };
-        // Interim responses to this request are not passed on.
-        let answered = ask::ask_final(&worker.asking, &watch, to, "GET", &request).await;
-        answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
+        self.ex.record.asks(&self.wanted.asked.destination.host);
+        let trip = &self.fetch_request.trip;
+        ask::ask_with(self.ex, self.wanted, fields, trip).await
     }
 }
 
