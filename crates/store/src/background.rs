@@ -16,10 +16,10 @@
 //!
 //! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
 
-use crate::Sequence;
 use crate::evict::choose::Room;
 use crate::evict::moves;
 use crate::handing::{Handing, ToldInVain};
+use crate::lock::lock;
 use crate::log::predicates::Predicates;
 use crate::log::weed::WeedStep;
 use crate::log::{self, Log, Position};
@@ -30,6 +30,7 @@ use crate::recover::scan_reads::ScanStep;
 use crate::recover::snapshot::Snapshot;
 use crate::recover::superblock::Superblock;
 use crate::script::{Script, Step};
+use crate::sequence::Sequence;
 use crate::store::Store;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -359,7 +360,7 @@ impl Store {
             if background.closing && !quiet {
                 return None;
             }
-            let has_room = !crate::lock(&self.predicates).exceed_checkpoint();
+            let has_room = !lock(&self.predicates).exceed_checkpoint();
             if is_freezing && !has_room {
                 return None;
             }
@@ -414,7 +415,7 @@ impl Store {
                 if let Room::Hand(hand) = &mut writer.room {
                     hand.end_note(noted.durable);
                     if !hand.has_unnoted() {
-                        crate::lock(&self.left).swept_is_noted();
+                        lock(&self.left).swept_is_noted();
                     }
                 }
                 drop(writer);
@@ -456,7 +457,7 @@ impl Store {
             return;
         };
         background.retry_snapshot.ended(ok, now_ms);
-        crate::lock(&self.predicates).checkpoint_ends(ok);
+        lock(&self.predicates).checkpoint_ends(ok);
         let was_last = snapshot.is_clean();
         if ok {
             self.counters.checkpoints.add(1);
@@ -490,7 +491,7 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
-        crate::lock(&self.left).all_opened_since(oldest);
+        lock(&self.left).all_opened_since(oldest);
         for number in 0..self.shards.len() {
             self.shard(number).soft.prune(oldest);
         }
@@ -498,7 +499,7 @@ impl Store {
             let first = predicates.oldest();
             first.is_some_and(|sequence| sequence <= oldest)
         };
-        if has_older(&crate::lock(&self.predicates)) {
+        if has_older(&lock(&self.predicates)) {
             self.drop_predicates(oldest);
         }
     }
@@ -514,7 +515,7 @@ impl Store {
             killed.iter().for_each(|&hash| self.has_left(hash));
             self.counters.invalidated.add(killed.len() as u64);
         }
-        crate::lock(&self.predicates).prune(upto);
+        lock(&self.predicates).prune(upto);
     }
 
     /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed. Nothing is
@@ -523,7 +524,7 @@ impl Store {
         if let log::Entry::Doubt { primary } = *entry {
             self.shard(self.shard_of(primary)).soft.forget(primary);
         }
-        let mut predicates = crate::lock(&self.predicates);
+        let mut predicates = lock(&self.predicates);
         if predicates.wants_weeding() {
             let newest = predicates.newest();
             self.fills_from.fetch_max(newest, Ordering::SeqCst);
@@ -554,9 +555,7 @@ impl Store {
 
     /// The progress of the scan after an unclean stop; `None` if none is left.
     pub fn recovery(&self) -> Option<Progress> {
-        crate::lock(&self.scan_reads)
-            .as_ref()
-            .map(|reads| reads.progress)
+        lock(&self.scan_reads).as_ref().map(|reads| reads.progress)
     }
 
     /// The parameters of a checkpoint now.

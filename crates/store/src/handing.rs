@@ -29,6 +29,7 @@
 
 use crate::background::{Background, Work};
 use crate::index::key::KeyHash;
+use crate::lock::lock;
 use crate::log::{Entry, Log, Position};
 use crate::mistakes::Mistake;
 use crate::recover::superblock::{State, Superblock};
@@ -226,7 +227,7 @@ impl Store {
         if self.is_scanning() {
             return Err(NotFrozen::Scanning);
         }
-        if crate::lock(&self.predicates).exceed_checkpoint() {
+        if lock(&self.predicates).exceed_checkpoint() {
             return Err(NotFrozen::Predicates);
         }
         let mut writer = self.writer();
@@ -244,9 +245,7 @@ impl Store {
 
     /// May the last checkpoint begin? What is written after it was looked at would be lost.
     pub(crate) fn may_end_freezing(&self, background: &Background) -> bool {
-        background.log.is_settled()
-            && background.commit.is_none()
-            && crate::lock(&self.flights).is_empty()
+        background.log.is_settled() && background.commit.is_none() && lock(&self.flights).is_empty()
     }
 
     /// Is the disk as after a clean stop, and is nothing under way that would change it (H1)?

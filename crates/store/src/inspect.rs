@@ -10,7 +10,6 @@
 //! Memory: the index, and eight bytes for each record while the places are listed.
 //! Not known here: what keys and metadata mean, devices.
 
-use crate::Sequence;
 use crate::background::Progress;
 use crate::figures::Figures;
 use crate::geometry::Geometry;
@@ -27,6 +26,7 @@ use crate::recover::open::{Found, Identity};
 use crate::recover::rebuild::Recovered;
 use crate::recover::scan_reads::ScanStep;
 use crate::recover::superblock::Superblock;
+use crate::sequence::Sequence;
 use crate::settings::{Replacement, Settings};
 use crate::store::Store;
 use bytes::Bytes;

@@ -6,11 +6,12 @@
 //! Not known here: how the log is written, who waits.
 //! Limits: those of the log, of the predicates, and of remembered soft purges; what does not fit is refused, or purged.
 
-use crate::Sequence;
 use crate::index::key::KeyHash;
+use crate::lock::lock;
 use crate::log::predicates::Full;
 use crate::log::{self, Position};
 use crate::mistakes::Mistake;
+use crate::sequence::Sequence;
 use crate::shard::Shard;
 use crate::store::Store;
 use std::sync::atomic::Ordering;
@@ -166,7 +167,7 @@ impl Store {
         if pattern.len() > log::TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
-        if crate::lock(&self.predicates).would_take(kind, pattern) {
+        if lock(&self.predicates).would_take(kind, pattern) {
             return Ok(());
         }
         self.counters.predicates_refused.add(1);
@@ -186,7 +187,7 @@ impl Store {
             return Err(NotTaken::TooLong);
         }
         let sequence = {
-            let mut predicates = crate::lock(&self.predicates);
+            let mut predicates = lock(&self.predicates);
             let sequence = self.next_sequence();
             if let Err(Full) = predicates.note(kind, pattern, sequence) {
                 self.counters.predicates_refused.add(1);

@@ -52,6 +52,7 @@ mod index;
 mod inspect;
 mod invalidating;
 pub mod layout;
+mod lock;
 mod log;
 mod mistakes;
 mod part;
@@ -60,6 +61,7 @@ mod record;
 mod recover;
 mod script;
 mod secret;
+mod sequence;
 pub mod set;
 mod settings;
 mod shard;
@@ -93,22 +95,14 @@ pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
 pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
 pub use secret::{Pseudonyms, Secret};
+pub use sequence::Sequence;
 pub use set::Set;
 pub use settings::{
     About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,
     LOCALITY_BUFFERS_MAX, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
     Words,
 };
-pub use store::{Sequence, Store};
+pub use store::Store;
 pub use write::cluster::{Write, WriteId, Writes};
 pub use write::companions::Companion;
 pub use write::writer::{BodyLayout, InPlace, Inserted, Outcome};
-
-use std::sync::{Mutex, MutexGuard};
-
-/// A thread that panicked while holding a lock may have left it half changed: better to stop than to go on with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("a thread panicked while it changed the store")
-}

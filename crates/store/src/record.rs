@@ -8,7 +8,6 @@
 //! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
 //! Not known here: which records are alive.
 
-use crate::Sequence;
 use crate::blocks::Blocks;
 use crate::index;
 use crate::index::key::KeyHash;
@@ -16,6 +15,7 @@ use crate::index::marker::Carried;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};

@@ -17,12 +17,12 @@
 //! Not known here: devices, paths.
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
 
-use crate::Sequence;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
 use crate::recover::superblock::Superblock;
 use crate::secret::Pseudonyms;
+use crate::sequence::Sequence;
 use crate::store::Store;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;

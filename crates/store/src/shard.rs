@@ -25,7 +25,6 @@
 //!   S1  index and book (if there is one) hold the same records
 //!   S2  a live record's hold has no fate; every other hold has a reader or a write to wait for
 
-use crate::Sequence;
 use crate::book::Book;
 use crate::evict::needed::{self, NeedMap};
 use crate::index::key::{KeyHash, NumberMap};
@@ -33,6 +32,7 @@ use crate::index::marker::Fresh;
 use crate::index::{Entry, Index, Short, Spot};
 use crate::log::invalidation::Invalidations;
 use crate::log::soft::SoftPurges;
+use crate::sequence::Sequence;
 use crate::write::gather::Waiting;
 use extent::{Chunk, Extent};
 

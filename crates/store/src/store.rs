@@ -23,6 +23,7 @@ use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::reading::Read;
+use crate::lock::lock;
 use crate::log::predicates::{Met, Predicates};
 use crate::log::weed::Bed;
 use crate::mistakes::Mistake;
@@ -34,6 +35,7 @@ use crate::recover::scan_reads::Reads;
 use crate::recover::snapshot;
 use crate::recover::superblock::Superblock;
 use crate::secret::{Pseudonyms, Secret};
+use crate::sequence::Sequence;
 use crate::settings::{Limits, Replacement};
 use crate::shard::Shard;
 use crate::write::buffer::Pool;
@@ -46,9 +48,6 @@ use replacement::PolicyKind;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-
-/// The order of records and invalidations: each takes the next number.
-pub type Sequence = u64;
 
 /// The object store: deterministic, without any I/O; callers carry out the [`Read`]s and [`Write`](crate::Write)s it asks for.
 pub struct Store {
@@ -408,7 +407,7 @@ impl Store {
         if began >= self.predicates_until.load(Ordering::SeqCst) {
             return Met::default();
         }
-        crate::lock(&self.predicates).meet(began, key, meta)
+        lock(&self.predicates).meet(began, key, meta)
     }
 
     /// Was what began then invalidated by a predicate since?
@@ -429,7 +428,7 @@ impl Store {
 
     /// Percent of the room for predicates that is taken; at 100 one more is refused.
     pub fn predicates_percent(&self) -> u64 {
-        crate::lock(&self.predicates).percent_taken()
+        lock(&self.predicates).percent_taken()
     }
 
     /// May a predicate match a record that began then?
@@ -552,12 +551,12 @@ impl Store {
         figures.needed_bytes = self.needed_bytes.load(Ordering::Relaxed);
         figures.gathered_bytes = self.gathered_bytes.load(Ordering::Relaxed) as u64;
         {
-            let predicates = crate::lock(&self.predicates);
+            let predicates = lock(&self.predicates);
             figures.predicates = predicates.len() as u64;
             figures.predicates_percent = predicates.percent_taken();
             figures.predicates_bytes = predicates.memory_bytes() as u64;
         }
-        figures.clusters_in_flight = crate::lock(&self.flights).len() as u64;
+        figures.clusters_in_flight = lock(&self.flights).len() as u64;
         for number in 0..self.shards.len() {
             let shard = self.shard(number);
             figures.records += shard.len() as u64;
@@ -587,8 +586,8 @@ impl Store {
         let shards: Vec<_> = (0..self.shards.len())
             .map(|number| self.shard(number))
             .collect();
-        let flights = crate::lock(&self.flights);
-        let freed = crate::lock(&self.freed);
+        let flights = lock(&self.flights);
+        let freed = lock(&self.freed);
         writer.space.audit()?;
         Self::audit_gathered(&writer, &shards)?;
         let sums = shards.iter().map(|shard| needed::sums(&shard.needed));
@@ -633,7 +632,7 @@ impl Store {
                 }
             }
             Room::Book(_) => {
-                let bad = crate::lock(&self.bad).clone();
+                let bad = lock(&self.bad).clone();
                 let takes = self.open_for_records.load(Ordering::SeqCst);
                 if takes && bad.is_empty() && rebuilt.free_pieces() != writer.space.free_pieces() {
                     return Err("the allocator's used chunks are not those of the records".into());
@@ -647,7 +646,7 @@ impl Store {
         if let Some(extent) = freed
             && self.limits.policy().is_some()
         {
-            crate::lock(&self.freed).push(extent);
+            lock(&self.freed).push(extent);
         }
     }
 
@@ -660,7 +659,7 @@ impl Store {
     }
 
     pub(crate) fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
-        crate::lock(&self.shards[number])
+        lock(&self.shards[number])
     }
 
     /// Is it still looked through after an unclean stop? What is not in the index may be found yet.
@@ -673,12 +672,12 @@ impl Store {
     }
 
     pub(crate) fn background(&self) -> MutexGuard<'_, Background> {
-        crate::lock(&self.background)
+        lock(&self.background)
     }
 
     pub(crate) fn writer(&self) -> HeldWriter<'_> {
         HeldWriter {
-            writer: crate::lock(&self.writer),
+            writer: lock(&self.writer),
             is_ready: &self.is_ready,
         }
     }

@@ -9,7 +9,7 @@
 //!
 //! Not known here: markers, the index.
 
-use crate::Sequence;
+use crate::sequence::Sequence;
 use crate::store::Store;
 use std::sync::atomic::Ordering;
 

@@ -21,6 +21,7 @@ use crate::evict::moves;
 use crate::evict::needed;
 use crate::evict::region::Hand;
 use crate::geometry::Geometry;
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::shard::Fate;
 use crate::store::Store;
@@ -129,7 +130,7 @@ impl Store {
             };
             let region = hand.advance()?;
             writer.space.free(region);
-            for bad in crate::lock(&self.bad).iter() {
+            for bad in lock(&self.bad).iter() {
                 if region.covers(*bad) {
                     writer.space.reserve(*bad);
                 }
@@ -184,7 +185,7 @@ impl Store {
                 hand.aging.sweep_begins(self.all_opened_after(), sweeps);
             }
             let mut shard = self.shard(at / segments);
-            let mut left = crate::lock(&self.left);
+            let mut left = lock(&self.left);
             let leaves = |short| left.add_swept(Name::new(at, short));
             let spared = &mut sweep.spared;
             let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
@@ -206,7 +207,7 @@ impl Store {
         if self.limits.mistakes.make(Mistake::FreeWhileRead) {
             return true;
         }
-        let flying = crate::lock(&self.flights)
+        let flying = lock(&self.flights)
             .iter()
             .any(|flight| flight.extent.overlaps(region));
         !flying && (0..self.shards.len()).all(|number| !self.shard(number).writes_within(region))
@@ -262,7 +263,7 @@ impl Store {
         if !self.takes_records() {
             return; // the allocator does not know the used chunks yet
         }
-        let freed = std::mem::take(&mut *crate::lock(&self.freed));
+        let freed = std::mem::take(&mut *lock(&self.freed));
         freed
             .into_iter()
             .for_each(|extent| Self::give_back(writer, extent));

@@ -22,9 +22,10 @@
 //! Limits: [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered.
 //! Source: docs/decisions/0030.
 
-use crate::Sequence;
 use crate::index::Short;
 use crate::index::key::KeyHash;
+use crate::lock::lock;
+use crate::sequence::Sequence;
 use crate::store::Store;
 use std::collections::BTreeSet;
 
@@ -148,14 +149,14 @@ impl Store {
     }
 
     pub(crate) fn name_has_left(&self, name: Name) {
-        crate::lock(&self.left).add(name, self.sequence());
+        lock(&self.left).add(name, self.sequence());
     }
 
     /// May the disk have bytes of that key that the index does not know?
     pub(crate) fn may_come_back(&self, hash: KeyHash) -> bool {
         self.limits.policy().is_some()
             || self.is_scanning()
-            || crate::lock(&self.left).has(self.name_of(hash))
+            || lock(&self.left).has(self.name_of(hash))
     }
 }
 

@@ -30,6 +30,7 @@ use crate::evict::region::{Grid, Hand};
 use crate::geometry::Geometry;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
+use crate::lock::lock;
 use crate::record::Corrupt;
 use crate::shard::Fate;
 use crate::store::Store;
@@ -115,7 +116,7 @@ enum RoomToMove {
 impl Store {
     /// Does a record wait for a move that is possible now? Then call [`Self::next_move`].
     pub fn wants_moves(&self) -> bool {
-        let moves = crate::lock(&self.moves);
+        let moves = lock(&self.moves);
         !moves.queue.is_empty() && moves.under_way < MOVES_MAX
     }
 
@@ -124,7 +125,7 @@ impl Store {
         while self.wants_moves() && !self.is_scanning() && !self.is_closed_to_inserts() {
             let room = self.room_to_move();
             let hash = {
-                let mut moves = crate::lock(&self.moves);
+                let mut moves = lock(&self.moves);
                 let hash = moves.queue.pop_front()?;
                 moves.under_way += 1;
                 hash
@@ -133,7 +134,7 @@ impl Store {
             if read.is_some() {
                 return read.map(Move);
             }
-            crate::lock(&self.moves).under_way -= 1;
+            lock(&self.moves).under_way -= 1;
         }
         None
     }
@@ -215,7 +216,7 @@ impl Store {
         }
         drop(shard);
         self.counters.moves_failed.add(u64::from(is_given_up));
-        crate::lock(&self.moves).under_way -= 1;
+        lock(&self.moves).under_way -= 1;
         writes
     }
 
@@ -269,7 +270,7 @@ impl Store {
     }
 
     pub(crate) fn enqueue(&self, hash: KeyHash) -> bool {
-        let mut moves = crate::lock(&self.moves);
+        let mut moves = lock(&self.moves);
         let has_room = moves.queue.len() < NEEDS_MAX;
         if has_room {
             moves.queue.push_back(hash);
@@ -348,7 +349,7 @@ impl Store {
             }
             let extent = shard.entry(spot).extent();
             let freed = shard.drop_record(spot, hash, Fate::Evicted);
-            crate::lock(&self.left).add_swept(self.name_of(hash));
+            lock(&self.left).add_swept(self.name_of(hash));
             // A record that can be read but not written again stays in place for the answers that need it.
             let _ = shard.keep_if_needed(hash, extent, freed);
             self.counters.evictions.add(1);

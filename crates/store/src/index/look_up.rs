@@ -9,6 +9,7 @@
 use crate::index::Spot;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Lookup, Read, ReadGuard};
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::shard::{Fate, Shard};
 use crate::store::{BAD_MAX, Store};
@@ -104,7 +105,7 @@ impl Store {
         extent: Extent,
         counts: impl Fn(&Flight) -> bool,
     ) -> Option<Bytes> {
-        let flights = crate::lock(&self.flights);
+        let flights = lock(&self.flights);
         let covering = flights
             .iter()
             .filter(|flight| flight.extent.covers(extent) && counts(flight));
@@ -138,7 +139,7 @@ impl Store {
         let (_, freed) = shard.unpin(extent.first);
         self.has_left(hash);
         self.counters.read_failures.add(1);
-        let mut bad = crate::lock(&self.bad);
+        let mut bad = lock(&self.bad);
         let known = bad.contains(&extent);
         if !known && bad.len() < BAD_MAX {
             bad.push(extent);
@@ -204,7 +205,7 @@ mod tests {
         writes.extend(store.flush());
         // As far as a completion comes before another thread purges the record.
         let (ending, records) = {
-            let mut flights = crate::lock(&store.flights);
+            let mut flights = lock(&store.flights);
             (flights[0].extent, flights[0].records.take().unwrap())
         };
         for &(hash, first) in records.iter() {

@@ -31,7 +31,6 @@ mod lasting;
 
 pub(crate) use lasting::{Carried, Fresh};
 
-use crate::Sequence;
 use crate::evict::left::Name;
 use crate::index::entry::Mark;
 use crate::index::key::KeyHash;
@@ -39,6 +38,7 @@ use crate::index::lists::{Full, LIST_BYTES_MAX, List};
 use crate::index::salts::Salts;
 use crate::index::segment::Segment;
 use crate::index::{Entry, Index, Short, Spot};
+use crate::sequence::Sequence;
 use crate::store::Store;
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 //! Not known here: the index, the use of the bytes.
 
 use crate::index::key::KeyHash;
-use crate::store::{Sequence, Store};
+use crate::sequence::Sequence;
+use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
 use std::sync::Arc;

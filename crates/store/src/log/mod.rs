@@ -56,8 +56,8 @@ pub(crate) use entry::{Entry, TEXT_BYTES_MAX};
 pub(crate) use replay::Damaged;
 pub(crate) use replay::Replay;
 
-use crate::Sequence;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use page::{Area, PAGE_BYTES, Page};
 use std::collections::VecDeque;

@@ -17,9 +17,9 @@
 //! Not known here: which pages count, the time of writing.
 
 use super::entry::Entry;
-use crate::Sequence;
 use crate::layout::log_page as field;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;

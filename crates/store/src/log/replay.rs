@@ -21,8 +21,8 @@
 use super::entry::Entry;
 use super::page::{self, Area, Head, PAGE_BYTES, Page};
 use super::{Log, Position, Ring};
-use crate::Sequence;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use std::collections::VecDeque;
 
 /// Commit numbers go on so far above the highest seen: of the last commits, one under way and perhaps many that failed,

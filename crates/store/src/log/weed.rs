@@ -26,11 +26,12 @@
 //! Not known here: what a predicate means.
 //! Source: docs/decisions/0029.
 
-use crate::Sequence;
 use crate::background::Background;
 use crate::evict::left::Name;
+use crate::lock::lock;
 use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal;
+use crate::sequence::Sequence;
 use crate::shard::Fate;
 use crate::store::Store;
 use bytes::Bytes;
@@ -137,10 +138,10 @@ impl Store {
         if Self::is_idle(background) || self.is_scanning() || !self.takes_records() {
             return None;
         }
-        let mut bed = crate::lock(&self.weeding);
+        let mut bed = lock(&self.weeding);
         if let Bed::Idle = *bed {
             let upto = {
-                let predicates = crate::lock(&self.predicates);
+                let predicates = lock(&self.predicates);
                 predicates.wants_weeding().then(|| predicates.newest())?
             };
             *bed = Bed::Here(Box::new(self.new_weeding(upto)));
@@ -161,7 +162,7 @@ impl Store {
 
     /// In how many milliseconds [`Self::next_work`] may have something although nobody rang; at most `longest`.
     pub fn next_work_in_ms(&self, now_ms: u64, longest: u64) -> u64 {
-        match &*crate::lock(&self.weeding) {
+        match &*lock(&self.weeding) {
             Bed::Here(weeding) if !weeding.handed_out => weeding
                 .not_before_ms
                 .saturating_sub(now_ms)
@@ -261,9 +262,9 @@ impl Store {
 
     /// A step that was handed out is carried out; `bytes` are those of a read that succeeded.
     pub(crate) fn weed_on(&self, bytes: Option<Bytes>, now_ms: u64) {
-        let taken = std::mem::replace(&mut *crate::lock(&self.weeding), Bed::Busy);
+        let taken = std::mem::replace(&mut *lock(&self.weeding), Bed::Busy);
         let Bed::Here(mut weeding) = taken else {
-            *crate::lock(&self.weeding) = taken;
+            *lock(&self.weeding) = taken;
             return;
         };
         weeding.handed_out = false;
@@ -291,11 +292,11 @@ impl Store {
             Stage::End => {
                 self.drop_predicates(weeding.upto);
                 self.counters.weedings.add(1);
-                *crate::lock(&self.weeding) = Bed::Idle;
+                *lock(&self.weeding) = Bed::Idle;
                 return;
             }
         }
-        *crate::lock(&self.weeding) = Bed::Here(weeding);
+        *lock(&self.weeding) = Bed::Here(weeding);
     }
 
     fn pause_weeding(&self, weeding: &mut Weeding, now_ms: u64) {
@@ -305,7 +306,7 @@ impl Store {
         self.counters.weeding_bytes.add(bytes);
         let took_ms = now_ms.saturating_sub(weeding.read_began_ms);
         let mut pause_ms = (took_ms * PAUSE_TIMES).max(bytes / BYTES_A_MS);
-        if crate::lock(&self.predicates).percent_taken() >= HURRY_PERCENT {
+        if lock(&self.predicates).percent_taken() >= HURRY_PERCENT {
             pause_ms /= HURRY_TIMES;
         }
         weeding.not_before_ms = now_ms + pause_ms;
@@ -365,7 +366,7 @@ impl Store {
             if let Some(short) = found {
                 // Under the lock: who finds the record gone must find its name.
                 let name = Name::new(place.segment as usize, short);
-                crate::lock(&self.left).add(name, self.sequence());
+                lock(&self.left).add(name, self.sequence());
                 self.counters.weeded.add(1);
             }
             drop(shard);

@@ -11,7 +11,6 @@
 //! With an ordered policy regions are not noted: closed in order, the checkpoint has everything, books included; else
 //! everything is scanned.
 
-use crate::Sequence;
 use crate::background::Background;
 use crate::evict::choose::Room;
 use crate::evict::left::Left;
@@ -19,6 +18,7 @@ use crate::evict::region::Grid;
 use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::index::key::{KeyHash, NumberMap};
+use crate::lock::lock;
 use crate::log::predicates::Predicates;
 use crate::log::soft::SoftPurges;
 use crate::log::{Entry, Replay};
@@ -31,6 +31,7 @@ use crate::recover::scan::{Named, Scan};
 use crate::recover::scan_reads::Reads;
 use crate::recover::snapshot::kind;
 use crate::recover::superblock::{State, Superblock};
+use crate::sequence::Sequence;
 use crate::set::Moves;
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
@@ -230,7 +231,7 @@ impl Store {
             Ok(mut loaded) => {
                 let left = loaded.left.take().filter(|_| clean && touched.is_empty());
                 let known = left.map(|left| Left::decode(&left, sequence));
-                *crate::lock(&store.left) = known.unwrap_or_else(|| Left::all(sequence));
+                *lock(&store.left) = known.unwrap_or_else(|| Left::all(sequence));
                 let frontier = loaded
                     .frontier
                     .take()
@@ -245,7 +246,7 @@ impl Store {
                 Ok(named)
             }
             Err(why) => {
-                *crate::lock(&store.left) = Left::all(sequence);
+                *lock(&store.left) = Left::all(sequence);
                 Err(why)
             }
         };
@@ -320,7 +321,7 @@ impl Store {
                 segment.retain(|_, entry| known.hash_of(entry.first()).is_some());
             }
         }
-        let taken = crate::lock(&self.predicates).take_encoded(&loaded.predicates);
+        let taken = lock(&self.predicates).take_encoded(&loaded.predicates);
         debug_assert!(taken.is_some(), "it was decoded before");
         // What came after the checkpoint; before it, it has the marks.
         let since = |(&hash, &sequence): (&u64, &Sequence)| {
@@ -360,7 +361,7 @@ impl Store {
 
     /// Puts in what the log has, whether there was a checkpoint or not.
     fn take_log_over(&self, logged: &Logged, covers: Option<Sequence>) {
-        let mut predicates = crate::lock(&self.predicates);
+        let mut predicates = lock(&self.predicates);
         // Older ones are in the checkpoint, or were dropped before it.
         let covers = covers.unwrap_or(0);
         let newer = logged.predicates.iter().filter(|(at, ..)| *at > covers);
@@ -396,8 +397,8 @@ impl Store {
         scan.named = named;
         scan.covers = background.covers;
         let reads = Reads::new(touched, &self.geometry, &scan);
-        *crate::lock(&self.scan) = Some(scan);
-        *crate::lock(&self.scan_reads) = Some(reads);
+        *lock(&self.scan) = Some(scan);
+        *lock(&self.scan_reads) = Some(reads);
         self.scanning.store(true, Ordering::SeqCst);
     }
 

@@ -22,7 +22,6 @@
 //! Memory: sixteen reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
 
-use crate::Sequence;
 #[cfg(doc)]
 use crate::background::WorkOp;
 use crate::evict::choose::Room;
@@ -30,11 +29,13 @@ use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::index::marker::Fresh;
 use crate::index::{Entry, Short};
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal::{self, Journal};
 use crate::recover::rebuild;
 use crate::recover::scan_reads::{Reading, Reads};
+use crate::sequence::Sequence;
 use crate::shard::{Fate, Shard};
 use crate::store::Store;
 use bytes::{Buf, BytesMut};
@@ -134,23 +135,21 @@ impl Scan {
 impl Store {
     /// Looks through some of what was read, in order, whatever the order in which it came.
     pub(crate) fn look_on(&self) {
-        let mut guard = crate::lock(&self.scan);
+        let mut guard = lock(&self.scan);
         let Some(scan) = guard.as_mut() else {
             return;
         };
         for _ in 0..LOOK_READS {
             // In a statement of its own: the lock of the reads is not held while this one is looked through.
-            let next = crate::lock(&self.scan_reads)
-                .as_mut()
-                .and_then(Reads::pop_done);
+            let next = lock(&self.scan_reads).as_mut().and_then(Reads::pop_done);
             let Some(reading) = next else { break };
             let done_bytes = self.take_read(scan, reading);
-            if let Some(reads) = crate::lock(&self.scan_reads).as_mut() {
+            if let Some(reads) = lock(&self.scan_reads).as_mut() {
                 reads.progress.done_bytes += done_bytes;
                 reads.progress.records = scan.records;
             }
         }
-        let mut reads_guard = crate::lock(&self.scan_reads);
+        let mut reads_guard = lock(&self.scan_reads);
         let Some(reads) = reads_guard.as_mut() else {
             return;
         };
@@ -159,7 +158,7 @@ impl Store {
             drop(reads_guard);
             *guard = None;
             self.end_scan();
-            *crate::lock(&self.scan_reads) = None;
+            *lock(&self.scan_reads) = None;
         }
     }
 
@@ -580,7 +579,7 @@ impl Store {
             writer.protected.take_anew(&mut space);
         }
         writer.space = space;
-        crate::lock(&self.freed).clear();
+        lock(&self.freed).clear();
         self.open_for_records.store(true, Ordering::SeqCst);
     }
 }

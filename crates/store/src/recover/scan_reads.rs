@@ -8,6 +8,7 @@
 
 use crate::background::Progress;
 use crate::geometry::Geometry;
+use crate::lock::lock;
 use crate::recover::scan::Scan;
 use crate::store::Store;
 use bytes::Bytes;
@@ -143,21 +144,19 @@ impl Reads {
 impl Store {
     /// The next step of the scan.
     pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
-        crate::lock(&self.scan_reads)
-            .as_mut()?
-            .next_step(&self.geometry)
+        lock(&self.scan_reads).as_mut()?.next_step(&self.geometry)
     }
 
     /// Is there a finished read to look through?
     pub(crate) fn is_something_to_look_through(&self) -> bool {
-        crate::lock(&self.scan_reads)
+        lock(&self.scan_reads)
             .as_ref()
             .is_some_and(Reads::is_something_to_look_through)
     }
 
     /// A read of the scan is done. `None` if the device refused; its bytes are skipped.
     pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
-        let mut reads = crate::lock(&self.scan_reads);
+        let mut reads = lock(&self.scan_reads);
         let reading = reads
             .as_mut()
             .and_then(|reads| reads.reads.iter_mut().find(|r| r.number == number));

@@ -12,14 +12,15 @@
 //! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
 //! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
 
-use crate::Sequence;
 use crate::background::Background;
 use crate::evict::choose::Room;
 use crate::geometry::Geometry;
 use crate::index::Entry;
+use crate::lock::lock;
 use crate::recover::checkpoint::CheckpointWriter;
 use crate::recover::superblock::{IndexPlace, State, Superblock};
 use crate::script::{Script, Stage, Step};
+use crate::sequence::Sequence;
 use crate::store::Store;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -178,7 +179,7 @@ impl Snapshot {
             && self.is_all_written
             && writer.is_whole()
             && store.limits.policy().is_none();
-        if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
+        if let Some(left) = lock(&store.left).encode().filter(|_| is_known) {
             writer.push(kind::LEFT, 0, &left);
         }
         let mut blocks: VecDeque<(u64, Bytes)> = VecDeque::new();
@@ -224,7 +225,7 @@ impl Store {
         if background.log.pages_left_before(covers) < pages_min {
             return true;
         }
-        if crate::lock(&self.predicates).wants_checkpoint() {
+        if lock(&self.predicates).wants_checkpoint() {
             return true;
         }
         let last = background.superblock.index.map_or(0, |place| place.bytes);
@@ -269,7 +270,7 @@ impl Store {
         writer.push(kind::SHAPE, 0, &numbers(shape));
         // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
         let predicates = {
-            let mut predicates = crate::lock(&self.predicates);
+            let mut predicates = lock(&self.predicates);
             predicates.checkpoint_begins();
             predicates.encode()
         };
@@ -283,7 +284,7 @@ impl Store {
         if let Room::Hand(hand) = &space.room {
             let mut open: Vec<u32> = hand.open_regions().collect();
             // What is in flight counts only when it is written, which may be too late for its segment.
-            let flights = crate::lock(&self.flights);
+            let flights = lock(&self.flights);
             open.extend(flights.iter().map(|f| hand.grid.region_of(f.extent.first)));
             open.sort_unstable();
             open.dedup();
@@ -293,7 +294,7 @@ impl Store {
             writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
         }
         // The next start drops what is still being written, whose bytes may reach the disk all the same.
-        let is_all_written = space.open.is_none() && crate::lock(&self.flights).is_empty();
+        let is_all_written = space.open.is_none() && lock(&self.flights).is_empty();
         drop(space);
         let superblock = Superblock {
             state: if clean { State::Clean } else { State::Open },

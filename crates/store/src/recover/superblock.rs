@@ -12,11 +12,11 @@
 //!
 //! The secret keys the MACs and is not for printing: `Debug` leaves it out.
 
-use crate::Sequence;
 use crate::geometry::Geometry;
 use crate::layout::superblock as field;
 use crate::layout::{PAGE_BYTES, SUPERBLOCK_BYTES};
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use twox_hash::XxHash3_64;
 

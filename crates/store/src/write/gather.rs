@@ -18,9 +18,9 @@
 //! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
 //! least recently used.
 
-use crate::Sequence;
 use crate::index::key::KeyHash;
 use crate::record::{HEADER_BYTES, Head, Header, NewRecord, Placed};
+use crate::sequence::Sequence;
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::write::cluster::Writes;

@@ -18,13 +18,15 @@ use crate::handing::Protected;
 use crate::index::Entry;
 use crate::index::key::KeyHash;
 use crate::index::reading::Renewal;
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::record::{
     self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts, Sums,
 };
+use crate::sequence::Sequence;
 use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
 use crate::shard::Shard;
-use crate::store::{Sequence, Store};
+use crate::store::Store;
 use crate::write::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
 use crate::write::locality::Buffers;
 use bytes::{Bytes, BytesMut};
@@ -609,7 +611,7 @@ impl Store {
         self.counters.write_bytes.add(data.len() as u64);
         let offset = self.geometry.offset_of(extent.first.0);
         let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        crate::lock(&self.flights).push(Flight {
+        lock(&self.flights).push(Flight {
             id,
             extent,
             data: data.clone(),
@@ -626,7 +628,7 @@ impl Store {
     /// Has the device so much to write that it gets no more now? Waiting records in locality buffers count too.
     pub fn is_behind(&self) -> bool {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
-        let flights = crate::lock(&self.flights);
+        let flights = lock(&self.flights);
         flights.len() >= CLUSTERS_IN_FLIGHT_MIN
             && gathered + flights.iter().map(Flight::bytes).sum::<usize>()
                 >= self.limits.in_flight_bytes_max
@@ -664,7 +666,7 @@ impl Store {
     /// storing, at first for a second, then longer. An unknown `id` is ignored.
     pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
         let records = {
-            let mut flights = crate::lock(&self.flights);
+            let mut flights = lock(&self.flights);
             let flight = flights.iter_mut().find(|flight| flight.id == id);
             flight.and_then(|flight| flight.records.take())
         };
@@ -679,7 +681,7 @@ impl Store {
                 self.has_left(hash);
             }
         }
-        let mut flights = crate::lock(&self.flights);
+        let mut flights = lock(&self.flights);
         let at = flights.iter().position(|flight| flight.id == id);
         let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
         drop(flights);

@@ -9,7 +9,6 @@
 //!
 //! Limit: [`FRESH_MAX`] fresh places a shard; with one more all of its places count as fresh.
 
-use crate::Sequence;
 use crate::evict::left::Name;
 use crate::index::entry::Mark;
 use crate::index::key::KeyHash;
@@ -20,6 +19,7 @@ use crate::index::segment::Segment;
 use crate::index::{Entry, Index};
 use crate::layout::{checkpoint_list, record_marker};
 use crate::mistakes::Mistake;
+use crate::sequence::Sequence;
 use crate::store::Store;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};

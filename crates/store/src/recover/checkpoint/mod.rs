@@ -27,9 +27,9 @@ pub(crate) use read::{Checkpoint, CheckpointError, Expected, Part, Parts, Pieces
 #[allow(unused_imports)]
 pub(crate) use write::{CheckpointWriter, Finished};
 
-use crate::Sequence;
 use crate::layout::PAGE_BYTES;
 use crate::layout::{checkpoint_block, checkpoint_header, checkpoint_part};
+use crate::sequence::Sequence;
 
 const MAGIC: [u8; 8] = *b"LgCheck\n";
 const VERSION: u32 = 1;
