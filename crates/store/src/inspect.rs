@@ -13,7 +13,7 @@
 use crate::background::Progress;
 use crate::figures::Figures;
 use crate::geometry::Geometry;
-use crate::index::Entry;
+use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::log::{self, Replay};

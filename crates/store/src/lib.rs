@@ -76,9 +76,11 @@ pub use geometry::{Geometry, TooSmall};
 pub use handing::{Heard, HeldChunks, NotFrozen, Told};
 pub use index::key::{KeyHash, KeyHasher};
 pub use index::lists::LIST_BYTES_MAX;
+pub use index::look_up::ReadGuard;
 pub use index::marker::Marker;
-pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
-pub use index::trace::{NOTES_MAX, Traced, Tracing};
+pub use index::notes::NOTES_MAX;
+pub use index::reading::{Lookup, Read, Renewal};
+pub use index::trace::{Traced, Tracing};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
     Summary,

@@ -9,9 +9,9 @@
 //! Not known here: which records are alive.
 
 use crate::blocks::Blocks;
-use crate::index;
+use crate::index::carried::Carried;
+use crate::index::entry::encodable_chunks;
 use crate::index::key::KeyHash;
-use crate::index::marker::Carried;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
 use crate::secret::Secret;
@@ -619,7 +619,7 @@ pub(crate) fn decode_front(bytes: &Bytes, expected: Expected<'_>) -> Result<Fron
 /// Chunks that a record of so many bytes takes: a length that the index can express.
 pub(crate) fn chunks_for(record_bytes: u64, chunk_bytes: u32) -> Option<u32> {
     let chunks = u32::try_from(record_bytes.div_ceil(u64::from(chunk_bytes))).ok()?;
-    index::encodable_chunks(chunks)
+    encodable_chunks(chunks)
 }
 
 #[cfg(test)]

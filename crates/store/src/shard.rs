@@ -27,9 +27,11 @@
 
 use crate::book::Book;
 use crate::evict::needed::{self, NeedMap};
+use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::Fresh;
-use crate::index::{Entry, Index, Short, Spot};
+use crate::index::marker::lasting::Fresh;
+use crate::index::pieces::Short;
+use crate::index::{Index, Spot};
 use crate::log::invalidation::Invalidations;
 use crate::log::soft::SoftPurges;
 use crate::sequence::Sequence;

@@ -22,8 +22,8 @@
 //! Limits: [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered.
 //! Source: docs/decisions/0030.
 
-use crate::index::Short;
 use crate::index::key::KeyHash;
+use crate::index::pieces::{Short, segment_of};
 use crate::lock::lock;
 use crate::sequence::Sequence;
 use crate::store::Store;
@@ -139,7 +139,7 @@ impl Store {
         let number = self.shard_of(hash);
         let segments = self.limits.segments;
         // As `Index::segment_of`, for which a shard's index is not needed.
-        let segment = crate::index::segment_of(hash, segments);
+        let segment = segment_of(hash, segments);
         Name::new(number * segments + segment, Short::of(hash))
     }
 

@@ -8,7 +8,7 @@
 
 use crate::index::Spot;
 use crate::index::key::KeyHash;
-use crate::index::reading::{Lookup, Read, ReadGuard};
+use crate::index::reading::{Lookup, Read};
 use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::shard::{Fate, Shard};
@@ -154,6 +154,45 @@ impl Store {
         ReadGuard {
             store: Arc::clone(self),
             read: Some(read),
+        }
+    }
+}
+
+/// Returns a [`Read`] to its store when dropped.
+#[derive(Debug)]
+pub struct ReadGuard {
+    pub(crate) store: Arc<Store>,
+    pub(crate) read: Option<Read>,
+}
+
+impl ReadGuard {
+    /// The read is done: as [`Store::read_done`].
+    pub fn done(mut self) -> bool {
+        self.read
+            .take()
+            .is_some_and(|read| self.store.read_done(read))
+    }
+
+    /// The device refused: as [`Store::read_failed`].
+    pub fn failed(mut self) {
+        if let Some(read) = self.read.take() {
+            self.store.read_failed(read);
+        }
+    }
+
+    /// The read.
+    pub fn read(&self) -> &Read {
+        self.read
+            .as_ref()
+            .expect("only done and drop take the read, and they are the end of the guard")
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        if let Some(read) = self.read.take() {
+            // The reader has gone, so the answer does not matter.
+            let _ = self.store.read_done(read);
         }
     }
 }

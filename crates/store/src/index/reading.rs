@@ -4,10 +4,8 @@
 
 use crate::index::key::KeyHash;
 use crate::sequence::Sequence;
-use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
-use std::sync::Arc;
 
 /// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], even if the read
 /// failed or its waiter has gone; [`Store::guard`] ensures that.
@@ -58,43 +56,4 @@ pub enum Lookup {
     /// The record's write is not complete. Its bytes, as they will be on disk (except the place in the header of a
     /// waiting record).
     Buffered(Bytes),
-}
-
-/// Returns a [`Read`] to its store when dropped.
-#[derive(Debug)]
-pub struct ReadGuard {
-    pub(crate) store: Arc<Store>,
-    pub(crate) read: Option<Read>,
-}
-
-impl ReadGuard {
-    /// The read is done: as [`Store::read_done`].
-    pub fn done(mut self) -> bool {
-        self.read
-            .take()
-            .is_some_and(|read| self.store.read_done(read))
-    }
-
-    /// The device refused: as [`Store::read_failed`].
-    pub fn failed(mut self) {
-        if let Some(read) = self.read.take() {
-            self.store.read_failed(read);
-        }
-    }
-
-    /// The read.
-    pub fn read(&self) -> &Read {
-        self.read
-            .as_ref()
-            .expect("only done and drop take the read, and they are the end of the guard")
-    }
-}
-
-impl Drop for ReadGuard {
-    fn drop(&mut self) {
-        if let Some(read) = self.read.take() {
-            // The reader has gone, so the answer does not matter.
-            let _ = self.store.read_done(read);
-        }
-    }
 }

@@ -12,7 +12,7 @@
 use crate::background::Background;
 use crate::evict::choose::Room;
 use crate::geometry::Geometry;
-use crate::index::marker::SPARE_MARKERS_VOLATILE;
+use crate::index::SPARE_MARKERS_VOLATILE;
 use crate::lock::lock;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};

@@ -26,9 +26,10 @@
 use crate::background::WorkOp;
 use crate::evict::choose::Room;
 use crate::geometry::Geometry;
+use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::Fresh;
-use crate::index::{Entry, Short};
+use crate::index::marker::lasting::Fresh;
+use crate::index::pieces::Short;
 use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::record::{self, Expected, Head, Header};

@@ -15,7 +15,7 @@
 use crate::background::Background;
 use crate::evict::choose::Room;
 use crate::geometry::Geometry;
-use crate::index::Entry;
+use crate::index::entry::Entry;
 use crate::lock::lock;
 use crate::recover::checkpoint::CheckpointWriter;
 use crate::recover::superblock::{IndexPlace, State, Superblock};

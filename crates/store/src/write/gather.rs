@@ -18,6 +18,7 @@
 //! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
 //! least recently used.
 
+use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
 use crate::record::{HEADER_BYTES, Head, Header, NewRecord, Placed};
 use crate::sequence::Sequence;
@@ -254,9 +255,9 @@ impl Store {
             return None;
         }
         let stamp = || self.clock.fetch_add(1, Ordering::Relaxed);
-        let entry = crate::index::Entry::new(extent, true);
+        let entry = Entry::new(extent, true);
         shard.publish(record.hash, entry, waiting.record_bytes, stamp());
-        for _ in 0..waiting.uses.min(crate::index::Entry::USES_MAX) {
+        for _ in 0..waiting.uses.min(Entry::USES_MAX) {
             if let Some(spot) = shard.find(record.hash) {
                 shard.touch(spot, stamp());
             }

@@ -15,7 +15,7 @@
 
 use crate::evict::choose::Room;
 use crate::handing::Protected;
-use crate::index::Entry;
+use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
 use crate::index::reading::Renewal;
 use crate::lock::lock;

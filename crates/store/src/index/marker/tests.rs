@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::geometry::Geometry;
+use crate::index::carried::Carried;
+use crate::index::pieces::Short;
 use crate::record::NewRecord;
 use crate::recover::open::Identity;
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::write::writer::Outcome;
 use std::sync::atomic::Ordering;
 
