@@ -20,9 +20,10 @@ use crate::evict::choose::Room;
 use crate::evict::moves;
 use crate::handing::{Handing, ToldInVain};
 use crate::lock::lock;
+use crate::log::entry::Entry;
 use crate::log::predicates::Predicates;
 use crate::log::weed::WeedStep;
-use crate::log::{self, Log, Position};
+use crate::log::{Log, Position};
 use crate::mistakes::Mistake;
 use crate::recover::checkpoint;
 use crate::recover::journal::Journal;
@@ -520,8 +521,8 @@ impl Store {
 
     /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed. Nothing is
     /// read, so a soft purge need not be remembered either.
-    pub(crate) fn prune_without_records(&self, entry: &log::Entry) {
-        if let log::Entry::Doubt { primary } = *entry {
+    pub(crate) fn prune_without_records(&self, entry: &Entry) {
+        if let Entry::Doubt { primary } = *entry {
             self.shard(self.shard_of(primary)).soft.forget(primary);
         }
         let mut predicates = lock(&self.predicates);

@@ -30,7 +30,8 @@
 use crate::background::{Background, Work};
 use crate::index::key::KeyHash;
 use crate::lock::lock;
-use crate::log::{Entry, Log, Position};
+use crate::log::entry::Entry;
+use crate::log::{Log, Position};
 use crate::mistakes::Mistake;
 use crate::recover::superblock::{State, Superblock};
 use crate::script::{Script, Stage, Step};

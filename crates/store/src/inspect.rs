@@ -16,7 +16,8 @@ use crate::geometry::Geometry;
 use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
-use crate::log::{self, Replay};
+use crate::log::entry;
+use crate::log::replay::Replay;
 use crate::record::{
     self, Corrupt, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts,
 };
@@ -396,12 +397,12 @@ impl LogSummary {
         };
         for (_, entry) in replay.entries {
             match entry {
-                log::Entry::Key { .. } => summary.keys += 1,
-                log::Entry::Matching { kind, .. } => {
+                entry::Entry::Key { .. } => summary.keys += 1,
+                entry::Entry::Matching { kind, .. } => {
                     *summary.matching.entry(kind).or_default() += 1
                 }
-                log::Entry::Replaced { .. } => summary.replaced += 1,
-                log::Entry::Doubt { .. } => summary.doubts += 1,
+                entry::Entry::Replaced { .. } => summary.replaced += 1,
+                entry::Entry::Doubt { .. } => summary.doubts += 1,
             }
         }
         Ok(summary)

@@ -8,8 +8,9 @@
 
 use crate::index::key::KeyHash;
 use crate::lock::lock;
+use crate::log::Position;
+use crate::log::entry::{Entry, TEXT_BYTES_MAX};
 use crate::log::predicates::Full;
-use crate::log::{self, Position};
 use crate::mistakes::Mistake;
 use crate::sequence::Sequence;
 use crate::shard::Shard;
@@ -59,7 +60,7 @@ pub struct Invalidated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotTaken {
     /// The pattern is longer than 1024 bytes.
-    #[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
+    #[error("a pattern may have at most {} bytes", TEXT_BYTES_MAX)]
     TooLong,
     /// There is no room for another pattern now. There will be when older records were compared with the present
     /// ones.
@@ -111,7 +112,7 @@ impl Store {
             return Invalidated { indexed, handle };
         }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let handle = self.log(sequence, log::Entry::Key { primary });
+        let handle = self.log(sequence, Entry::Key { primary });
         Invalidated { indexed, handle }
     }
 
@@ -139,7 +140,7 @@ impl Store {
         let indexed = has_variants || shard.has(primary);
         drop(shard);
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let handle = self.log(sequence, log::Entry::Doubt { primary });
+        let handle = self.log(sequence, Entry::Doubt { primary });
         Invalidated { indexed, handle }
     }
 
@@ -164,7 +165,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> Result<(), NotTaken> {
-        if pattern.len() > log::TEXT_BYTES_MAX {
+        if pattern.len() > TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
         if lock(&self.predicates).would_take(kind, pattern) {
@@ -183,7 +184,7 @@ impl Store {
         kind: u8,
         pattern: &[u8],
     ) -> Result<DurabilityHandle, NotTaken> {
-        if pattern.len() > log::TEXT_BYTES_MAX {
+        if pattern.len() > TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
         let sequence = {
@@ -198,10 +199,10 @@ impl Store {
         };
         self.counters.invalidations.add(1);
         let pattern = pattern.into();
-        Ok(self.log(sequence, log::Entry::Matching { kind, pattern }))
+        Ok(self.log(sequence, Entry::Matching { kind, pattern }))
     }
 
-    fn log(&self, sequence: Sequence, entry: log::Entry) -> DurabilityHandle {
+    fn log(&self, sequence: Sequence, entry: Entry) -> DurabilityHandle {
         let mut background = self.background();
         if background.volatile && !self.must_tell(&background) {
             drop(background);

@@ -38,11 +38,11 @@
 //! Not known here: what entries mean, durability handles, checkpoints, the place of the area in the store.
 //! Source: docs/decisions/0016.
 
-mod entry;
+pub mod entry;
 pub mod invalidation;
 mod page;
 pub mod predicates;
-mod replay;
+pub mod replay;
 pub mod soft;
 pub mod weed;
 
@@ -51,11 +51,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Entry, TEXT_BYTES_MAX};
-#[cfg(test)]
-pub(crate) use replay::Damaged;
-pub(crate) use replay::Replay;
-
+use crate::log::entry::{Entry, TEXT_BYTES_MAX};
 use crate::secret::Secret;
 use crate::sequence::Sequence;
 use bytes::Bytes;

@@ -17,7 +17,7 @@
 //! Not known here: what kinds there are (`Manner`), the log, the records.
 
 use crate::layout::{predicate as field, predicates as fixed};
-use crate::log::TEXT_BYTES_MAX;
+use crate::log::entry::TEXT_BYTES_MAX;
 use crate::sequence::Sequence;
 use crate::settings::{About, Manner, Words};
 use std::collections::BTreeMap;
