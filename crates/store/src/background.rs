@@ -25,7 +25,7 @@ use crate::log::predicates::Predicates;
 use crate::log::weed::WeedStep;
 use crate::log::{Log, Position};
 use crate::mistakes::Mistake;
-use crate::recover::checkpoint;
+use crate::recover::checkpoint::About;
 use crate::recover::journal::Journal;
 use crate::recover::scan_reads::ScanStep;
 use crate::recover::snapshot::Snapshot;
@@ -560,8 +560,8 @@ impl Store {
     }
 
     /// The parameters of a checkpoint now.
-    pub(crate) fn about(&self, background: &Background) -> checkpoint::About {
-        checkpoint::About {
+    pub(crate) fn about(&self, background: &Background) -> About {
+        About {
             generation: background.superblock.generation + 1,
             epoch: self.epoch,
             covers: self.sequence(),

@@ -290,7 +290,7 @@ impl Store {
                 ..background.superblock.clone()
             };
             let copy = superblock.encode();
-            let copies = crate::recover::snapshot::in_order(background.suspect_copy);
+            let copies = Superblock::copies_in_order(background.suspect_copy);
             let stages = copies.into_iter().flat_map(|offset| {
                 let copy = (offset, copy.clone());
                 [Stage::Writes([copy].into()), Stage::Flush]

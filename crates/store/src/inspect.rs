@@ -18,10 +18,9 @@ use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::log::entry;
 use crate::log::replay::Replay;
-use crate::record::{
-    self, Corrupt, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts,
-};
-use crate::recover::checkpoint;
+use crate::record::corrupt::Corrupt;
+use crate::record::{self, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts};
+use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::journal::{self, Journal};
 use crate::recover::open::{Found, Identity};
 use crate::recover::rebuild::Recovered;

@@ -54,6 +54,7 @@ mod invalidating;
 pub mod layout;
 mod lock;
 mod log;
+mod memory;
 mod mistakes;
 mod part;
 mod pause;
@@ -89,8 +90,9 @@ pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
 pub use log::predicates::{Full, Met, Predicates};
 pub use mistakes::{Mistake, Mistakes};
 pub use part::PartPlace;
+pub use record::corrupt::Corrupt;
 pub use record::{
-    Corrupt, Fragment, Front, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
+    Fragment, Front, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
 };
 pub use recover::open::{Found, Identity, OpenPlan};

@@ -31,7 +31,7 @@ use crate::geometry::Geometry;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
 use crate::lock::lock;
-use crate::record::Corrupt;
+use crate::record::corrupt::Corrupt;
 use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;

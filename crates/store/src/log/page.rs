@@ -154,7 +154,7 @@ impl Page {
 
     /// The page as it is written by the commit that its head names.
     pub(crate) fn encode(&self, epoch: u64, secret: &Secret) -> Bytes {
-        let mut bytes = crate::write::buffer::aligned(PAGE_BYTES);
+        let mut bytes = crate::memory::aligned(PAGE_BYTES);
         let b = &mut bytes[..];
         let head = &self.head;
         field::MAGIC.put(b, &MAGIC);

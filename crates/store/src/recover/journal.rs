@@ -37,10 +37,10 @@
 
 use crate::layout::PAGE_BYTES;
 use crate::layout::region_journal_page as field;
+use crate::memory::aligned;
 use crate::script::{Script, Stage, Step};
 use crate::secret::Secret;
 use crate::sequence::Sequence;
-use crate::write::buffer::aligned;
 use bytes::Bytes;
 use std::ops::Range;
 use twox_hash::XxHash3_64;

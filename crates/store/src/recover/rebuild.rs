@@ -15,7 +15,6 @@ use crate::background::Background;
 use crate::evict::choose::Room;
 use crate::evict::left::Left;
 use crate::evict::region::Grid;
-use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::lock::lock;
@@ -25,7 +24,7 @@ use crate::log::replay::Replay;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistake;
 use crate::record::Header;
-use crate::recover::checkpoint;
+use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::journal::{self, Journal};
 use crate::recover::open::{Found, Identity};
 use crate::recover::scan::{Named, Scan};
@@ -585,18 +584,4 @@ pub(crate) fn is_killed(
         map.get(&hash.0).is_some_and(|&sequence| sequence > than)
     };
     above(kills, header.primary, header.began) || above(replaced, header.hash, header.sequence)
-}
-
-/// What of a geometry the shell has to read.
-impl Geometry {
-    /// Offset and length of the log and of the journal.
-    pub fn logs(&self) -> [(u64, usize); 2] {
-        [
-            (
-                self.invalidation_log_at,
-                self.invalidation_log_bytes as usize,
-            ),
-            (self.region_journal_at, self.region_journal_bytes as usize),
-        ]
-    }
 }

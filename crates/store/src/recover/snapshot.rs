@@ -17,7 +17,7 @@ use crate::evict::choose::Room;
 use crate::geometry::Geometry;
 use crate::index::entry::Entry;
 use crate::lock::lock;
-use crate::recover::checkpoint::CheckpointWriter;
+use crate::recover::checkpoint::write::CheckpointWriter;
 use crate::recover::superblock::{IndexPlace, State, Superblock};
 use crate::script::{Script, Stage, Step};
 use crate::sequence::Sequence;
@@ -313,21 +313,11 @@ impl Store {
             failed: false,
             ending: None,
             superblock,
-            copies: in_order(background.suspect_copy),
+            copies: Superblock::copies_in_order(background.suspect_copy),
             copy_begun: None,
             bytes: 0,
             scratch: Vec::new(),
         }
-    }
-}
-
-/// The copy that may be torn is written first, while the other is whole.
-pub(crate) fn in_order(suspect: u64) -> [u64; 2] {
-    let [first, second] = Superblock::OFFSETS;
-    if suspect == second {
-        [second, first]
-    } else {
-        [first, second]
     }
 }
 

@@ -1,6 +1,5 @@
-//! From a record to its place: buffers, clusters, locality, the frontier.
+//! From a record to its place: clusters, locality, the frontier.
 
-pub mod buffer;
 pub mod cluster;
 pub mod companions;
 pub mod frontier;

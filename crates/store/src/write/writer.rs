@@ -419,7 +419,7 @@ impl Store {
             }
             None => {
                 let bytes = incoming.len.0 as usize * self.chunk_bytes();
-                copied = Copied(crate::write::buffer::aligned(bytes));
+                copied = Copied(crate::memory::aligned(bytes));
                 (incoming.record).write_parts(incoming.marker, &incoming.sums.table, &mut copied.0);
                 &mut copied
             }

@@ -19,13 +19,8 @@
 //! Limits: the area. The writer holds one block, and those that the caller has not taken yet.
 //! Not known here: the parts' contents, areas, devices.
 
-mod read;
-mod write;
-
-#[allow(unused_imports)]
-pub(crate) use read::{Checkpoint, CheckpointError, Expected, Part, Parts, Pieces, read};
-#[allow(unused_imports)]
-pub(crate) use write::{CheckpointWriter, Finished};
+pub mod read;
+pub mod write;
 
 use crate::layout::PAGE_BYTES;
 use crate::layout::{checkpoint_block, checkpoint_header, checkpoint_part};

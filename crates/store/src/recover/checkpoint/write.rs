@@ -10,9 +10,9 @@ use super::{
 use crate::layout::{
     checkpoint_block as block, checkpoint_header as header, checkpoint_part as part,
 };
+use crate::memory::aligned;
 use crate::secret::Secret;
 use crate::sequence::Sequence;
-use crate::write::buffer::aligned;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::fmt;
