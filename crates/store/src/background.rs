@@ -16,8 +16,7 @@
 //!
 //! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
 
-use crate::evict::choose::Room;
-use crate::evict::moves;
+use crate::evict::room::Room;
 use crate::handing::{Handing, ToldInVain};
 use crate::lock::lock;
 use crate::log::entry::Entry;
@@ -300,7 +299,7 @@ impl Store {
     fn next_note_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
         if !background.closing {
             let mut writer = self.writer();
-            let is_full = !moves::has_some_room(&writer);
+            let is_full = !writer.has_some_room();
             if let Room::Hand(hand) = &mut writer.room {
                 let is_kept = self.is_kept(hand);
                 // While a note is late, what the next one covers is swept.

@@ -37,8 +37,8 @@ use crate::recover::superblock::{State, Superblock};
 use crate::script::{Script, Stage, Step};
 use crate::store::Store;
 use crate::write::cluster::Writes;
-use crate::write::writer::Writer;
-use extent::{Chunk, Chunks, Extent, Unified};
+use crate::write::protected::Protected;
+use extent::{Chunk, Chunks, Extent};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -161,53 +161,6 @@ pub enum Told {
         /// What is matched.
         pattern: Box<[u8]>,
     },
-}
-
-/// The places that [`Store::protect`] keeps from the allocator.
-#[derive(Debug, Default)]
-pub(crate) struct Protected {
-    places: Vec<Extent>,
-    /// What would be free otherwise; with an ordered policy it is so afterwards.
-    owed: Vec<Extent>,
-}
-
-impl Protected {
-    /// Those within a region.
-    pub(crate) fn within(&self, region: Extent) -> impl Iterator<Item = Extent> {
-        let inside = self.places.iter().filter(move |it| it.overlaps(region));
-        inside.map(move |place| common(*place, region))
-    }
-
-    /// Takes what is free in that place from the allocator.
-    fn take_free(&mut self, place: Extent, space: &mut Unified) {
-        let free = space.free_pieces();
-        for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
-            let piece = common(piece, place);
-            if space.reserve(piece) {
-                self.owed.push(piece);
-            }
-        }
-    }
-
-    /// The allocator was made anew from the records: it has what was owed to the one before.
-    pub(crate) fn take_anew(&mut self, space: &mut Unified) {
-        self.owed.clear();
-        for place in self.places.clone() {
-            self.take_free(place, space);
-        }
-    }
-
-    /// What the allocator is not to have yet, but does not count as used by a record.
-    pub(crate) fn owed(&self) -> impl Iterator<Item = Extent> {
-        self.owed.iter().copied()
-    }
-}
-
-/// Where two that overlap do.
-fn common(a: Extent, b: Extent) -> Extent {
-    let first = Chunk(a.first.0.max(b.first.0));
-    let end = Chunk(a.end().0.min(b.end().0));
-    Extent::between(first, end)
 }
 
 impl Store {
@@ -458,15 +411,6 @@ impl Store {
         if self.limits.policy().is_some() {
             owed.into_iter()
                 .for_each(|extent| writer.space.free(extent));
-        }
-    }
-
-    /// Frees an extent, or remembers to, if it is protected. For ordered policies.
-    pub(crate) fn give_back(writer: &mut Writer, extent: Extent) {
-        let protected = &mut writer.protected;
-        match protected.places.iter().any(|place| place.overlaps(extent)) {
-            true => protected.owed.push(extent),
-            false => writer.space.free(extent),
         }
     }
 }

@@ -116,6 +116,13 @@ impl Store {
         Invalidated { indexed, handle }
     }
 
+    /// May the disk have bytes of that key that the index does not know?
+    fn may_come_back(&self, hash: KeyHash) -> bool {
+        self.limits.policy().is_some()
+            || self.is_scanning()
+            || lock(&self.left).has(self.name_of(hash))
+    }
+
     /// Does no invalidation wait for the disk? One of the same key might.
     fn is_all_durable(&self) -> bool {
         let background = self.background();
@@ -239,5 +246,50 @@ impl Store {
         } else {
             Settled::Pending
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::record::NewRecord;
+    use crate::recover::open::Identity;
+    use crate::settings::Settings;
+    use crate::write::insert::Outcome;
+
+    #[test]
+    fn who_finds_a_record_gone_finds_its_name_though_it_is_not_logged_yet() {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
+        let store = Store::create(geometry, &Settings::default(), identity);
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
+        let hash = store.hasher().hash(b"/a");
+        let record = NewRecord {
+            hash,
+            primary: hash,
+            key: b"/a",
+            meta: b"",
+            body: &[b"x"],
+            fragment: None,
+            total: None,
+            began: store.sequence(),
+            server: 0,
+        };
+        assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
+        std::thread::scope(|scope| {
+            // This lock protects the log.
+            let background = store.background();
+            let invalidating = scope.spawn(|| store.invalidate(hash));
+            while store.contains(hash) {
+                std::thread::yield_now();
+            }
+            let may_come_back = store.may_come_back(hash);
+            drop(background);
+            assert!(may_come_back);
+            assert!(invalidating.join().unwrap().indexed);
+        });
     }
 }

@@ -71,7 +71,8 @@ mod write;
 
 pub use background::{Progress, Work, WorkId, WorkOp};
 pub use evict::moves::{MOVES_MAX, Move};
-pub use evict::needed::{NEEDS_MAX, Needed, Needs};
+pub use evict::need::NEEDS_MAX;
+pub use evict::needed::{Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use handing::{Heard, HeldChunks, NotFrozen, Told};
@@ -109,4 +110,4 @@ pub use settings::{
 pub use store::Store;
 pub use write::cluster::{Write, WriteId, Writes};
 pub use write::companions::Companion;
-pub use write::writer::{BodyLayout, InPlace, Inserted, Outcome};
+pub use write::insert::{BodyLayout, InPlace, Inserted, Outcome};

@@ -1,7 +1,7 @@
 //! The settings, and their values in a store of a given size.
 
 use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
-use crate::evict::needed::NEEDED_SHARE;
+use crate::evict::need::NEEDED_SHARE;
 use crate::geometry::Geometry;
 use crate::index::entry::{CHUNKS_MAX, encodable_chunks};
 use crate::layout::PAGE_BYTES;

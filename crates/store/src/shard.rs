@@ -26,7 +26,7 @@
 //!   S2  a live record's hold has no fate; every other hold has a reader or a write to wait for
 
 use crate::book::Book;
-use crate::evict::needed::{self, NeedMap};
+use crate::evict::need::{self, NeedMap};
 use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::index::marker::lasting::Fresh;
@@ -35,7 +35,7 @@ use crate::index::{Index, Spot};
 use crate::log::invalidation::Invalidations;
 use crate::log::soft::SoftPurges;
 use crate::sequence::Sequence;
-use crate::write::gather::Waiting;
+use crate::write::waiting::Waiting;
 use extent::{Chunk, Extent};
 
 /// Why a record left the index.
@@ -234,7 +234,7 @@ impl Shard {
         let hashes = self.needed.keys().map(|&hash| KeyHash(hash));
         hashes
             .filter(|&hash| segment.is_none_or(|wanted| self.index.segment_of(hash) == wanted))
-            .filter(|&hash| needed::is_needed(&self.needed, hash))
+            .filter(|&hash| need::is_needed(&self.needed, hash))
             .filter_map(|hash| Some((self.entry(self.find(hash)?).first(), hash)))
             .collect()
     }

@@ -14,14 +14,15 @@
 
 use crate::background::Background;
 use crate::book;
-use crate::evict::choose::{Book, Room};
-use crate::evict::left::Left;
-use crate::evict::moves::{self, Moves};
-use crate::evict::needed;
-use crate::evict::region::{Grid, Hand};
+use crate::evict::grid::Grid;
+use crate::evict::left::{Left, Name};
+use crate::evict::need::{self, Moves};
+use crate::evict::region::Hand;
+use crate::evict::room::{Book, Room};
 use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, KeyHasher};
+use crate::index::pieces::{Short, segment_of};
 use crate::index::reading::Read;
 use crate::lock::lock;
 use crate::log::predicates::{Met, Predicates};
@@ -153,10 +154,9 @@ impl Store {
             Room::Book(_) => 0,
         };
         let (stretch_chunks, look_ahead_chunks) = match &room {
-            Room::Hand(Hand { grid, .. }) => (
-                grid.stretch_chunks(),
-                moves::look_ahead_chunks(grid, &geometry),
-            ),
+            Room::Hand(Hand { grid, .. }) => {
+                (grid.stretch_chunks(), grid.look_ahead_chunks(&geometry))
+            }
             Room::Book(_) => (0, 0),
         };
         let buffers = Buffers::new(&limits, geometry.chunk_bytes);
@@ -591,12 +591,12 @@ impl Store {
         let freed = lock(&self.freed);
         writer.space.audit()?;
         Self::audit_gathered(&writer, &shards)?;
-        let sums = shards.iter().map(|shard| needed::sums(&shard.needed));
+        let sums = shards.iter().map(|shard| need::sums(&shard.needed));
         self.audit_needed(sums.fold((0, 0), |(a, b), (c, d)| (a + c, b + d)))?;
         // All that is in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
         used.extend(writer.open.iter().filter_map(|open| open.tail()));
-        used.extend(writer.protected.owed());
+        used.extend(&writer.protected.owed);
         for shard in &shards {
             shard.audit()?;
             used.extend(shard.held_extents());
@@ -641,6 +641,30 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// The hash of a record's key, which selects the shard and names the record for readers.
+    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
+        // The index takes the low 27 bits and the high 22.
+        (hash.0 >> 32) as usize & (self.shards.len() - 1)
+    }
+
+    /// The name of a key.
+    pub(crate) fn name_of(&self, hash: KeyHash) -> Name {
+        let number = self.shard_of(hash);
+        let segments = self.limits.segments;
+        // As `Index::segment_of`, for which a shard's index is not needed.
+        let segment = segment_of(hash, segments);
+        Name::new(number * segments + segment, Short::of(hash))
+    }
+
+    /// A record or a marker has left the index, and its bytes, or those of variants, may be found after a crash.
+    pub(crate) fn has_left(&self, hash: KeyHash) {
+        self.name_has_left(self.name_of(hash));
+    }
+
+    pub(crate) fn name_has_left(&self, name: Name) {
+        lock(&self.left).add(name, self.sequence());
     }
 
     pub(crate) fn queue_freed(&self, freed: Option<Extent>) {

@@ -24,10 +24,9 @@
 //!
 //! Not known here: the answers that need the records.
 
-use crate::evict::choose::Room;
-use crate::evict::needed::NEEDS_MAX;
-use crate::evict::region::{Grid, Hand};
-use crate::geometry::Geometry;
+use crate::evict::need::{Moving, NEEDS_MAX};
+use crate::evict::region::Hand;
+use crate::evict::room::Room;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
 use crate::lock::lock;
@@ -35,24 +34,14 @@ use crate::record::corrupt::Corrupt;
 use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;
-use crate::write::writer::{Outcome, Writer};
+use crate::write::insert::Outcome;
+use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent};
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// The most moves under way. If reads wait in a long queue, one after the other would take too long.
 pub const MOVES_MAX: usize = 16;
-
-/// Needed records are moved when the hand is this near, in stretches, including the one that is swept next;
-const LOOK_AHEAD_STRETCHES: u32 = 2;
-
-/// in a small store, through which the hand goes within seconds, this many bytes: with a long queue of reads a
-/// stretch ahead would be too late, and the sweep would wait;
-const LOOK_AHEAD_BYTES: u64 = 16 << 20;
-
-/// up to this share of it.
-const LOOK_AHEAD_SHARE: u32 = 4;
 
 /// Moved records leave the ends of clusters and regions empty. This many percent, and a region, are kept for that.
 const WASTE_PERCENT: u64 = 10;
@@ -77,30 +66,6 @@ impl Move {
     pub fn bytes(&self) -> usize {
         self.0.len
     }
-}
-
-/// The state of its move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Moving {
-    No,
-    Queued,
-    UnderWay,
-}
-
-impl Moving {
-    pub(crate) fn queued(is_queued: bool) -> Self {
-        match is_queued {
-            true => Self::Queued,
-            false => Self::No,
-        }
-    }
-}
-
-/// Moves to hand out, and how many are under way.
-#[derive(Debug, Default)]
-pub(crate) struct Moves {
-    queue: VecDeque<KeyHash>,
-    under_way: usize,
 }
 
 /// Where a needed record could be written to.
@@ -282,7 +247,7 @@ impl Store {
         let writer = self.writer();
         match &writer.room {
             Room::Hand(hand) if hand.is_ready() && !self.is_kept(hand) => RoomToMove::Plenty,
-            Room::Hand(hand) if hand.is_ready() || has_some_room(&writer) => RoomToMove::Kept,
+            Room::Hand(hand) if hand.is_ready() || writer.has_some_room() => RoomToMove::Kept,
             _ => RoomToMove::None,
         }
     }
@@ -359,17 +324,4 @@ impl Store {
         self.due_chunks.store(due.0, Ordering::Relaxed);
         !sweep.spared.is_empty()
     }
-}
-
-/// The look-ahead in chunks.
-pub(crate) fn look_ahead_chunks(grid: &Grid, geometry: &Geometry) -> u32 {
-    let small = (LOOK_AHEAD_BYTES / u64::from(geometry.chunk_bytes)) as u32;
-    let small = small.min(geometry.data_chunks / LOOK_AHEAD_SHARE);
-    small.max(grid.stretch_chunks().saturating_mul(LOOK_AHEAD_STRETCHES))
-}
-
-/// Has the current region room left?
-pub(crate) fn has_some_room(writer: &Writer) -> bool {
-    let open = writer.open.as_ref();
-    writer.space.largest().is_some() || open.is_some_and(|open| open.left().0 > 0)
 }

@@ -8,4 +8,3 @@ pub mod scan;
 pub mod scan_reads;
 pub mod snapshot;
 pub mod superblock;
-pub mod window;

@@ -10,7 +10,7 @@
 //! To close: [`Store::begin_close`].
 
 use crate::background::Background;
-use crate::evict::choose::Room;
+use crate::evict::room::Room;
 use crate::geometry::Geometry;
 use crate::index::SPARE_MARKERS_VOLATILE;
 use crate::lock::lock;

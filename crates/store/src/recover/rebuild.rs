@@ -12,9 +12,9 @@
 //! everything is scanned.
 
 use crate::background::Background;
-use crate::evict::choose::Room;
+use crate::evict::grid::Grid;
 use crate::evict::left::Left;
-use crate::evict::region::Grid;
+use crate::evict::room::Room;
 use crate::index::Index;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::lock::lock;
@@ -36,7 +36,7 @@ use crate::set::Moves;
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
 use crate::write::frontier::Frontier;
-use extent::Chunk;
+use extent::{Chunk, Extent};
 use std::sync::atomic::Ordering;
 
 /// After an unclean stop each generation of the superblock has so many numbers of its own. The highest seen is no
@@ -357,6 +357,23 @@ impl Store {
             self.counters.read_failures.add(1);
         }
         (named, filled_to)
+    }
+
+    /// Makes the writer go on where it was.
+    fn go_on_at(&self, frontier: Frontier) {
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        if let Room::Hand(hand) = &mut writer.room {
+            if let Some((region, from)) = frontier.rest {
+                let whole = hand.grid.extent(region..region + 1);
+                writer.space.free(Extent::between(from, whole.end()));
+            }
+            hand.go_on_at(frontier);
+            if self.limits.mistakes.make(Mistake::NoteInParts) {
+                hand.note_in_parts();
+            }
+            self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
+        }
     }
 
     /// Puts in what the log has, whether there was a checkpoint or not.

@@ -24,7 +24,7 @@
 
 #[cfg(doc)]
 use crate::background::WorkOp;
-use crate::evict::choose::Room;
+use crate::evict::room::Room;
 use crate::geometry::Geometry;
 use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};

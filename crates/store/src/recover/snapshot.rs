@@ -13,7 +13,7 @@
 //! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
 
 use crate::background::Background;
-use crate::evict::choose::Room;
+use crate::evict::room::Room;
 use crate::geometry::Geometry;
 use crate::index::entry::Entry;
 use crate::lock::lock;
@@ -290,7 +290,7 @@ impl Store {
             open.dedup();
             writer.push(kind::OPEN_REGIONS, 0, &numbers(open));
         }
-        if let Some(frontier) = self.frontier(&space).filter(|_| clean) {
+        if let Some(frontier) = space.frontier().filter(|_| clean) {
             writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
         }
         // The next start drops what is still being written, whose bytes may reach the disk all the same.

@@ -4,5 +4,8 @@ pub mod cluster;
 pub mod companions;
 pub mod frontier;
 pub mod gather;
+pub mod insert;
 pub mod locality;
+pub mod protected;
+pub mod waiting;
 pub mod writer;

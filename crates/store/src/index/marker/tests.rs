@@ -8,7 +8,7 @@ use crate::record::NewRecord;
 use crate::recover::open::Identity;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::write::writer::Outcome;
+use crate::write::insert::Outcome;
 use std::sync::atomic::Ordering;
 
 fn store(settings: &Settings) -> Store {
