@@ -27,11 +27,12 @@
 //!
 //! Not known here: the other process, how it is spoken to.
 
-use crate::background::{Background, Work};
+use crate::handover::{Handing, Thawing};
 use crate::index::key::KeyHash;
+use crate::jobs::{Background, Owner, Work};
 use crate::lock::lock;
+use crate::log::Position;
 use crate::log::entry::Entry;
-use crate::log::{Log, Position};
 use crate::mistakes::Mistake;
 use crate::recover::superblock::{State, Superblock};
 use crate::script::{Script, Stage, Step};
@@ -39,13 +40,10 @@ use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::protected::Protected;
 use extent::{Chunk, Chunks, Extent};
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Invalidations that are told at once, at most.
 const TOLD_MAX: usize = 256;
-/// Runs of invalidations that were told and are not durable; with one more, what lies between the last two counts as such, too.
-const LEFT_MAX: usize = 64;
 
 /// What has become of invalidations that were [told](Store::next_told).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,72 +54,6 @@ pub enum Heard {
     NotDurable,
     /// The other process does not hear any more. What is invalidated from now on is not durable either.
     NoMore,
-}
-
-/// The entries of the log that the other process was told in vain, as positions, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct ToldInVain(Vec<Range<u64>>);
-
-impl ToldInVain {
-    fn note(&mut self, range: Range<u64>) {
-        if let Some(last) = self.0.last_mut()
-            && last.end == range.start
-        {
-            last.end = range.end;
-            return;
-        }
-        if self.0.len() == LEFT_MAX
-            && let Some(last) = self.0.last_mut()
-        {
-            last.end = range.end;
-            return;
-        }
-        self.0.push(range);
-    }
-
-    pub(crate) fn has(&self, position: Position) -> bool {
-        self.0.iter().any(|range| range.contains(&position.0))
-    }
-}
-
-/// How far the store is handed to another process.
-#[derive(Debug, Default)]
-pub(crate) enum Handing {
-    #[default]
-    No,
-    /// On the way to the last checkpoint, or there.
-    Freezing,
-    /// To be thawed as soon as no checkpoint is under way.
-    Thaw,
-    Thawing(Box<Thawing>),
-    /// The other has it. So many entries are being told to it.
-    Over(usize),
-}
-
-impl PartialEq for Handing {
-    fn eq(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
-
-/// The superblock on its way to the disk.
-#[derive(Debug)]
-pub(crate) struct Thawing {
-    script: Script,
-    superblock: Superblock,
-    /// The copy written last.
-    copy_begun: u64,
-}
-
-impl Handing {
-    pub(crate) fn is_thawing(&self) -> bool {
-        matches!(self, Handing::Thaw | Handing::Thawing(_))
-    }
-
-    /// Do entries of the log wait until it is known who commits them?
-    pub(crate) fn keeps_entries(&self, log: &Log) -> bool {
-        matches!(self, Handing::Freezing) && log.is_settled()
-    }
 }
 
 /// Why a store cannot be frozen now.
@@ -261,7 +193,7 @@ impl Store {
         if let Step::Write(offset, _) = &step {
             thawing.copy_begun = *offset;
         }
-        background.thaw_step(step)
+        background.step(Owner::Thaw, step)
     }
 
     pub(crate) fn thaw_step_done(&self, background: &mut Background, ok: bool, now_ms: u64) {

@@ -10,7 +10,6 @@
 //! Memory: the index, and eight bytes for each record while the places are listed.
 //! Not known here: what keys and metadata mean, devices.
 
-use crate::background::Progress;
 use crate::figures::Figures;
 use crate::geometry::Geometry;
 use crate::index::entry::Entry;
@@ -24,6 +23,7 @@ use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::journal::{self, Journal};
 use crate::recover::open::{Found, Identity};
 use crate::recover::rebuild::Recovered;
+use crate::recover::scan_reads::Progress;
 use crate::recover::scan_reads::ScanStep;
 use crate::recover::superblock::Superblock;
 use crate::sequence::Sequence;

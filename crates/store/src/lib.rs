@@ -48,9 +48,11 @@ mod evict;
 mod figures;
 mod geometry;
 mod handing;
+mod handover;
 mod index;
 mod inspect;
 mod invalidating;
+mod jobs;
 pub mod layout;
 mod lock;
 mod log;
@@ -69,7 +71,6 @@ mod shard;
 mod store;
 mod write;
 
-pub use background::{Progress, Work, WorkId, WorkOp};
 pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::need::NEEDS_MAX;
 pub use evict::needed::{Needed, Needs};
@@ -88,6 +89,7 @@ pub use inspect::{
     Summary,
 };
 pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
+pub use jobs::{Work, WorkId, WorkOp};
 pub use log::predicates::{Full, Met, Predicates};
 pub use mistakes::{Mistake, Mistakes};
 pub use part::PartPlace;
@@ -98,6 +100,7 @@ pub use record::{
 };
 pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
+pub use recover::scan_reads::Progress;
 pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
 pub use secret::{Pseudonyms, Secret};
 pub use sequence::Sequence;

@@ -12,7 +12,6 @@
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
 
-use crate::background::Background;
 use crate::book;
 use crate::evict::grid::Grid;
 use crate::evict::left::{Left, Name};
@@ -24,18 +23,19 @@ use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::pieces::{Short, segment_of};
 use crate::index::reading::Read;
+use crate::jobs::Background;
 use crate::lock::lock;
 use crate::log::predicates::{Met, Predicates};
-use crate::log::weed::Bed;
+use crate::log::weeding::Bed;
 use crate::memory::Pool;
 use crate::mistakes::Mistake;
 use crate::pause::Pause;
 use crate::record::corrupt::Corrupt;
 use crate::record::{Expected, HEADER_BYTES, RecordParts};
 use crate::recover::journal::{self, Journal};
-use crate::recover::scan::Scan;
+use crate::recover::picture;
 use crate::recover::scan_reads::Reads;
-use crate::recover::snapshot;
+use crate::recover::scanned::Scan;
 use crate::recover::superblock::Superblock;
 use crate::secret::{Pseudonyms, Secret};
 use crate::sequence::Sequence;
@@ -163,7 +163,7 @@ impl Store {
         let predicates = Predicates::new(
             limits.manner,
             limits.words,
-            snapshot::predicates_bytes_max(&geometry),
+            picture::predicates_bytes_max(&geometry),
         );
         let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {

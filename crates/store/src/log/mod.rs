@@ -45,6 +45,7 @@ pub mod predicates;
 pub mod replay;
 pub mod soft;
 pub mod weed;
+pub mod weeding;
 
 #[cfg(test)]
 mod model;

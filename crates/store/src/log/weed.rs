@@ -26,17 +26,17 @@
 //! Not known here: what a predicate means.
 //! Source: docs/decisions/0029.
 
-use crate::background::Background;
 use crate::evict::left::Name;
+use crate::jobs::Background;
 use crate::lock::lock;
+use crate::log::weeding::{Bed, Place, Stage, WeedStep, Weeding};
 use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal;
 use crate::sequence::Sequence;
 use crate::shard::Fate;
 use crate::store::Store;
 use bytes::Bytes;
-use extent::{Chunk, Chunks, Extent};
-use std::ops::Range;
+use extent::Chunk;
 
 /// Bytes read at once; one record may be longer.
 const READ_BYTES: u64 = 1 << 20;
@@ -62,75 +62,6 @@ const TRIES: u32 = 3;
 /// Percent of the predicates' room: with more taken, pauses are shorter by [`HURRY_TIMES`].
 const HURRY_PERCENT: u64 = 50;
 const HURRY_TIMES: u64 = 4;
-
-/// Where a weeding is while the store's other locks may be held.
-#[derive(Debug, Default)]
-pub(crate) enum Bed {
-    /// None is under way.
-    #[default]
-    Idle,
-    /// It waits for its next step.
-    Here(Box<Weeding>),
-    /// A step is being taken.
-    Busy,
-}
-
-/// What a weeding wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WeedStep {
-    Read {
-        offset: u64,
-        len: usize,
-    },
-    /// Compute, away from the other work.
-    Look,
-}
-
-/// A weeding under way.
-#[derive(Debug)]
-pub(crate) struct Weeding {
-    /// Predicates up to here are dropped at the end.
-    upto: Sequence,
-    stage: Stage,
-    /// The step was handed out.
-    handed_out: bool,
-    /// Where the next batch begins, and how many chunks it spans.
-    next_chunk: u32,
-    window_chunks: u32,
-    places: Vec<Place>,
-    /// The next of them.
-    at: usize,
-    /// Those of the read under way, and what was read.
-    span: Range<usize>,
-    bytes: Option<Bytes>,
-    failed_reads: u32,
-    read_began_ms: u64,
-    not_before_ms: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Gather,
-    Read,
-    Look,
-    End,
-}
-
-/// A record, as the index has it.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    first: u32,
-    chunks: u32,
-    /// Counted through all shards.
-    segment: u32,
-    was_writing: bool,
-}
-
-impl Place {
-    fn extent(self) -> Extent {
-        Extent::new(Chunk(self.first), Chunks(self.chunks))
-    }
-}
 
 impl Store {
     /// The next step, if one is due.

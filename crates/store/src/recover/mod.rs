@@ -3,8 +3,10 @@
 pub mod checkpoint;
 pub mod journal;
 pub mod open;
+pub mod picture;
 pub mod rebuild;
 pub mod scan;
 pub mod scan_reads;
+pub mod scanned;
 pub mod snapshot;
 pub mod superblock;

@@ -9,10 +9,10 @@
 //!
 //! To close: [`Store::begin_close`].
 
-use crate::background::Background;
 use crate::evict::room::Room;
 use crate::geometry::Geometry;
 use crate::index::SPARE_MARKERS_VOLATILE;
+use crate::jobs::Background;
 use crate::lock::lock;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};

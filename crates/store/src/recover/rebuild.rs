@@ -11,25 +11,24 @@
 //! With an ordered policy regions are not noted: closed in order, the checkpoint has everything, books included; else
 //! everything is scanned.
 
-use crate::background::Background;
 use crate::evict::grid::Grid;
 use crate::evict::left::Left;
 use crate::evict::room::Room;
 use crate::index::Index;
 use crate::index::key::{KeyHash, NumberMap};
+use crate::jobs::Background;
 use crate::lock::lock;
 use crate::log::entry::Entry;
 use crate::log::predicates::Predicates;
 use crate::log::replay::Replay;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistake;
-use crate::record::Header;
 use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::journal::{self, Journal};
 use crate::recover::open::{Found, Identity};
-use crate::recover::scan::{Named, Scan};
+use crate::recover::picture::kind;
 use crate::recover::scan_reads::Reads;
-use crate::recover::snapshot::kind;
+use crate::recover::scanned::{Named, Scan};
 use crate::recover::superblock::{State, Superblock};
 use crate::sequence::Sequence;
 use crate::set::Moves;
@@ -413,7 +412,11 @@ impl Store {
         scan.horizon = logged.horizon;
         scan.named = named;
         scan.covers = background.covers;
-        let reads = Reads::new(touched, &self.geometry, &scan);
+        let horizon = match scan.covers {
+            None => scan.horizon,
+            Some(_) => 0,
+        };
+        let reads = Reads::new(touched, &self.geometry, horizon);
         *lock(&self.scan) = Some(scan);
         *lock(&self.scan_reads) = Some(reads);
         self.scanning.store(true, Ordering::SeqCst);
@@ -590,15 +593,3 @@ fn in_order_of_need(touched: &mut [u32], opened: impl Fn(u32) -> Sequence, hand:
 
 /// Beside the regions that may have been noted ahead of the writer: the one it was in, and some more.
 const NEWEST_BESIDE: u32 = 6;
-
-/// Is a record dead by what the log knows?
-pub(crate) fn is_killed(
-    kills: &NumberMap<u64, Sequence>,
-    replaced: &NumberMap<u64, Sequence>,
-    header: &Header,
-) -> bool {
-    let above = |map: &NumberMap<u64, Sequence>, hash: KeyHash, than| {
-        map.get(&hash.0).is_some_and(|&sequence| sequence > than)
-    };
-    above(kills, header.primary, header.began) || above(replaced, header.hash, header.sequence)
-}

@@ -12,15 +12,14 @@
 //! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
 //! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
 
-use crate::background::Background;
 use crate::evict::room::Room;
-use crate::geometry::Geometry;
 use crate::index::entry::Entry;
+use crate::jobs::Background;
 use crate::lock::lock;
 use crate::recover::checkpoint::write::CheckpointWriter;
+use crate::recover::picture::{Snapshot, kind};
 use crate::recover::superblock::{IndexPlace, State, Superblock};
 use crate::script::{Script, Stage, Step};
-use crate::sequence::Sequence;
 use crate::store::Store;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -39,73 +38,10 @@ const LOG_PAGES_MIN: u64 = 4;
 /// And this share of all it has.
 const LOG_PAGES_SHARE: u64 = 4;
 
-/// Predicates take at most this part of the area; for more there is no room, see `predicates`.
-const PREDICATES_SHARE: u64 = 4;
-
 /// Blocks under way.
 const BLOCKS_MAX: usize = 2;
 
-/// Kinds of parts.
-pub(crate) mod kind {
-    pub(crate) const SHAPE: u8 = 1;
-    pub(crate) const SEGMENT: u8 = 2;
-    pub(crate) const SOFT: u8 = 3;
-    pub(crate) const PREDICATES: u8 = 4;
-    pub(crate) const OPEN_REGIONS: u8 = 5;
-    pub(crate) const BOOK: u8 = 6;
-    pub(crate) const FRONTIER: u8 = 7;
-    pub(crate) const LEFT: u8 = 8;
-}
-
-/// Bytes that predicates may take in a checkpoint.
-pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
-    (geometry.checkpoint_bytes / PREDICATES_SHARE) as usize
-}
-
-/// A checkpoint under way.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    writer: Option<CheckpointWriter>,
-    covers: Sequence,
-    /// No write was under way when it began.
-    is_all_written: bool,
-    area_at: u64,
-    next_segment: usize,
-    outstanding: usize,
-    failed: bool,
-    ending: Option<Script>,
-    superblock: Superblock,
-    /// Where the copies lie, in the order in which they are written.
-    copies: [u64; 2],
-    /// The copy written last.
-    copy_begun: Option<u64>,
-    bytes: u64,
-    scratch: Vec<u8>,
-}
-
 impl Snapshot {
-    pub(crate) fn covers(&self) -> Sequence {
-        self.covers
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Is it the last one, of a clean stop?
-    pub(crate) fn is_clean(&self) -> bool {
-        self.superblock.state == State::Clean
-    }
-
-    /// If it failed: the copy of the superblock that may be torn now.
-    pub(crate) fn copy_begun(&self) -> Option<u64> {
-        self.copy_begun
-    }
-
-    pub(crate) fn into_superblock(self) -> Superblock {
-        self.superblock
-    }
-
     /// The next block to write, or a step of the end.
     pub(crate) fn next_step(&mut self, store: &Store) -> Option<Step> {
         if self.failed {
@@ -143,16 +79,6 @@ impl Snapshot {
         }
         self.end(store);
         self.next_of_ending()
-    }
-
-    fn next_of_ending(&mut self) -> Option<Step> {
-        let step = self.ending.as_mut()?.next()?;
-        if let Step::Write(offset, _) = &step
-            && self.copies.contains(offset)
-        {
-            self.copy_begun = Some(*offset);
-        }
-        Some(step)
     }
 
     /// All segments are written: what remains.
@@ -203,16 +129,6 @@ impl Snapshot {
             stages.push(Stage::Flush);
         }
         self.ending = Some(Script::new(stages));
-    }
-
-    /// A step was carried out. Some: all is done, or has failed.
-    pub(crate) fn step_done(&mut self, ok: bool) -> Option<bool> {
-        if let Some(ending) = &mut self.ending {
-            return ending.done(ok);
-        }
-        self.outstanding -= 1;
-        self.failed |= !ok;
-        (self.failed && self.outstanding == 0).then_some(false)
     }
 }
 
