@@ -41,6 +41,7 @@
 //! Source: paper 000, sections 3 and 4; `docs/format.md` for every byte.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod background;
 mod blocks;
 mod book;
@@ -69,6 +70,7 @@ pub mod set;
 mod settings;
 mod shard;
 mod store;
+mod verify;
 mod write;
 
 pub use evict::moves::{MOVES_MAX, Move};

@@ -2,9 +2,11 @@
 //!
 //! Not known here: shards, records; what is done with a stretch (`choose`).
 
+use crate::evict::grid::Grid;
 use crate::evict::region::Hand;
 use crate::geometry::Geometry;
-use extent::{Chunk, Chunks, Extent};
+use crate::settings::{Limits, Replacement};
+use extent::{Chunk, Chunks, Extent, Unified};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -16,6 +18,27 @@ const STRETCH_BYTES: u64 = 8 << 20;
 pub(crate) enum Room {
     Hand(Hand),
     Book(Book),
+}
+
+impl Room {
+    /// That of a store whose index is empty, and the chunks that the allocator has. The hand begins at a region.
+    pub(crate) fn of(limits: &Limits, geometry: &Geometry, hand_at: u32) -> (Unified, Self) {
+        let total = Chunks(geometry.data_chunks);
+        match limits.replacement {
+            Replacement::SecondChance { .. } => {
+                // The hand has everything; it gives the allocator a region at a time.
+                let all = Extent::new(Chunk(0), total);
+                let space = Unified::from_used(total, std::iter::once(all))
+                    .expect("the whole area is within the area");
+                let hand = Hand::new(Grid::of(geometry), hand_at);
+                (space, Self::Hand(hand))
+            }
+            Replacement::Ordered(_) => {
+                let book = Book::new(limits.shards);
+                (Unified::new_all_free(total), Self::Book(book))
+            }
+        }
+    }
 }
 
 /// What making room by the book needs to remember.
