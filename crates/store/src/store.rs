@@ -111,9 +111,6 @@ pub struct Store {
     pub(crate) counters: Counters,
 }
 
-/// Extents that can be set aside; beyond that, bad ones are used again.
-pub(crate) const BAD_MAX: usize = 4096;
-
 impl Store {
     /// `space` and `hand_at` are as found; nothing is in the index yet.
     pub(crate) fn with(
@@ -125,7 +122,6 @@ impl Store {
     ) -> Self {
         let geometry = superblock.geometry.clone();
         let cluster_bytes = limits.cluster_chunks as usize * geometry.chunk_bytes as usize;
-        let _total = extent::Chunks(geometry.data_chunks);
         let (space, room) = Room::of(&limits, &geometry, hand_at);
         let window_percent = match limits.replacement {
             Replacement::SecondChance { window_percent } => u64::from(window_percent),

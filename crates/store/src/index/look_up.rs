@@ -12,12 +12,15 @@ use crate::index::reading::{Lookup, Read};
 use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::shard::{Fate, Shard};
-use crate::store::{BAD_MAX, Store};
+use crate::store::Store;
 use crate::write::cluster::Flight;
 use bytes::Bytes;
 use extent::Extent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Extents that can be set aside; beyond that, bad ones are used again.
+const BAD_MAX: usize = 4096;
 
 impl Store {
     /// Finds a record, and counts that as a use.
