@@ -12,7 +12,7 @@
 //! | scan (`scan`) | reads, yields to look them through | eight reads under way |
 //! | weeding (`weed`) | reads, yields to look them through | one read under way |
 //!
-//! A job that fails is tried again, after a pause that doubles from `RETRY_MS_MIN` to `RETRY_MS_MAX`.
+//! A job that fails is tried again, after a pause that doubles each time (`jobs`).
 //!
 //! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
 

@@ -37,6 +37,24 @@
 //! A crash loses writes that had not reached the disk, and may bring back an older version of a replaced record, but
 //! never a durably invalidated one (docs/decisions/0017).
 //!
+//! The files, from below; none knows one of a row below its own. What the store does lies in files above the store, each for one
+//! purpose, since what it holds lies below:
+//!
+//! | | files |
+//! |---|---|
+//! | the ground | `sequence`, `lock`, `secret`, `mistakes`, `figures`, `layout`, `memory`, `script`, `pause` |
+//! | where a record lies | `index/`: `key`, `pieces`, `entry`, `segment`, `marker`, `reading`; `evict/left`, `book` |
+//! | what lies on the disk | `record`, `blocks`, `geometry`, `recover/`: `superblock`, `journal`, `checkpoint`; `log/`: `entry`, `page`, `replay` |
+//! | settings, and purges that still apply | `settings`, `evict/need`; `log/`: `predicates`, `soft`, `invalidation` |
+//! | room, and what is being written | `evict/`: `grid`, `aging`, `region`, `room`; `write/`: `cluster`, `waiting`, `locality`, `frontier`, `protected`, `writer` |
+//! | what is under way | `recover/`: `picture`, `scanned`, `scan_reads`; `log/weeding`, `handover`, `jobs` |
+//! | all of it, and its locks | `shard`, `store` |
+//! | looking up | `verify`, `part`, `index/`: `look_up`, `variants`, `trace`; `write/companions` |
+//! | storing, making room | `write/`: `insert`, `gather`; `evict/`: `choose`, `needed`, `moves`, `window` |
+//! | purging, work in the background | `invalidating`, `log/weed`, `background`, `recover/snapshot`, `handing`, `audit` |
+//! | starting | `joining`, `recover/`: `open`, `logged`, `loaded`, `resumption`, `scan`, `rebuild` |
+//! | using several, looking into one | `set`, `inspect` |
+//!
 //! Not known here: HTTP, freshness, sockets, system calls.
 //! Source: paper 000, sections 3 and 4; `docs/format.md` for every byte.
 #![forbid(unsafe_code)]
@@ -54,6 +72,7 @@ mod index;
 mod inspect;
 mod invalidating;
 mod jobs;
+mod joining;
 pub mod layout;
 mod lock;
 mod log;

@@ -46,7 +46,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// The object store: deterministic, without any I/O; callers carry out the [`Read`]s and [`Write`](crate::Write)s it asks for.
+/// The object store: deterministic, without any I/O; callers carry out the [`Read`](crate::Read)s and [`Write`](crate::Write)s it asks for.
 pub struct Store {
     pub(crate) geometry: Geometry,
     pub(crate) limits: Limits,
@@ -293,7 +293,7 @@ impl Store {
         self.counters.evictions.get() > 0
     }
 
-    /// Drops a record that failed verification (but not with [`Corrupt::Hash`]). No invalidation: what is fetched next may be
+    /// Drops a record that failed verification (but not with [`Corrupt::Hash`](crate::Corrupt::Hash)). No invalidation: what is fetched next may be
     /// stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));

@@ -8,7 +8,7 @@
 //! them it stays in place, pinned, and is not written again ([`Store::look_up_needed`]), because it was valid when
 //! they began.
 //!
-//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a
+//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`](super::need::NEEDED_SHARE)) and [`NEEDS_MAX`] needs in all; beyond them a
 //! record is not noted, and is evicted in its turn.
 //!
 //! Not known here: fragments, clients, moves.

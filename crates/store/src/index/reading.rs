@@ -7,8 +7,8 @@ use crate::sequence::Sequence;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
 
-/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], even if the read
-/// failed or its waiter has gone; [`Store::guard`] ensures that.
+/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`](crate::Store::read_done), even if the read
+/// failed or its waiter has gone; [`Store::guard`](crate::Store::guard) ensures that.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a read pins its extent until read_done"]
 pub struct Read {
@@ -28,7 +28,7 @@ impl Read {
         self.hash
     }
 
-    /// `Some` if the record is near the hand. If it is whole and may be served, write it again: [`Store::renew`].
+    /// `Some` if the record is near the hand. If it is whole and may be served, write it again: [`Store::renew`](crate::Store::renew).
     pub fn renewal(&self) -> Option<Renewal> {
         self.renew.then_some(Renewal {
             hash: self.hash,
@@ -38,7 +38,7 @@ impl Read {
     }
 }
 
-/// A record to be written again, see [`Store::renew`].
+/// A record to be written again, see [`Store::renew`](crate::Store::renew).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Renewal {
     pub(crate) hash: KeyHash,

@@ -29,7 +29,7 @@
 //!   L2  a page is put into the ring when all of it was acknowledged, and its successor is begun when the ring has it
 //!   L3  page numbers, commit numbers and positions go on above all that was acknowledged or replayed, over crashes too
 //!
-//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`]
+//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`](replay::Replay)
 //! read is flushed too (the opening superblock does it) before the first commit is written: what one process has
 //! seen may still be in a volatile cache. And [`Log::opening_writes`] are among the first that are made: a flush that failed
 //! may have dropped what a read still shows.

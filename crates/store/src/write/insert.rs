@@ -1,6 +1,6 @@
-//! The one writer: space, packetizer, room.
+//! Storing: a record gets its place, goes into the index, and is copied to where it will be written from.
 //!
-//! One lock protects all of it, and no disk hit takes that lock. An insert computes the checksum (and for a large
+//! One lock protects the state of the writer (`writer`). An insert computes the checksum (and for a large
 //! record makes the copy) outside the lock. Under the lock it makes room, takes an extent, publishes, copies, and
 //! seals the header with the MAC.
 //!
