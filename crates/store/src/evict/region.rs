@@ -18,7 +18,7 @@
 //!
 //! A note is at least two operations, one after the other, and each waits in the device's queue. Where reads wait for seconds,
 //! more is written during a note than lies ahead. Then sweeps begin earlier and notes cover more regions ([`Hand::advance`]), until
-//! notes end in time ([`Hand::end_note`]); up to [an eighth](Grid::late_max) of the area. A new store begins with that, since it costs no record.
+//! notes end in time ([`Hand::end_note`]); up to [what the grid allows](Grid::late_max). A new store begins with that, since it costs no record.
 //!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.

@@ -21,7 +21,7 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// That of a store whose index is empty, and the chunks that the allocator has. The hand begins at a region.
+    /// That of a store whose index is empty, and the chunks that the allocator has. `hand_at`: the region where the hand begins.
     pub(crate) fn of(limits: &Limits, geometry: &Geometry, hand_at: u32) -> (Unified, Self) {
         let total = Chunks(geometry.data_chunks);
         match limits.replacement {
