@@ -26,7 +26,7 @@ const HELD: [(&str, usize); 5] = [
     ("http2", 11),
     ("httpcache", 10),
     ("loligo", 16),
-    ("store", 51),
+    ("store", 0),
 ];
 
 /// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.

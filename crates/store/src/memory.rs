@@ -6,6 +6,7 @@
 //!
 //! Limits: [`SPARE_MAX`] idle buffers.
 
+use crate::lock::lock;
 use bytes::{Buf, Bytes, BytesMut};
 use std::sync::Mutex;
 
@@ -45,7 +46,7 @@ impl Pool {
     }
 
     pub(crate) fn take(&self) -> BytesMut {
-        let spare = crate::lock(&self.spare).pop();
+        let spare = lock(&self.spare).pop();
         spare.unwrap_or_else(|| aligned(self.len))
     }
 
@@ -61,7 +62,7 @@ impl Pool {
             return;
         }
         buffer.resize(self.len, 0);
-        let mut spare = crate::lock(&self.spare);
+        let mut spare = lock(&self.spare);
         if spare.len() < SPARE_MAX && buffer.len() == self.len && is_aligned(&buffer) {
             spare.push(buffer);
         }
