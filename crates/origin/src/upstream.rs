@@ -35,7 +35,7 @@ use ledger::Receiving;
 use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
-const FIRST_READ_BYTES: usize = 16 << 10;
+pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;

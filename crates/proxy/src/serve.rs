@@ -49,7 +49,7 @@ use crate::{
         successor,
     },
     user, worker,
-    worker::connector_settings,
+    worker::{connector, connector_settings},
 };
 use admin::health::{panicking, watch};
 use base::accepting::Dealers;
@@ -419,7 +419,9 @@ fn run_from(
         if let Some(icp) = &shared.icp {
             tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
         }
-        fetching::start(&shared.digests, plan);
+        let (rules, editions) = (shared.peers.rules.clone(), shared.editions.subscribe());
+        let connector = Box::new(move || connector(&editions.borrow()));
+        fetching::start(&shared.digests, plan, fetching::Means { connector, rules });
         let upgrade: admin::Upgrade = |shared| Box::pin(successor::ask(shared));
         let admin = admin_socket.map(|socket| {
             tokio::task::spawn_local(admin::serve(Arc::clone(&shared), upgrade, socket))

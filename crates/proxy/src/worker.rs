@@ -100,8 +100,8 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         }
     };
     let edition = shared.edition();
-    let connector = Connector::new(connector_settings(&edition.plan), edition.tls.clone())
-        .in_cluster(shared.cluster.clone().map(|cluster| cluster as _));
+    let connector =
+        connector(&edition).in_cluster(shared.cluster.clone().map(|cluster| cluster as _));
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
         start.index,
@@ -452,6 +452,11 @@ async fn accept(
             house.take(listener, socket::of(stream), peer, None);
         }
     }
+}
+
+/// Connections as this edition makes them.
+pub fn connector(edition: &Edition) -> Connector {
+    Connector::new(connector_settings(&edition.plan), edition.tls.clone())
 }
 
 /// How connections are made and kept.

@@ -312,14 +312,8 @@ impl Asking<'_> {
             return Err(UpstreamError::Refused(head.status));
         }
         let mut body = upstream.body(&head);
-        let mut answer = Vec::new();
-        while let Some(piece) = body.next(&context.origin, watch).await? {
-            if answer.len() + piece.len() > token::ANSWER_BYTES_MAX {
-                return Err(UpstreamError::Crowded);
-            }
-            answer.extend_from_slice(&piece);
-        }
-        Ok(answer)
+        let answer = body.whole(&context.origin, watch, token::ANSWER_BYTES_MAX);
+        answer.await?.ok_or(UpstreamError::Crowded)
     }
 }
 

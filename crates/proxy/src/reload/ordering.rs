@@ -4,10 +4,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::worker::connector_settings;
+use crate::worker::connector;
 use base::chance;
 use exchange::{edition::Edition, state::Shared};
-use origin::Connector;
 use tls::acme::{self, Looked, Means};
 
 /// The longest sleep: the clock may be set meanwhile.
@@ -40,14 +39,10 @@ pub async fn run(shared: Arc<Shared>) {
 /// Orders if it is time. How long until the next look; `None`: there is nothing to order.
 async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duration> {
     let timeouts = &edition.plan.timeouts;
-    let connector = || {
-        let settings = connector_settings(&edition.plan);
-        Connector::new(settings, edition.tls.clone())
-    };
     let means = Means {
         acme: edition.plan.acme.as_ref()?,
         challenges: &edition.served.iter().flatten().next()?.challenges(),
-        connector: &connector,
+        connector: &|| connector(edition),
         own_addresses: &edition.own_addresses,
         answer_max: timeouts.origin_first_byte,
         retry: timeouts.acme_retry,
