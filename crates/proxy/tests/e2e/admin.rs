@@ -251,8 +251,7 @@ fn answers_are_counted_by_listener_origin_and_status() {
     assert_eq!(ask(reverse, "/in/a"), 200);
     assert_eq!(ask(reverse, "/out"), 404);
     assert_eq!(ask(reverse, " "), 400);
-    // Nobody listens there: it is the port of something that has gone.
-    let gone = TcpListener::bind(local()).unwrap().local_addr().unwrap();
+    let gone = nobody();
     assert_eq!(ask(forward, &format!("http://{gone}/")), 502);
     let all = |text: &str| -> Option<()> {
         for (listener, of, status, count) in [
