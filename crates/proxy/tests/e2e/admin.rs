@@ -2,7 +2,7 @@
 //! counts what it is asked.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     thread,
 };
 
