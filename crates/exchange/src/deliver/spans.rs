@@ -44,6 +44,7 @@ use crate::{
     reply::{Gone, HEAD_WAIT},
     request::{exchange::Exchange, onward, wanted::Wanted},
     state::Worker,
+    storage::Storage,
 };
 use base::{clock::Instant, deadline::Watch};
 use cache::{
@@ -54,7 +55,7 @@ use cache::{
     parts::Part,
 };
 use ledger::pause;
-use origin::body::Body;
+use origin::{OriginContext, body::Body};
 use record::metrics;
 use rules::key::fragment_key;
 
@@ -292,7 +293,7 @@ impl Source<'_> {
                 let from_is_behind = from.range.start < range.start;
                 let got = tokio::select! {
                     biased;
-                    got = from.next(ex.worker, range.clone()) => got,
+                    got = from.next(&ex.worker.origin, &ex.worker.storage, range.clone()) => got,
                     // Nothing is sent to it while what it has is passed over.
                     () = ex.reply.client_leaves(), if from_is_behind => Got::Gone,
                 };
@@ -547,14 +548,14 @@ impl FromOrigin {
         }
     }
 
-    async fn next(&mut self, worker: &Worker, wanted: Range<u64>) -> Got {
+    async fn next(&mut self, origin: &OriginContext, storage: &Storage, wanted: Range<u64>) -> Got {
         loop {
             let most = self.range.end - self.range.start;
-            let piece = match self.body.next(&worker.origin, &self.watch).await {
+            let piece = match self.body.next(origin, &self.watch).await {
                 Ok(Some(piece)) if piece.len() as u64 <= most => piece,
                 answered => {
                     if let Err(error) = answered {
-                        worker.counters.origin_failed(error.token());
+                        origin.counters.origin_failed(error.token());
                     }
                     self.filling = None;
                     return Got::Broken;
@@ -566,7 +567,7 @@ impl FromOrigin {
             let to = wanted.end.clamp(at, end) - at;
             let part = piece.slice(from as usize..to as usize);
             if let Some(filling) = &mut self.filling {
-                filling.take(&worker.storage, piece).await;
+                filling.take(storage, piece).await;
                 self.body.passes(filling.is_over());
             }
             if !part.is_empty() {

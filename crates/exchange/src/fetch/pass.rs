@@ -25,7 +25,6 @@ use crate::{
         uploads::Place,
         whom::{self, To},
     },
-    listener::ListenerState,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::{
         body::BodyError,
@@ -35,7 +34,6 @@ use crate::{
         onward, paying, refusing, target,
         wanted::Wanted,
     },
-    state::Worker,
 };
 use base::deadline::Watch;
 use origin::{
@@ -97,7 +95,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
         let is_asked = asked.is_some_and(|asked| is_one_of(&response, asked));
         return switch::upgraded(ex, is_asked, upstream, &response).await;
     }
-    invalidate(worker, &ex.listener, wanted, &response).await;
+    invalidate(ex, wanted, &response).await;
     if ex.reply.is_head_only() && !wanted.bypass {
         head::note(worker, &ex.listener, wanted, &response, asked_at, began).await;
         let failure = (Some(response.status), false);
@@ -180,17 +178,13 @@ const REMEMBER_MAX: Duration = Duration::from_secs(10);
 /// What is stored under the URIs an unsafe method wrote to is no longer true, whichever listener stored it. It holds at once; and
 /// also after a crash from the moment the client sees the answer, if the disk takes it in time.
 //= rfc9111 §4.4   a cache MUST invalidate the target URI
-async fn invalidate(
-    worker: &Worker,
-    listener: &ListenerState,
-    wanted: &Wanted,
-    response: &ResponseHead,
-) {
+async fn invalidate(ex: &Exchange<'_>, wanted: &Wanted, response: &ResponseHead) {
     if !httpcache::invalidates(&wanted.head.method, response.status)
         || makes(Mistake::KeepAfterUnsafe)
     {
         return;
     }
+    let (worker, listener) = (ex.worker, &ex.listener);
     let shared = &worker.shared;
     let mut names = vec![name_of_key(&wanted.key).to_vec()];
     let head = &wanted.head;

@@ -51,7 +51,7 @@ use origin::{
     outcome::UpstreamError,
     upstream::{Upstream, is_interim},
 };
-use record::metrics;
+use record::metrics::{self, Counters};
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
@@ -216,7 +216,7 @@ impl Fetch {
     /// Sends the request and waits for the final head; interim ones go to the readers at once.
     async fn ask(&self, stale: Option<&Object>) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch, fetch_request) = (&self.worker, &self.watch, &self.fetch_request);
-        let request = request_bytes(worker, fetch_request, stale);
+        let request = request_bytes(&worker.counters, fetch_request, stale);
         let trip = &fetch_request.trip;
         if stale.is_some() {
             trip.validates();
@@ -477,7 +477,11 @@ impl Fetch {
 }
 
 /// The request as it goes to the origin.
-fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&Object>) -> Vec<u8> {
+fn request_bytes(
+    counters: &Counters,
+    fetch_request: &FetchRequest,
+    stale: Option<&Object>,
+) -> Vec<u8> {
     let mut fields = match fetch_request.is_conditional {
         true => onward::end_to_end(&fetch_request.request),
         false => onward::plain_fields(&fetch_request.request),
@@ -485,7 +489,7 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
     fields.remove(b"if-range");
     fields.remove(b"range");
     if let Some(stale) = stale {
-        metrics::add(&worker.counters.revalidations, 1);
+        metrics::add(&counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
     if fetch_request.takes_trailers {

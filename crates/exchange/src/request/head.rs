@@ -22,6 +22,7 @@ use crate::{
     reply::After,
     request::{exchange::Exchange, find, wanted::Wanted},
     state::Worker,
+    storage::Storage,
 };
 use cache::object::Object;
 
@@ -48,7 +49,16 @@ pub async fn note(
     let matches = stored.status == 200
         && response.status == 200
         && httpcache::describes(&response.fields, &fields, stored.body_bytes());
-    let fresh = matches.then(|| freshened(worker, listener, wanted, stored, response, asked_at));
+    let fresh = matches.then(|| {
+        freshened(
+            &worker.storage,
+            listener,
+            wanted,
+            stored,
+            response,
+            asked_at,
+        )
+    });
     let object = fresh.flatten().unwrap_or_else(|| {
         let mut stale = stored.clone();
         stale.standing.expire();
@@ -59,7 +69,7 @@ pub async fn note(
 
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.
 fn freshened(
-    worker: &Worker,
+    storage: &Storage,
     listener: &ListenerState,
     wanted: &Wanted,
     stored: &Object,
@@ -72,7 +82,7 @@ fn freshened(
         listener,
     };
     let (fresh, decision) = prepare::freshened(
-        &worker.storage,
+        storage,
         asker,
         stored,
         (&response.fields, response.version),

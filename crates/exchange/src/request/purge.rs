@@ -38,7 +38,9 @@ use crate::{
 };
 use base::clock::Instant;
 use cache::predicate::TAG_BYTES_MAX;
+use cluster::Cluster;
 use purging::change::{Change, Pattern};
+use record::events::Events;
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
@@ -139,11 +141,14 @@ pub async fn purge(
     }
     let began = Instant::now();
     let settled = shared.cache.settle(&applied.handles, DURABLE_WAIT);
-    (done.durable, ()) = tokio::join!(settled, told(shared, &change, &mut done.members));
+    (done.durable, ()) = tokio::join!(
+        settled,
+        told(shared.cluster.as_deref(), &change, &mut done.members)
+    );
     if !done.members.missing.is_empty() {
         (done.durable, done.reason) = (false, Some(NOT_ALL));
     }
-    note(shared, order, done.durable, began);
+    note(&shared.events, order, done.durable, began);
     Ok(done)
 }
 
@@ -186,8 +191,8 @@ fn resolved(
 }
 
 /// Tells the other members of the cluster, if there is one, and waits until they have it.
-async fn told(shared: &Shared, change: &Change, members: &mut MembersTold) {
-    let Some(cluster) = &shared.cluster else {
+async fn told(cluster: Option<&Cluster>, change: &Change, members: &mut MembersTold) {
+    let Some(cluster) = cluster else {
         return;
     };
     let outcome = cluster.purging.tell(change, DURABLE_WAIT).await;
@@ -201,8 +206,8 @@ async fn told(shared: &Shared, change: &Change, members: &mut MembersTold) {
 }
 
 /// Marks it in the profile: what it was, not whom it was about.
-fn note(shared: &Shared, order: &Order, durable: bool, began: Instant) {
-    if shared.events.are_wanted() {
+fn note(events: &Events, order: &Order, durable: bool, began: Instant) {
+    if events.are_wanted() {
         let what = match order.what {
             What::Url => "url",
             What::Prefix => "prefix",
@@ -210,7 +215,7 @@ fn note(shared: &Shared, order: &Order, durable: bool, began: Instant) {
         };
         let (soft, ms) = (order.soft, began.elapsed().as_millis() as u64);
         let text = json!({ "what": what, "soft": soft, "durable": durable, "ms": ms });
-        shared.events.mark(MarkKind::Purge, &text.to_string());
+        events.mark(MarkKind::Purge, &text.to_string());
     }
 }
 

@@ -1,10 +1,7 @@
 //! The admin interface of a whole proxy: real sockets on loopback, a store in a temporary file, an origin that
 //! counts what it is asked.
 
-use std::{
-    net::SocketAddr,
-    thread,
-};
+use std::{net::SocketAddr, thread};
 
 use ::proxy::plan::{Listener, Plan, Role, Route};
 
