@@ -231,7 +231,7 @@ impl Exposition {
 
     fn requests(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let counted = &self.0.counted;
-        let by_class = |measure: fn(&crate::facts::ClassFigures) -> u64| {
+        let by_class = |measure: fn(&crate::snapshot::ClassFigures) -> u64| {
             counted
                 .classes()
                 .map(move |(class, f)| (class.as_str(), measure(f)))

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 use profile::Class;
 use serde::Serialize;
 
-use crate::{facts::Snapshot, process::Process, rounded, status::InOrder};
+use crate::{process::Process, rounded, snapshot::Snapshot, status::InOrder};
 use record::metrics::STATUS_CLASSES;
 
 /// Time between two samples of the hour.

@@ -45,6 +45,7 @@ mod process;
 mod pushes;
 mod room;
 mod scrape;
+mod snapshot;
 mod status;
 mod upstreams;
 
@@ -69,7 +70,7 @@ use tokio::{
 
 use crate::{
     explaining::{Unexplained, explain},
-    facts::{Facts, HISTORY_STEP, History, Snapshot},
+    facts::Facts,
     health::watch,
     history::Hour,
     http::{Answer, Request},
@@ -77,6 +78,7 @@ use crate::{
     process::Process,
     room::{Place, Room},
     scrape::Format,
+    snapshot::{HISTORY_STEP, History, Snapshot},
     status::Status,
 };
 use base::phase::Phase;

@@ -12,10 +12,11 @@ use profile::Class;
 use serde::Serialize;
 
 use crate::{
-    facts::{Facts, History, Snapshot, StoreFacts},
+    facts::{Facts, StoreFacts},
     histogram::Histogram,
     history::Hour,
     rounded,
+    snapshot::{History, Snapshot},
     status::{HitRatio, Latency, word_of},
 };
 use cluster::ClusterStatus;

@@ -10,9 +10,10 @@ use serde::{Serialize, Serializer};
 
 use crate::limits::LimitFacts;
 use crate::{
-    facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
+    facts::{Facts, StoreFacts},
     histogram::Histogram,
     rounded,
+    snapshot::{ClassFigures, History, RowFigures, Simple, Snapshot},
 };
 use base::{clock::Instant, phase::Phase, x509};
 use cluster::ClusterStatus;
