@@ -1,61 +1,31 @@
 //! All figures, gathered at one moment.
 //!
-//! [`Facts`] has everything that `/metrics` and `/status` report, as plain numbers, so that both agree.
+//! [`Facts`] has everything that `/metrics`, `/status` and `/live` report, so that they agree. What is only copied stands in `table`.
 //!
 //! Not known here: HTTP, text formats.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
-use store::{Figures, Progress};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use store::Figures;
 
-use crate::{limits::LimitFacts, process::Process, pushes, snapshot::Snapshot};
+use crate::{
+    json::InOrder,
+    process::Process,
+    snapshot::Snapshot,
+    table::{self, MemoryFacts, TransferFacts},
+};
 use base::{clock::Instant, phase::Phase};
+use cache::Cache;
 use cluster::ClusterStatus;
 use exchange::{edition::Edition, state::Shared};
-use record::{labels::Label, rule_counts::RuleCount};
+use peers::{
+    digest::{Digests, theirs::Format},
+    known::{Peer, Peers},
+};
+use quota::Quota;
+use record::{labels::Label, metrics::Counters, rule_counts::RuleCount};
 use upstreams::{UpstreamStanding, standings};
-
-/// The memory tier.
-#[derive(Clone, Copy, Debug)]
-pub struct MemoryFacts {
-    /// Bytes held.
-    pub bytes: u64,
-    /// The bound on them.
-    pub bytes_max: u64,
-    /// Objects held.
-    pub objects: u64,
-    /// Objects evicted since the start.
-    pub evicted: u64,
-    /// Objects not kept because they would have driven out too many.
-    pub burst_refused: u64,
-    /// Fragments of large objects held.
-    pub fragments: u64,
-    /// Their bytes, which count in `bytes`.
-    pub fragment_bytes: u64,
-    /// Fragments pushed out since the start.
-    pub fragments_evicted: u64,
-    /// Bytes of fragments sent since the start.
-    pub fragment_served_bytes: u64,
-}
-
-/// One store.
-#[derive(Clone, Debug)]
-pub struct StoreFacts {
-    /// File or device.
-    pub path: String,
-    /// Its size.
-    pub bytes: u64,
-    /// Is storing paused because a write failed?
-    pub paused: bool,
-    /// Is its device set aside?
-    pub aside: bool,
-    /// Bytes of abandoned reads that the device has not finished.
-    pub abandoned_bytes: u64,
-    /// The progress of the scan after an unclean stop; `None` if there is none.
-    pub recovery: Option<Progress>,
-    /// The store's figures.
-    pub figures: Figures,
-}
 
 /// Everything at one moment.
 #[derive(Clone, Debug)]
@@ -72,24 +42,26 @@ pub struct Facts {
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
-    /// Bytes of incomplete heads.
-    pub head_bytes: u64,
-    /// Bytes of bodies on their way from origins to clients and store.
-    pub transfer_bytes: u64,
-    /// The bound on them.
-    pub transfer_bytes_max: u64,
-    /// Memory in which long bodies are received where they are stored.
-    pub room_bytes: u64,
+    /// Heads and bodies on their way.
+    pub transfers: TransferFacts,
     /// The stores.
     pub stores: Vec<StoreFacts>,
     /// Stores that could not be opened.
     pub stores_absent: u64,
+    /// Reads that are due and wait for a slow device.
+    pub reads_waiting: u64,
+    /// Each worker.
+    pub workers: Vec<WorkerFacts>,
     /// The workers' counters and the purges of the admin interface.
     pub counted: Snapshot,
     /// The configuration.
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Parents and siblings, in the order of the configuration.
+    pub peers: Vec<PeerFacts>,
+    /// The digests of siblings that are asked by digest.
+    pub digests: Vec<DigestFacts>,
     /// Servers behind a name.
     pub upstreams: Vec<UpstreamStanding>,
     /// What rules have decided, and how many requests had each tag.
@@ -108,7 +80,7 @@ pub struct ConfigurationFacts {
     /// The edition in force.
     pub edition: u32,
     /// When it was loaded, since 1970.
-    pub loaded: std::time::Duration,
+    pub loaded: Duration,
     /// Reloads that were refused.
     pub failures: u64,
     /// Listener, first name and end (seconds since 1970) of each certificate.
@@ -117,72 +89,227 @@ pub struct ConfigurationFacts {
     pub acme: Option<(u64, u64)>,
 }
 
+/// One worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerFacts {
+    requests: u64,
+    connections_open: u64,
+}
+
+/// One store.
+#[derive(Clone, Debug, Serialize)]
+pub struct StoreFacts {
+    /// File or device.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    io_engine: &'static str,
+    /// Is storing paused because a write failed?
+    pub paused: bool,
+    /// Is its device set aside, because it does not answer?
+    pub aside: bool,
+    /// Bytes of abandoned reads that the device has not finished.
+    #[serde(skip)]
+    pub abandoned_bytes: u64,
+    /// During the scan after an unclean stop.
+    pub recovery: Option<Recovery>,
+    /// The store's figures.
+    #[serde(flatten, serialize_with = "in_status")]
+    pub figures: Figures,
+}
+
+/// The progress of a scan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recovery {
+    /// Bytes looked at.
+    pub done_bytes: u64,
+    /// Bytes to look at in all.
+    pub total_bytes: u64,
+    records: u64,
+}
+
+/// A parent or a sibling.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerFacts {
+    role: &'static str,
+    name: String,
+    address: String,
+    /// Whether requests may go there; a dead one is probed until it answers.
+    alive: bool,
+    /// Failures since it last answered, 3 at most.
+    failures: u32,
+    /// Requests that wait for the head of its answer.
+    waiting: u64,
+}
+
+/// The digest of a sibling.
+#[derive(Clone, Debug, Serialize)]
+pub struct DigestFacts {
+    sibling: String,
+    /// `null`: there is none at present, because it could not be fetched, is too old, or is distrusted.
+    format: Option<&'static str>,
+    age_s: u64,
+    objects: u64,
+}
+
+/// A limit (`[[limit]]`) and its counts.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitFacts {
+    /// As it is configured.
+    pub name: String,
+    what: &'static str,
+    /// Requests or connections within it.
+    pub passed: u64,
+    /// Those that waited for their turn.
+    pub delayed: u64,
+    /// Those beyond it.
+    pub refused: u64,
+    /// Clients, hosts or listeners that are counted apart now.
+    pub keys: u64,
+    keys_max: u64,
+    /// Look-ups for some that shared a count.
+    pub keys_shared: u64,
+}
+
 impl Facts {
     /// Gathers the figures. `purges`: those by the admin interface.
     pub fn gather(shared: &Shared, purges: u64) -> Facts {
-        let now = Instant::now();
-        let mut counted = Snapshot::of(&shared.counters, now);
-        counted.add("purges", purges);
-        let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
-        let cluster = shared.cluster.iter();
-        let of_cluster = cluster.clone().flat_map(|cluster| cluster.figures());
-        let of_purges = cluster.clone().flat_map(|it| it.purging.figures.all());
-        let of_pushes = cluster.flat_map(|cluster| pushes::figures(cluster));
-        let of_peers = icp
-            .chain(shared.digests.figures())
-            .chain(of_cluster)
-            .chain(of_purges)
-            .chain(of_pushes);
-        counted.append(of_peers);
-        let stores = shared.cache.store.stores().zip(&shared.cache.devices);
-        let stores = stores.map(|(store, device)| StoreFacts {
-            path: device.path().display().to_string(),
-            bytes: store.geometry().total_bytes,
-            paused: store.is_paused(base::clock::unix_ms()),
-            aside: device.health().is_aside(),
-            abandoned_bytes: device.health().abandoned_bytes(),
-            recovery: store.recovery(),
-            figures: store.figures(),
-        });
+        let (now, edition, cache) = (Instant::now(), shared.edition(), &shared.cache);
+        let waiting = cache.read_queues.iter().map(|queue| queue.waiting() as u64);
         Facts {
             version: env!("CARGO_PKG_VERSION"),
             phase: *shared.phase.borrow(),
             uptime: now.duration_since(shared.began),
             io_engine: shared.io_engine,
-            connections_max: shared.edition().plan.limits.connections_max as u64,
-            memory: MemoryFacts {
-                bytes: shared.cache.memory.bytes() + shared.cache.fragments.bytes(),
-                bytes_max: shared.cache.memory.bytes_max(),
-                objects: shared.cache.memory.objects(),
-                evicted: shared.cache.memory.evicted(),
-                burst_refused: shared.cache.memory.burst_refused(),
-                fragments: shared.cache.fragments.fragments(),
-                fragment_bytes: shared.cache.fragments.bytes(),
-                fragments_evicted: shared.cache.fragments.evicted(),
-                fragment_served_bytes: shared.cache.fragments.served_bytes(),
-            },
-            head_bytes: shared.heads.bytes(),
-            transfer_bytes: shared.ledger.bytes(),
-            transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
-            room_bytes: shared.cache.rooms.bytes(),
-            stores: stores.collect(),
-            stores_absent: shared.cache.absent.len() as u64,
-            counted,
+            connections_max: edition.plan.limits.connections_max as u64,
+            memory: MemoryFacts::now(cache),
+            transfers: TransferFacts::now(
+                &shared.heads,
+                &shared.ledger,
+                &edition.plan.limits.transfer_buffer_bytes,
+                cache,
+            ),
+            stores: stores(cache, shared.io_engine),
+            stores_absent: cache.absent.len() as u64,
+            reads_waiting: waiting.sum(),
+            workers: shared.counters.iter().map(|set| worker(set)).collect(),
+            counted: counted(shared, purges, now),
             labels: shared.labels.all(),
+            peers: peers(&shared.peers),
+            digests: digests(&shared.digests, &edition, now),
             rules: shared.rules.all(),
-            limits: LimitFacts::all(&shared.edition().quotas),
+            limits: edition.quotas.iter().map(|quota| limit(quota)).collect(),
             configuration: ConfigurationFacts {
-                edition: shared.edition().number,
-                loaded: shared.edition().loaded.at,
+                edition: edition.number,
+                loaded: edition.loaded.at,
                 failures: shared.reloads.failures(),
-                certificates: certificates(&shared.edition()),
-                acme: acme(&shared.edition()),
+                certificates: certificates(&edition),
+                acme: acme(&edition),
             },
-            upstreams: standings(&shared.edition().upstreams),
+            upstreams: standings(&edition.upstreams),
             process: Process::now(),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }
     }
+}
+
+/// What workers have counted, and what is counted beside them: of peers and of the cluster.
+fn counted(shared: &Shared, purges: u64, now: Instant) -> Snapshot {
+    let mut counted = Snapshot::of(&shared.counters, now);
+    counted.add("purges", purges);
+    if let Some(icp) = &shared.icp {
+        counted.append(icp.counters.all());
+    }
+    counted.append(shared.digests.figures());
+    if let Some(cluster) = &shared.cluster {
+        counted.append(cluster.figures());
+        counted.append(cluster.purging.figures.all());
+        counted.append(table::pushes(cluster));
+    }
+    counted
+}
+
+fn worker(counters: &Counters) -> WorkerFacts {
+    WorkerFacts {
+        requests: counters.requests.iter().map(|n| n.load(Relaxed)).sum(),
+        connections_open: counters.client_connections_open.load(Relaxed),
+    }
+}
+
+fn stores(cache: &Cache, io_engine: &'static str) -> Vec<StoreFacts> {
+    let stores = cache.store.stores().zip(&cache.devices);
+    let facts = stores.map(|(store, device)| StoreFacts {
+        path: device.path().display().to_string(),
+        bytes: store.geometry().total_bytes,
+        io_engine,
+        paused: store.is_paused(base::clock::unix_ms()),
+        aside: device.health().is_aside(),
+        abandoned_bytes: device.health().abandoned_bytes(),
+        recovery: store.recovery().map(|scan| Recovery {
+            done_bytes: scan.done_bytes,
+            total_bytes: scan.total_bytes,
+            records: scan.records,
+        }),
+        figures: store.figures(),
+    });
+    facts.collect()
+}
+
+/// The room for records first, in three parts: those that can be looked up, what was written and belongs to no record any more, what was never
+/// written since the store was made.
+fn in_status<S: Serializer>(figures: &Figures, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(None)?;
+    map.serialize_entry("live_bytes", &figures.live_bytes)?;
+    map.serialize_entry("dead_bytes", &figures.dead_bytes)?;
+    map.serialize_entry("never_written_bytes", &figures.never_written_bytes)?;
+    map.serialize_entry("now", &InOrder(figures.gauges().collect()))?;
+    map.serialize_entry("since_opened", &InOrder(figures.counters().collect()))?;
+    map.end()
+}
+
+fn limit(quota: &Quota) -> LimitFacts {
+    let counts = &quota.counts;
+    LimitFacts {
+        name: quota.plan.name.clone(),
+        what: quota.plan.what.name(),
+        passed: counts.passed.load(Relaxed),
+        delayed: counts.delayed.load(Relaxed),
+        refused: counts.refused.load(Relaxed),
+        keys: quota.keys() as u64,
+        keys_max: quota.plan.keys.keys_max as u64,
+        keys_shared: counts.shared.load(Relaxed),
+    }
+}
+
+fn peers(peers: &Peers) -> Vec<PeerFacts> {
+    let standing = |role, peer: &Peer| PeerFacts {
+        role,
+        name: peer.name.to_string(),
+        address: format!("{}:{}", peer.destination.host, peer.destination.port),
+        alive: peer.health.is_alive(),
+        failures: peer.health.failures(),
+        waiting: peer.waiting(),
+    };
+    let parents = peers.parents().iter();
+    let siblings = peers.siblings().iter();
+    parents
+        .map(|peer| standing("parent", peer))
+        .chain(siblings.map(|peer| standing("sibling", peer)))
+        .collect()
+}
+
+fn digests(digests: &Digests, edition: &Edition, now: Instant) -> Vec<DigestFacts> {
+    let numbered = digests.siblings().filter_map(|number| {
+        let standing = digests.theirs(number)?.standing(now);
+        let sibling = edition.plan.siblings.get(number)?;
+        Some(DigestFacts {
+            sibling: sibling.at.to_string(),
+            format: standing.format.map(Format::name),
+            age_s: standing.age_s,
+            objects: standing.objects,
+        })
+    });
+    numbered.collect()
 }
 
 fn acme(edition: &Edition) -> Option<(u64, u64)> {

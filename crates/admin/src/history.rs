@@ -10,7 +10,11 @@ use std::{collections::VecDeque, time::Duration};
 use profile::Class;
 use serde::Serialize;
 
-use crate::{process::Process, rounded, snapshot::Snapshot, status::InOrder};
+use crate::{
+    json::{InOrder, rounded},
+    process::Process,
+    snapshot::Snapshot,
+};
 use record::metrics::STATUS_CLASSES;
 
 /// Time between two samples of the hour.

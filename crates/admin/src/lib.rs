@@ -38,15 +38,14 @@ pub mod health;
 mod histogram;
 mod history;
 mod http;
-mod limits;
+mod json;
 mod live;
-mod members;
 mod process;
-mod pushes;
 mod room;
 mod scrape;
 mod snapshot;
 mod status;
+mod table;
 mod upstreams;
 
 use base::clock::Instant;
@@ -55,7 +54,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -89,7 +88,7 @@ use exchange::{
     state::Shared,
 };
 use plan::host_fits;
-use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook};
+use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook, top::Top};
 
 /// The origins told are those of one to two such periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);
@@ -280,6 +279,12 @@ impl Admin {
         Facts::gather(&self.shared, self.purges.get())
     }
 
+    /// What is asked for most, if that is counted.
+    fn top(&self) -> Option<MutexGuard<'_, Top>> {
+        let top = self.shared.top.as_ref()?;
+        Some(top.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Answers in its turn; health has none.
     async fn answer_at(&self, place: &Place, request: &Request<'_>) -> Answer {
         place.is_busy();
@@ -343,13 +348,16 @@ impl Admin {
             "/healthz" if gets => self.health(),
             "/livez" if gets => self.liveness(),
             "/status" if gets => {
-                let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
-                Answer::json(200, &status)
+                let top = self.top().map(|top| top.told());
+                let configured = (&*self.shared.edition(), &self.shared.reloads);
+                let history = self.history.borrow();
+                Answer::json(200, &Status::of(self.facts(), configured, &history, top))
             }
             "/live" if gets => {
                 let (history, hour) = (self.history.borrow(), self.hour.borrow());
                 let origins = self.origins.borrow();
-                let live = Live::of(&self.shared, &self.facts(), &history, &hour, &origins);
+                let top = self.top().map(|top| top.rankings(live::RANKED_MAX));
+                let live = Live::of(self.facts(), &history, &hour, &origins, top);
                 Answer::json_in_a_line(&live)
             }
             "/history" if gets => self.answer_history(query),
@@ -553,11 +561,6 @@ fn is_of_a_foreign_page(request: &Request<'_>) -> bool {
 }
 
 const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";
-
-/// Rounds to three digits after the point.
-fn rounded(x: f64) -> f64 {
-    (x * 1000.0).round() / 1000.0
-}
 
 const INDEX: &str = "Loligo, admin interface
 

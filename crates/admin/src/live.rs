@@ -6,8 +6,6 @@
 //!
 //! Names carry their units; a value without data is `null`. Limits: [`RANKED_MAX`] names a ranking, 256 origins.
 
-use std::sync::PoisonError;
-
 use profile::Class;
 use serde::Serialize;
 
@@ -15,12 +13,11 @@ use crate::{
     facts::{Facts, StoreFacts},
     histogram::Histogram,
     history::Hour,
-    rounded,
+    json::rounded,
     snapshot::{History, Snapshot},
     status::{HitRatio, Latency, word_of},
 };
 use cluster::ClusterStatus;
-use exchange::state::Shared;
 use record::{
     metrics,
     origins::{OriginBook, OriginTable, OriginTimes},
@@ -207,40 +204,34 @@ struct Trend {
 }
 
 impl Live {
-    /// Puts the document together.
+    /// Puts the document together. `top`: the rankings of hosts and URLs, if that is counted.
     pub fn of(
-        shared: &Shared,
-        facts: &Facts,
+        facts: Facts,
         history: &History,
         hour: &Hour,
         origins: &OriginBook,
+        top: Option<[Rankings; 2]>,
     ) -> Live {
         let counted = &facts.counted;
         let (requests_per_s, hits_per_s) = hour.trend(TREND_SAMPLES);
-        let waiting = shared.cache.read_queues.iter().map(|queue| queue.waiting());
-        let are_named = shared.top.is_some();
         Live {
             version: facts.version,
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
-            workers: shared.counters.len(),
+            workers: facts.workers.len(),
             connections_open: counted.value("client_connections_open"),
             connections_max: facts.connections_max,
             now: hour.lately(counted).map(Now::of),
             minute: history.recent(counted).and_then(Minute::of),
-            origins: OriginsTold::of(&origins.all(), are_named),
-            disk: Disk::of(&facts.stores, waiting.sum()),
+            origins: OriginsTold::of(&origins.all(), top.is_some()),
+            disk: Disk::of(&facts.stores, facts.reads_waiting),
             memory_bytes: facts.memory.bytes,
             memory_bytes_max: facts.memory.bytes_max,
             cpu_cores: hour.cpu_cores(),
             resident_bytes: facts.process.resident_bytes,
-            top: shared.top.as_ref().map(|top| {
-                let top = top.lock().unwrap_or_else(PoisonError::into_inner);
-                let [hosts, urls] = top.rankings(RANKED_MAX);
-                TopTold { hosts, urls }
-            }),
-            cluster: facts.cluster.clone(),
-            upstreams: facts.upstreams.clone(),
+            top: top.map(|[hosts, urls]| TopTold { hosts, urls }),
+            cluster: facts.cluster,
+            upstreams: facts.upstreams,
             trend: Trend {
                 step_s: crate::history::FINE_STEP.as_secs(),
                 requests_per_s,
@@ -351,7 +342,7 @@ impl OriginRow {
 }
 
 impl Disk {
-    fn of(stores: &[StoreFacts], waiting: usize) -> Disk {
+    fn of(stores: &[StoreFacts], reads_waiting: u64) -> Disk {
         let rows = stores.iter().map(|store| StoreRow {
             path: store.path.clone(),
             live_bytes: store.figures.live_bytes,
@@ -365,7 +356,7 @@ impl Disk {
         let stores: Vec<_> = rows.collect();
         Disk {
             reads_under_way: stores.iter().map(|store| store.reads_under_way).sum(),
-            reads_waiting: waiting as u64,
+            reads_waiting,
             writes_under_way: stores.iter().map(|store| store.writes_under_way).sum(),
             stores,
         }
@@ -387,13 +378,8 @@ mod tests {
         let shared = testing::shared();
         let facts = Facts::gather(&shared, 0);
         let (history, hour) = (History::default(), Hour::default());
-        let live = json(&Live::of(
-            &shared,
-            &facts,
-            &history,
-            &hour,
-            &OriginBook::default(),
-        ));
+        let live = Live::of(facts, &history, &hour, &OriginBook::default(), None);
+        let live = json(&live);
         assert!(live["now"].is_null() && live["minute"].is_null() && live["top"].is_null());
         assert_eq!(live["phase"], "running");
         assert_eq!(live["disk"]["reads_waiting"], 0);
@@ -432,7 +418,7 @@ mod tests {
         let mut book = OriginBook::default();
         book.add(&worker.origins.take());
         let facts = Facts::gather(&shared, 0);
-        let live = json(&Live::of(&shared, &facts, &history, &hour, &book));
+        let live = json(&Live::of(facts, &history, &hour, &book, None));
         let minute = &live["minute"];
         assert_eq!(minute["hit_ratio"]["documents"], 0.25);
         assert_eq!(minute["hit_ratio"]["bytes"], 0.5);

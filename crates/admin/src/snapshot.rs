@@ -158,7 +158,7 @@ impl Snapshot {
     }
 
     /// The classes with their figures, in the order of [`Class::ALL`].
-    pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> {
+    pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> + Clone {
         Class::ALL.into_iter().zip(&self.classes)
     }
 
@@ -198,7 +198,7 @@ impl Snapshot {
     }
 
     /// Requests and connections by protocol and encryption, those that occurred.
-    pub fn protocols(&self) -> impl Iterator<Item = &ProtocolFigures> {
+    pub fn protocols(&self) -> impl Iterator<Item = &ProtocolFigures> + Clone {
         self.protocols.iter().filter(|row| row.occurs())
     }
 
@@ -214,8 +214,10 @@ impl Snapshot {
     }
 
     /// Adds counters and gauges that are no worker's: their names, meanings and values.
-    pub fn append(&mut self, figures: impl Iterator<Item = (&'static str, &'static str, u64)>) {
-        let simple = figures.map(|(name, help, value)| Simple { name, help, value });
+    pub fn append(&mut self, figures: impl IntoIterator<Item = (&'static str, &'static str, u64)>) {
+        let simple = figures
+            .into_iter()
+            .map(|(name, help, value)| Simple { name, help, value });
         self.simple.extend(simple);
     }
 
