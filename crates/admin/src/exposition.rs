@@ -6,7 +6,7 @@
 //! Latencies: our four buckets to a power of two are merged to one, from 8 us to 17 s; the edges are edges of
 //! the fine buckets too, so no count is guessed.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
@@ -50,7 +50,7 @@ pub fn render(facts: Facts) -> String {
         "How the disk is read and written: io_uring, threads, or none without a store",
         engine,
     );
-    registry.register_collector(Box::new(Arc::new(Exposition(facts))));
+    registry.register_collector(Box::new(Exposition(facts)));
     let mut out = String::with_capacity(32 << 10);
     text::encode(&mut out, &all).expect("writing to a string does not fail");
     out

@@ -19,8 +19,8 @@
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
 //!
-//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. `facts` gathers,
-//! `status` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
+//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. A figure
+//! stands once, in `table`; `facts` gathers, `status`, `live` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
 //!
 //! Allowed addresses may use it, but web pages in a browser there must not. A browser lets a page read, and send
 //! PURGE and DELETE, only under the page's own host name. With DNS rebinding that name may point here, so Host must

@@ -14,7 +14,7 @@ use crate::{
     histogram::Histogram,
     history::Hour,
     json::rounded,
-    snapshot::{History, Snapshot},
+    snapshot::{History, Passed},
     status::{HitRatio, Latency, word_of},
 };
 use cluster::ClusterStatus;
@@ -113,15 +113,15 @@ struct ProtocolRow {
 }
 
 impl ProtocolRow {
-    fn of(row: &ProtocolFigures, all: f64, seconds: f64) -> ProtocolRow {
+    fn of(row: &ProtocolFigures, all: f64, passed: &Passed) -> ProtocolRow {
         let [(_, protocol), (_, tls), (_, session)] = row.labels();
         ProtocolRow {
             protocol,
             tls,
             session,
-            requests_per_s: rounded(row.requests as f64 / seconds),
+            requests_per_s: passed.per_s(row.requests),
             share: rounded(row.requests as f64 / all),
-            connections_per_s: rounded(row.connections as f64 / seconds),
+            connections_per_s: passed.per_s(row.connections),
             connections_open: row.open,
         }
     }
@@ -213,7 +213,6 @@ impl Live {
         top: Option<[Rankings; 2]>,
     ) -> Live {
         let counted = &facts.counted;
-        let (requests_per_s, hits_per_s) = hour.trend(TREND_SAMPLES);
         Live {
             version: facts.version,
             phase: word_of(facts.phase),
@@ -221,8 +220,8 @@ impl Live {
             workers: facts.workers.len(),
             connections_open: counted.value("client_connections_open"),
             connections_max: facts.connections_max,
-            now: hour.lately(counted).map(Now::of),
-            minute: history.recent(counted).and_then(Minute::of),
+            now: hour.lately(counted).as_ref().map(Now::of),
+            minute: history.recent(counted).as_ref().map(Minute::of),
             origins: OriginsTold::of(&origins.all(), top.is_some()),
             disk: Disk::of(&facts.stores, facts.reads_waiting),
             memory_bytes: facts.memory.bytes,
@@ -234,76 +233,71 @@ impl Live {
             upstreams: facts.upstreams,
             trend: Trend {
                 step_s: crate::history::FINE_STEP.as_secs(),
-                requests_per_s,
-                hits_per_s,
+                requests_per_s: hour.last("requests_per_s", TREND_SAMPLES),
+                hits_per_s: hour.last("hits_per_s", TREND_SAMPLES),
             },
         }
     }
 }
 
 impl Now {
-    fn of((passed, seconds): (Snapshot, f64)) -> Now {
-        let per_s = |n: u64| rounded(n as f64 / seconds);
-        let errors = passed.classes().filter(|(class, _)| *class == Class::Error);
+    fn of(passed: &Passed) -> Now {
+        let counted = &passed.counted;
+        let errors = counted
+            .classes()
+            .filter(|(class, _)| *class == Class::Error);
+        let failed = metrics::HANDSHAKE_FAILURES.map(|name| counted.value(name));
         Now {
-            seconds: rounded(seconds),
-            requests_per_s: per_s(passed.requests()),
-            response_bytes_per_s: per_s(passed.bytes()),
-            errors_per_s: per_s(errors.map(|(_, figures)| figures.requests).sum()),
-            disk_reads_per_s: per_s(passed.value("disk_reads")),
-            disk_writes_per_s: per_s(passed.value("disk_writes")),
-            disk_write_bytes_per_s: per_s(passed.value("disk_write_bytes")),
+            seconds: rounded(passed.seconds),
+            requests_per_s: passed.per_s(counted.requests()),
+            response_bytes_per_s: passed.per_s(counted.bytes()),
+            errors_per_s: passed.per_s(errors.map(|(_, it)| it.requests).sum()),
+            disk_reads_per_s: passed.rate("disk_reads"),
+            disk_writes_per_s: passed.rate("disk_writes"),
+            disk_write_bytes_per_s: passed.rate("disk_write_bytes"),
             handshakes: Handshakes {
-                full_per_s: per_s(passed.value("tls_handshakes_full")),
-                resumed_per_s: per_s(passed.value("tls_handshakes_resumed")),
-                failed_per_s: per_s(
-                    metrics::HANDSHAKE_FAILURES
-                        .map(|name| passed.value(name))
-                        .iter()
-                        .sum(),
-                ),
+                full_per_s: passed.rate("tls_handshakes_full"),
+                resumed_per_s: passed.rate("tls_handshakes_resumed"),
+                failed_per_s: passed.per_s(failed.iter().sum()),
             },
         }
     }
 }
 
 impl Minute {
-    fn of((passed, seconds): (Snapshot, f64)) -> Option<Minute> {
-        if seconds <= 0.0 {
-            return None;
-        }
-        let per_s = |n: u64| rounded(n as f64 / seconds);
-        let all = passed.requests().max(1) as f64;
-        let classes = passed.classes().filter(|(_, figures)| figures.requests > 0);
-        let stages = passed.stages().filter(|(_, times)| times.count() > 0);
-        Some(Minute {
-            seconds: rounded(seconds),
-            requests_per_s: per_s(passed.requests()),
-            response_bytes_per_s: per_s(passed.bytes()),
-            hit_ratio: HitRatio::of(&passed),
-            latency_us: Latency::of(&passed.latency()),
+    fn of(passed: &Passed) -> Minute {
+        let counted = &passed.counted;
+        let all = counted.requests().max(1) as f64;
+        let classes = counted.classes().filter(|(_, it)| it.requests > 0);
+        let stages = counted.stages().filter(|(_, times)| times.count() > 0);
+        Minute {
+            seconds: rounded(passed.seconds),
+            requests_per_s: passed.per_s(counted.requests()),
+            response_bytes_per_s: passed.per_s(counted.bytes()),
+            hit_ratio: HitRatio::of(counted),
+            latency_us: Latency::of(&counted.latency()),
             classes: classes
                 .map(|(class, figures)| ClassRow {
                     name: class.as_str(),
                     is_hit: class.is_hit(),
-                    requests_per_s: per_s(figures.requests),
+                    requests_per_s: passed.per_s(figures.requests),
                     share: rounded(figures.requests as f64 / all),
-                    response_bytes_per_s: per_s(figures.bytes),
+                    response_bytes_per_s: passed.per_s(figures.bytes),
                     latency_us: Latency::of(&figures.latency),
                 })
                 .collect(),
-            protocols: (passed.protocols())
-                .map(|row| ProtocolRow::of(row, all, seconds))
+            protocols: (counted.protocols())
+                .map(|row| ProtocolRow::of(row, all, passed))
                 .collect(),
             stages: stages
                 .map(|(stage, times)| StageRow {
                     name: stage.as_str(),
-                    requests_per_s: per_s(times.count()),
+                    requests_per_s: passed.per_s(times.count()),
                     p50_us: times.quantile_us(0.5).map(rounded),
                     p99_us: times.quantile_us(0.99).map(rounded),
                 })
                 .collect(),
-        })
+        }
     }
 }
 
@@ -366,6 +360,7 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Snapshot;
     use exchange::testing;
     use profile::{Encryption, Protocol, StageName};
 

@@ -21,7 +21,7 @@ use std::{
 
 use profile::{Class, STAGES, StageName};
 
-use crate::histogram::Histogram;
+use crate::{histogram::Histogram, json::rounded};
 use base::clock::Instant;
 use record::{
     metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
@@ -233,6 +233,12 @@ impl Snapshot {
         self.classes.iter().map(|c| c.requests).sum()
     }
 
+    /// Those answered from the cache.
+    pub fn hits(&self) -> u64 {
+        let hits = self.classes().filter(|(class, _)| class.is_hit());
+        hits.map(|(_, figures)| figures.requests).sum()
+    }
+
     /// All bytes sent to clients.
     pub fn bytes(&self) -> u64 {
         self.classes.iter().map(|c| c.bytes).sum()
@@ -273,8 +279,9 @@ impl Snapshot {
         (all > 0).then(|| hits as f64 / all as f64)
     }
 
-    /// The difference to `earlier`, and the seconds between. Gauges keep their present values.
-    pub fn since(&self, earlier: &Snapshot) -> (Snapshot, f64) {
+    /// What was counted since `earlier`; `None` if no time has passed. Gauges keep their present values.
+    pub fn since(&self, earlier: &Snapshot) -> Option<Passed> {
+        let seconds = self.at.duration_since(earlier.at).as_secs_f64();
         let pairs = self.classes.iter().zip(&earlier.classes);
         let classes = pairs.map(|(now, then)| ClassFigures {
             requests: now.requests.wrapping_sub(then.requests),
@@ -298,7 +305,7 @@ impl Snapshot {
             bytes: now.bytes.wrapping_sub(then.bytes),
         });
         let pairs = self.statuses.iter().zip(&earlier.statuses);
-        let passed = Snapshot {
+        let counted = Snapshot {
             at: self.at,
             classes: classes.collect(),
             stages: stages.collect(),
@@ -312,7 +319,27 @@ impl Snapshot {
                 .map(|(now, then)| now.since(then))
                 .collect(),
         };
-        (passed, self.at.duration_since(earlier.at).as_secs_f64())
+        (seconds > 0.0).then_some(Passed { counted, seconds })
+    }
+}
+
+/// What was counted in a stretch of time.
+pub struct Passed {
+    /// The figures.
+    pub counted: Snapshot,
+    /// How long it was; never 0.
+    pub seconds: f64,
+}
+
+impl Passed {
+    /// A rate.
+    pub fn per_s(&self, n: u64) -> f64 {
+        rounded(n as f64 / self.seconds)
+    }
+
+    /// The rate of the counter of that name.
+    pub fn rate(&self, counter: &str) -> f64 {
+        self.per_s(self.counted.value(counter))
     }
 }
 
@@ -335,9 +362,9 @@ impl History {
         self.0.push_back(snapshot);
     }
 
-    /// The figures of the last minute, and the seconds they cover; `None` before the first snapshot.
-    pub fn recent(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
-        self.0.front().map(|oldest| now.since(oldest))
+    /// The last minute; `None` before the first snapshot.
+    pub fn recent(&self, now: &Snapshot) -> Option<Passed> {
+        now.since(self.0.front()?)
     }
 }
 
@@ -400,8 +427,8 @@ mod tests {
         for class in [Class::DiskHit, Class::MemoryHit, Class::DiskHit] {
             workers[0].staged(class, &stages);
         }
-        let (passed, _) = Snapshot::of(&workers, Instant::now()).since(&began);
-        for (name, times) in passed.stages() {
+        let passed = Snapshot::of(&workers, Instant::now()).since(&began);
+        for (name, times) in passed.unwrap().counted.stages() {
             let expected = if name == StageName::SwapIn { 2 } else { 0 };
             assert_eq!(times.count(), expected, "{name:?}");
         }
@@ -418,8 +445,8 @@ mod tests {
         }
         assert_eq!(history.0.len(), HISTORY_MAX);
         let now = snapshot(start + HISTORY_STEP * 99, &requests);
-        let (passed, seconds) = history.recent(&now).unwrap();
-        assert_eq!((passed.requests(), seconds), (12, 60.0));
-        assert_eq!(passed.latency().count(), 12);
+        let passed = history.recent(&now).unwrap();
+        assert_eq!((passed.counted.requests(), passed.seconds), (12, 60.0));
+        assert_eq!(passed.counted.latency().count(), 12);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     histogram::Histogram,
     json::{InOrder, rounded},
     process::Process,
-    snapshot::{ClassFigures, History, RowFigures, Simple, Snapshot},
+    snapshot::{ClassFigures, History, Passed, RowFigures, Simple, Snapshot},
     table::{MemoryFacts, TransferFacts},
 };
 use base::{phase::Phase, reloads::Reloads, x509};
@@ -239,7 +239,7 @@ impl Status {
                 latency_us: Latency::of(&counted.latency()),
                 by_class: by_class(counted, ByClass::of),
             },
-            recent: history.recent(counted).and_then(Recent::of),
+            recent: history.recent(counted).as_ref().map(Recent::of),
             memory: facts.memory,
             transfers: facts.transfers,
             stores: facts.stores,
@@ -330,16 +330,16 @@ impl Latency {
 }
 
 impl Recent {
-    fn of((passed, seconds): (Snapshot, f64)) -> Option<Recent> {
-        let per_s = |n: u64| rounded(n as f64 / seconds);
-        (seconds > 0.0).then(|| Recent {
-            seconds: rounded(seconds),
-            requests_per_s: per_s(passed.requests()),
-            response_bytes_per_s: per_s(passed.bytes()),
-            hit_ratio: HitRatio::of(&passed),
-            latency_us: Latency::of(&passed.latency()),
-            by_class: by_class(&passed, |figures| per_s(figures.requests)),
-        })
+    fn of(passed: &Passed) -> Recent {
+        let counted = &passed.counted;
+        Recent {
+            seconds: rounded(passed.seconds),
+            requests_per_s: passed.per_s(counted.requests()),
+            response_bytes_per_s: passed.per_s(counted.bytes()),
+            hit_ratio: HitRatio::of(counted),
+            latency_us: Latency::of(&counted.latency()),
+            by_class: by_class(counted, |figures| passed.per_s(figures.requests)),
+        }
     }
 }
 
