@@ -152,10 +152,8 @@ impl Hour {
 
     /// Processor time a second of the last fine sample.
     pub fn cpu_cores(&self) -> Option<f64> {
-        let [.., cores] = self.last("cpu_cores", 1)[..] else {
-            return None;
-        };
-        (!cores.is_nan()).then_some(cores)
+        let cores = self.last("cpu_cores", 1).pop();
+        cores.filter(|cores| !cores.is_nan())
     }
 
     /// A column of so many of the last fine samples at most; oldest first.

@@ -39,7 +39,7 @@ mod histogram;
 mod history;
 mod http;
 mod json;
-mod live;
+pub mod live;
 mod process;
 mod room;
 mod scrape;

@@ -4,25 +4,30 @@
 //! to ten minutes. The rankings of hosts and URLs (`top`) fade by half in ten minutes, and are only there where `admin.top` is on, since
 //! they tell what people ask for. For the same reason an origin that is not one of a route is told by name only there.
 //!
+//! `loligo top` reads the parts as the structs that they were written from: what is missing is nothing known, so that another version's
+//! document can be shown too.
+//!
 //! Names carry their units; a value without data is `null`. Limits: [`RANKED_MAX`] names a ranking, 256 origins.
 
-use profile::Class;
-use serde::Serialize;
+use std::borrow::Cow;
 
+use profile::Class;
+use serde::{Deserialize, Serialize};
+
+pub use crate::json::{HitRatio, Latency};
 use crate::{
     facts::{Facts, StoreFacts},
     histogram::Histogram,
     history::Hour,
-    json::rounded,
+    json::{rounded, word_of},
     snapshot::{History, Passed},
-    status::{HitRatio, Latency, word_of},
 };
 use cluster::ClusterStatus;
+pub use record::top::{Ranked, Rankings};
 use record::{
     metrics,
     origins::{OriginBook, OriginTable, OriginTimes},
     protocols::ProtocolFigures,
-    top::Rankings,
 };
 use upstreams::UpstreamStanding;
 
@@ -58,148 +63,193 @@ pub struct Live {
     trend: Trend,
 }
 
+/// A name that is known here, or has been read.
+type Name = Cow<'static, str>;
+
 /// The last second or two.
-#[derive(Serialize)]
-struct Now {
-    seconds: f64,
-    requests_per_s: f64,
-    response_bytes_per_s: f64,
-    errors_per_s: f64,
-    disk_reads_per_s: f64,
-    disk_writes_per_s: f64,
-    disk_write_bytes_per_s: f64,
-    handshakes: Handshakes,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Now {
+    /// How much of it there was.
+    pub seconds: f64,
+    /// All requests.
+    pub requests_per_s: f64,
+    /// To clients.
+    pub response_bytes_per_s: f64,
+    /// Requests of class error.
+    pub errors_per_s: f64,
+    /// Of records.
+    pub disk_reads_per_s: f64,
+    /// Of clusters.
+    pub disk_writes_per_s: f64,
+    /// Of these.
+    pub disk_write_bytes_per_s: f64,
+    /// Of TLS clients.
+    pub handshakes: Handshakes,
 }
 
 /// Handshakes of TLS clients.
-#[derive(Serialize)]
-struct Handshakes {
-    full_per_s: f64,
-    resumed_per_s: f64,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Handshakes {
+    /// Of new sessions.
+    pub full_per_s: f64,
+    /// Of sessions that were resumed.
+    pub resumed_per_s: f64,
     /// For whatever reason; `tls_handshakes_...` in `/metrics` tell them apart.
-    failed_per_s: f64,
+    pub failed_per_s: f64,
 }
 
 /// The last minute.
-#[derive(Serialize)]
-struct Minute {
-    seconds: f64,
-    requests_per_s: f64,
-    response_bytes_per_s: f64,
-    hit_ratio: HitRatio,
-    latency_us: Option<Latency>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Minute {
+    /// How much of it there was.
+    pub seconds: f64,
+    /// All requests.
+    pub requests_per_s: f64,
+    /// To clients.
+    pub response_bytes_per_s: f64,
+    /// Tunnels and errors left out.
+    pub hit_ratio: HitRatio,
+    /// Of all but tunnels.
+    pub latency_us: Option<Latency>,
     /// Those that occurred.
-    classes: Vec<ClassRow>,
+    pub classes: Vec<ClassRow>,
     /// Those that occurred; memory hits are left out.
-    stages: Vec<StageRow>,
+    pub stages: Vec<StageRow>,
     /// Those that occurred.
-    protocols: Vec<ProtocolRow>,
+    pub protocols: Vec<ProtocolRow>,
 }
 
 /// A protocol of clients with an encryption.
-#[derive(Serialize)]
-struct ProtocolRow {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProtocolRow {
     /// `HTTP/1.1`; `none`: no request was understood.
-    protocol: &'static str,
+    pub protocol: Name,
     /// `none`, `TLSv1.3`.
-    tls: &'static str,
+    pub tls: Name,
     /// `none`, `full`, `resumed`.
-    session: &'static str,
-    requests_per_s: f64,
+    pub session: Name,
+    /// How many.
+    pub requests_per_s: f64,
     /// Of all requests, 0 to 1.
-    share: f64,
-    connections_per_s: f64,
-    connections_open: u64,
+    pub share: f64,
+    /// Those that began.
+    pub connections_per_s: f64,
+    /// Client connections that speak it now.
+    pub connections_open: u64,
 }
 
-impl ProtocolRow {
-    fn of(row: &ProtocolFigures, all: f64, passed: &Passed) -> ProtocolRow {
-        let [(_, protocol), (_, tls), (_, session)] = row.labels();
-        ProtocolRow {
-            protocol,
-            tls,
-            session,
-            requests_per_s: passed.per_s(row.requests),
-            share: rounded(row.requests as f64 / all),
-            connections_per_s: passed.per_s(row.connections),
-            connections_open: row.open,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct ClassRow {
-    name: &'static str,
-    is_hit: bool,
-    requests_per_s: f64,
+/// Requests of a class.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassRow {
+    /// Its name.
+    pub name: Name,
+    /// Did the cache answer?
+    pub is_hit: bool,
+    /// How many.
+    pub requests_per_s: f64,
     /// Of all requests, 0 to 1.
-    share: f64,
-    response_bytes_per_s: f64,
-    latency_us: Option<Latency>,
+    pub share: f64,
+    /// To clients.
+    pub response_bytes_per_s: f64,
+    /// `None` of a class that is not timed.
+    pub latency_us: Option<Latency>,
 }
 
-#[derive(Serialize)]
-struct StageRow {
-    name: &'static str,
-    requests_per_s: f64,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
+/// A stage of requests.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StageRow {
+    /// Its name.
+    pub name: Name,
+    /// Requests that had it.
+    pub requests_per_s: f64,
+    /// Microseconds.
+    pub p50_us: Option<f64>,
+    /// Microseconds.
+    pub p99_us: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct OriginsTold {
+/// The origins of the last minutes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OriginsTold {
     /// Are all told by name?
-    are_named: bool,
+    pub are_named: bool,
     /// By p99, the slowest first.
-    rows: Vec<OriginRow>,
+    pub rows: Vec<OriginRow>,
     /// All that have no row.
-    rest: Option<OriginRow>,
+    pub rest: Option<OriginRow>,
 }
 
 /// Requests to an origin; times until the head of its answer.
-#[derive(Serialize)]
-struct OriginRow {
-    name: String,
-    requests: u64,
-    failures: u64,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OriginRow {
+    /// URL or host.
+    pub name: String,
+    /// Asked of it.
+    pub requests: u64,
+    /// Those without a usable answer.
+    pub failures: u64,
+    /// Microseconds.
+    pub p50_us: Option<f64>,
+    /// Microseconds.
+    pub p99_us: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct Disk {
+/// Queues of the stores' devices.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
     /// Reads from devices under way.
-    reads_under_way: u64,
+    pub reads_under_way: u64,
     /// Reads that are due and wait for a slow device.
-    reads_waiting: u64,
+    pub reads_waiting: u64,
     /// Writes handed to devices and not completed.
-    writes_under_way: u64,
-    stores: Vec<StoreRow>,
+    pub writes_under_way: u64,
+    /// Empty: there is no disk.
+    pub stores: Vec<StoreRow>,
 }
 
-#[derive(Serialize)]
-struct StoreRow {
-    path: String,
+/// A store.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreRow {
+    /// File or device.
+    pub path: String,
     live_bytes: u64,
     dead_bytes: u64,
     never_written_bytes: u64,
     reads_under_way: u64,
     writes_under_way: u64,
-    is_paused: bool,
-    is_aside: bool,
+    /// Storing pauses after a failed write.
+    pub is_paused: bool,
+    /// Its device does not answer.
+    pub is_aside: bool,
 }
 
-#[derive(Serialize)]
-struct TopTold {
-    hosts: Rankings,
-    urls: Rankings,
+/// The rankings.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopTold {
+    /// Of hosts.
+    pub hosts: Rankings,
+    /// Of URLs.
+    pub urls: Rankings,
 }
 
 /// The last two minutes, oldest first.
-#[derive(Serialize)]
-struct Trend {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trend {
     step_s: u64,
-    requests_per_s: Vec<f64>,
+    /// All requests.
+    pub requests_per_s: Vec<f64>,
     hits_per_s: Vec<f64>,
 }
 
@@ -264,6 +314,21 @@ impl Now {
     }
 }
 
+impl ProtocolRow {
+    fn of(row: &ProtocolFigures, all: f64, passed: &Passed) -> ProtocolRow {
+        let [(_, protocol), (_, tls), (_, session)] = row.labels();
+        ProtocolRow {
+            protocol: protocol.into(),
+            tls: tls.into(),
+            session: session.into(),
+            requests_per_s: passed.per_s(row.requests),
+            share: rounded(row.requests as f64 / all),
+            connections_per_s: passed.per_s(row.connections),
+            connections_open: row.open,
+        }
+    }
+}
+
 impl Minute {
     fn of(passed: &Passed) -> Minute {
         let counted = &passed.counted;
@@ -278,7 +343,7 @@ impl Minute {
             latency_us: Latency::of(&counted.latency()),
             classes: classes
                 .map(|(class, figures)| ClassRow {
-                    name: class.as_str(),
+                    name: class.as_str().into(),
                     is_hit: class.is_hit(),
                     requests_per_s: passed.per_s(figures.requests),
                     share: rounded(figures.requests as f64 / all),
@@ -291,7 +356,7 @@ impl Minute {
                 .collect(),
             stages: stages
                 .map(|(stage, times)| StageRow {
-                    name: stage.as_str(),
+                    name: stage.as_str().into(),
                     requests_per_s: passed.per_s(times.count()),
                     p50_us: times.quantile_us(0.5).map(rounded),
                     p99_us: times.quantile_us(0.99).map(rounded),

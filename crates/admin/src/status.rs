@@ -10,13 +10,12 @@ use serde::Serialize;
 
 use crate::{
     facts::{DigestFacts, Facts, LimitFacts, PeerFacts, StoreFacts, WorkerFacts},
-    histogram::Histogram,
-    json::{InOrder, rounded},
+    json::{HitRatio, InOrder, Latency, rounded, word_of},
     process::Process,
     snapshot::{ClassFigures, History, Passed, RowFigures, Simple, Snapshot},
     table::{MemoryFacts, TransferFacts},
 };
-use base::{phase::Phase, reloads::Reloads, x509};
+use base::{reloads::Reloads, x509};
 use cluster::ClusterStatus;
 use exchange::edition::Edition;
 use plan::Role;
@@ -163,13 +162,6 @@ struct Connections {
     refused: u64,
 }
 
-/// Hits among requests, tunnels and errors left out; `null` of nothing.
-#[derive(Serialize)]
-pub struct HitRatio {
-    documents: Option<f64>,
-    bytes: Option<f64>,
-}
-
 #[derive(Serialize)]
 struct Requests {
     total: u64,
@@ -184,15 +176,6 @@ struct ByClass {
     requests: u64,
     response_bytes: u64,
     latency_us: Option<Latency>,
-}
-
-/// What is told of a distribution of times, microseconds.
-#[derive(Serialize)]
-pub struct Latency {
-    mean: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
 }
 
 #[derive(Serialize)]
@@ -260,15 +243,6 @@ impl Status {
     }
 }
 
-/// A phase as it is told.
-pub fn word_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Running => "running",
-        Phase::Draining => "draining",
-        Phase::Stopping => "stopping",
-    }
-}
-
 impl Listener {
     fn of(listener: &plan::Listener, shown: &[Shown]) -> Listener {
         let (role, routes) = match &listener.role {
@@ -296,16 +270,6 @@ impl Certificate {
     }
 }
 
-impl HitRatio {
-    /// Of what was counted.
-    pub fn of(counted: &Snapshot) -> HitRatio {
-        HitRatio {
-            documents: counted.hit_ratio_documents().map(rounded),
-            bytes: counted.hit_ratio_bytes().map(rounded),
-        }
-    }
-}
-
 impl ByClass {
     fn of(figures: &ClassFigures) -> ByClass {
         ByClass {
@@ -313,19 +277,6 @@ impl ByClass {
             response_bytes: figures.bytes,
             latency_us: Latency::of(&figures.latency),
         }
-    }
-}
-
-impl Latency {
-    /// `None` of nothing.
-    pub fn of(latency: &Histogram) -> Option<Latency> {
-        let quantile = |q| latency.quantile_us(q).map(rounded);
-        Some(Latency {
-            mean: rounded(latency.mean_us()?),
-            p50: quantile(0.5)?,
-            p90: quantile(0.9)?,
-            p99: quantile(0.99)?,
-        })
     }
 }
 
