@@ -4,7 +4,11 @@
 //!
 //! Not known here: HTTP, text formats.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use store::Figures;
@@ -17,10 +21,11 @@ use crate::{
 };
 use base::{clock::Instant, phase::Phase};
 use cache::Cache;
-use cluster::ClusterStatus;
+use cluster::{Cluster, ClusterStatus};
 use exchange::{edition::Edition, state::Shared};
 use peers::{
     digest::{Digests, theirs::Format},
+    icp::Icp,
     known::{Peer, Peers},
 };
 use quota::Quota;
@@ -175,6 +180,10 @@ impl Facts {
     /// Gathers the figures. `purges`: those by the admin interface.
     pub fn gather(shared: &Shared, purges: u64) -> Facts {
         let (now, edition, cache) = (Instant::now(), shared.edition(), &shared.cache);
+        let cluster = shared.cluster.as_deref();
+        let of_peers = (shared.icp.as_deref(), &*shared.digests);
+        let mut counted = counted(&shared.counters, of_peers, cluster, now);
+        counted.add("purges", purges);
         let waiting = cache.read_queues.iter().map(|queue| queue.waiting() as u64);
         Facts {
             version: env!("CARGO_PKG_VERSION"),
@@ -193,7 +202,7 @@ impl Facts {
             stores_absent: cache.absent.len() as u64,
             reads_waiting: waiting.sum(),
             workers: shared.counters.iter().map(|set| worker(set)).collect(),
-            counted: counted(shared, purges, now),
+            counted,
             labels: shared.labels.all(),
             peers: peers(&shared.peers),
             digests: digests(&shared.digests, &edition, now),
@@ -208,20 +217,24 @@ impl Facts {
             },
             upstreams: standings(&edition.upstreams),
             process: Process::now(),
-            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
+            cluster: cluster.map(Cluster::status),
         }
     }
 }
 
 /// What workers have counted, and what is counted beside them: of peers and of the cluster.
-fn counted(shared: &Shared, purges: u64, now: Instant) -> Snapshot {
-    let mut counted = Snapshot::of(&shared.counters, now);
-    counted.add("purges", purges);
-    if let Some(icp) = &shared.icp {
+fn counted(
+    workers: &[Arc<Counters>],
+    (icp, digests): (Option<&Icp>, &Digests),
+    cluster: Option<&Cluster>,
+    now: Instant,
+) -> Snapshot {
+    let mut counted = Snapshot::of(workers, now);
+    if let Some(icp) = icp {
         counted.append(icp.counters.all());
     }
-    counted.append(shared.digests.figures());
-    if let Some(cluster) = &shared.cluster {
+    counted.append(digests.figures());
+    if let Some(cluster) = cluster {
         counted.append(cluster.figures());
         counted.append(cluster.purging.figures.all());
         counted.append(table::pushes(cluster));

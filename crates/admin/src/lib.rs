@@ -268,7 +268,9 @@ impl Admin {
         let Some(url) = url.and_then(purge::percent_decode) else {
             return Answer::text(400, "say /cluster/route?url=http://www.example.org/");
         };
-        match explain(&self.shared, &self.listeners(), &url) {
+        let (cluster, cache) = (self.shared.cluster.as_deref(), &self.shared.cache);
+        let now_ms = self.shared.clock.now().as_millis() as u64;
+        match explain(cluster, cache, &self.listeners(), &url, now_ms) {
             Ok(words) => Answer::text(200, words.trim_end()),
             Err(why @ Unexplained::NoFront) => Answer::text(503, &why.to_string()),
             Err(why @ Unexplained::NoListener) => Answer::text(404, &why.to_string()),
@@ -306,28 +308,9 @@ impl Admin {
         if request.method == "PURGE" {
             return self.answer_purge(request).await;
         }
-        //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
-        let path = match http1::parse_target(request.method, request.target) {
-            Ok(Target::Origin(path)) => {
-                let is_own = request.host.is_none_or(|host| self.is_own_host(host));
-                if !matches!(request.method, "DELETE" | "POST") && !is_own {
-                    return Answer::text(421, FOREIGN_NAME);
-                }
-                path
-            }
-            Ok(Target::Absolute {
-                authority, path, ..
-            }) if self.is_own_name(authority) => path,
-            Ok(Target::Absolute { .. }) => {
-                return Answer::text(
-                    421,
-                    "this is the admin interface, not the proxy; GET / lists what is here",
-                );
-            }
-            Ok(Target::Authority(_) | Target::Asterisk) => {
-                return not_allowed("GET, HEAD, POST, PURGE, DELETE");
-            }
-            Err(reject) => return Answer::text(reject.status(), reject.reason()),
+        let path = match self.path(request) {
+            Ok(path) => path,
+            Err(refusal) => return refusal,
         };
         let (path, query) = match path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -391,26 +374,54 @@ impl Admin {
         }
     }
 
-    fn health(&self) -> Answer {
-        match *self.shared.phase.borrow() {
-            Phase::Running => match watch::standstill(&self.shared) {
-                Some(cause) => Answer::text(503, &cause),
-                None => {
-                    let mut lines = vec!["ok".to_owned()];
-                    lines.extend(watch::ailments(&self.shared));
-                    Answer::text(200, &lines.join("\n"))
+    /// The path of a request that may be answered, with its query.
+    fn path<'a>(&self, request: &Request<'a>) -> Result<&'a str, Answer> {
+        //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
+        match http1::parse_target(request.method, request.target) {
+            Ok(Target::Origin(path)) => {
+                let is_own = request.host.is_none_or(|host| self.is_own_host(host));
+                match matches!(request.method, "DELETE" | "POST") || is_own {
+                    true => Ok(path),
+                    false => Err(Answer::text(421, FOREIGN_NAME)),
                 }
-            },
-            Phase::Draining | Phase::Stopping => Answer::text(503, "draining"),
+            }
+            Ok(Target::Absolute {
+                authority, path, ..
+            }) if self.is_own_name(authority) => Ok(path),
+            Ok(Target::Absolute { .. }) => Err(Answer::text(
+                421,
+                "this is the admin interface, not the proxy; GET / lists what is here",
+            )),
+            Ok(Target::Authority(_) | Target::Asterisk) => {
+                Err(not_allowed("GET, HEAD, POST, PURGE, DELETE"))
+            }
+            Err(reject) => Err(Answer::text(reject.status(), reject.reason())),
         }
+    }
+
+    fn health(&self) -> Answer {
+        let phase = *self.shared.phase.borrow();
+        let lines = match (phase, self.standstill()) {
+            (Phase::Draining | Phase::Stopping, _) => return Answer::text(503, "draining"),
+            (Phase::Running, Some(cause)) => return Answer::text(503, &cause),
+            (Phase::Running, None) => watch::ailments(&self.shared.cache),
+        };
+        let lines = [vec!["ok".to_owned()], lines].concat();
+        Answer::text(200, &lines.join("\n"))
     }
 
     /// Would a restart help? While it drains, it would not: that ends by itself.
     fn liveness(&self) -> Answer {
-        match watch::standstill(&self.shared) {
+        match self.standstill() {
             Some(cause) => Answer::text(503, &cause),
             None => Answer::text(200, "ok"),
         }
+    }
+
+    /// Why the process cannot go on serving.
+    fn standstill(&self) -> Option<String> {
+        let phase = *self.shared.phase.borrow();
+        watch::standstill(phase, &self.shared.pulses, &self.shared.cache)
     }
 
     async fn answer_purge(&self, request: &Request<'_>) -> Answer {

@@ -32,9 +32,9 @@ const HELD: [(&str, usize); 7] = [
 ];
 
 /// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.
-const LONG_HELD: usize = 26;
+const LONG_HELD: usize = 25;
 const WIDE_HELD: usize = 0;
-const BAGS_HELD: usize = 156;
+const BAGS_HELD: usize = 145;
 
 /// The shape of a crate's insides.
 #[derive(Debug, Default)]
