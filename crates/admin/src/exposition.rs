@@ -284,7 +284,7 @@ fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
         .collect();
     buckets.push((
         f64::INFINITY,
-        latency.count_in(begin..record::metrics::BUCKETS),
+        latency.count_in(begin..record::buckets::BUCKETS),
     ));
     buckets
 }
@@ -380,7 +380,7 @@ mod tests {
 
     use super::*;
     use exchange::testing;
-    use record::metrics::bucket_edge_us;
+    use record::buckets::bucket_edge_us;
 
     #[test]
     fn merged_edges_are_fine_edges() {

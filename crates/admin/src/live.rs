@@ -25,7 +25,6 @@ use crate::{
 use cluster::ClusterStatus;
 pub use record::top::{Ranked, Rankings};
 use record::{
-    metrics,
     origins::{OriginBook, OriginTable, OriginTimes},
     protocols::ProtocolFigures,
 };
@@ -296,7 +295,12 @@ impl Now {
         let errors = counted
             .classes()
             .filter(|(class, _)| *class == Class::Error);
-        let failed = metrics::HANDSHAKE_FAILURES.map(|name| counted.value(name));
+        // All others of this name.
+        let is_failure = |how: &str| !matches!(how, "open" | "full" | "resumed");
+        let failed = counted.simple().iter().filter(|it| {
+            let how = it.name.strip_prefix("tls_handshakes_");
+            how.is_some_and(is_failure)
+        });
         Now {
             seconds: rounded(passed.seconds),
             requests_per_s: passed.per_s(counted.requests()),
@@ -308,7 +312,7 @@ impl Now {
             handshakes: Handshakes {
                 full_per_s: passed.rate("tls_handshakes_full"),
                 resumed_per_s: passed.rate("tls_handshakes_resumed"),
-                failed_per_s: passed.per_s(failed.iter().sum()),
+                failed_per_s: passed.per_s(failed.map(|it| it.value).sum()),
             },
         }
     }

@@ -122,17 +122,14 @@ impl Snapshot {
             add_all(&mut statuses, &set.statuses.0);
             add_all(&mut causes, &set.causes);
             add_all(&mut h2_faults, &set.h2_faults.0);
-            for (sum, counts) in stages.iter_mut().zip(&set.stages.0) {
-                add_all(&mut sum.counts, counts);
+            for (sum, counts) in stages.iter_mut().zip(set.stages.iter()) {
+                add_all(&mut sum.counts, &counts.0);
             }
             for (class, sum) in classes.iter_mut().enumerate() {
                 sum.requests += set.requests[class].load(Ordering::Relaxed);
                 sum.bytes += set.bytes[class].load(Ordering::Relaxed);
                 sum.latency.sum_us += set.latency_us[class].load(Ordering::Relaxed);
-                let counts = &set.latency.0[class];
-                for (to, from) in sum.latency.counts.iter_mut().zip(counts) {
-                    *to += from.load(Ordering::Relaxed);
-                }
+                add_all(&mut sum.latency.counts, &set.latency[class].0);
             }
             for (at, (name, help, value)) in set.simple().enumerate() {
                 match simple.get_mut(at) {
