@@ -323,3 +323,19 @@ fn sum(cluster: &Cluster, of: fn(&MemberCounters) -> &AtomicU64) -> u64 {
 fn taken(cluster: &Cluster, verdict: Verdict) -> u64 {
     cluster.receiving.verdicts[verdict as usize].load(Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verdict_is_counted_on_both_sides() {
+        for verdict in Verdict::ALL.map(Verdict::as_str) {
+            for side in ["cluster_pushes_", "cluster_pushed_"] {
+                let mut names = PUSHES.iter().filter_map(|it| it.name.strip_prefix(side));
+                let is_it = |name: &str| name.trim_start_matches("refused_") == verdict;
+                assert!(names.any(is_it), "{side}{verdict}");
+            }
+        }
+    }
+}
