@@ -69,6 +69,8 @@ pub struct Hit<'a> {
     /// What changes the fields of its answer.
     pub changing: Option<HitChanging<'a>>,
     pub passed: Passed,
+    /// The client has reset the stream, or gone: it gets nothing.
+    pub is_gone: bool,
 }
 
 impl Hit<'_> {
@@ -101,7 +103,7 @@ impl Hit<'_> {
         };
         let mut stages = self.stages;
         let ended = Instant::now();
-        if worker.journals() || class != Class::MemoryHit {
+        if !self.is_gone && (worker.journals() || class != Class::MemoryHit) {
             stages.set(
                 StageName::ProxyReply,
                 self.began,
@@ -110,7 +112,10 @@ impl Hit<'_> {
                 ended,
             );
         }
-        let bytes = (out.len() + object.body.len()) as u64;
+        let bytes = match self.is_gone {
+            true => 0,
+            false => (out.len() + object.body.len()) as u64,
+        };
         if let Some(Some(bill)) = &self.passed {
             bill.pay(bytes);
         }

@@ -320,6 +320,7 @@ impl OfHit<'_> {
             tag: rules.tag,
             changing: rules.changing(&place, view.fields, client, || worker.next_id()),
             passed,
+            is_gone: false,
         };
         let mut out = worker.output.borrow_mut();
         hit.answer(worker, said, &mut out);

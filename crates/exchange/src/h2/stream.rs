@@ -225,7 +225,8 @@ async fn from_disk(
             ..Asking::default()
         },
     };
-    if stream.is_gone() {
+    let is_gone = stream.is_gone();
+    if is_gone {
         metrics::add(&worker.counters.client_aborts, 1);
         facts.flag(Flags::CLIENT_ABORTED);
     }
@@ -245,6 +246,7 @@ async fn from_disk(
         tag: rules.tag,
         changing,
         passed: pinned.passed,
+        is_gone,
     };
     let mut out = worker.output.borrow_mut();
     hit.answer(worker, &mut Vec::with_capacity(64), &mut out);
