@@ -14,6 +14,7 @@
 //! must be complete within `timeouts.client-head`.
 
 use std::{
+    cell::RefCell,
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
     pin::{Pin, pin},
@@ -33,7 +34,10 @@ use tokio::{
 
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
-    conn::{client::More, pace::ASK_EVERY, socket::Conn},
+    conn::{
+        pace::ASK_EVERY,
+        socket::{Conn, More},
+    },
     state::Worker,
 };
 use base::{clock::Instant, socket};
@@ -106,7 +110,7 @@ impl Drop for Open<'_> {
 
 /// Does a connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
 //= rfc9113 §3.3   prior knowledge: the preface comes at once
-pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
+pub async fn has_preface(space: &RefCell<Box<[u8]>>, conn: &mut Conn) -> Option<bool> {
     let watch = Rc::clone(&conn.watch);
     let timeouts = &conn.listener.edition.plan.timeouts;
     let (mut limit, client_head) = (timeouts.client_idle, timeouts.client_head);
@@ -122,7 +126,7 @@ pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
             return None;
         }
         let listener = conn.listener.id;
-        let more = pin!(conn.read_more(worker));
+        let more = pin!(conn.read_more(space));
         match watch.limit_idle_of(listener, limit, more).await {
             Ok(More::Bytes) => limit = client_head,
             _ => return None,
