@@ -28,10 +28,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     conn::{
-        fast::{self, Fast, OnDisk, Sent, Unsent},
+        fast::{self, Fast, OnDisk},
         socket::{Conn, More},
     },
     h2,
+    hit::answer::{Sent, Unsent},
     listener::ListenerState,
     reply::{After, Reply, h1::H1},
     request::{
@@ -312,8 +313,8 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
 enum Progress {
     /// All answered.
     Answered,
-    /// Answered except for what the socket did not take.
-    Unsent(Box<Unsent>),
+    /// Answered except for what the socket did not take. True: the client may send another request.
+    Unsent(Box<Unsent>, bool),
     /// Needs the long way.
     Request(Box<Incoming>),
     /// To be read from disk first.
@@ -354,13 +355,14 @@ impl Conn {
                     }
                 }
                 // Boxed, so that an idle connection stays small.
-                Progress::Unsent(unsent) => {
+                Progress::Unsent(unsent, keep_open) => {
                     // There is no room for what came behind it: the answer that was begun is ended, and then the connection.
                     let is_held = self.holds_input(&worker.heads);
                     if !is_held {
                         self.input.clear();
                     }
-                    if !Box::pin(fast::send_rest(worker, self, *unsent)).await || !is_held {
+                    let rest = fast::send_rest(worker, self, *unsent, keep_open);
+                    if !Box::pin(rest).await || !is_held {
                         return Turn::Closed;
                     }
                 }
@@ -543,14 +545,12 @@ impl Conn {
                 metrics::add(&worker.counters.tls_early_hits, 1);
             }
             let progress = match answered {
-                Fast::Hit(Sent::All(true)) => {
+                Fast::Hit(Sent::All) if view.keep_alive => {
                     began = Instant::now();
                     continue;
                 }
-                Fast::Hit(Sent::All(false) | Sent::Gone) => {
-                    return (bytes.len(), Progress::Close);
-                }
-                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent),
+                Fast::Hit(Sent::All | Sent::Gone) => return (bytes.len(), Progress::Close),
+                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent, view.keep_alive),
                 Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
                 Fast::NotHere => {
                     let incoming = Incoming::new(&view, began, accepted);

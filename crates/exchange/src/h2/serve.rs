@@ -62,9 +62,8 @@ pub struct Server<'w> {
     pub(super) tasks: JoinSet<()>,
     /// Of the last request.
     pub(super) who: Who,
-    /// Scratch space: the target of a request, the value of Cache-Status.
+    /// Scratch space: the target of a request.
     pub(super) target: String,
-    pub(super) said: Vec<u8>,
     turn: Turn,
     /// Since when what is kept of the input is a frame that is not complete.
     partial_since: Option<Instant>,
@@ -189,7 +188,6 @@ impl<'w> Server<'w> {
             },
             conn,
             target: String::new(),
-            said: Vec::new(),
             turn: Turn::new(),
             partial_since: None,
             idle_since: None,
@@ -349,7 +347,6 @@ impl<'w> Server<'w> {
         self.link.http().release_buffers(&mut self.turn);
         self.link.release_buffers();
         self.target = String::new();
-        self.said = Vec::new();
         self.tasks = JoinSet::new();
     }
 

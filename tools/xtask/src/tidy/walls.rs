@@ -23,7 +23,7 @@ const PARAMETERS_MAX: usize = 6;
 /// Files in the largest circle of these crates.
 const HELD: [(&str, usize); 7] = [
     ("cluster", 26),
-    ("exchange", 56),
+    ("exchange", 26),
     ("http1", 7),
     ("http2", 11),
     ("httpcache", 10),
@@ -32,9 +32,9 @@ const HELD: [(&str, usize); 7] = [
 ];
 
 /// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.
-const LONG_HELD: usize = 26;
+const LONG_HELD: usize = 21;
 const WIDE_HELD: usize = 0;
-const BAGS_HELD: usize = 156;
+const BAGS_HELD: usize = 152;
 
 /// The shape of a crate's insides.
 #[derive(Debug, Default)]
