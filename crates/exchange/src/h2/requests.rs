@@ -312,3 +312,82 @@ fn asking_of<'a>(view: &RequestView<'a>, target: &'a str, logged: bool) -> Askin
         user_agent: field(b"user-agent"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cache::{disk::DiskIo, lazy::LazyReads};
+    use device::{Device, Engine, EngineKind};
+    use fields::Fields;
+    use message::{Scheme, Seen};
+    use record::journal::Journal;
+
+    use super::*;
+    use crate::{
+        conn::socket::Conn,
+        listener::listener_states,
+        state::{Shared, Worker},
+        testing,
+    };
+
+    /// A worker with a disk on which nothing is stored.
+    fn worker(shared: &Arc<Shared>) -> Rc<Worker> {
+        let (edition, cache) = (shared.edition(), &shared.cache);
+        let engine = Rc::new(Engine::new(EngineKind::Auto, Device::memory(1 << 20)).unwrap());
+        let (mode, deadline) = Default::default();
+        let disk = DiskIo::new(
+            Arc::clone(&cache.store),
+            vec![LazyReads::new(engine, mode, deadline, Arc::default())],
+            (Arc::clone(&shared.counters[0]), Arc::clone(&shared.events)),
+            Arc::clone(&cache.wake_up),
+            &edition.plan.storing,
+            shared.clock.clone(),
+        );
+        let tls = origin::Tls::only(Vec::new());
+        let connector = origin::Connector::new(origin::Settings::default(), tls);
+        let journal = Journal::open(&edition.plan, 0, false).unwrap().writer();
+        let shared = Arc::clone(shared);
+        Rc::new(Worker::new(shared, 0, Some(disk), connector, journal))
+    }
+
+    fn view(fields: &Fields, seen: Seen) -> RequestView<'_> {
+        RequestView {
+            method: "GET",
+            scheme: Some(Scheme::Http),
+            authority: "a.example",
+            path: "/a",
+            protocol: None,
+            fields,
+            seen,
+            content_length: None,
+            ends: true,
+            expect_continue: false,
+            takes_trailers: false,
+            priority: http2::Priority::default(),
+            head_bytes: 100,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_miss_is_told_that_there_is_nothing() {
+        let shared = testing::shared();
+        let worker = worker(&shared);
+        let states = listener_states(&shared.edition(), worker.hasher);
+        let listening = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listening.local_addr().unwrap();
+        let _client = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (socket, peer) = listening.accept().await.unwrap();
+        let conn = Conn::new(&worker, Rc::clone(&states[0]), socket, peer, None);
+        let mut server = Server::new(&worker, conn);
+        let mut ask = |seen| match server.request(&view(&Fields::new(), seen), Instant::now()) {
+            Do::Task(work) => *work,
+            _ => panic!("nothing is stored"),
+        };
+        let absent = ask(Seen::default()).incoming.absent.unwrap();
+        let key = String::from_utf8_lossy(&absent.key);
+        assert!(key.contains("http://a.example/a"), "{key}");
+        // Looked for by the long way alone.
+        assert!(ask(Seen::PRAGMA).incoming.absent.is_none());
+    }
+}

@@ -172,7 +172,7 @@ fn limits_of(conn: &Conn) -> Limits {
 }
 
 impl<'w> Server<'w> {
-    fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
+    pub(super) fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
         let link = Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early());
         // What is encrypted and what is queued is held by one.
         link.is_known_as(conn.holder(&worker.shared.ledger));
