@@ -148,12 +148,10 @@ struct ToSocket<'c> {
 impl Sink for ToSocket<'_> {
     const PROTOCOL: Protocol = Protocol::Http11;
 
+    #[inline(always)]
     fn write_head(&self, head: &Head<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(head.changed.unwrap_or(&head.object.head));
-        out.extend_from_slice(b"Age: ");
-        out.extend_from_slice(head.age);
-        out.extend_from_slice(b"\r\nCache-Status: ");
-        out.extend_from_slice(head.cache_status);
+        out.extend_from_slice(head.said);
         out.extend_from_slice(match self.keep_open {
             true => b"\r\n\r\n",
             false => b"\r\nConnection: close\r\n\r\n",
@@ -161,6 +159,7 @@ impl Sink for ToSocket<'_> {
     }
 
     /// Head and body go out in one write.
+    #[inline(always)]
     fn send(&mut self, head: &mut Vec<u8>, body: &Bytes) -> Taken {
         let head_len = head.len();
         let result = if body.len() <= COPY_BYTES_MAX {

@@ -1,7 +1,8 @@
 //! Head, body and record of a hit.
 //!
 //! Age and Cache-Status are told behind the stored head, in which a rule of the operator's may change lines. Nothing is allocated for a
-//! hit that no rule changes and that the client takes at once.
+//! hit that no rule changes and that the client takes at once. Instructions count here: what a hit in memory goes through once is
+//! inlined, since a call copies what is handed over.
 //!
 //! Not known here: where the object lay, how a head looks on the wire, when a client takes what it is sent.
 
@@ -27,6 +28,10 @@ use record::{
 };
 use rules::rulebook::fits::FieldLines;
 use tls::seen::Seen;
+
+/// How the lines begin that are told behind a stored head; the second ends the first.
+const AGE: &[u8] = b"Age: ";
+const CACHE_STATUS: &[u8] = b"\r\nCache-Status: ";
 
 /// Who asks, and where.
 #[derive(Clone, Copy)]
@@ -57,6 +62,8 @@ pub struct Head<'a> {
     pub object: &'a Object,
     /// Status line and field lines in place of the stored ones.
     pub changed: Option<&'a [u8]>,
+    /// Age and Cache-Status as lines; the second has no end.
+    pub said: &'a [u8],
     /// Value of Age.
     pub age: &'a [u8],
     /// Value of Cache-Status.
@@ -157,11 +164,11 @@ impl<'a> Hit<'a> {
     /// Sends it, counts it and logs it. Where the client has yet to take a part, whoever sends that does the rest.
     pub fn answer<S: Sink>(self, worker: &Worker, sink: &mut S) -> Sent {
         let (mut said, mut out) = (worker.said.borrow_mut(), worker.output.borrow_mut());
-        self.write_head(sink, || worker.next_id(), &mut said, &mut out);
-        let object = self.object;
+        let from = self.write_head(sink, || worker.next_id(), &mut said, &mut out);
+        let (object, cache_status) = (self.object, &said[from..]);
         let taken = sink.send(&mut out, &object.body);
         let journals = worker.journals();
-        let noted = self.noted(journals);
+        let (mut stages, mut facts) = self.noted(journals);
         let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
             true => Class::NegativeHit,
             false => self.class,
@@ -171,13 +178,12 @@ impl<'a> Hit<'a> {
             Taken::Gone => (0, Sent::Gone),
             Taken::Some(sent) => {
                 let mut record = self.notes(S::PROTOCOL);
-                record.begun(class, noted, object.content_type(), &said);
+                record.begun(class, (stages, facts), object.content_type(), cache_status);
                 record.bill = self.passed.flatten();
                 let unsent = Unsent::of(object, &out, sent, self.started, record);
-                return Sent::Some(Box::new(unsent));
+                return Sent::Some(unsent);
             }
         };
-        let (mut stages, mut facts) = noted;
         let Asked { asking, seen, .. } = self.asked;
         let (began, ended) = (self.asked.began(), Instant::now());
         if let Sent::Gone = sent {
@@ -209,50 +215,56 @@ impl<'a> Hit<'a> {
             content_type: object.content_type(),
             facts,
             peer: b"",
-            cache_status: &said,
+            cache_status,
             tag: self.rules.tag,
         });
         sent
     }
 
-    /// Writes Cache-Status into `said`, and the head into `out`. `id`: a number of this request alone.
-    #[inline]
+    /// Writes Age and Cache-Status into `said`, and the head into `out`. Returns where in `said` the value of Cache-Status begins. `id`:
+    /// a number of this request alone.
+    #[inline(always)]
     fn write_head<S: Sink>(
         &self,
         sink: &S,
         id: impl FnOnce() -> u64,
         said: &mut Vec<u8>,
         out: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let (object, listener) = (self.object, self.by.listener);
-        let ttl_s = object.standing.ttl_s(self.now);
+        let standing = &object.standing;
         said.clear();
-        httpcache::cache_status::write_hit(&listener.edition.hit_prefix, ttl_s, said);
+        said.extend_from_slice(AGE);
+        write_decimal(u64::from(standing.age_s(self.now)), said);
+        let age_end = said.len();
+        said.extend_from_slice(CACHE_STATUS);
+        let from = said.len();
+        let prefix = &listener.edition.hit_prefix;
+        httpcache::cache_status::write_hit(prefix, standing.ttl_s(self.now), said);
+        let cache_status = &said[from..];
         let (client, fields) = (self.by.client.ip(), self.asked.fields);
-        let changing =
-            (self.place.as_ref()).and_then(|place| self.rules.changing(place, fields, client, id));
+        let place = self.place.as_ref();
+        let changing = place.and_then(|place| self.rules.changing(place, fields, client, id));
         let changed = changing.map(|changing| {
             let mut lines = object.head.to_vec();
             let kind = (object.status, object.content_type());
-            changing.change(listener, kind, said, &mut lines);
+            changing.change(listener, kind, cache_status, &mut lines);
             lines
         });
-        let end = said.len();
-        write_decimal(u64::from(object.standing.age_s(self.now)), said);
-        let (cache_status, age) = said.split_at(end);
         out.clear();
         let head = Head {
             object,
             changed: changed.as_deref(),
-            age,
+            said,
+            age: &said[AGE.len()..age_end],
             cache_status,
         };
         sink.write_head(&head, out);
-        said.truncate(end);
+        from
     }
 
     /// What its record has to say until it is sent. A hit in memory has stages only where somebody reads them (`journals`).
-    #[inline]
+    #[inline(always)]
     fn noted(&self, journals: bool) -> (Stages, Facts) {
         let Asked { seen, accepted, .. } = self.asked;
         let began = self.asked.began();
@@ -289,15 +301,22 @@ impl Asked<'_> {
 
 impl Unsent {
     /// Of this object, of whose head and body so many bytes were sent.
-    fn of(object: &Object, head: &[u8], sent: usize, started: Instant, record: Notes) -> Unsent {
+    #[cold]
+    fn of(
+        object: &Object,
+        head: &[u8],
+        sent: usize,
+        started: Instant,
+        record: Notes,
+    ) -> Box<Unsent> {
         let of_head = sent.min(head.len());
-        Unsent {
+        Box::new(Unsent {
             head: head[of_head..].to_vec(),
             body: object.body.slice(sent - of_head..),
             sent: sent as u64,
             status: object.status,
             started,
             record,
-        }
+        })
     }
 }
