@@ -22,13 +22,11 @@ use message::{Framing, Seen, Version};
 use profile::Protocol;
 
 use crate::{
-    conn::{
-        look::{self, Asker, Looked, NOT_PLAIN, Pinned, Plain},
-        socket::Conn,
-    },
+    conn::socket::Conn,
     hit::{
         answer::{Asked, By, Head, Hit, Sent, Sink, Taken, Unsent},
         disk,
+        look::{self, Asker, Looked, NOT_PLAIN, Pinned, Plain},
     },
     reply::{After, Reply, h1::H1},
     request::{

@@ -18,8 +18,10 @@ use super::{
     websocket::Key,
 };
 use crate::{
-    conn::look::{self, Asker, Looked, NOT_PLAIN, Pinned, Plain},
-    hit::answer::{Asked, Hit},
+    hit::{
+        answer::{Asked, Hit},
+        look::{self, Asker, Looked, NOT_PLAIN, Pinned, Plain},
+    },
     request::{
         asking::Kept,
         finished::Finished,

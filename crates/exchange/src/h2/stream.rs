@@ -12,8 +12,7 @@ use super::{
     link::{Owned, QUEUED_BYTES_MAX, Stream},
 };
 use crate::{
-    conn::look::Pinned,
-    hit::disk,
+    hit::{disk, look::Pinned},
     reply::{Reply, h2::H2},
     request::{
         body::RequestBody,

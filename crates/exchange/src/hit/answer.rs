@@ -15,7 +15,7 @@ use profile::{Class, Flags, Protocol, StageName, access::Asking};
 use store::KeyHash;
 
 use crate::{
-    conn::look::{Fresh, Passed, RulesOfHit},
+    hit::look::{Fresh, Passed, RulesOfHit},
     listener::ListenerState,
     request::{asking::Kept, finished::Finished, notes::Notes, target::Place},
     state::Worker,

@@ -5,8 +5,10 @@
 //! Not known here: who waits for memory before it reads, and who takes the answer.
 
 use crate::{
-    conn::look::Pinned,
-    hit::answer::{Asked, By, Hit, Sent, Sink},
+    hit::{
+        answer::{Asked, By, Hit, Sent, Sink},
+        look::Pinned,
+    },
     request::{asking, incoming::Incoming, target},
     state::Worker,
 };

@@ -7,11 +7,12 @@
 //!       └─> absent, or not for this way ─────────────┴─> the long way, with what was learnt
 //! ```
 //!
-//! [`look`](crate::conn::look) says which object answers. HTTP/1 ([`crate::conn::fast`]) and HTTP/2 ([`crate::h2`]) lend the rest a
+//! `look` says which object answers. HTTP/1 ([`crate::conn::fast`]) and HTTP/2 ([`crate::h2`]) lend the rest a
 //! [`Sink`](answer::Sink) each.
 //!
 //! | file | story |
 //! |---|---|
+//! | `look` | the look-up of a plain request |
 //! | `answer` | head, body and record of a hit |
 //! | `disk` | an object that is read first |
 //!
@@ -19,3 +20,4 @@
 
 pub mod answer;
 pub mod disk;
+pub mod look;
