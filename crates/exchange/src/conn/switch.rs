@@ -77,6 +77,7 @@ async fn splice(
         }
     };
     let moved = tokio::select! {
+        biased;
         end = joined => Some(end),
         _ = phase.wait_for(|p| *p == Phase::Stopping) => None,
     };

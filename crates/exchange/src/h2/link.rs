@@ -8,7 +8,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
-    collections::HashMap,
+    collections::BTreeMap,
     future::poll_fn,
     pin::pin,
     rc::Rc,
@@ -37,8 +37,8 @@ const LARGE_AT_ONCE: usize = 8;
 /// What is shared.
 pub struct Link {
     http: RefCell<Connection>,
-    /// Streams that have a task.
-    streams: RefCell<HashMap<StreamId, Rc<RefCell<Inward>>>>,
+    /// Streams that have a task. In their order, so that those that are woken together always run in the same one.
+    streams: RefCell<BTreeMap<StreamId, Rc<RefCell<Inward>>>>,
     /// For the [`LARGE_AT_ONCE`].
     large: Semaphore,
     /// How the ledger knows the connection, once a request of it has a task.
@@ -250,7 +250,7 @@ impl Link {
     pub fn release_buffers(&self) {
         let mut streams = self.streams.borrow_mut();
         if streams.is_empty() {
-            *streams = HashMap::new();
+            *streams = BTreeMap::new();
         }
     }
 }
@@ -330,6 +330,7 @@ impl Stream {
     /// Waits until it may read a large object from disk, and queue it. Nothing: the client has gone.
     pub async fn turn_of_large(&self) -> Option<SemaphorePermit<'_>> {
         tokio::select! {
+            biased;
             turn = self.link.large.acquire() => turn.ok(),
             () = self.left() => None,
         }

@@ -234,6 +234,7 @@ async fn turn(
         };
         let until = async {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait) => {}
                 () = freed => {}
             }
@@ -247,6 +248,7 @@ async fn turn(
 /// Waits. False: the client has gone meanwhile.
 async fn leave_or(reply: &mut Reply<'_>, until: impl Future<Output = ()>) -> bool {
     tokio::select! {
+        biased;
         () = until => true,
         () = reply.client_leaves() => false,
     }
