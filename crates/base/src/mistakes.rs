@@ -39,4 +39,10 @@
     PermitAnything "permit-anything"
     /// or use every open connection.
     PermitPooled "permit-pooled"
+    /// A stream of HTTP/2 is answered what the one before it on its connection has asked for.
+    MixStreams "mix-streams"
+    /// A client's reset ends the body of its request, as if all had come.
+    TakeResetForEnd "take-reset-for-end"
+    /// What was taken of a stream's body gives no window back.
+    KeepWindow "keep-window"
 }

@@ -195,6 +195,8 @@ impl Proxy {
             .connections
             .load(std::sync::atomic::Ordering::Relaxed);
         count("client connections", connections as u64);
+        let streams = shared.streams.load(std::sync::atomic::Ordering::Relaxed);
+        count("streams with a task", streams as u64);
         count("fetches in the table", shared.flights.listed() as u64);
         count("bytes of bodies on their way", shared.ledger.bytes());
         count("bytes of incomplete heads", shared.heads.bytes());

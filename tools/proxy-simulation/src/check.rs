@@ -8,13 +8,16 @@
 //!   R6  no hit beyond its lifetime, unless it is said to be stale and may be
 //!   R7  every exchange ends (checked where it is waited for, in `client`)
 //!   R8  in the end nothing is held any more (checked in `run`)
+//!   R9  a request reaches an origin as its client sent it, whole or not at all, and once if it may not be repeated (checked where it
+//!       comes, in `world`)
+//!   R10 no client that does what it can is told that it is late
 //!
 //! Not known here: how the answer came.
 
 use std::ops::Range;
 
 use crate::{
-    client::Ask,
+    ask::Ask,
     http::{Fields, find},
     origin::CODINGS,
     world::{Answer, Resource, Vary, World, write_body},
@@ -40,6 +43,9 @@ pub struct Got {
 /// Does the answer keep the rules?
 pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
     cookies(ask, got)?;
+    if got.status == 408 {
+        return Err("R10: a client that was not late is told that it is".to_owned());
+    }
     let Some(serial) = got.fields.number("x-serial") else {
         let is_own = got.status >= 400 || got.status == 304 || ask.is_unsafe();
         world.counts.refused += u64::from(got.status >= 400);

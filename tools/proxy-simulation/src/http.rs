@@ -15,6 +15,15 @@ const FIELDS_MAX: usize = 64;
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {
+    /// Those of an answer of HTTP/2.
+    pub fn of_map(map: &::http::HeaderMap) -> Fields {
+        let of = |(name, value): (&::http::HeaderName, &::http::HeaderValue)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        };
+        Fields(map.iter().map(of).collect())
+    }
+
     /// The first of that name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter();

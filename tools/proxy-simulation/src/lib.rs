@@ -22,11 +22,14 @@
 //! Not known here: the command line; `cargo xtask sim --proxy` runs this.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod check;
 mod client;
 mod disk;
+mod h2;
 mod http;
 mod life;
+mod operators;
 mod origin;
 mod report;
 mod run;

@@ -76,6 +76,7 @@ fn seeds(line: &Line) -> bool {
     for (name, number) in own.into_iter().chain(report.counts.all()) {
         println!("{name:26} {number:>14}");
     }
+    println!("{:26} {:>14x}", "digest", report.digest);
     println!("{:26} {:>14.1}", "seconds", began.elapsed().as_secs_f64());
     failure.inspect(|failure| eprintln!("{failure}")).is_none()
 }

@@ -12,7 +12,7 @@ use tokio::{io::AsyncWriteExt, sync::mpsc, time::sleep};
 
 use crate::{
     http::{Framing, Head, Stream},
-    world::{Answer, Resource, Shared, Vary, write_body},
+    world::{Answer, Resource, Seen, Shared, Vary, write_body},
 };
 
 /// Bytes that one direction of a connection holds.
@@ -81,8 +81,11 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
     while let Some(head) = stream.request().await? {
         let begun = world.borrow_mut().tick();
         let mut framing = head.request_framing();
-        while stream.piece(&mut framing).await?.is_some() {}
-        if !answer(world, &mut stream, origin, &head, begun).await? {
+        let mut body = Vec::new();
+        while let Some(piece) = stream.piece(&mut framing).await? {
+            body.extend_from_slice(&piece);
+        }
+        if !answer(world, &mut stream, origin, &head, (&body, begun)).await? {
             break;
         }
     }
@@ -95,7 +98,7 @@ async fn answer(
     stream: &mut Stream,
     origin: SocketAddr,
     head: &Head,
-    begun: u64,
+    (body, begun): (&[u8], u64),
 ) -> io::Result<bool> {
     let (manner, late, closes) = {
         let mut world = world.borrow_mut();
@@ -116,7 +119,16 @@ async fn answer(
             1..3 => random.below(300),
             _ => random.below(20),
         };
-        (manner, late, random.one_in(12))
+        let closes = random.one_in(12);
+        let became = match manner {
+            Manner::Closes => Seen::Closed,
+            _ => Seen::Taken,
+        };
+        let request = head.fields.number("x-request").unwrap_or(u64::MAX);
+        if let Err(broken) = world.received(request, body, became) {
+            world.fail(format!("{broken} ({})", head.first), None);
+        }
+        (manner, late, closes)
     };
     sleep(Duration::from_millis(late)).await;
     match manner {

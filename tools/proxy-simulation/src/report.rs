@@ -32,9 +32,10 @@ impl Report {
 
 impl Counts {
     /// Names and numbers.
-    pub fn all(&self) -> [(&'static str, u64); 10] {
+    pub fn all(&self) -> [(&'static str, u64); 11] {
         [
             ("requests", self.requests),
+            ("requests by HTTP/2", self.over_h2),
             ("answers compared", self.compared),
             ("hits", self.hits),
             ("hits after a restart", self.recovered_hits),
@@ -47,9 +48,10 @@ impl Counts {
         ]
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 10] {
+    fn all_mut(&mut self) -> [&mut u64; 11] {
         [
             &mut self.requests,
+            &mut self.over_h2,
             &mut self.compared,
             &mut self.hits,
             &mut self.recovered_hits,

@@ -25,7 +25,7 @@ use crate::{
     client,
     disk::Disk,
     life::{End, Life, Listener as Known, Place, SITE},
-    origin,
+    operators, origin,
     report::{Failure, Report},
     world::{Resource, Shared, Vary, World},
 };
@@ -128,11 +128,11 @@ async fn live(seed: u64) -> (Report, Broken) {
         let client = client::run(Rc::clone(&world), Rc::clone(&place), number);
         taking_part.push(tokio::task::spawn_local(client));
     }
-    taking_part.push(tokio::task::spawn_local(client::operate(
+    taking_part.push(tokio::task::spawn_local(operators::operate(
         Rc::clone(&world),
         Rc::clone(&place),
     )));
-    taking_part.push(tokio::task::spawn_local(client::edit(
+    taking_part.push(tokio::task::spawn_local(operators::edit(
         Rc::clone(&world),
         Rc::clone(&place),
     )));
@@ -185,7 +185,7 @@ async fn lives(
         if life < lives {
             // What was acknowledged a moment ago must be durable by now.
             if world.borrow_mut().random.one_in(2) {
-                client::purge(world, place).await;
+                operators::purge(world, place).await;
             }
             running.end(world, how).await;
             continue;
@@ -269,6 +269,9 @@ fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
     let (listeners, known): (Vec<_>, Vec<_>) = both.into_iter().unzip();
     let mut plan = Plan::with_listeners(listeners);
     let seconds = |random: &mut Random, most| Duration::from_secs(1 + random.below(most));
+    for listener in &mut plan.listeners {
+        listener.http2 = true;
+    }
     plan.workers = 1 + random.index(2);
     plan.memory_bytes = random.pick(&[0, 1 << 20, 16 << 20]);
     if !random.one_in(6) {

@@ -7,12 +7,17 @@
 //!
 //! Not known here: sockets, the proxy.
 
-use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
 
 use simulation::Random;
 use tokio::time::Instant;
 
-use crate::client::Ask;
+use crate::ask::{Ask, upload_bytes};
 
 /// Bodies of so many bytes are cut into fragments, or nearly.
 const LARGE_BYTES: u64 = 50_000;
@@ -132,6 +137,32 @@ pub struct Answer {
     pub looks_whole: bool,
 }
 
+/// What is known of a request of a client, by its number.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Whose.
+    pub client: IpAddr,
+    /// Bytes of its body,
+    pub upload: usize,
+    /// and whether the client sends all of them.
+    pub is_whole: bool,
+    /// It may change something.
+    pub is_unsafe: bool,
+    /// Once more it does the same, so it may be sent again if it is known that there was no answer.
+    pub may_repeat: bool,
+    /// An origin has seen it: what became of it there.
+    pub seen: Option<Seen>,
+}
+
+/// What became of an unsafe request at an origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// It closed the connection and did nothing.
+    Closed,
+    /// Anything else.
+    Taken,
+}
+
 /// What a purge is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
@@ -181,6 +212,8 @@ pub struct Purge {
 pub struct Counts {
     /// Requests of clients.
     pub requests: u64,
+    /// Those by HTTP/2.
+    pub over_h2: u64,
     /// Answers that could be compared with what an origin sent.
     pub compared: u64,
     /// Of those, hits.
@@ -225,7 +258,7 @@ pub struct World {
     pub calm: bool,
     stories: Vec<VecDeque<String>>,
     tick: u64,
-    requests: u64,
+    sent: Vec<Sent>,
     began: Instant,
 }
 
@@ -245,7 +278,7 @@ impl World {
             failure: None,
             calm: false,
             tick: 0,
-            requests: 0,
+            sent: Vec::new(),
             began: Instant::now(),
         }
     }
@@ -256,11 +289,54 @@ impl World {
         self.tick
     }
 
-    /// The number of a new request.
+    /// The number of a new request; [`World::sent`] is to be told of it.
     pub fn next_request(&mut self) -> u64 {
-        self.requests += 1;
         self.counts.requests += 1;
-        self.requests
+        self.sent.len() as u64
+    }
+
+    /// A client has made it.
+    pub fn sent(&mut self, sent: Sent) {
+        self.sent.push(sent);
+    }
+
+    /// What is known of a request.
+    pub fn sent_as(&self, number: u64) -> Option<&Sent> {
+        self.sent.get(usize::try_from(number).ok()?)
+    }
+
+    /// An origin has received all of a request (R9): it is as its client has sent it, and what may not be repeated comes once.
+    ///
+    /// # Errors
+    /// The rule is broken.
+    pub fn received(&mut self, number: u64, body: &[u8], became: Seen) -> Result<(), String> {
+        let sent = self.sent.get_mut(number as usize);
+        let sent = sent.ok_or_else(|| format!("R9: request {number} was never sent"))?;
+        if sent.is_unsafe {
+            let may_come = match sent.seen {
+                None => true,
+                Some(Seen::Closed) => sent.may_repeat && sent.upload == 0,
+                Some(Seen::Taken) => false,
+            };
+            if !may_come {
+                return Err(format!("R9: request {number} comes once more, {sent:?}"));
+            }
+            sent.seen = Some(became);
+        }
+        if !sent.is_whole {
+            return Err(format!(
+                "R9: request {number} ends after {} bytes, and its client has left in the middle",
+                body.len()
+            ));
+        }
+        match body == upload_bytes(number, sent.upload) {
+            true => Ok(()),
+            false => Err(format!(
+                "R9: the body of request {number} came as {} other bytes of {}",
+                body.len(),
+                sent.upload
+            )),
+        }
     }
 
     /// Virtual time since the run began.

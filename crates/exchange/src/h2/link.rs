@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use base::{
     clock::Instant,
     deadline::{Elapsed, Watch},
+    mistakes::{Mistake, makes},
 };
 use ledger::{Holder, Ledger, Lot};
 
@@ -221,6 +222,11 @@ impl Link {
         let found = streams.get(&id);
         if let Some(inward) = found {
             let mut inward = inward.borrow_mut();
+            if makes(Mistake::TakeResetForEnd) {
+                inward.has_ended = true;
+                inward.wake_reader();
+                return true;
+            }
             inward.is_reset = true;
             inward.leave();
         }
@@ -452,6 +458,9 @@ impl Stream {
     /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.
     pub fn taken(&self, bytes: usize, grows: bool) {
         let mut http = self.link.http();
+        if makes(Mistake::KeepWindow) {
+            return;
+        }
         http.consumed(self.id, bytes);
         if grows {
             http.grow(self.id);

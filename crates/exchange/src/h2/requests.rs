@@ -22,6 +22,7 @@ use crate::{
     state::{StreamCount, Worker},
 };
 use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use record::{
     facts::{Facts, Stages},
     metrics,
@@ -195,7 +196,9 @@ impl Server<'_> {
         };
         let accepted = conn.accepted.take();
         let listener = Rc::clone(&conn.listener);
-        head::write_target(view, &listener, &mut self.target);
+        if !makes(Mistake::MixStreams) || self.target.is_empty() {
+            head::write_target(view, &listener, &mut self.target);
+        }
         let client = conn.peer.ip();
         let who = &mut self.who;
         if !Rc::ptr_eq(&who.listener, &listener) {
