@@ -45,4 +45,14 @@
     TakeResetForEnd "take-reset-for-end"
     /// What was taken of a stream's body gives no window back.
     KeepWindow "keep-window"
+    /// What a client has sent behind CONNECT, before the answer, is lost.
+    LoseEarly "lose-early"
+    /// What the other side of a tunnel does not take at once is lost.
+    LoseUntaken "lose-untaken"
+    /// A tunnel ends when one of its sides has no more to say.
+    EndBoth "end-both"
+    /// A tunnel may lead to every port.
+    PermitPort "permit-port"
+    /// A connection whose origin was told of one client is used for another.
+    ShareTold "share-told"
 }

@@ -55,7 +55,7 @@ pub struct Upload {
 pub fn upload_bytes(number: u64, bytes: usize) -> Vec<u8> {
     let first = number.wrapping_mul(37) as usize;
     (0..bytes)
-        .map(|n| (first + n * 7 + n / 251) as u8)
+        .map(|n| first.wrapping_add(n * 7 + n / 251) as u8)
         .collect()
 }
 
@@ -64,8 +64,6 @@ pub fn upload_bytes(number: u64, bytes: usize) -> Vec<u8> {
 pub struct Ask {
     /// Its number.
     pub number: u64,
-    /// Whose.
-    pub client: IpAddr,
     /// When it began.
     pub began: u64,
     /// The same as time.
@@ -227,11 +225,12 @@ pub fn end(world: &Shared, ask: &Ask, taking: Taking, came: &Came) {
 /// What this client asks for next by this listener; and its notes.
 pub fn draw(world: &Shared, place: &Place, led: &Listener, client: IpAddr) -> (Ask, Taking) {
     let mut world = world.borrow_mut();
-    let (ask, taking) = drawn(&mut world, place, led, client);
+    let (ask, taking) = drawn(&mut world, place, led);
     world.sent(Sent {
         client,
         upload: ask.upload.map_or(0, |upload| upload.bytes),
         is_whole: ask.upload.is_none_or(|upload| upload.breaks_off.is_none()),
+        is_told: led.tells_client,
         may_repeat: matches!(ask.method, "PUT" | "DELETE"),
         is_unsafe: ask.is_unsafe(),
         seen: None,
@@ -245,7 +244,7 @@ pub fn draw(world: &Shared, place: &Place, led: &Listener, client: IpAddr) -> (A
     (ask, taking)
 }
 
-fn drawn(world: &mut World, place: &Place, led: &Listener, client: IpAddr) -> (Ask, Taking) {
+fn drawn(world: &mut World, place: &Place, led: &Listener) -> (Ask, Taking) {
     let number = world.next_request();
     let (began, began_ms) = (world.tick(), world.now_ms());
     // Half of all requests are for a few.
@@ -318,7 +317,6 @@ fn drawn(world: &mut World, place: &Place, led: &Listener, client: IpAddr) -> (A
     });
     let ask = Ask {
         number,
-        client,
         began,
         began_ms,
         listener: led.name,

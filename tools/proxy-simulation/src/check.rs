@@ -11,6 +11,8 @@
 //!   R9  a request reaches an origin as its client sent it, whole or not at all, and once if it may not be repeated (checked where it
 //!       comes, in `world`)
 //!   R10 no client that does what it can is told that it is late
+//!   R11 what goes into a tunnel comes out in order, and all of it if nobody breaks off (checked at its ends, in `tunnel`)
+//!   R12 what an origin is told of a client is true of each request (checked where it comes, in `origin`)
 //!
 //! Not known here: how the answer came.
 

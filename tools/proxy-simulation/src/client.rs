@@ -18,6 +18,7 @@ use crate::{
     h2,
     http::Stream,
     life::{Listener, Place},
+    tunnel,
     world::Shared,
 };
 
@@ -25,7 +26,7 @@ use crate::{
 pub async fn run(world: Shared, place: Rc<Place>, number: usize) {
     let peer = SocketAddr::from(([10, 0, 0, number as u8], 50_000));
     while !place.is_over() {
-        let (worker, listener, room, is_h2) = {
+        let (worker, listener, room, kind) = {
             let mut world = world.borrow_mut();
             let random = &mut world.random;
             let room = random.pick(&[2 << 10, 16 << 10, 128 << 10]);
@@ -33,11 +34,14 @@ pub async fn run(world: Shared, place: Rc<Place>, number: usize) {
                 random.index(place.workers),
                 random.index(place.count()),
                 room,
-                random.one_in(5),
+                random.below(12),
             )
         };
         match place.connect(worker, listener, peer, room) {
-            Some(socket) if is_h2 => {
+            Some(socket) if kind == 0 && place.listener(listener).is_forward => {
+                tunnel::run(&world, socket, &place.listener(listener)).await;
+            }
+            Some(socket) if kind <= 2 => {
                 let led = place.listener(listener);
                 h2::run(&world, &place, socket, &led, peer.ip()).await;
             }

@@ -23,11 +23,12 @@ use crate::{
     client::pause,
     http::Fields,
     life::{Listener, Place},
+    tunnel,
     world::Shared,
 };
 
 /// Requests of a connection at a time.
-const AT_ONCE_MAX: usize = 4;
+const AT_ONCE_MAX: usize = 3;
 /// A connection that its client has ended is over after so long.
 const GOES_WITHIN: Duration = Duration::from_secs(60);
 /// What is known of streams that were reset is kept for longer than a run takes: the crate asks a clock that is not the simulation's.
@@ -81,6 +82,14 @@ async fn ask_some(
     let count = 1 + world.borrow_mut().random.index(AT_ONCE_MAX);
     let mut asking = JoinSet::new();
     for _ in 0..count {
+        if led.is_forward && world.borrow_mut().random.one_in(10) {
+            let (world, requests, led) = (Rc::clone(world), requests.clone(), led.clone());
+            asking.spawn_local(async move {
+                let _ = tunnel(&world, requests, &led).await;
+                true
+            });
+            continue;
+        }
         let (ask, taking) = ask::draw(world, place, led, client);
         // One that takes nothing uses up the window of all.
         let taking = match (taking, is_slow) {
@@ -190,6 +199,32 @@ async fn converse(
         is_complete,
         head_ms,
     }))
+}
+
+/// Asks for a tunnel, and talks through it.
+async fn tunnel(
+    world: &Shared,
+    requests: SendRequest<Bytes>,
+    led: &Listener,
+) -> Result<(), ::h2::Error> {
+    let (number, to) = tunnel::draw(&mut world.borrow_mut(), led);
+    let request = ::http::Request::connect(&*to).body(());
+    let Ok(request) = request else { return Ok(()) };
+    let mut requests = requests.ready().await?;
+    let (answer, out) = requests.send_request(request, false)?;
+    drop(requests);
+    let answer = match timeout(Taking::Well.ends_within(), answer).await {
+        Ok(answer) => answer?,
+        Err(_) => {
+            let message = format!("R7: nobody answers CONNECT to {to} over HTTP/2");
+            world.borrow_mut().fail(message, None);
+            return Ok(());
+        }
+    };
+    if tunnel::is_opened(world, number, answer.status().as_u16(), &to) {
+        tunnel::run_on_stream(world, number, answer.into_body(), out).await;
+    }
+    Ok(())
 }
 
 /// Sends bytes as the windows allow.

@@ -24,6 +24,7 @@
 
 mod ask;
 mod check;
+mod chosen;
 mod client;
 mod disk;
 mod h2;
@@ -33,6 +34,7 @@ mod operators;
 mod origin;
 mod report;
 mod run;
+mod tunnel;
 mod world;
 
 pub use report::{Failure, Report};

@@ -33,6 +33,8 @@ pub struct Listener {
     pub name: &'static str,
     /// Clients name the destination.
     pub is_forward: bool,
+    /// It tells origins whose a connection is.
+    pub tells_client: bool,
     /// It leads to loopback addresses too.
     pub leads_inside: bool,
     /// The origin it stands in front of.
@@ -170,6 +172,7 @@ impl Life {
         {
             let mut world = world.borrow_mut();
             world.life += 1;
+            world.is_ending = false;
             world.counts.lives += 1;
             world.life_began = world.tick();
             world.tell_all("the proxy has started");
@@ -196,9 +199,11 @@ impl Life {
 
     /// Ends it.
     pub async fn end(self, world: &Shared, how: End) {
-        world
-            .borrow_mut()
-            .tell_all(&format!("the proxy's life ends: {how:?}"));
+        {
+            let mut world = world.borrow_mut();
+            world.is_ending = true;
+            world.tell_all(&format!("the proxy's life ends: {how:?}"));
+        }
         if how == End::Stop
             && let Some(proxy) = self.place.proxy()
         {
@@ -208,6 +213,7 @@ impl Life {
         self.pump.abort();
         let _ = self.pump.await;
         drop(self.set);
+        world.borrow_mut().ends += 1;
         if let Some(disk) = &self.disk {
             disk.end(how == End::PowerCut);
         }

@@ -5,13 +5,19 @@
 //!
 //! Not known here: caches.
 
-use std::{io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
 
 use proxy::simulation::{Connection, Socket, pair};
 use tokio::{io::AsyncWriteExt, sync::mpsc, time::sleep};
 
 use crate::{
     http::{Framing, Head, Stream},
+    tunnel,
     world::{Answer, Resource, Seen, Shared, Vary, write_body},
 };
 
@@ -78,8 +84,14 @@ enum Manner {
 }
 
 async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io::Result<()> {
+    if tunnel::is_server(origin) {
+        tunnel::serve(world, stream).await;
+        return Ok(());
+    }
+    let told = stream.named_client().await?;
     while let Some(head) = stream.request().await? {
         let begun = world.borrow_mut().tick();
+        whose(world, &head, told);
         let mut framing = head.request_framing();
         let mut body = Vec::new();
         while let Some(piece) = stream.piece(&mut framing).await? {
@@ -90,6 +102,28 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
         }
     }
     Ok(())
+}
+
+/// What the origin is told of the client is true (R12).
+fn whose(world: &Shared, head: &Head, told: Option<IpAddr>) {
+    let mut world = world.borrow_mut();
+    let number = head.fields.number("x-request").unwrap_or(u64::MAX);
+    let Some(sent) = world.sent_as(number) else {
+        return;
+    };
+    let client = sent.client.to_string();
+    let by_field = head.fields.get("x-forwarded-for").unwrap_or(&client);
+    let is_right = by_field == client
+        && match told {
+            Some(told) => told == sent.client,
+            None => !sent.is_told,
+        };
+    if !is_right {
+        let message = format!(
+            "R12: request {number} is of {client}; the connection is said to be of {told:?}, the request of {by_field}"
+        );
+        world.fail(message, None);
+    }
 }
 
 /// Answers one request. `false`: the connection closes.

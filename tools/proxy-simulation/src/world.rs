@@ -17,7 +17,10 @@ use std::{
 use simulation::Random;
 use tokio::time::Instant;
 
-use crate::ask::{Ask, upload_bytes};
+use crate::{
+    ask::{Ask, upload_bytes},
+    tunnel::Drawn,
+};
 
 /// Bodies of so many bytes are cut into fragments, or nearly.
 const LARGE_BYTES: u64 = 50_000;
@@ -146,6 +149,8 @@ pub struct Sent {
     pub upload: usize,
     /// and whether the client sends all of them.
     pub is_whole: bool,
+    /// An origin is told whose it is, before anything else on a connection.
+    pub is_told: bool,
     /// It may change something.
     pub is_unsafe: bool,
     /// Once more it does the same, so it may be sent again if it is known that there was no answer.
@@ -214,6 +219,8 @@ pub struct Counts {
     pub requests: u64,
     /// Those by HTTP/2.
     pub over_h2: u64,
+    /// Tunnels that were asked for.
+    pub tunnels: u64,
     /// Answers that could be compared with what an origin sent.
     pub compared: u64,
     /// Of those, hits.
@@ -256,6 +263,12 @@ pub struct World {
     pub failure: Option<(String, Option<usize>)>,
     /// Origins answer as they should, and so does the network.
     pub calm: bool,
+    /// All tunnels, by number.
+    pub tunnels: Vec<Drawn>,
+    /// How often the proxy has ended.
+    pub ends: u64,
+    /// It is about to end: what it still does may be cut off.
+    pub is_ending: bool,
     stories: Vec<VecDeque<String>>,
     tick: u64,
     sent: Vec<Sent>,
@@ -277,6 +290,9 @@ impl World {
             digest: 0xcbf2_9ce4_8422_2325,
             failure: None,
             calm: false,
+            tunnels: Vec::new(),
+            ends: 0,
+            is_ending: false,
             tick: 0,
             sent: Vec::new(),
             began: Instant::now(),
