@@ -55,4 +55,20 @@
     PermitPort "permit-port"
     /// A connection whose origin was told of one client is used for another.
     ShareTold "share-told"
+    /// A server that cannot be connected to is asked like the others.
+    AskDown "ask-down"
+    /// A server that was put out is never tried again.
+    NeverBack "never-back"
+    /// What the checks of a server tell is not heeded.
+    IgnoreChecks "ignore-checks"
+    /// What may change something is sent to another server after one has failed.
+    RepeatUnsafe "repeat-unsafe"
+    /// A fetch keeps its place in a quota when it is over,
+    KeepFetchPlace "keep-fetch-place"
+    /// or a connection,
+    KeepConnectionPlace "keep-connection-place"
+    /// or a request that is refused, or whose client leaves, while it waits for another quota.
+    KeepPlaceOfLeaver "keep-place-of-leaver"
+    /// What a quota counts while it lasts is not counted.
+    CountNothing "count-nothing"
 }

@@ -119,6 +119,8 @@ impl Proxy {
             workers.push(start_worker(&shared, index, dealt, &dealers, &journal).await?);
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
+        let editions = shared.editions.subscribe();
+        tokio::task::spawn_local(upstreams::probe::run(editions, serve::looks_of));
         Ok(Proxy {
             listeners: listener_states(&shared.edition(), shared.cache.hasher()),
             shared,

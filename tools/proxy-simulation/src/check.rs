@@ -13,6 +13,8 @@
 //!   R10 no client that does what it can is told that it is late
 //!   R11 what goes into a tunnel comes out in order, and all of it if nobody breaks off (checked at its ends, in `tunnel`)
 //!   R12 what an origin is told of a client is true of each request (checked where it comes, in `origin`)
+//!   R13 of several servers those that are well are asked, and those that are not are not (tried in `drill`, as the next)
+//!   R14 a quota that nobody uses has room for as much as it says, and for no more
 //!
 //! Not known here: how the answer came.
 

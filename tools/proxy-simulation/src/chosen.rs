@@ -4,15 +4,20 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use proxy::plan::{LazyMode, Listener, LocalityMode, OriginUrl, Plan, Role, StorePlan};
+use proxy::plan::{
+    self, Balance, Excess, HealthCheck, LazyMode, Listener, LocalityMode, OriginUrl, Per, Plan,
+    Quota, QuotaKeys, Rate, Role, Route, StorePlan, Upstream, What,
+};
 use simulation::Random;
 
 use crate::{
-    life::{Listener as Known, SITE},
+    drill,
+    life::{GROUP_SITE, Listener as Known, SITE},
     world::{Resource, Vary},
 };
 
-fn at(ip: [u8; 4], port: u16) -> SocketAddr {
+/// An address.
+pub fn at(ip: [u8; 4], port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
@@ -21,7 +26,91 @@ const OUTSIDE: [([u8; 4], &str); 2] = [
     ([203, 0, 113, 1], "203.0.113.1"),
     ([203, 0, 113, 2], "203.0.113.2"),
 ];
+/// The group that several servers have the resources of. Nobody is there.
+pub const GROUP: [u8; 4] = [203, 0, 113, 10];
+/// Its servers follow it.
+const SERVERS: u8 = 3;
 const INSIDE: ([u8; 4], u16, &str) = ([127, 0, 0, 9], 8080, "127.0.0.9:8080");
+
+/// The number of the group's server that is there.
+pub fn server_of(address: SocketAddr) -> Option<usize> {
+    let SocketAddr::V4(address) = address else {
+        return None;
+    };
+    let [a, b, c, last] = address.ip().octets();
+    let number = last.checked_sub(GROUP[3] + 1)?;
+    ([a, b, c] == GROUP[..3] && number < SERVERS).then_some(usize::from(number))
+}
+
+/// The listeners of the group: several servers.
+fn group(random: &mut Random) -> (Upstream, Route) {
+    let server = |number: u8| {
+        let [a, b, c, last] = GROUP;
+        plan::Server::at(OriginUrl {
+            tls: false,
+            host: format!("{a}.{b}.{c}.{}", last + 1 + number),
+            port: 80,
+            path: String::new(),
+        })
+    };
+    let upstream = Upstream {
+        name: "group".to_owned(),
+        servers: (0..SERVERS).map(server).collect(),
+        balance: random.pick(&[
+            Balance::LeastOutstanding,
+            Balance::RoundRobin,
+            Balance::HashUrl,
+            Balance::HashClient,
+        ]),
+        slow_start: Duration::from_secs(random.below(10)),
+        health: random.one_in(2).then(|| HealthCheck {
+            every: drill::CHECK_EVERY,
+            path: "/health".to_owned(),
+            // An origin of this simulation has nothing there, and says so.
+            status: vec![404..=404],
+            ..HealthCheck::default()
+        }),
+        ..Upstream::default()
+    };
+    (upstream, Route::everything_to_upstream("group", ""))
+}
+
+/// Quotas of a listener.
+fn quotas(random: &mut Random) -> Vec<Quota> {
+    let quota = |name: &str, per, what, amount: usize, then| Quota {
+        name: name.to_owned(),
+        per,
+        what,
+        rate: Rate {
+            amount: amount as u64,
+            period: Duration::from_secs(10),
+        },
+        burst: amount as u64,
+        then,
+        keys: QuotaKeys::default(),
+    };
+    let mut then = |ms| match random.one_in(2) {
+        true => Excess::Refuse,
+        false => Excess::Delay(Duration::from_millis(ms)),
+    };
+    vec![
+        quota(
+            "fetches",
+            Per::Listener,
+            What::FetchesAtOnce,
+            drill::AT_ONCE,
+            then(300),
+        ),
+        quota("misses", Per::Listener, What::Misses, 6, then(3000)),
+        quota(
+            "connections",
+            Per::Client,
+            What::Connections,
+            drill::AT_ONCE,
+            Excess::Refuse,
+        ),
+    ]
+}
 
 /// The configuration, and its listeners as clients know them.
 pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
@@ -33,6 +122,7 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
         }
         let known = Known {
             name,
+            site: "",
             is_forward: true,
             tells_client: false,
             leads_inside,
@@ -51,6 +141,7 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
         listener.purge_from = networks();
         let known = Known {
             name: called,
+            site: SITE,
             is_forward: false,
             tells_client: false,
             leads_inside: true,
@@ -71,11 +162,29 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
             },
         )
     };
+    let (upstream, route) = group(random);
+    let of_group = |(mut listener, known): (Listener, Known)| {
+        listener.role = Role::Reverse(vec![route]);
+        (
+            listener,
+            Known {
+                site: GROUP_SITE,
+                ..known
+            },
+        )
+    };
+    let limited = |(mut listener, known): (Listener, Known)| {
+        listener.quotas = ["fetches", "misses", "connections"]
+            .map(str::to_owned)
+            .to_vec();
+        (listener, known)
+    };
     let all = [
         forward("forward inside", 3128, true),
         forward("forward", 3129, false),
         reverse("reverse 1", 8001, OUTSIDE[0]),
-        reverse("reverse 2", 8002, OUTSIDE[1]),
+        limited(reverse("reverse 2", 8002, OUTSIDE[1])),
+        of_group(reverse("group", 8004, (GROUP, "unused"))),
         telling(reverse("reverse telling", 8003, OUTSIDE[0])),
     ];
     let (listeners, known): (Vec<_>, Vec<_>) = all.into_iter().unzip();
@@ -84,6 +193,8 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
     for listener in &mut plan.listeners {
         listener.http2 = true;
     }
+    plan.upstreams = vec![upstream];
+    plan.quotas = quotas(random);
     plan.workers = 1 + random.index(2);
     plan.memory_bytes = random.pick(&[0, 1 << 20, 16 << 20]);
     if !random.one_in(6) {
@@ -125,7 +236,8 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
     let count = 6 + random.index(20);
     let one = |n: usize, random: &mut Random| {
         let outside = OUTSIDE[n % 2];
-        let (host, origin) = match random.below(6) {
+        let (host, origin) = match random.below(7) {
+            6 => (GROUP_SITE, at(GROUP, 80)),
             0 => (INSIDE.2, at(INSIDE.0, INSIDE.1)),
             1..4 => (outside.1, at(outside.0, 80)),
             _ => (SITE, at(outside.0, 80)),
@@ -158,6 +270,7 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
         (INSIDE.2, at(INSIDE.0, INSIDE.1)),
         (SITE, at(OUTSIDE[0].0, 80)),
         (SITE, at(OUTSIDE[1].0, 80)),
+        (GROUP_SITE, at(GROUP, 80)),
     ]
     .into_iter()
     .enumerate()

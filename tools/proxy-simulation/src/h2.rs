@@ -62,7 +62,11 @@ pub async fn run(
         return;
     };
     let mut connection = tokio::task::spawn_local(connection);
-    while !place.is_over() && ask_some(world, place, &requests, led, (client, is_slow)).await {
+    let rounds = 1 + world.borrow_mut().random.below(6);
+    for _ in 0..rounds {
+        if place.is_over() || !ask_some(world, place, &requests, led, (client, is_slow)).await {
+            break;
+        }
         pause(world, 4000).await;
     }
     drop(requests);

@@ -27,6 +27,7 @@ mod check;
 mod chosen;
 mod client;
 mod disk;
+mod drill;
 mod h2;
 mod http;
 mod life;

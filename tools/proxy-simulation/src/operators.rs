@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::{
     client::pause,
     life::Place,
-    world::{About, Purge, Resource, Shared, Vary, World},
+    world::{About, Purge, Resource, Server, Shared, Vary, World},
 };
 
 /// Purges now and then, by URL, beginning and tag, hard and soft, until the run is over.
@@ -75,6 +75,22 @@ pub async fn purge(world: &Shared, place: &Place) {
             });
         }
         Err(why) => world.fail(format!("a purge was refused: {why}: {query}"), None),
+    }
+}
+
+/// Servers of the group go down, come back, and say that they are ill, until the run is over.
+pub async fn trouble(world: Shared, place: Rc<Place>) {
+    while !place.is_over() {
+        pause(&world, 20_000).await;
+        let mut world = world.borrow_mut();
+        let count = world.servers.len();
+        let number = world.random.index(count);
+        let (is_down, is_ill) = (world.random.one_in(3), world.random.one_in(4));
+        world.servers[number] = Server {
+            is_down,
+            is_ill,
+            ..Server::default()
+        };
     }
 }
 

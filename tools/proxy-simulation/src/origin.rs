@@ -16,6 +16,8 @@ use proxy::simulation::{Connection, Socket, pair};
 use tokio::{io::AsyncWriteExt, sync::mpsc, time::sleep};
 
 use crate::{
+    chosen::server_of,
+    drill,
     http::{Framing, Head, Stream},
     tunnel,
     world::{Answer, Resource, Seen, Shared, Vary, write_body},
@@ -29,6 +31,12 @@ pub const CODINGS: [&str; 3] = ["identity", "gzip", "br"];
 /// A connection that an origin has accepted, and which origin.
 pub type Accepted = (Socket, SocketAddr);
 
+/// What it says where it has nothing, as to a look whether it is well,
+const NOT_FOUND: &[u8] =
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nCache-Control: no-store\r\n\r\n";
+/// and when it fails.
+const FAILED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nCache-Control: max-age=0\r\n\r\nfail";
+
 /// What becomes of a connection in the making.
 pub fn connect(
     world: &Shared,
@@ -36,6 +44,16 @@ pub fn connect(
     accepts: &mpsc::UnboundedSender<Accepted>,
 ) -> Connection {
     let mut world = world.borrow_mut();
+    if let Some(server) = server_of(to) {
+        let server = &mut world.servers[server];
+        server.tries += 1;
+        if server.is_down {
+            return Connection {
+                after: Duration::from_millis(1),
+                outcome: Some(Err(io::ErrorKind::ConnectionRefused)),
+            };
+        }
+    }
     let calm = world.calm;
     let random = &mut world.random;
     let after = Duration::from_millis(random.below(40));
@@ -90,6 +108,14 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
     }
     let told = stream.named_client().await?;
     while let Some(head) = stream.request().await? {
+        if let Some(server) = server_of(origin).filter(|_| head.target == "/health") {
+            let is_ill = world.borrow().servers[server].is_ill;
+            stream
+                .socket
+                .write_all(if is_ill { FAILED } else { NOT_FOUND })
+                .await?;
+            break;
+        }
         let begun = world.borrow_mut().tick();
         whose(world, &head, told);
         let mut framing = head.request_framing();
@@ -137,6 +163,9 @@ async fn answer(
     let (manner, late, closes) = {
         let mut world = world.borrow_mut();
         world.counts.asked += 1;
+        if let Some(server) = server_of(origin) {
+            world.servers[server].asked += 1;
+        }
         let calm = world.calm;
         let random = &mut world.random;
         let manner = match random.below(if calm { 40 } else { 60 }) {
@@ -164,7 +193,10 @@ async fn answer(
         }
         (manner, late, closes)
     };
-    sleep(Duration::from_millis(late)).await;
+    let is_drill = head.target.starts_with("/drill/");
+    if !is_drill {
+        sleep(Duration::from_millis(late)).await;
+    }
     match manner {
         Manner::Hangs => {
             // Until the proxy closes.
@@ -176,17 +208,18 @@ async fn answer(
     }
     let host = head.fields.get("host").unwrap_or_default();
     let found = world.borrow().find(origin, host, &head.target);
-    let Some(number) = found else {
-        let none =
-            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nCache-Control: no-store\r\n\r\n";
-        stream.socket.write_all(none).await?;
-        return Ok(true);
-    };
-    if manner == Manner::Fails {
-        let failed = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nCache-Control: max-age=0\r\n\r\nfail";
-        stream.socket.write_all(failed).await?;
+    let fails = server_of(origin).is_some_and(|server| world.borrow().servers[server].fails);
+    if manner == Manner::Fails || fails && head.first != "GET" {
+        stream.socket.write_all(FAILED).await?;
         return Ok(true);
     }
+    if head.target.starts_with("/drill/slow") {
+        sleep(drill::SLOW).await;
+    }
+    let Some(number) = found else {
+        stream.socket.write_all(NOT_FOUND).await?;
+        return Ok(true);
+    };
     if !matches!(head.first.as_str(), "GET" | "HEAD") {
         return change(world, stream, head, number).await;
     }

@@ -24,6 +24,7 @@ use crate::{
     chosen::{choose_plan, choose_resources},
     client,
     disk::Disk,
+    drill,
     life::{End, Life, Place},
     operators, origin,
     report::{Failure, Report},
@@ -132,6 +133,10 @@ async fn live(seed: u64) -> (Report, Broken) {
         Rc::clone(&world),
         Rc::clone(&place),
     )));
+    taking_part.push(tokio::task::spawn_local(operators::trouble(
+        Rc::clone(&world),
+        Rc::clone(&place),
+    )));
     taking_part.push(tokio::task::spawn_local(operators::edit(
         Rc::clone(&world),
         Rc::clone(&place),
@@ -200,6 +205,7 @@ async fn lives(
         timeout(OVER_MAX, over)
             .await
             .map_err(|_| "R7: somebody never came to an end")?;
+        drill::run(world, place).await?;
         sleep(QUIET).await;
         let left = place
             .proxy()

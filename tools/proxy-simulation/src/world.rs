@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     ask::{Ask, upload_bytes},
+    chosen::{GROUP, at, server_of},
     tunnel::Drawn,
 };
 
@@ -138,6 +139,21 @@ pub struct Answer {
     pub stale_while_s: u64,
     /// It ends with the connection, and that ended too early: nobody can tell.
     pub looks_whole: bool,
+}
+
+/// How a server of the group is, and what it has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Server {
+    /// Nobody can connect to it.
+    pub is_down: bool,
+    /// It says so when its health is asked for; else it answers.
+    pub is_ill: bool,
+    /// It answers 503 to what is unsafe.
+    pub fails: bool,
+    /// Connections that were tried,
+    pub tries: u64,
+    /// and requests that came, checks not among them.
+    pub asked: u64,
 }
 
 /// What is known of a request of a client, by its number.
@@ -263,6 +279,8 @@ pub struct World {
     pub failure: Option<(String, Option<usize>)>,
     /// Origins answer as they should, and so does the network.
     pub calm: bool,
+    /// The servers of the group.
+    pub servers: [Server; 3],
     /// All tunnels, by number.
     pub tunnels: Vec<Drawn>,
     /// How often the proxy has ended.
@@ -290,6 +308,7 @@ impl World {
             digest: 0xcbf2_9ce4_8422_2325,
             failure: None,
             calm: false,
+            servers: Default::default(),
             tunnels: Vec::new(),
             ends: 0,
             is_ending: false,
@@ -432,6 +451,10 @@ impl World {
 
     /// The resource that an origin has under this name.
     pub fn find(&self, origin: SocketAddr, host: &str, path: &str) -> Option<usize> {
+        let origin = match server_of(origin) {
+            Some(_) => at(GROUP, 80),
+            None => origin,
+        };
         let is_it = |r: &Resource| r.origin == origin && r.host == host && r.path == path;
         self.resources.iter().position(is_it)
     }

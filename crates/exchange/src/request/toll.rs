@@ -23,7 +23,10 @@ use crate::{
     reply::{After, Reply},
     request::exchange::Exchange,
 };
-use base::clock::Instant;
+use base::{
+    clock::Instant,
+    mistakes::{Mistake, makes},
+};
 use origin::trip::Trip;
 use plan::{Excess, What};
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
@@ -108,6 +111,7 @@ impl Drop for Toll {
         for entry in &self.entries {
             match entry.quota.plan.what {
                 What::MissBytes => entry.quota.owe(entry.key, bytes),
+                What::FetchesAtOnce if makes(Mistake::KeepFetchPlace) => {}
                 What::FetchesAtOnce => entry.quota.leave(entry.key, entry.place),
                 _ => {}
             }
@@ -120,6 +124,9 @@ pub struct Counted(Vec<Entry>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if makes(Mistake::KeepConnectionPlace) {
+            return;
+        }
         for entry in &self.0 {
             entry.quota.leave(entry.key, entry.place);
         }
@@ -169,7 +176,9 @@ async fn enter_in_turn(
         let (place, has_waited) = match turn(quota, key, reply).await {
             Ok(turn) => turn,
             Err(stopped) => {
-                give_back(entries);
+                if !makes(Mistake::KeepPlaceOfLeaver) {
+                    give_back(entries);
+                }
                 return Err(stopped);
             }
         };
