@@ -71,4 +71,12 @@
     KeepPlaceOfLeaver "keep-place-of-leaver"
     /// What a quota counts while it lasts is not counted.
     CountNothing "count-nothing"
+    /// A body is passed on and stored although it has another digest than its path says.
+    SkipDigest "skip-digest"
+    /// A mirror is led wherever its origin says.
+    FollowAnywhere "follow-anywhere"
+    /// Where a redirect leads, it is told who the client says it is.
+    CarryCredentials "carry-credentials"
+    /// What the redirects on the way forbid is forgotten.
+    ForgetHops "forget-hops"
 }

@@ -231,6 +231,8 @@ pub fn draw(world: &Shared, place: &Place, led: &Listener, client: IpAddr) -> (A
         upload: ask.upload.map_or(0, |upload| upload.bytes),
         is_whole: ask.upload.is_none_or(|upload| upload.breaks_off.is_none()),
         is_told: led.tells_client,
+        is_authorised: ask.is_authorised,
+        is_bound: false,
         may_repeat: matches!(ask.method, "PUT" | "DELETE"),
         is_unsafe: ask.is_unsafe(),
         seen: None,

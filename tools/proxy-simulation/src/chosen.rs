@@ -5,15 +5,16 @@
 use std::{net::SocketAddr, time::Duration};
 
 use proxy::plan::{
-    self, Balance, Excess, HealthCheck, LazyMode, Listener, LocalityMode, OriginUrl, Per, Plan,
-    Quota, QuotaKeys, Rate, Role, Route, StorePlan, Upstream, What,
+    self, Balance, Excess, HealthCheck, HostPort, LazyMode, Listener, LocalityMode, Mirroring,
+    OriginUrl, Per, Plan, Quota, QuotaKeys, Rate, Role, Route, StorePlan, Upstream, What,
 };
+use ring::digest::{SHA256, digest};
 use simulation::Random;
 
 use crate::{
     drill,
-    life::{GROUP_SITE, Listener as Known, SITE},
-    world::{Resource, Vary},
+    life::{GROUP_SITE, Listener as Known, MIRROR_SITE, SITE},
+    world::{Resource, Vary, write_body},
 };
 
 /// An address.
@@ -30,6 +31,12 @@ const OUTSIDE: [([u8; 4], &str); 2] = [
 pub const GROUP: [u8; 4] = [203, 0, 113, 10];
 /// Its servers follow it.
 const SERVERS: u8 = 3;
+/// The origin behind the mirror,
+pub const INDEX: [u8; 4] = [203, 0, 113, 20];
+/// where it may send the mirror for files,
+pub const FILES: ([u8; 4], &str) = ([203, 0, 113, 21], "203.0.113.21");
+/// and where it may not.
+pub const ELSEWHERE: ([u8; 4], &str) = ([203, 0, 113, 22], "203.0.113.22");
 const INSIDE: ([u8; 4], u16, &str) = ([127, 0, 0, 9], 8080, "127.0.0.9:8080");
 
 /// The number of the group's server that is there.
@@ -73,6 +80,46 @@ fn group(random: &mut Random) -> (Upstream, Route) {
         ..Upstream::default()
     };
     (upstream, Route::everything_to_upstream("group", ""))
+}
+
+/// What a mirror does: it follows its origin to the files, and checks bodies that are named by their digests.
+fn mirroring() -> Mirroring {
+    let files = HostPort {
+        host: FILES.1.to_owned(),
+        port: None,
+    };
+    Mirroring {
+        follow: vec![files],
+        verify: true,
+        ..Mirroring::default()
+    }
+}
+
+/// A file behind the mirror, which is named by its digest and never changes.
+fn file(number: usize, random: &mut Random) -> Resource {
+    let mut file = Resource {
+        host: MIRROR_SITE,
+        path: String::new(),
+        origin: at(INDEX, 80),
+        vary: Vary::Nothing,
+        bytes: random.pick(&[300, 9000, 40_000, 150_000]),
+        max_age_s: random.pick(&[10, 60, 600]),
+        stale_while_s: 0,
+        has_etag: true,
+        has_ranges: random.one_in(2),
+        knows_if_range: true,
+        is_public: random.one_in(2),
+        private_one_in: 0,
+        tag: "",
+        is_file: true,
+        version: 1,
+    };
+    let mut body = vec![0; file.length(1) as usize];
+    write_body(number, 0, 1, 0, &mut body);
+    let digest = digest(&SHA256, &body);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    file.path = format!("/blobs/sha256:{}", digits.collect::<String>());
+    file
 }
 
 /// Quotas of a listener.
@@ -173,6 +220,13 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
             },
         )
     };
+    let of_mirror = |(mut listener, known): (Listener, Known)| {
+        if let Role::Reverse(routes) = &mut listener.role {
+            routes[0].mirror = mirroring();
+        }
+        let site = MIRROR_SITE;
+        (listener, Known { site, ..known })
+    };
     let limited = |(mut listener, known): (Listener, Known)| {
         listener.quotas = ["fetches", "misses", "connections"]
             .map(str::to_owned)
@@ -184,6 +238,7 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
         forward("forward", 3129, false),
         reverse("reverse 1", 8001, OUTSIDE[0]),
         limited(reverse("reverse 2", 8002, OUTSIDE[1])),
+        of_mirror(reverse("mirror", 8005, (INDEX, "203.0.113.20"))),
         of_group(reverse("group", 8004, (GROUP, "unused"))),
         telling(reverse("reverse telling", 8003, OUTSIDE[0])),
     ];
@@ -261,6 +316,7 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
             is_public: random.one_in(2),
             private_one_in: random.pick(&[0, 0, 0, 3]),
             tag: random.pick(&["", "red", "blue"]),
+            is_file: false,
             version: 1,
         }
     };
@@ -290,5 +346,9 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
     // A path may have come twice.
     all.sort_by_key(|r| (r.origin, r.host, r.path.clone()));
     all.dedup_by_key(|r| (r.origin, r.host, r.path.clone()));
+    // A body follows from the number of its resource, and these are named by their bodies.
+    for number in all.len()..all.len() + 3 {
+        all.push(file(number, random));
+    }
     all
 }

@@ -56,6 +56,8 @@ async fn ask(
             upload: 0,
             is_whole: true,
             is_told: led.tells_client,
+            is_authorised: false,
+            is_bound: false,
             is_unsafe: method != "GET",
             may_repeat: method == "DELETE",
             seen: None,

@@ -45,6 +45,8 @@ pub struct Listener {
 
 /// The authority of the site behind the reverse listeners.
 pub const SITE: &str = "www.site.example";
+/// The same of the mirror.
+pub const MIRROR_SITE: &str = "www.mirror.example";
 /// The same of the group.
 pub const GROUP_SITE: &str = "www.group.example";
 

@@ -101,6 +101,9 @@ pub async fn edit(world: Shared, place: Rc<Place>) {
         let mut world = world.borrow_mut();
         let count = world.resources.len();
         let n = world.random.index(count);
+        if world.resources[n].is_file {
+            continue;
+        }
         world.resources[n].version += 1;
         if world.random.one_in(6) {
             world.resources[n].vary =

@@ -16,7 +16,7 @@ use proxy::simulation::{Connection, Socket, pair};
 use tokio::{io::AsyncWriteExt, sync::mpsc, time::sleep};
 
 use crate::{
-    chosen::server_of,
+    chosen::{ELSEWHERE, FILES, INDEX, at, server_of},
     drill,
     http::{Framing, Head, Stream},
     tunnel,
@@ -117,7 +117,7 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
             break;
         }
         let begun = world.borrow_mut().tick();
-        whose(world, &head, told);
+        whose(world, origin, &head, told);
         let mut framing = head.request_framing();
         let mut body = Vec::new();
         while let Some(piece) = stream.piece(&mut framing).await? {
@@ -131,8 +131,18 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
 }
 
 /// What the origin is told of the client is true (R12).
-fn whose(world: &Shared, head: &Head, told: Option<IpAddr>) {
+fn whose(world: &Shared, origin: SocketAddr, head: &Head, told: Option<IpAddr>) {
     let mut world = world.borrow_mut();
+    if origin == at(ELSEWHERE.0, 80) {
+        world.fail(
+            "R2: the mirror asks where it may not be sent".to_owned(),
+            None,
+        );
+    }
+    if origin == at(FILES.0, 80) && head.fields.get("authorization").is_some() {
+        let message = "R4: who says to one host who he is, says so to another".to_owned();
+        world.fail(message, None);
+    }
     let number = head.fields.number("x-request").unwrap_or(u64::MAX);
     let Some(sent) = world.sent_as(number) else {
         return;
@@ -220,12 +230,44 @@ async fn answer(
         stream.socket.write_all(NOT_FOUND).await?;
         return Ok(true);
     };
+    let is_file = world.borrow().resources[number].is_file;
+    if is_file && !matches!(head.first.as_str(), "GET" | "HEAD") {
+        stream.socket.write_all(NOT_FOUND).await?;
+        return Ok(true);
+    }
+    if is_file && origin == at(INDEX, 80) && redirect(world, stream, head).await? {
+        return Ok(true);
+    }
     if !matches!(head.first.as_str(), "GET" | "HEAD") {
         return change(world, stream, head, number).await;
     }
     let made = make(world, head, number, begun, closes, manner);
     send(world, stream, head, &made, manner).await?;
     Ok(!made.closes)
+}
+
+/// Sends for a file to where it lies, or to where it may not be fetched from. `false`: it is here.
+async fn redirect(world: &Shared, stream: &mut Stream, head: &Head) -> io::Result<bool> {
+    let (to, says) = {
+        let mut world = world.borrow_mut();
+        let to = (world.random).pick(&["", FILES.1, FILES.1, FILES.1, ELSEWHERE.1]);
+        let says = world
+            .random
+            .pick(&["max-age=1", "public, max-age=1", "no-store"]);
+        if says == "no-store" && !to.is_empty() {
+            world.binds(head.fields.number("x-request").unwrap_or(u64::MAX));
+        }
+        (to, says)
+    };
+    if to.is_empty() {
+        return Ok(false);
+    }
+    let answer = format!(
+        "HTTP/1.1 302 Found\r\nLocation: http://{to}{}\r\nContent-Length: 0\r\nCache-Control: {says}\r\n\r\n",
+        head.target
+    );
+    stream.socket.write_all(answer.as_bytes()).await?;
+    Ok(true)
 }
 
 /// An unsafe method: the resource becomes another.
@@ -265,6 +307,7 @@ struct Made {
     version: u64,
     range: std::ops::Range<u64>,
     closes: bool,
+    is_wrong: bool,
 }
 
 fn variant_of(vary: Vary, head: &Head) -> u64 {
@@ -292,6 +335,12 @@ fn make(
 ) -> Made {
     let mut world = world.borrow_mut();
     let resource = world.resources[number].clone();
+    let request = head.fields.number("x-request").unwrap_or(0);
+    // Also where a redirect has led, which was for the same client alone.
+    let sent = world.sent_as(request);
+    let is_bound = resource.is_file && sent.is_some_and(|sent| sent.is_bound);
+    let is_authorised = head.fields.get("authorization").is_some()
+        || resource.is_file && sent.is_some_and(|sent| sent.is_authorised);
     let (version, variant) = (resource.version, variant_of(resource.vary, head));
     let length = resource.length(version);
     let etag = Resource::etag(version, variant);
@@ -304,11 +353,14 @@ fn make(
         (private, says) = (Some(why), said.to_owned());
     } else if resource.is_public {
         says.push_str("public, ");
-    } else if head.fields.get("authorization").is_some() {
+    } else if is_authorised {
         private = Some("authorization");
     }
+    if is_bound {
+        private = Some("redirect");
+    }
     let sets_cookie = resource.private_one_in > 0 && world.random.one_in(4);
-    let request = head.fields.number("x-request").unwrap_or(0);
+    let is_wrong = resource.is_file && !world.calm && world.random.one_in(5);
     let serial = world.answers.len();
     let sent_ms = world.now_ms();
     world.answers.push(Answer {
@@ -322,6 +374,7 @@ fn make(
         vary: resource.vary,
         max_age_s: resource.max_age_s,
         stale_while_s: resource.stale_while_s,
+        is_wrong,
         looks_whole: false,
     });
 
@@ -414,6 +467,7 @@ fn make(
         version,
         range,
         closes,
+        is_wrong,
     }
 }
 
@@ -476,6 +530,9 @@ async fn send(
             at,
             &mut piece[..n],
         );
+        if made.is_wrong && at == made.range.start {
+            piece[0] ^= 1;
+        }
         if made.framing == Framing::Chunked {
             stream
                 .socket

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     ask::{Ask, upload_bytes},
-    chosen::{GROUP, at, server_of},
+    chosen::{ELSEWHERE, FILES, GROUP, at, server_of},
     tunnel::Drawn,
 };
 
@@ -71,6 +71,8 @@ pub struct Resource {
     pub private_one_in: u64,
     /// The tag it carries.
     pub tag: &'static str,
+    /// It is named by its digest, and never changes.
+    pub is_file: bool,
     /// What it is now.
     pub version: u64,
 }
@@ -137,6 +139,8 @@ pub struct Answer {
     pub max_age_s: u64,
     /// See [`Resource::stale_while_s`].
     pub stale_while_s: u64,
+    /// A byte of its body is wrong.
+    pub is_wrong: bool,
     /// It ends with the connection, and that ended too early: nobody can tell.
     pub looks_whole: bool,
 }
@@ -167,6 +171,10 @@ pub struct Sent {
     pub is_whole: bool,
     /// An origin is told whose it is, before anything else on a connection.
     pub is_told: bool,
+    /// It says who it is.
+    pub is_authorised: bool,
+    /// It was sent on by an answer that is for it alone.
+    pub is_bound: bool,
     /// It may change something.
     pub is_unsafe: bool,
     /// Once more it does the same, so it may be sent again if it is known that there was no answer.
@@ -335,6 +343,13 @@ impl World {
         self.sent.push(sent);
     }
 
+    /// An origin sends it on, by an answer that is for it alone.
+    pub fn binds(&mut self, number: u64) {
+        if let Some(sent) = self.sent.get_mut(number as usize) {
+            sent.is_bound = true;
+        }
+    }
+
     /// What is known of a request.
     pub fn sent_as(&self, number: u64) -> Option<&Sent> {
         self.sent.get(usize::try_from(number).ok()?)
@@ -453,6 +468,10 @@ impl World {
     pub fn find(&self, origin: SocketAddr, host: &str, path: &str) -> Option<usize> {
         let origin = match server_of(origin) {
             Some(_) => at(GROUP, 80),
+            None if origin == at(FILES.0, 80) || origin == at(ELSEWHERE.0, 80) => {
+                let is_it = |r: &Resource| r.is_file && r.path == path;
+                return self.resources.iter().position(is_it);
+            }
             None => origin,
         };
         let is_it = |r: &Resource| r.origin == origin && r.host == host && r.path == path;
