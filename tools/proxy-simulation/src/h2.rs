@@ -104,10 +104,10 @@ async fn ask_some(
                 .pick(&[Taking::Slowly, Taking::Not]),
             (taking, false) => taking,
         };
-        let (world, requests, led) = (Rc::clone(world), requests.clone(), led.clone());
+        let (world, requests) = (Rc::clone(world), requests.clone());
         asking.spawn_local(async move {
             world.borrow_mut().counts.over_h2 += 1;
-            let conversing = converse(&world, requests, &led, &ask, taking);
+            let conversing = converse(&world, requests, &ask, taking);
             let came = match timeout(taking.ends_within(), conversing).await {
                 Err(_) => Came::Never,
                 Ok(Ok(Some(got))) => Came::Answer(got),
@@ -146,11 +146,9 @@ fn head_of(world: &Shared, ask: &Ask) -> Option<::http::Request<()>> {
 async fn converse(
     world: &Shared,
     requests: SendRequest<Bytes>,
-    led: &Listener,
     ask: &Ask,
     taking: Taking,
 ) -> Result<Option<Got>, ::h2::Error> {
-    debug_assert_eq!(led.name, ask.listener);
     let Some(request) = head_of(world, ask) else {
         return Ok(None);
     };
