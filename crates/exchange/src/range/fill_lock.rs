@@ -91,6 +91,10 @@ pub async fn take_or_wait(
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use tokio::task::{JoinSet, LocalSet};
+
     use super::*;
 
     #[test]
@@ -105,5 +109,28 @@ mod tests {
         assert!(over.is_closed());
         assert!(fill_locks.take((1, 0)).is_ok());
         assert!(fill_locks.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_go_on_in_the_order_in_which_they_came() {
+        let fill_locks = Arc::new(FillLocks::default());
+        let fill_lock = fill_locks.take((1, 0)).ok().unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let waiting = async {
+            let mut tasks = JoinSet::new();
+            for number in 0..16 {
+                let (order, fill_locks) = (Rc::clone(&order), Arc::clone(&fill_locks));
+                tasks.spawn_local(async move {
+                    let over = fill_locks.take((1, 0)).err().unwrap();
+                    let _ = over.acquire().await;
+                    order.borrow_mut().push(number);
+                });
+            }
+            tokio::task::yield_now().await;
+            drop(fill_lock);
+            tasks.join_all().await;
+        };
+        LocalSet::new().run_until(waiting).await;
+        assert_eq!(*order.borrow(), (0..16).collect::<Vec<_>>());
     }
 }
