@@ -85,7 +85,7 @@ pub use priority::Priority;
 pub use turn::{COPIED_BYTES_MAX, Turn};
 
 /// A stream of one connection. The number is never used again on it; the place in memory may be, and is checked.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId {
     id: u32,
     slot: u32,

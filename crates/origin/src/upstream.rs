@@ -9,6 +9,7 @@
 //! Not known here: caching, clients.
 
 use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use std::{
     future::poll_fn,
     io,
@@ -143,7 +144,7 @@ pub async fn connect(
     let mut times = ConnectTimes::default();
     let pool = context.connector.pool();
     let pooled = match fit {
-        _ if header.is_some() => None,
+        _ if header.is_some() && !makes(Mistake::ShareTold) => None,
         Fit::New => None,
         Fit::Pooled => pool.checkout(destination, rules),
         Fit::Young => pool.checkout_young(destination, rules),

@@ -663,7 +663,7 @@ pub(crate) async fn await_ready(
 }
 
 /// The servers of upstreams that are looked at with this configuration.
-fn looks_of(edition: &Edition) -> Looks {
+pub(crate) fn looks_of(edition: &Edition) -> Looks {
     Looks {
         upstreams: edition.upstreams.clone(),
         own_addresses: edition.own_addresses.clone(),

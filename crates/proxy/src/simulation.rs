@@ -119,6 +119,8 @@ impl Proxy {
             workers.push(start_worker(&shared, index, dealt, &dealers, &journal).await?);
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
+        let editions = shared.editions.subscribe();
+        tokio::task::spawn_local(upstreams::probe::run(editions, serve::looks_of));
         Ok(Proxy {
             listeners: listener_states(&shared.edition(), shared.cache.hasher()),
             shared,
@@ -195,6 +197,8 @@ impl Proxy {
             .connections
             .load(std::sync::atomic::Ordering::Relaxed);
         count("client connections", connections as u64);
+        let streams = shared.streams.load(std::sync::atomic::Ordering::Relaxed);
+        count("streams with a task", streams as u64);
         count("fetches in the table", shared.flights.listed() as u64);
         count("bytes of bodies on their way", shared.ledger.bytes());
         count("bytes of incomplete heads", shared.heads.bytes());

@@ -33,7 +33,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use base::{clock::Instant, listening::ListenerId};
+use base::{
+    clock::Instant,
+    listening::ListenerId,
+    mistakes::{Mistake, makes},
+};
 use plan::{Excess, Per, What};
 use rate::{Late, Pace};
 use record::seldom::Seldom;
@@ -268,7 +272,7 @@ impl Quota {
                         _ => Full::Busy,
                     });
                 }
-                *number += 1;
+                *number += u64::from(!makes(Mistake::CountNothing));
                 return Ok(Duration::ZERO);
             }
             match what.is_bytes() {

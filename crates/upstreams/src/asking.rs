@@ -13,7 +13,11 @@ use message::ResponseHead;
 use twox_hash::XxHash3_64;
 
 use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
-use base::{clock::Instant, deadline::Watch};
+use base::{
+    clock::Instant,
+    deadline::Watch,
+    mistakes::{Mistake, makes},
+};
 use origin::{
     ConnectError, Lease, OriginContext, Verdict,
     outcome::UpstreamError,
@@ -52,8 +56,9 @@ pub async fn ask(
         let verdict: Rc<dyn Verdict> = turn.clone();
         let whom = whom_of(to.origin, turn.server(), &verdict);
         let answer = upstream::ask(context, watch, &whom, method, request).await;
+        let may_repeat = is_safe(method) || makes(Mistake::RepeatUnsafe);
         let next = match &answer {
-            Ok((_, head)) if is_bad(head.status) && is_safe(method) => tries.next(true),
+            Ok((_, head)) if is_bad(head.status) && may_repeat => tries.next(true),
             Ok(_) => None,
             Err(UpstreamError::Connect(error)) if may_try_another(error) => tries.next(false),
             Err(error) if error.may_go_on(is_safe(method)) => tries.next(true),

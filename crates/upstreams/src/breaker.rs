@@ -21,7 +21,10 @@
 use std::time::Duration;
 
 use super::window::Window;
-use base::clock::Instant;
+use base::{
+    clock::Instant,
+    mistakes::{Mistake, makes},
+};
 
 /// Failures of one kind in a row that open it.
 pub const FALL: u32 = 3;
@@ -166,7 +169,7 @@ impl Breaker {
     /// Begins a trial, if one is due.
     pub fn begin_trial(&mut self, now: Instant) -> bool {
         match self.state {
-            State::Open { why, until } if now >= until => {
+            State::Open { why, until } if now >= until && !makes(Mistake::NeverBack) => {
                 self.state = State::Trial { why };
                 true
             }

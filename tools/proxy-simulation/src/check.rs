@@ -8,13 +8,20 @@
 //!   R6  no hit beyond its lifetime, unless it is said to be stale and may be
 //!   R7  every exchange ends (checked where it is waited for, in `client`)
 //!   R8  in the end nothing is held any more (checked in `run`)
+//!   R9  a request reaches an origin as its client sent it, whole or not at all, and once if it may not be repeated (checked where it
+//!       comes, in `world`)
+//!   R10 no client that does what it can is told that it is late
+//!   R11 what goes into a tunnel comes out in order, and all of it if nobody breaks off (checked at its ends, in `tunnel`)
+//!   R12 what an origin is told of a client is true of each request (checked where it comes, in `origin`)
+//!   R13 of several servers those that are well are asked, and those that are not are not (tried in `drill`, as the next)
+//!   R14 a quota that nobody uses has room for as much as it says, and for no more
 //!
 //! Not known here: how the answer came.
 
 use std::ops::Range;
 
 use crate::{
-    client::Ask,
+    ask::Ask,
     http::{Fields, find},
     origin::CODINGS,
     world::{Answer, Resource, Vary, World, write_body},
@@ -40,8 +47,12 @@ pub struct Got {
 /// Does the answer keep the rules?
 pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
     cookies(ask, got)?;
+    if got.status == 408 {
+        return Err("R10: a client that was not late is told that it is".to_owned());
+    }
     let Some(serial) = got.fields.number("x-serial") else {
-        let is_own = got.status >= 400 || got.status == 304 || ask.is_unsafe();
+        // A mirror may be sent elsewhere, and then its clients are.
+        let is_own = got.status == 302 || got.status >= 400 || got.status == 304 || ask.is_unsafe();
         world.counts.refused += u64::from(got.status >= 400);
         return match is_own {
             true => Ok(()),
@@ -155,6 +166,10 @@ fn body(
     version: u64,
     got: &Got,
 ) -> Result<(), String> {
+    if answer.is_wrong && !got.is_complete {
+        // Nobody can know before the end; but the client must know then.
+        return Ok(());
+    }
     let length = world.resources[answer.resource].length(version);
     let same = |from: u64, bytes: &[u8]| {
         let mut expected = vec![0; bytes.len()];

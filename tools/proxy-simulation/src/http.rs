@@ -2,19 +2,32 @@
 //!
 //! Not known here: what is asked, and what is right.
 
-use std::io;
+use std::{io, net::IpAddr};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use proxy::simulation::Socket;
 use tokio::io::AsyncReadExt;
 
 const FIELDS_MAX: usize = 64;
+/// How a header of the PROXY protocol begins that names a client of IPv4 over TCP,
+const PROXY_BEGINS: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c";
+/// and how long it is.
+const PROXY_BYTES: usize = 28;
 
 /// Fields by lower-case name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {
+    /// Those of an answer of HTTP/2.
+    pub fn of_map(map: &::http::HeaderMap) -> Fields {
+        let of = |(name, value): (&::http::HeaderName, &::http::HeaderValue)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        };
+        Fields(map.iter().map(of).collect())
+    }
+
     /// The first of that name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter();
@@ -116,6 +129,38 @@ impl Stream {
         let n = self.socket.read(&mut piece).await?;
         self.read.extend_from_slice(&piece[..n]);
         Ok(n > 0)
+    }
+
+    /// The client that a header of the PROXY protocol names, if the connection begins with one.
+    pub async fn named_client(&mut self) -> io::Result<Option<IpAddr>> {
+        while self.read.len() < PROXY_BYTES {
+            let n = self.read.len().min(PROXY_BEGINS.len());
+            if self.read[..n] != PROXY_BEGINS[..n] || !self.more().await? {
+                return Ok(None);
+            }
+        }
+        if self.read[..PROXY_BEGINS.len()] != PROXY_BEGINS {
+            return Ok(None);
+        }
+        let header = self.read.split_to(PROXY_BYTES);
+        Ok(Some(IpAddr::from([
+            header[16], header[17], header[18], header[19],
+        ])))
+    }
+
+    /// The number that it begins with; `None`: it has ended before.
+    pub async fn number(&mut self) -> io::Result<Option<u64>> {
+        while self.read.len() < size_of::<u64>() {
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.read.get_u64_le()))
+    }
+
+    /// The connection, and what was read of it and not used.
+    pub fn into_parts(self) -> (Socket, Bytes) {
+        (self.socket, self.read.freeze())
     }
 
     /// The next request; `None`: the connection has ended.

@@ -1,7 +1,7 @@
 //! The whole proxy in virtual time: one seed, one run, always the same.
 //!
-//! Clients ask, origins answer, and both do what real ones do: they are slow, break off, hang, send what is private, change their
-//! minds. Between them runs the product's own proxy, all of its threads as tasks of one runtime, over a disk that loses, tears and
+//! Clients ask, by HTTP/1, HTTP/2 and through tunnels; origins answer, and both do what real ones do: they are slow, break off, hang, send
+//! what is private, change their minds. One name has several servers, which go down; one listener has quotas; one is a mirror. Between them runs the product's own proxy, all of its threads as tasks of one runtime, over a disk that loses, tears and
 //! corrupts. Every so often it is stopped, killed, or the power goes. Operators purge. Each answer is compared with what the origins
 //! have really sent (`check`).
 //!
@@ -17,19 +17,34 @@
 //!     +-> check: world (what was sent, changed, purged, and when)
 //! ```
 //!
-//! What is not simulated: several threads at once, TLS, names, tunnels.
+//! | file | story |
+//! |---|---|
+//! | `run`, `chosen`, `life` | one run; what its seed chooses; starts and ends of the proxy |
+//! | `world` | what is true: what there is, what was sent, purged, and when |
+//! | `ask`, `client`, `h2`, `tunnel` | what is asked for; clients of HTTP/1 and HTTP/2; both ends of tunnels |
+//! | `http`, `origin`, `operators` | messages of HTTP/1; origins, servers and mirrors; who purges, changes and breaks things |
+//! | `check`, `drill` | the rules; those that are tried when all clients have gone |
+//! | `disk` | the faulty disk |
+//!
+//! What is not simulated: several threads at once, TLS, names, reloads, clusters.
 //!
 //! Not known here: the command line; `cargo xtask sim --proxy` runs this.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod check;
+mod chosen;
 mod client;
 mod disk;
+mod drill;
+mod h2;
 mod http;
 mod life;
+mod operators;
 mod origin;
 mod report;
 mod run;
+mod tunnel;
 mod world;
 
 pub use report::{Failure, Report};

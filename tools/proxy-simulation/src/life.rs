@@ -33,14 +33,22 @@ pub struct Listener {
     pub name: &'static str,
     /// Clients name the destination.
     pub is_forward: bool,
+    /// It tells origins whose a connection is.
+    pub tells_client: bool,
     /// It leads to loopback addresses too.
     pub leads_inside: bool,
+    /// The authority that clients of it ask for.
+    pub site: &'static str,
     /// The origin it stands in front of.
     pub origin: Option<SocketAddr>,
 }
 
 /// The authority of the site behind the reverse listeners.
 pub const SITE: &str = "www.site.example";
+/// The same of the mirror.
+pub const MIRROR_SITE: &str = "www.mirror.example";
+/// The same of the group.
+pub const GROUP_SITE: &str = "www.group.example";
 
 impl Listener {
     /// May it lead to where this is?
@@ -54,8 +62,8 @@ impl Listener {
     /// Can a client of it ask for this by its name?
     pub fn names(&self, resource: &Resource) -> bool {
         match self.origin {
-            Some(origin) => resource.host == SITE && resource.origin == origin,
-            None => resource.host != SITE,
+            Some(origin) => resource.host == self.site && resource.origin == origin,
+            None => !resource.host.ends_with(".example"),
         }
     }
 }
@@ -65,6 +73,8 @@ pub struct Place {
     listeners: RefCell<Vec<Listener>>,
     /// Its workers.
     pub workers: usize,
+    /// It asks servers whether they are well.
+    pub has_checks: bool,
     /// Stale answers are allowed by the settings, for so many seconds.
     pub stale_allowed_s: u64,
     proxy: RefCell<Option<Rc<Proxy>>>,
@@ -77,6 +87,7 @@ impl Place {
         Place {
             listeners: RefCell::new(listeners),
             workers: plan.workers,
+            has_checks: plan.upstreams.iter().any(|of| of.health.is_some()),
             stale_allowed_s: (plan.cache.stale_while_revalidate)
                 .max(plan.cache.stale_if_error)
                 .as_secs(),
@@ -93,6 +104,13 @@ impl Place {
     /// One of them.
     pub fn listener(&self, number: usize) -> Listener {
         self.listeners.borrow()[number].clone()
+    }
+
+    /// The number of the one that is called so, now.
+    pub fn number_of(&self, name: &str) -> usize {
+        let listeners = self.listeners.borrow();
+        let number = listeners.iter().position(|listener| listener.name == name);
+        number.expect("listeners are asked for by the names that they were given")
     }
 
     /// Between two lives the operator has put them in another order, which changes nothing for anybody.
@@ -170,6 +188,7 @@ impl Life {
         {
             let mut world = world.borrow_mut();
             world.life += 1;
+            world.is_ending = false;
             world.counts.lives += 1;
             world.life_began = world.tick();
             world.tell_all("the proxy has started");
@@ -196,9 +215,11 @@ impl Life {
 
     /// Ends it.
     pub async fn end(self, world: &Shared, how: End) {
-        world
-            .borrow_mut()
-            .tell_all(&format!("the proxy's life ends: {how:?}"));
+        {
+            let mut world = world.borrow_mut();
+            world.is_ending = true;
+            world.tell_all(&format!("the proxy's life ends: {how:?}"));
+        }
         if how == End::Stop
             && let Some(proxy) = self.place.proxy()
         {
@@ -208,6 +229,7 @@ impl Life {
         self.pump.abort();
         let _ = self.pump.await;
         drop(self.set);
+        world.borrow_mut().ends += 1;
         if let Some(disk) = &self.disk {
             disk.end(how == End::PowerCut);
         }

@@ -5,14 +5,22 @@
 //!
 //! Not known here: caches.
 
-use std::{io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    time::Duration,
+};
 
 use proxy::simulation::{Connection, Socket, pair};
 use tokio::{io::AsyncWriteExt, sync::mpsc, time::sleep};
 
 use crate::{
+    chosen::{ELSEWHERE, FILES, INDEX, at, server_of},
+    drill,
     http::{Framing, Head, Stream},
-    world::{Answer, Resource, Shared, Vary, write_body},
+    tunnel,
+    world::{Answer, Resource, Seen, Shared, Vary, write_body},
 };
 
 /// Bytes that one direction of a connection holds.
@@ -23,6 +31,12 @@ pub const CODINGS: [&str; 3] = ["identity", "gzip", "br"];
 /// A connection that an origin has accepted, and which origin.
 pub type Accepted = (Socket, SocketAddr);
 
+/// What it says where it has nothing, as to a look whether it is well,
+const NOT_FOUND: &[u8] =
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nCache-Control: no-store\r\n\r\n";
+/// and when it fails.
+const FAILED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nCache-Control: max-age=0\r\n\r\nfail";
+
 /// What becomes of a connection in the making.
 pub fn connect(
     world: &Shared,
@@ -30,6 +44,16 @@ pub fn connect(
     accepts: &mpsc::UnboundedSender<Accepted>,
 ) -> Connection {
     let mut world = world.borrow_mut();
+    if let Some(server) = server_of(to) {
+        let server = &mut world.servers[server];
+        server.tries += 1;
+        if server.is_down {
+            return Connection {
+                after: Duration::from_millis(1),
+                outcome: Some(Err(io::ErrorKind::ConnectionRefused)),
+            };
+        }
+    }
     let calm = world.calm;
     let random = &mut world.random;
     let after = Duration::from_millis(random.below(40));
@@ -78,15 +102,64 @@ enum Manner {
 }
 
 async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io::Result<()> {
+    if tunnel::is_server(origin) {
+        tunnel::serve(world, stream).await;
+        return Ok(());
+    }
+    let told = stream.named_client().await?;
     while let Some(head) = stream.request().await? {
+        if let Some(server) = server_of(origin).filter(|_| head.target == "/health") {
+            let is_ill = world.borrow().servers[server].is_ill;
+            stream
+                .socket
+                .write_all(if is_ill { FAILED } else { NOT_FOUND })
+                .await?;
+            break;
+        }
         let begun = world.borrow_mut().tick();
+        whose(world, origin, &head, told);
         let mut framing = head.request_framing();
-        while stream.piece(&mut framing).await?.is_some() {}
-        if !answer(world, &mut stream, origin, &head, begun).await? {
+        let mut body = Vec::new();
+        while let Some(piece) = stream.piece(&mut framing).await? {
+            body.extend_from_slice(&piece);
+        }
+        if !answer(world, &mut stream, origin, &head, (&body, begun)).await? {
             break;
         }
     }
     Ok(())
+}
+
+/// What the origin is told of the client is true (R12).
+fn whose(world: &Shared, origin: SocketAddr, head: &Head, told: Option<IpAddr>) {
+    let mut world = world.borrow_mut();
+    if origin == at(ELSEWHERE.0, 80) {
+        world.fail(
+            "R2: the mirror asks where it may not be sent".to_owned(),
+            None,
+        );
+    }
+    if origin == at(FILES.0, 80) && head.fields.get("authorization").is_some() {
+        let message = "R4: who says to one host who he is, says so to another".to_owned();
+        world.fail(message, None);
+    }
+    let number = head.fields.number("x-request").unwrap_or(u64::MAX);
+    let Some(sent) = world.sent_as(number) else {
+        return;
+    };
+    let client = sent.client.to_string();
+    let by_field = head.fields.get("x-forwarded-for").unwrap_or(&client);
+    let is_right = by_field == client
+        && match told {
+            Some(told) => told == sent.client,
+            None => !sent.is_told,
+        };
+    if !is_right {
+        let message = format!(
+            "R12: request {number} is of {client}; the connection is said to be of {told:?}, the request of {by_field}"
+        );
+        world.fail(message, None);
+    }
 }
 
 /// Answers one request. `false`: the connection closes.
@@ -95,11 +168,14 @@ async fn answer(
     stream: &mut Stream,
     origin: SocketAddr,
     head: &Head,
-    begun: u64,
+    (body, begun): (&[u8], u64),
 ) -> io::Result<bool> {
     let (manner, late, closes) = {
         let mut world = world.borrow_mut();
         world.counts.asked += 1;
+        if let Some(server) = server_of(origin) {
+            world.servers[server].asked += 1;
+        }
         let calm = world.calm;
         let random = &mut world.random;
         let manner = match random.below(if calm { 40 } else { 60 }) {
@@ -116,9 +192,21 @@ async fn answer(
             1..3 => random.below(300),
             _ => random.below(20),
         };
-        (manner, late, random.one_in(12))
+        let closes = random.one_in(12);
+        let became = match manner {
+            Manner::Closes => Seen::Closed,
+            _ => Seen::Taken,
+        };
+        let request = head.fields.number("x-request").unwrap_or(u64::MAX);
+        if let Err(broken) = world.received(request, body, became) {
+            world.fail(format!("{broken} ({})", head.first), None);
+        }
+        (manner, late, closes)
     };
-    sleep(Duration::from_millis(late)).await;
+    let is_drill = head.target.starts_with("/drill/");
+    if !is_drill {
+        sleep(Duration::from_millis(late)).await;
+    }
     match manner {
         Manner::Hangs => {
             // Until the proxy closes.
@@ -130,15 +218,24 @@ async fn answer(
     }
     let host = head.fields.get("host").unwrap_or_default();
     let found = world.borrow().find(origin, host, &head.target);
+    let fails = server_of(origin).is_some_and(|server| world.borrow().servers[server].fails);
+    if manner == Manner::Fails || fails && head.first != "GET" {
+        stream.socket.write_all(FAILED).await?;
+        return Ok(true);
+    }
+    if head.target.starts_with("/drill/slow") {
+        sleep(drill::SLOW).await;
+    }
     let Some(number) = found else {
-        let none =
-            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nCache-Control: no-store\r\n\r\n";
-        stream.socket.write_all(none).await?;
+        stream.socket.write_all(NOT_FOUND).await?;
         return Ok(true);
     };
-    if manner == Manner::Fails {
-        let failed = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nCache-Control: max-age=0\r\n\r\nfail";
-        stream.socket.write_all(failed).await?;
+    let is_file = world.borrow().resources[number].is_file;
+    if is_file && !matches!(head.first.as_str(), "GET" | "HEAD") {
+        stream.socket.write_all(NOT_FOUND).await?;
+        return Ok(true);
+    }
+    if is_file && origin == at(INDEX, 80) && redirect(world, stream, head).await? {
         return Ok(true);
     }
     if !matches!(head.first.as_str(), "GET" | "HEAD") {
@@ -147,6 +244,30 @@ async fn answer(
     let made = make(world, head, number, begun, closes, manner);
     send(world, stream, head, &made, manner).await?;
     Ok(!made.closes)
+}
+
+/// Sends for a file to where it lies, or to where it may not be fetched from. `false`: it is here.
+async fn redirect(world: &Shared, stream: &mut Stream, head: &Head) -> io::Result<bool> {
+    let (to, says) = {
+        let mut world = world.borrow_mut();
+        let to = (world.random).pick(&["", FILES.1, FILES.1, FILES.1, ELSEWHERE.1]);
+        let says = world
+            .random
+            .pick(&["max-age=1", "public, max-age=1", "no-store"]);
+        if says == "no-store" && !to.is_empty() {
+            world.binds(head.fields.number("x-request").unwrap_or(u64::MAX));
+        }
+        (to, says)
+    };
+    if to.is_empty() {
+        return Ok(false);
+    }
+    let answer = format!(
+        "HTTP/1.1 302 Found\r\nLocation: http://{to}{}\r\nContent-Length: 0\r\nCache-Control: {says}\r\n\r\n",
+        head.target
+    );
+    stream.socket.write_all(answer.as_bytes()).await?;
+    Ok(true)
 }
 
 /// An unsafe method: the resource becomes another.
@@ -186,6 +307,7 @@ struct Made {
     version: u64,
     range: std::ops::Range<u64>,
     closes: bool,
+    is_wrong: bool,
 }
 
 fn variant_of(vary: Vary, head: &Head) -> u64 {
@@ -213,6 +335,12 @@ fn make(
 ) -> Made {
     let mut world = world.borrow_mut();
     let resource = world.resources[number].clone();
+    let request = head.fields.number("x-request").unwrap_or(0);
+    // Also where a redirect has led, which was for the same client alone.
+    let sent = world.sent_as(request);
+    let is_bound = resource.is_file && sent.is_some_and(|sent| sent.is_bound);
+    let is_authorised = head.fields.get("authorization").is_some()
+        || resource.is_file && sent.is_some_and(|sent| sent.is_authorised);
     let (version, variant) = (resource.version, variant_of(resource.vary, head));
     let length = resource.length(version);
     let etag = Resource::etag(version, variant);
@@ -225,11 +353,14 @@ fn make(
         (private, says) = (Some(why), said.to_owned());
     } else if resource.is_public {
         says.push_str("public, ");
-    } else if head.fields.get("authorization").is_some() {
+    } else if is_authorised {
         private = Some("authorization");
     }
+    if is_bound {
+        private = Some("redirect");
+    }
     let sets_cookie = resource.private_one_in > 0 && world.random.one_in(4);
-    let request = head.fields.number("x-request").unwrap_or(0);
+    let is_wrong = resource.is_file && !world.calm && world.random.one_in(5);
     let serial = world.answers.len();
     let sent_ms = world.now_ms();
     world.answers.push(Answer {
@@ -243,6 +374,7 @@ fn make(
         vary: resource.vary,
         max_age_s: resource.max_age_s,
         stale_while_s: resource.stale_while_s,
+        is_wrong,
         looks_whole: false,
     });
 
@@ -335,6 +467,7 @@ fn make(
         version,
         range,
         closes,
+        is_wrong,
     }
 }
 
@@ -397,6 +530,9 @@ async fn send(
             at,
             &mut piece[..n],
         );
+        if made.is_wrong && at == made.range.start {
+            piece[0] ^= 1;
+        }
         if made.framing == Framing::Chunked {
             stream
                 .socket

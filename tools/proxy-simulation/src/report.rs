@@ -32,9 +32,11 @@ impl Report {
 
 impl Counts {
     /// Names and numbers.
-    pub fn all(&self) -> [(&'static str, u64); 10] {
+    pub fn all(&self) -> [(&'static str, u64); 12] {
         [
             ("requests", self.requests),
+            ("requests by HTTP/2", self.over_h2),
+            ("tunnels", self.tunnels),
             ("answers compared", self.compared),
             ("hits", self.hits),
             ("hits after a restart", self.recovered_hits),
@@ -47,9 +49,11 @@ impl Counts {
         ]
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 10] {
+    fn all_mut(&mut self) -> [&mut u64; 12] {
         [
             &mut self.requests,
+            &mut self.over_h2,
+            &mut self.tunnels,
             &mut self.compared,
             &mut self.hits,
             &mut self.recovered_hits,

@@ -4,14 +4,13 @@
 
 use std::{
     cell::RefCell,
-    net::SocketAddr,
     panic::{self, AssertUnwindSafe},
     rc::Rc,
     sync::Once,
     time::Duration,
 };
 
-use proxy::plan::{LazyMode, Listener, LocalityMode, OriginUrl, Plan, Role, StorePlan};
+use proxy::plan::Plan;
 use simulation::{Random, areas::Areas, faults::Faults};
 use store::Geometry;
 use tokio::{
@@ -22,12 +21,14 @@ use tokio::{
 };
 
 use crate::{
+    chosen::{choose_plan, choose_resources},
     client,
     disk::Disk,
-    life::{End, Life, Listener as Known, Place, SITE},
-    origin,
+    drill,
+    life::{End, Life, Place},
+    operators, origin,
     report::{Failure, Report},
-    world::{Resource, Shared, Vary, World},
+    world::{Shared, World},
 };
 
 /// When a run begins, by the wall clock: some day.
@@ -128,11 +129,15 @@ async fn live(seed: u64) -> (Report, Broken) {
         let client = client::run(Rc::clone(&world), Rc::clone(&place), number);
         taking_part.push(tokio::task::spawn_local(client));
     }
-    taking_part.push(tokio::task::spawn_local(client::operate(
+    taking_part.push(tokio::task::spawn_local(operators::operate(
         Rc::clone(&world),
         Rc::clone(&place),
     )));
-    taking_part.push(tokio::task::spawn_local(client::edit(
+    taking_part.push(tokio::task::spawn_local(operators::trouble(
+        Rc::clone(&world),
+        Rc::clone(&place),
+    )));
+    taking_part.push(tokio::task::spawn_local(operators::edit(
         Rc::clone(&world),
         Rc::clone(&place),
     )));
@@ -185,7 +190,7 @@ async fn lives(
         if life < lives {
             // What was acknowledged a moment ago must be durable by now.
             if world.borrow_mut().random.one_in(2) {
-                client::purge(world, place).await;
+                operators::purge(world, place).await;
             }
             running.end(world, how).await;
             continue;
@@ -200,6 +205,7 @@ async fn lives(
         timeout(OVER_MAX, over)
             .await
             .map_err(|_| "R7: somebody never came to an end")?;
+        drill::run(world, place).await?;
         sleep(QUIET).await;
         let left = place
             .proxy()
@@ -215,151 +221,4 @@ async fn lives(
         return Ok(());
     }
     Ok(())
-}
-
-fn at(ip: [u8; 4], port: u16) -> SocketAddr {
-    SocketAddr::from((ip, port))
-}
-
-/// Origins that anybody may be led to, and one inside.
-const OUTSIDE: [([u8; 4], &str); 2] = [
-    ([203, 0, 113, 1], "203.0.113.1"),
-    ([203, 0, 113, 2], "203.0.113.2"),
-];
-const INSIDE: ([u8; 4], u16, &str) = ([127, 0, 0, 9], 8080, "127.0.0.9:8080");
-
-fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
-    let networks = || vec!["10.0.0.0/8".parse().expect("a network")];
-    let forward = |name, port, leads_inside| {
-        let mut listener = Listener::forward(at([192, 0, 2, 1], port), networks());
-        if let Role::Forward(forward) = &mut listener.role {
-            forward.destinations.loopback = leads_inside;
-        }
-        let known = Known {
-            name,
-            is_forward: true,
-            leads_inside,
-            origin: None,
-        };
-        (listener, known)
-    };
-    let reverse = |called, port, (ip, name): ([u8; 4], &str)| {
-        let origin = OriginUrl {
-            tls: false,
-            host: name.to_owned(),
-            port: 80,
-            path: String::new(),
-        };
-        let mut listener = Listener::reverse(at([192, 0, 2, 1], port), networks(), origin);
-        listener.purge_from = networks();
-        let known = Known {
-            name: called,
-            is_forward: false,
-            leads_inside: true,
-            origin: Some(at(ip, 80)),
-        };
-        (listener, known)
-    };
-    let both = [
-        forward("forward inside", 3128, true),
-        forward("forward", 3129, false),
-        reverse("reverse 1", 8001, OUTSIDE[0]),
-        reverse("reverse 2", 8002, OUTSIDE[1]),
-    ];
-    let (listeners, known): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-    let mut plan = Plan::with_listeners(listeners);
-    let seconds = |random: &mut Random, most| Duration::from_secs(1 + random.below(most));
-    plan.workers = 1 + random.index(2);
-    plan.memory_bytes = random.pick(&[0, 1 << 20, 16 << 20]);
-    if !random.one_in(6) {
-        plan.stores = vec![StorePlan::at(
-            "simulated",
-            Some(random.pick(&[8 << 20, 16 << 20])),
-        )];
-    }
-    let storing = &mut plan.storing;
-    storing.cluster_bytes = random.pick(&[64 << 10, 256 << 10]);
-    storing.cluster_deadline = Duration::from_millis(random.pick(&[10, 300, 1000]));
-    storing.fragment_bytes = 64 << 10;
-    storing.lazy_reads = LazyMode::Gather(random.pick(&[0, 4]));
-    storing.locality = LocalityMode::Servers(random.pick(&[0, 8]));
-    storing.read_wait = Duration::from_millis(random.pick(&[200, 1000, 5000]));
-    let limits = &mut plan.limits;
-    limits.memory_object_bytes_max = random.pick(&[8 << 10, 1 << 20]);
-    limits.transfer_bytes_max = random.pick(&[64 << 10, 1 << 20]);
-    limits.transfer_buffer_bytes = 4 << 20;
-    limits.waiters_max = random.pick(&[1, 4, 1024]);
-    let timeouts = &mut plan.timeouts;
-    timeouts.client_idle = seconds(random, 30);
-    timeouts.client_write = seconds(random, 30);
-    timeouts.connect = seconds(random, 5);
-    timeouts.origin_first_byte = seconds(random, 10);
-    timeouts.origin_idle_read = seconds(random, 10);
-    timeouts.pool_idle = seconds(random, 30);
-    timeouts.drain = seconds(random, 10);
-    plan.pool.per_origin_max = random.pick(&[2, 8, 1024]);
-    if random.one_in(3) {
-        plan.cache.stale_while_revalidate = Duration::from_secs(20);
-        plan.cache.stale_if_error = Duration::from_secs(60);
-    }
-    (plan, known)
-}
-
-fn choose_resources(random: &mut Random) -> Vec<Resource> {
-    let count = 6 + random.index(20);
-    let one = |n: usize, random: &mut Random| {
-        let outside = OUTSIDE[n % 2];
-        let (host, origin) = match random.below(6) {
-            0 => (INSIDE.2, at(INSIDE.0, INSIDE.1)),
-            1..4 => (outside.1, at(outside.0, 80)),
-            _ => (SITE, at(outside.0, 80)),
-        };
-        Resource {
-            host,
-            path: format!("/{}/{}", random.pick(&["a", "b"]), n / 2),
-            origin,
-            vary: random.pick(&[Vary::Nothing, Vary::Nothing, Vary::Flavor, Vary::Coding]),
-            bytes: match random.below(8) {
-                0 => 0,
-                1 | 2 => 70_000 + random.below(400_000),
-                3..5 => 20_000 + random.below(60_000),
-                _ => random.below(8_000),
-            },
-            max_age_s: random.pick(&[0, 2, 10, 60, 600]),
-            stale_while_s: random.pick(&[0, 0, 0, 10]),
-            has_etag: !random.one_in(4),
-            has_ranges: !random.one_in(3),
-            knows_if_range: !random.one_in(3),
-            is_public: random.one_in(2),
-            private_one_in: random.pick(&[0, 0, 0, 3]),
-            tag: random.pick(&["", "red", "blue"]),
-            version: 1,
-        }
-    };
-    let mut all: Vec<Resource> = (0..count).map(|n| one(n, random)).collect();
-    // Of each place at least one, so that every listener has something to lead to.
-    for (n, (host, origin)) in [
-        (INSIDE.2, at(INSIDE.0, INSIDE.1)),
-        (SITE, at(OUTSIDE[0].0, 80)),
-        (SITE, at(OUTSIDE[1].0, 80)),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut resource = one(n, random);
-        (resource.host, resource.origin, resource.path) = (host, origin, "/a/common".to_owned());
-        if random.one_in(2) {
-            // Large, and its origin would mix versions if nobody looked.
-            resource.bytes = 200_000 + random.below(200_000);
-            (resource.has_etag, resource.has_ranges) = (true, true);
-            (resource.knows_if_range, resource.is_public) = (false, true);
-            (resource.private_one_in, resource.max_age_s) = (0, 60);
-            resource.vary = Vary::Nothing;
-        }
-        all.push(resource);
-    }
-    // A path may have come twice.
-    all.sort_by_key(|r| (r.origin, r.host, r.path.clone()));
-    all.dedup_by_key(|r| (r.origin, r.host, r.path.clone()));
-    all
 }

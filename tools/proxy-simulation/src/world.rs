@@ -7,12 +7,21 @@
 //!
 //! Not known here: sockets, the proxy.
 
-use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
 
 use simulation::Random;
 use tokio::time::Instant;
 
-use crate::client::Ask;
+use crate::{
+    ask::{Ask, upload_bytes},
+    chosen::{ELSEWHERE, FILES, GROUP, at, server_of},
+    tunnel::Drawn,
+};
 
 /// Bodies of so many bytes are cut into fragments, or nearly.
 const LARGE_BYTES: u64 = 50_000;
@@ -62,6 +71,8 @@ pub struct Resource {
     pub private_one_in: u64,
     /// The tag it carries.
     pub tag: &'static str,
+    /// It is named by its digest, and never changes.
+    pub is_file: bool,
     /// What it is now.
     pub version: u64,
 }
@@ -128,8 +139,57 @@ pub struct Answer {
     pub max_age_s: u64,
     /// See [`Resource::stale_while_s`].
     pub stale_while_s: u64,
+    /// A byte of its body is wrong.
+    pub is_wrong: bool,
     /// It ends with the connection, and that ended too early: nobody can tell.
     pub looks_whole: bool,
+}
+
+/// How a server of the group is, and what it has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Server {
+    /// Nobody can connect to it.
+    pub is_down: bool,
+    /// It says so when its health is asked for; else it answers.
+    pub is_ill: bool,
+    /// It answers 503 to what is unsafe.
+    pub fails: bool,
+    /// Connections that were tried,
+    pub tries: u64,
+    /// and requests that came, checks not among them.
+    pub asked: u64,
+}
+
+/// What is known of a request of a client, by its number.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Whose.
+    pub client: IpAddr,
+    /// Bytes of its body,
+    pub upload: usize,
+    /// and whether the client sends all of them.
+    pub is_whole: bool,
+    /// An origin is told whose it is, before anything else on a connection.
+    pub is_told: bool,
+    /// It says who it is.
+    pub is_authorised: bool,
+    /// It was sent on by an answer that is for it alone.
+    pub is_bound: bool,
+    /// It may change something.
+    pub is_unsafe: bool,
+    /// Once more it does the same, so it may be sent again if it is known that there was no answer.
+    pub may_repeat: bool,
+    /// An origin has seen it: what became of it there.
+    pub seen: Option<Seen>,
+}
+
+/// What became of an unsafe request at an origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// It closed the connection and did nothing.
+    Closed,
+    /// Anything else.
+    Taken,
 }
 
 /// What a purge is about.
@@ -181,6 +241,10 @@ pub struct Purge {
 pub struct Counts {
     /// Requests of clients.
     pub requests: u64,
+    /// Those by HTTP/2.
+    pub over_h2: u64,
+    /// Tunnels that were asked for.
+    pub tunnels: u64,
     /// Answers that could be compared with what an origin sent.
     pub compared: u64,
     /// Of those, hits.
@@ -223,9 +287,17 @@ pub struct World {
     pub failure: Option<(String, Option<usize>)>,
     /// Origins answer as they should, and so does the network.
     pub calm: bool,
+    /// The servers of the group.
+    pub servers: [Server; 3],
+    /// All tunnels, by number.
+    pub tunnels: Vec<Drawn>,
+    /// How often the proxy has ended.
+    pub ends: u64,
+    /// It is about to end: what it still does may be cut off.
+    pub is_ending: bool,
     stories: Vec<VecDeque<String>>,
     tick: u64,
-    requests: u64,
+    sent: Vec<Sent>,
     began: Instant,
 }
 
@@ -244,8 +316,12 @@ impl World {
             digest: 0xcbf2_9ce4_8422_2325,
             failure: None,
             calm: false,
+            servers: Default::default(),
+            tunnels: Vec::new(),
+            ends: 0,
+            is_ending: false,
             tick: 0,
-            requests: 0,
+            sent: Vec::new(),
             began: Instant::now(),
         }
     }
@@ -256,11 +332,61 @@ impl World {
         self.tick
     }
 
-    /// The number of a new request.
+    /// The number of a new request; [`World::sent`] is to be told of it.
     pub fn next_request(&mut self) -> u64 {
-        self.requests += 1;
         self.counts.requests += 1;
-        self.requests
+        self.sent.len() as u64
+    }
+
+    /// A client has made it.
+    pub fn sent(&mut self, sent: Sent) {
+        self.sent.push(sent);
+    }
+
+    /// An origin sends it on, by an answer that is for it alone.
+    pub fn binds(&mut self, number: u64) {
+        if let Some(sent) = self.sent.get_mut(number as usize) {
+            sent.is_bound = true;
+        }
+    }
+
+    /// What is known of a request.
+    pub fn sent_as(&self, number: u64) -> Option<&Sent> {
+        self.sent.get(usize::try_from(number).ok()?)
+    }
+
+    /// An origin has received all of a request (R9): it is as its client has sent it, and what may not be repeated comes once.
+    ///
+    /// # Errors
+    /// The rule is broken.
+    pub fn received(&mut self, number: u64, body: &[u8], became: Seen) -> Result<(), String> {
+        let sent = self.sent.get_mut(number as usize);
+        let sent = sent.ok_or_else(|| format!("R9: request {number} was never sent"))?;
+        if sent.is_unsafe {
+            let may_come = match sent.seen {
+                None => true,
+                Some(Seen::Closed) => sent.may_repeat && sent.upload == 0,
+                Some(Seen::Taken) => false,
+            };
+            if !may_come {
+                return Err(format!("R9: request {number} comes once more, {sent:?}"));
+            }
+            sent.seen = Some(became);
+        }
+        if !sent.is_whole {
+            return Err(format!(
+                "R9: request {number} ends after {} bytes, and its client has left in the middle",
+                body.len()
+            ));
+        }
+        match body == upload_bytes(number, sent.upload) {
+            true => Ok(()),
+            false => Err(format!(
+                "R9: the body of request {number} came as {} other bytes of {}",
+                body.len(),
+                sent.upload
+            )),
+        }
     }
 
     /// Virtual time since the run began.
@@ -340,6 +466,14 @@ impl World {
 
     /// The resource that an origin has under this name.
     pub fn find(&self, origin: SocketAddr, host: &str, path: &str) -> Option<usize> {
+        let origin = match server_of(origin) {
+            Some(_) => at(GROUP, 80),
+            None if origin == at(FILES.0, 80) || origin == at(ELSEWHERE.0, 80) => {
+                let is_it = |r: &Resource| r.is_file && r.path == path;
+                return self.resources.iter().position(is_it);
+            }
+            None => origin,
+        };
         let is_it = |r: &Resource| r.origin == origin && r.host == host && r.path == path;
         self.resources.iter().position(is_it)
     }

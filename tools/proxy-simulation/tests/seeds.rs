@@ -26,6 +26,7 @@ fn no_seed_fails() {
     assert!(counts.compared > 1000 && counts.parts > 100, "{counts:?}");
     assert!(counts.hits > 200 && counts.recovered_hits > 0, "{counts:?}");
     assert!(counts.broken > 50, "{counts:?}");
+    assert!(counts.over_h2 > 200 && counts.tunnels > 10, "{counts:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::mistakes::{Mistake, makes};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
@@ -100,6 +101,9 @@ where
         match (up_turn, down_turn) {
             (Turn::ReadFailed(kind), _) => return Poll::Ready(EndReason::ClientLost(kind)),
             (_, Turn::ReadFailed(kind)) => return Poll::Ready(EndReason::OriginLost(kind)),
+            (Turn::Done, _) | (_, Turn::Done) if makes(Mistake::EndBoth) => {
+                return Poll::Ready(EndReason::Finished);
+            }
             (Turn::Done, Turn::Done) => {
                 return Poll::Ready(match (up.broken, down.broken) {
                     (Some(kind), _) => EndReason::OriginLost(kind),
@@ -238,7 +242,9 @@ impl Half {
                 match self.poll_take(cx, to, Some(rest))? {
                     Poll::Ready(taken) => rest = &rest[taken..],
                     Poll::Pending => {
-                        self.pending = Bytes::copy_from_slice(rest);
+                        if !makes(Mistake::LoseUntaken) {
+                            self.pending = Bytes::copy_from_slice(rest);
+                        }
                         return Ok(Turn::Waiting);
                     }
                 }

@@ -8,7 +8,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
-    collections::HashMap,
+    collections::BTreeMap,
     future::poll_fn,
     pin::pin,
     rc::Rc,
@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use base::{
     clock::Instant,
     deadline::{Elapsed, Watch},
+    mistakes::{Mistake, makes},
 };
 use ledger::{Holder, Ledger, Lot};
 
@@ -37,8 +38,8 @@ const LARGE_AT_ONCE: usize = 8;
 /// What is shared.
 pub struct Link {
     http: RefCell<Connection>,
-    /// Streams that have a task.
-    streams: RefCell<HashMap<StreamId, Rc<RefCell<Inward>>>>,
+    /// Streams that have a task. In their order, so that those that are woken together always run in the same one.
+    streams: RefCell<BTreeMap<StreamId, Rc<RefCell<Inward>>>>,
     /// For the [`LARGE_AT_ONCE`].
     large: Semaphore,
     /// How the ledger knows the connection, once a request of it has a task.
@@ -221,6 +222,11 @@ impl Link {
         let found = streams.get(&id);
         if let Some(inward) = found {
             let mut inward = inward.borrow_mut();
+            if makes(Mistake::TakeResetForEnd) {
+                inward.has_ended = true;
+                inward.wake_reader();
+                return true;
+            }
             inward.is_reset = true;
             inward.leave();
         }
@@ -250,7 +256,7 @@ impl Link {
     pub fn release_buffers(&self) {
         let mut streams = self.streams.borrow_mut();
         if streams.is_empty() {
-            *streams = HashMap::new();
+            *streams = BTreeMap::new();
         }
     }
 }
@@ -330,6 +336,7 @@ impl Stream {
     /// Waits until it may read a large object from disk, and queue it. Nothing: the client has gone.
     pub async fn turn_of_large(&self) -> Option<SemaphorePermit<'_>> {
         tokio::select! {
+            biased;
             turn = self.link.large.acquire() => turn.ok(),
             () = self.left() => None,
         }
@@ -451,6 +458,9 @@ impl Stream {
     /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.
     pub fn taken(&self, bytes: usize, grows: bool) {
         let mut http = self.link.http();
+        if makes(Mistake::KeepWindow) {
+            return;
+        }
         http.consumed(self.id, bytes);
         if grows {
             http.grow(self.id);

@@ -30,6 +30,7 @@ use crate::{
     state::StreamCount,
 };
 use base::clock::Instant;
+use base::mistakes::{Mistake, makes};
 use record::{
     facts::{Facts, Stages},
     metrics,
@@ -217,7 +218,9 @@ impl Server<'_> {
             false => None,
         };
         let accepted = conn.accepted.take();
-        head::write_target(view, &conn.listener, &mut self.target);
+        if !makes(Mistake::MixStreams) || self.target.is_empty() {
+            head::write_target(view, &conn.listener, &mut self.target);
+        }
         let who = &mut self.who;
         if !Rc::ptr_eq(&who.listener, &conn.listener) {
             who.listener = Rc::clone(&conn.listener);

@@ -20,7 +20,11 @@ use crate::{
     fetch::whom::{self, AskContext, To},
     request::target::Asked,
 };
-use base::{clock::Instant, deadline::Watch};
+use base::{
+    clock::Instant,
+    deadline::Watch,
+    mistakes::{Mistake, makes},
+};
 use origin::{
     Destination,
     outcome::UpstreamError,
@@ -64,7 +68,7 @@ pub async fn ask(
     if let Some(mark) = &asking.mark {
         mark.put(head.status, &mut head.fields);
     }
-    if !asking.hops.is_empty() {
+    if !asking.hops.is_empty() && !makes(Mistake::ForgetHops) {
         bind_to_hops(context, to, request, &asking.hops, &upstream, &mut head);
     }
     if asking.has_crossed {
@@ -260,6 +264,7 @@ impl Asking<'_> {
     fn may_go(&self, at: &Destination, to: &Destination, listed: &[HostPort]) -> bool {
         let is_listed = |one: &HostPort| one.fits(to.tls, &to.host, to.port);
         let is_known = is_same(to, &self.to.asked.destination) || listed.iter().any(is_listed);
+        let is_known = is_known || makes(Mistake::FollowAnywhere);
         is_known && (to.tls || !at.tls)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Not known here: which redirects are followed.
 
+use base::mistakes::{Mistake, makes};
 use message::{Named, Scheme};
 
 use http1::head_lines;
@@ -63,7 +64,8 @@ fn is_for_origin(name: &[u8]) -> bool {
 
 /// A request in the form for an origin (`request`), with another first line (`line`: method and target) and Host. `crosses`: to another origin than the first.
 pub fn redirected(request: &[u8], line: (&str, &str), host: &str, crosses: bool) -> Vec<u8> {
-    let leave_out = |name: &[u8]| crosses && is_for_origin(name);
+    let leaves = crosses && !makes(Mistake::CarryCredentials);
+    let leave_out = |name: &[u8]| leaves && is_for_origin(name);
     rewritten(request, Some(line), Some(host.as_bytes()), &leave_out)
 }
 

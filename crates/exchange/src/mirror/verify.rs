@@ -4,6 +4,7 @@
 //!
 //! Not known here: HTTP, what becomes of a wrong body.
 
+use base::mistakes::{Mistake, makes};
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 
@@ -60,7 +61,7 @@ impl Verifying {
     /// It was not.
     pub fn end(self) -> Result<Option<Bytes>, Wrong> {
         let found = self.so_far.finish();
-        match found.as_ref() == self.expected {
+        match found.as_ref() == self.expected || makes(Mistake::SkipDigest) {
             true => Ok(self.held),
             false => Err(Wrong),
         }

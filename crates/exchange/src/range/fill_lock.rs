@@ -16,7 +16,7 @@ use std::{
 };
 
 use store::KeyHash;
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 
 use base::deadline::Watch;
 
@@ -25,7 +25,8 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A resource or variant, and the number of the fragment at which the part begins.
 type Place = (u64, u64);
-type Table = HashMap<Place, watch::Receiver<()>>;
+/// What waits for each is closed at its end: a semaphore wakes in the order in which they came.
+type Table = HashMap<Place, Arc<Semaphore>>;
 
 /// The parts being fetched, of the whole process.
 #[derive(Default)]
@@ -36,7 +37,7 @@ pub struct FillLock {
     fill_locks: Arc<FillLocks>,
     place: Place,
     /// Waiting requests see its end.
-    _over: watch::Sender<()>,
+    over: Arc<Semaphore>,
 }
 
 impl FillLocks {
@@ -45,17 +46,17 @@ impl FillLocks {
     }
 
     /// Takes the lock of the part that begins with this fragment; `Err`: another request has it.
-    fn take(self: &Arc<Self>, place: Place) -> Result<FillLock, watch::Receiver<()>> {
+    fn take(self: &Arc<Self>, place: Place) -> Result<FillLock, Arc<Semaphore>> {
         let mut table = self.lock();
         if let Some(others) = table.get(&place) {
-            return Err(others.clone());
+            return Err(Arc::clone(others));
         }
-        let (over, waiting) = watch::channel(());
-        table.insert(place, waiting);
+        let over = Arc::new(Semaphore::new(0));
+        table.insert(place, Arc::clone(&over));
         Ok(FillLock {
             fill_locks: Arc::clone(self),
             place,
-            _over: over,
+            over,
         })
     }
 }
@@ -63,6 +64,7 @@ impl FillLocks {
 impl Drop for FillLock {
     fn drop(&mut self) {
         self.fill_locks.lock().remove(&self.place);
+        self.over.close();
     }
 }
 
@@ -80,8 +82,8 @@ pub async fn take_or_wait(
 ) -> Option<FillLock> {
     match fill_locks.take((hash.0, fragment)) {
         Ok(fill_lock) => Some(fill_lock),
-        Err(mut over) => {
-            let _ = watch.limit(WAIT_MAX, pin!(over.changed())).await;
+        Err(over) => {
+            let _ = watch.limit(WAIT_MAX, pin!(over.acquire())).await;
             None
         }
     }
@@ -89,6 +91,10 @@ pub async fn take_or_wait(
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, rc::Rc};
+
+    use tokio::task::{JoinSet, LocalSet};
+
     use super::*;
 
     #[test]
@@ -98,10 +104,33 @@ mod tests {
         let over = fill_locks.take((1, 0)).err().unwrap();
         assert!(fill_locks.take((1, 1)).is_ok());
         assert!(fill_locks.take((2, 0)).is_ok());
-        assert!(over.has_changed().is_ok());
+        assert!(!over.is_closed());
         drop(fill_lock);
-        assert!(over.has_changed().is_err(), "the sender is gone");
+        assert!(over.is_closed());
         assert!(fill_locks.take((1, 0)).is_ok());
         assert!(fill_locks.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_go_on_in_the_order_in_which_they_came() {
+        let fill_locks = Arc::new(FillLocks::default());
+        let fill_lock = fill_locks.take((1, 0)).ok().unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let waiting = async {
+            let mut tasks = JoinSet::new();
+            for number in 0..16 {
+                let (order, fill_locks) = (Rc::clone(&order), Arc::clone(&fill_locks));
+                tasks.spawn_local(async move {
+                    let over = fill_locks.take((1, 0)).err().unwrap();
+                    let _ = over.acquire().await;
+                    order.borrow_mut().push(number);
+                });
+            }
+            tokio::task::yield_now().await;
+            drop(fill_lock);
+            tasks.join_all().await;
+        };
+        LocalSet::new().run_until(waiting).await;
+        assert_eq!(*order.borrow(), (0..16).collect::<Vec<_>>());
     }
 }

@@ -21,7 +21,10 @@ use crate::{
         toll::{Beyond, Entry, Toll, bill, enter_all, give_back, payer, toll},
     },
 };
-use base::clock::Instant;
+use base::{
+    clock::Instant,
+    mistakes::{Mistake, makes},
+};
 use origin::trip::Trip;
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
 
@@ -68,7 +71,9 @@ async fn enter_in_turn(
         let (place, has_waited) = match turn(quota, key, reply).await {
             Ok(turn) => turn,
             Err(stopped) => {
-                give_back(entries);
+                if !makes(Mistake::KeepPlaceOfLeaver) {
+                    give_back(entries);
+                }
                 return Err(stopped);
             }
         };
@@ -133,6 +138,7 @@ async fn turn(
         };
         let until = async {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(wait) => {}
                 () = freed => {}
             }
@@ -146,6 +152,7 @@ async fn turn(
 /// Waits. False: the client has gone meanwhile.
 async fn leave_or(reply: &mut Reply<'_>, until: impl Future<Output = ()>) -> bool {
     tokio::select! {
+        biased;
         () = until => true,
         () = reply.client_leaves() => false,
     }

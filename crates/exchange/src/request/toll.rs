@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::listener::ListenerState;
+use base::mistakes::{Mistake, makes};
 use origin::trip::Trip;
 use plan::{Excess, What};
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
@@ -66,6 +67,7 @@ impl Drop for Toll {
         for entry in &self.entries {
             match entry.quota.plan.what {
                 What::MissBytes => entry.quota.owe(entry.key, bytes),
+                What::FetchesAtOnce if makes(Mistake::KeepFetchPlace) => {}
                 What::FetchesAtOnce => entry.quota.leave(entry.key, entry.place),
                 _ => {}
             }
@@ -78,6 +80,9 @@ pub struct Counted(Vec<Entry>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if makes(Mistake::KeepConnectionPlace) {
+            return;
+        }
         for entry in &self.0 {
             entry.quota.leave(entry.key, entry.place);
         }
