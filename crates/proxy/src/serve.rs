@@ -42,6 +42,7 @@ use tokio::{
 };
 
 use crate::{
+    connecting::connector_settings,
     reload::{self, Control, Reading, Reread},
     upgrade::{
         predecessor::Predecessor,
@@ -49,7 +50,6 @@ use crate::{
         successor,
     },
     user, worker,
-    worker::connector_settings,
 };
 use admin::health::{panicking, watch};
 use base::accepting::Dealers;

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::worker::connector_settings;
+use crate::connecting::connector_settings;
 use base::chance;
 use exchange::{edition::Edition, state::Shared};
 use origin::Connector;
