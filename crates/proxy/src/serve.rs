@@ -348,7 +348,8 @@ fn run_from(
     let mut journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
-    shared.events.open_with(marks::of_start(&shared));
+    let at = shared.events.unix_us();
+    (shared.events).open_with(marks::of_start(at, plan, io_engine, &shared.cache));
     (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
     if let (Some(cluster), Some(purges)) = (&shared.cluster, purges) {
         cluster.purging.set_journal(purges);
@@ -450,7 +451,8 @@ fn run_from(
         if !shared.is_handed_over.load(Ordering::SeqCst) {
             manager.stops();
         }
-        drain(&shared, &threads).await;
+        let limit = shared.edition().plan.timeouts.drain;
+        drain(limit, &shared.phase, &threads).await;
         if let (Some(admin), true) = (admin, shared.is_handed_over.load(Ordering::SeqCst)) {
             // Whoever has asked for the upgrade waits for an answer.
             let _ = tokio::time::timeout(ADMIN_ENDS_MAX, admin).await;
@@ -469,10 +471,12 @@ fn run_from(
         .map(BackgroundThread::close)
         .unwrap_or_default();
     // Behind them: the last clusters are written while they are closed.
-    shared.events.mark(MarkKind::Stop, &marks::stop(&shared));
+    shared
+        .events
+        .mark(MarkKind::Stop, &marks::stop(shared.began));
     shared.events.flush();
     journal.stop();
-    tell_how_they_closed(&shared, closed);
+    tell_how_they_closed(&shared.cache.devices, closed);
     succeeded.map_err(ServeError::Successor)
 }
 

@@ -18,7 +18,7 @@ use std::{
 
 use device::{Device, EngineKind};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
     task::JoinHandle,
 };
 
@@ -116,7 +116,15 @@ impl Proxy {
         let (dealers, receivers) = Dealers::new(count);
         let mut workers = Vec::new();
         for (index, dealt) in receivers.into_iter().enumerate() {
-            workers.push(start_worker(&shared, index, dealt, &dealers, &journal).await?);
+            let start = worker::Start {
+                shared: Arc::clone(&shared),
+                index,
+                engine: EngineKind::Auto,
+                journal: journal.writer(),
+                dealt,
+                dealers: dealers.clone(),
+            };
+            workers.push(start_worker(start).await?);
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
         Ok(Proxy {
@@ -243,22 +251,8 @@ impl Proxy {
     }
 }
 
-async fn start_worker(
-    shared: &Arc<Shared>,
-    index: usize,
-    dealt: mpsc::Receiver<Dealt>,
-    dealers: &Dealers,
-    journal: &Journal,
-) -> Result<JoinHandle<()>, ServeError> {
+async fn start_worker(start: worker::Start) -> Result<JoinHandle<()>, ServeError> {
     let (ready, is_ready) = oneshot::channel();
-    let start = worker::Start {
-        shared: Arc::clone(shared),
-        index,
-        engine: EngineKind::Auto,
-        journal: journal.writer(),
-        dealt,
-        dealers: dealers.clone(),
-    };
     let task = tokio::task::spawn_local(worker::run(start, ready));
     serve::await_ready(is_ready).await?;
     Ok(task)

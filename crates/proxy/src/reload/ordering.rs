@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::connecting::connector_settings;
-use base::chance;
+use base::{chance, clock::Clock};
 use exchange::{edition::Edition, state::Shared};
 use origin::Connector;
 use tls::acme::{self, Looked, Means};
@@ -19,7 +19,17 @@ pub async fn run(shared: Arc<Shared>) {
     let jitter = chance::u64().unwrap_or(0) as f64 / u64::MAX as f64;
     loop {
         let edition = shared.edition();
-        let pause = look(&shared, &edition, jitter).await;
+        let pause = match look(&edition, &shared.clock, shared.is_draining(), jitter).await {
+            None | Some(Looked::Ending) => None,
+            Some(Looked::Early(pause)) => Some(pause),
+            Some(Looked::Ordered(is_new, pause)) => {
+                if is_new {
+                    // Whoever looks at files would find it, too, but later.
+                    let _ = shared.reloads.renew().await;
+                }
+                Some(pause)
+            }
+        };
         let waiting = async {
             match pause {
                 Some(pause) => tokio::time::sleep(pause.min(LOOK_EVERY)).await,
@@ -37,8 +47,8 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Orders if it is time. How long until the next look; `None`: there is nothing to order.
-async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duration> {
+/// Orders if it is time. `None`: there is nothing to order.
+async fn look(edition: &Edition, clock: &Clock, is_ending: bool, jitter: f64) -> Option<Looked> {
     let timeouts = &edition.plan.timeouts;
     let connector = || {
         let settings = connector_settings(&edition.plan);
@@ -51,17 +61,7 @@ async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duratio
         own_addresses: &edition.own_addresses,
         answer_max: timeouts.origin_first_byte,
         retry: timeouts.acme_retry,
-        clock: &shared.clock,
+        clock,
     };
-    match acme::look(&means, shared.is_draining(), jitter).await {
-        Looked::Early(pause) => Some(pause),
-        Looked::Ending => None,
-        Looked::Ordered(is_new, pause) => {
-            if is_new {
-                // Whoever looks at files would find it, too, but later.
-                let _ = shared.reloads.renew().await;
-            }
-            Some(pause)
-        }
-    }
+    Some(acme::look(&means, is_ending, jitter).await)
 }

@@ -2,7 +2,11 @@
 
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use device::Device;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 
 use base::phase::{Phase, Stopper};
 use exchange::state::Shared;
@@ -59,16 +63,19 @@ impl Signals {
     }
 }
 
-/// Lets requests in progress end, and cuts those that take too long.
-pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
+/// Lets requests in progress end, and cuts those that take longer than `limit`.
+pub(super) async fn drain(
+    limit: Duration,
+    phase: &watch::Sender<Phase>,
+    threads: &[JoinHandle<()>],
+) {
     tracing::info!("draining");
-    let limit = shared.edition().plan.timeouts.drain;
     if tokio::time::timeout(limit, all_ended(threads))
         .await
         .is_err()
     {
         tracing::warn!(?limit, "requests are still in progress; cutting them");
-        shared.phase.send_replace(Phase::Stopping);
+        phase.send_replace(Phase::Stopping);
         if tokio::time::timeout(STOP_MAX, all_ended(threads))
             .await
             .is_err()
@@ -79,8 +86,8 @@ pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
 }
 
 /// Logs for each store whether it was closed in order.
-pub(super) fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
-    for (result, device) in closed.into_iter().zip(&shared.cache.devices) {
+pub(super) fn tell_how_they_closed(devices: &[Arc<Device>], closed: Vec<Result<(), String>>) {
+    for (result, device) in closed.into_iter().zip(devices) {
         let path = device.path().display();
         match result {
             Ok(()) => tracing::info!(%path, "the store is closed in order"),
