@@ -8,6 +8,8 @@
 //!
 //! Not known here: what is asked, and what is right.
 
+pub(crate) mod workers;
+
 use std::{
     cell::RefCell,
     net::SocketAddr,
@@ -23,7 +25,11 @@ use tokio::{
 };
 
 use crate::{
-    serve::{self, ServeError},
+    serve::{
+        ServeError,
+        sharing::{self, Found},
+        threads::await_ready,
+    },
     worker,
 };
 use admin::health;
@@ -44,15 +50,6 @@ pub use base::socket::{
     memory::{Connection, pair, set_network},
     reset_when_closed,
 };
-
-thread_local! {
-    static WORKERS: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes a worker that has come up on this thread.
-pub(crate) fn register(worker: &Rc<Worker>) {
-    WORKERS.with_borrow_mut(|workers| workers.push(Rc::downgrade(worker)));
-}
 
 /// From now on chance and wall time on this thread follow from these. To be called inside a runtime whose clock stands.
 pub fn begin(seed: u64, unix: Duration) {
@@ -83,10 +80,10 @@ impl Proxy {
         let candidates = opening::look(&plan, Some(devices))?;
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
-        let shared = serve::shared(
+        let shared = sharing::shared(
             plan,
             clock,
-            serve::Found {
+            Found {
                 opened: opened.as_ref(),
                 absent,
                 seed: None,
@@ -106,12 +103,12 @@ impl Proxy {
                 let task =
                     background::as_task(opened.stores, wake_up, Arc::default(), stopped, ready);
                 let task = tokio::task::spawn_local(task);
-                serve::await_ready(is_ready).await?;
+                await_ready(is_ready).await?;
                 Some((stop, task))
             }
             None => None,
         };
-        WORKERS.take();
+        workers::taken();
         let count = shared.edition().plan.workers;
         let (dealers, receivers) = Dealers::new(count);
         let mut workers = Vec::new();
@@ -132,7 +129,7 @@ impl Proxy {
             shared,
             dealers,
             workers: RefCell::new(workers),
-            known: WORKERS.take(),
+            known: workers::taken(),
             background: RefCell::new(background),
         })
     }
@@ -254,6 +251,6 @@ impl Proxy {
 async fn start_worker(start: worker::Start) -> Result<JoinHandle<()>, ServeError> {
     let (ready, is_ready) = oneshot::channel();
     let task = tokio::task::spawn_local(worker::run(start, ready));
-    serve::await_ready(is_ready).await?;
+    await_ready(is_ready).await?;
     Ok(task)
 }

@@ -135,7 +135,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         start.journal,
     ));
     #[cfg(feature = "simulation")]
-    crate::simulation::register(&worker);
+    crate::simulation::workers::register(&worker);
     let connections = Rc::new(Connections::new(Rc::clone(&worker), start.dealers));
     // Before the first edition is taken over, so that none after it is missed.
     let editions = shared.editions.subscribe();
