@@ -20,7 +20,7 @@ use exchange::{edition::Edition, state::Shared};
 use peers::{digest::theirs::Format, known::Peer};
 use plan::Role;
 use record::{labels::Label, metrics::STATUS_CLASSES, top::Told};
-use tls::served::Shown;
+use tls::certificates::Shown;
 use upstreams::UpstreamStanding;
 
 /// The whole document.

@@ -41,6 +41,6 @@ pub use serve::{
     Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
     start_reloadable,
 };
-pub use tls::served::{Shown, check_certificate, check_client_ca, look_at_certificate};
+pub use tls::certificates::{Shown, check_certificate, check_client_ca, look_at_certificate};
 pub use upgrade::predecessor::Predecessor;
 pub use user::UserError;
