@@ -18,13 +18,13 @@ use proxy::plan::{
     PoolLimits, Setting, StorePlan, Storing, Timeouts,
 };
 
+use super::acme;
 use super::machine::Machine;
-use super::problem::Problem;
+use super::problem::{Found, Problem, needs_allow};
 use super::raw::Block;
 use super::rows::{Row, numbers, rows};
 use super::user;
 use super::values;
-use super::{Found, acme, needs_allow};
 
 /// Where the admin interface listens if the user does not say.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
@@ -237,7 +237,8 @@ pub fn settle(
         format: draft.access_format.clone(),
     });
     let ordered = acme::settle(std::mem::take(&mut draft.acme), whole, &mut found.problems);
-    let user = user::settle(&draft, whole, machine, found);
+    let account = (draft.user.as_deref(), draft.group.as_deref());
+    let user = user::settle(account, whole, machine, found);
     let mut plan = draft.plan;
     plan.user = user;
     plan.acme = ordered;

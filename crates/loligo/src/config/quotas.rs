@@ -12,10 +12,10 @@ use std::time::Duration;
 use commands::units::{SIZE_FORM, Size, Time, parse_size, parse_time};
 use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, Rule, What};
 
-use super::Found;
-use super::problem::did_you_mean;
+use super::apply::apply;
+use super::problem::{Found, did_you_mean};
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::values::{self, is_token};
 
 /// The values of a block.

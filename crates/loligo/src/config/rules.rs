@@ -16,13 +16,13 @@ use std::time::Duration;
 use commands::units::Time;
 use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
-use super::Found;
+use super::apply::apply;
 use super::conditions::{self, each};
 use super::machine::Machine;
-use super::problem::Problem;
+use super::problem::{Found, Problem};
 use super::quotas;
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::shadowed;
 use super::values::{self, is_token};
 use super::verdicts;
