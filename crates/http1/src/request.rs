@@ -20,7 +20,9 @@ use memchr::memchr;
 use message::{METHOD_BYTES_MAX, Seen, Version, host_text, is_target};
 
 use crate::framing::Facts;
-use crate::{Fault, Framing, Limits, Reject, lines};
+use crate::limits::Limits;
+use crate::reject::{Fault, Reject};
+use crate::{Framing, lines};
 
 /// Field lines for which there is room without an allocation. Heads with more are rare: a browser sends twenty.
 const AT_HAND: usize = 128;

@@ -14,8 +14,10 @@ use httparse::{Error, Header, Status};
 use message::{Seen, Version};
 
 use crate::framing::Facts;
+use crate::limits::Limits;
+use crate::reject::{Fault, Reject};
 use crate::request::{Scratch, needs_room, room_for, to_fields};
-use crate::{Fault, Framing, Limits, Reject, lines};
+use crate::{Framing, lines};
 
 /// A response head.
 #[derive(Clone, Debug)]
