@@ -34,7 +34,7 @@ use exchange::{
     state::{Shared, Worker},
 };
 use origin::Connector;
-use record::{journal::JournalWriter, lag};
+use record::{events::Events, journal::JournalWriter, lag, metrics::Counters};
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SECOND: u32 = 10;
@@ -142,7 +142,10 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     if !begin(&connections, ready).await {
         return;
     }
-    let measuring = tokio::task::spawn_local(measure_lag(Rc::clone(&worker)));
+    let measuring = tokio::task::spawn_local(measure_lag(
+        Arc::clone(&shared.events),
+        Arc::clone(&worker.counters),
+    ));
     serve(&connections, start.dealt, editions).await;
     if let Some(disk) = &worker.disk {
         disk.settle().await;
@@ -260,14 +263,14 @@ impl Due {
 }
 
 /// Notes how late this worker's timers are, while that is wanted.
-async fn measure_lag(worker: Rc<Worker>) {
+async fn measure_lag(events: Arc<Events>, counters: Arc<Counters>) {
     loop {
-        if !worker.shared.events.are_wanted() {
+        if !events.are_wanted() {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         }
         let due = Instant::now() + lag::TIMER;
         tokio::time::sleep_until(due).await;
-        worker.counters.lag.note(due.elapsed());
+        counters.lag.note(due.elapsed());
     }
 }

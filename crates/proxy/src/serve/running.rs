@@ -78,7 +78,14 @@ impl Running {
         }
         if let Some(signals) = self.signals.take() {
             let stopper = Stopper(shared.phase.clone());
-            let obeying = signals.obey(Arc::clone(shared), stopper, self.journal.reopener());
+            let shared = Arc::clone(shared);
+            let reload = move || {
+                let shared = Arc::clone(&shared);
+                tokio::task::spawn_local(async move {
+                    let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
+                });
+            };
+            let obeying = signals.obey(stopper, self.journal.reopener(), reload);
             tokio::task::spawn_local(obeying);
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;

@@ -9,7 +9,6 @@ use tokio::{
 };
 
 use base::phase::{Phase, Stopper};
-use exchange::state::Shared;
 use record::journal::Reopener;
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
@@ -42,7 +41,7 @@ impl Signals {
 
     /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
     /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
-    pub(super) async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
+    pub(super) async fn obey(mut self, stopper: Stopper, reopen: Reopener, reload: impl Fn()) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
@@ -51,10 +50,7 @@ impl Signals {
                 _ = self.hang_up.recv() => {
                     // Also if the configuration is refused: logs are rotated.
                     reopen.reopen();
-                    let shared = Arc::clone(&shared);
-                    tokio::task::spawn_local(async move {
-                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
-                    });
+                    reload();
                 }
                 _ = self.user_1.recv() => reopen.reopen(),
                 _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
