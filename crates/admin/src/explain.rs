@@ -7,7 +7,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use http1::{RequestHead, Scratch};
+use http1::Scratch;
+use message::RequestHead;
 use serde::Serialize;
 use store::KeyHasher;
 
@@ -17,7 +18,8 @@ use exchange::{
     edition::{Edition, Loaded, Parts},
     listener::{ListenerState, listener_states},
     request::{
-        ruling::{name_of, url, with_question},
+        changing::name_of,
+        ruling::{url, with_question},
         target,
     },
 };

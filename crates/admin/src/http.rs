@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, BytesMut};
-use http1::{Framing, Limits, Scratch, parse_request};
-use message::Version;
+use http1::{Limits, Scratch, parse_request};
+use message::{Framing, Version};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

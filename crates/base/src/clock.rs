@@ -10,6 +10,7 @@
 //! Not known here: how long a wait may last (`deadline`).
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -88,6 +89,47 @@ impl Clock {
     pub fn held(&self) -> Option<Duration> {
         let held = self.0.as_ref()?;
         Some(Duration::from_millis(held.load(Ordering::SeqCst)))
+    }
+}
+
+/// Wall time at moments of the monotonic clock, for one thread: the clock itself is read once a second.
+pub struct WallClock {
+    clock: Clock,
+    /// A moment, and the wall time then.
+    read: Cell<(Instant, Duration)>,
+}
+
+impl WallClock {
+    /// By this clock.
+    pub fn new(clock: Clock) -> WallClock {
+        let read = Cell::new((Instant::now(), clock.now()));
+        WallClock { clock, read }
+    }
+
+    /// Reads the clock anew, so that one that was set by hand or by NTP is followed.
+    pub fn read(&self) {
+        let unix = self.clock.now();
+        self.read.set((Instant::now(), unix));
+    }
+
+    /// Wall time at this moment, since 1970.
+    #[inline]
+    pub fn at(&self, at: Instant) -> Duration {
+        if let Some(held) = self.clock.held() {
+            return held;
+        }
+        let (base, unix) = self.read.get();
+        match at.checked_duration_since(base) {
+            Some(since) => unix + since,
+            // Older than the last look at the clock: a request that took a while.
+            None => unix.saturating_sub(base.duration_since(at)),
+        }
+    }
+
+    /// The same in milliseconds.
+    #[inline]
+    pub fn ms_at(&self, at: Instant) -> u64 {
+        self.at(at).as_millis() as u64
     }
 }
 

@@ -8,12 +8,12 @@
 use std::sync::atomic::Ordering;
 
 use hints::view::Groups;
-use twox_hash::XxHash3_64;
 
 use super::{
-    Cluster, Member,
     following::trace_of,
+    member::{Member, hash},
     routing::{self, Known, Policy, Reason, TRIED_MAX},
+    state::Cluster,
 };
 use base::member::MemberId;
 use peers::choice::Candidate;
@@ -118,9 +118,4 @@ fn candidate(member: &Member, number: usize, now_ms: u64) -> Candidate {
         name_hash: member.name_hash(),
         waiting: member.busyness(now_ms),
     }
-}
-
-/// The same at all members, whatever they are.
-pub(super) fn hash(text: &[u8]) -> u64 {
-    XxHash3_64::oneshot(text)
 }

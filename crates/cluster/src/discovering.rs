@@ -8,16 +8,14 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use super::{
-    Cluster, Member,
-    roll::{Now, Roll, Said, Verdict},
+    member::Member,
+    roll::{Now, Said, Verdict},
+    state::Cluster,
 };
 use base::member::MemberId;
 use origin::{DnsSettings, Resolver};
@@ -27,40 +25,6 @@ use plan::{Dns, MEMBERS_MAX, PeerAddress};
 const ADDRESSES_MAX: usize = 2 * (MEMBERS_MAX + 1);
 /// How often those that have left are looked for.
 const TICK: Duration = Duration::from_secs(1);
-
-/// What is known of discovery, for other threads.
-#[derive(Debug, Default)]
-pub struct Discovery {
-    /// Has the name been answered once?
-    has_answer: AtomicBool,
-    /// See [`Self::changes`].
-    changes: AtomicU64,
-    /// Members that have opened a link to us, a bit each.
-    linked_to_us: AtomicU64,
-    /// Look-ups that failed.
-    pub failures: AtomicU64,
-    /// Addresses of the last good answer, ours too.
-    pub addresses: AtomicU64,
-    /// Addresses of the last good answer that have no place.
-    pub unplaced: AtomicU64,
-    /// Members forgotten so far.
-    pub forgotten: AtomicU64,
-}
-
-impl Discovery {
-    /// Grows whenever the members are others, more is known of one, or it is known who they are.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
-    }
-
-    /// A member has opened a link to us, or the last one has ended.
-    pub(super) fn set_linked(&self, id: MemberId, is_linked: bool) {
-        match is_linked {
-            true => self.linked_to_us.fetch_or(id.bit(), Ordering::Relaxed),
-            false => self.linked_to_us.fetch_and(!id.bit(), Ordering::Relaxed),
-        };
-    }
-}
 
 impl Cluster {
     /// Do members come and go?
@@ -123,44 +87,6 @@ impl Cluster {
         // Last: whoever sees it sees the members, too.
         self.discovery.has_answer.store(true, Ordering::Release);
         self.discovery.changes.fetch_add(1, Ordering::Release);
-    }
-
-    /// Carries out what the roll has decided.
-    pub(super) fn apply(&self, roll: &mut Roll) {
-        let changes = roll.changes();
-        if changes.is_empty() {
-            return;
-        }
-        for (id, who) in changes {
-            let Some(place) = self.place(id) else {
-                continue;
-            };
-            match (place.who(), &who) {
-                (None, Some(new)) => {
-                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has come");
-                }
-                (Some(old), None) => {
-                    self.discovery.forgotten.fetch_add(1, Ordering::Relaxed);
-                    tracing::info!(member = %old.name, at = %old.at, "a cluster member is one no more");
-                }
-                (Some(old), Some(new)) if old.name != new.name => {
-                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has said its name");
-                }
-                (Some(old), Some(new)) if old.at != new.at => {
-                    tracing::info!(member = %new.name, at = %new.at, "a cluster member has another address");
-                }
-                _ => {}
-            }
-            place.set_who(who, self.now_ms());
-        }
-        // A group of filters with room for some more. Also for those that knock, or each of them would be a group, and a look-up more.
-        let columns = (roll.mask().count_ones() * self.stores_expected).next_power_of_two();
-        self.view().expect_columns(columns);
-        self.discovery.changes.fetch_add(1, Ordering::Release);
-    }
-
-    pub(super) fn roll(&self) -> MutexGuard<'_, Roll> {
-        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn links_now(&self) -> Now {

@@ -2,16 +2,15 @@
 //!
 //! Not known here: links, and how a request is routed.
 
-use std::sync::{MutexGuard, PoisonError, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use hints::{
-    View,
     frames::{Beat, Frame, Hello, Load, Subscribe},
     view::{Broken, Naming, Reader},
 };
 use store::Tracing;
 
-use super::{Cluster, Member};
+use super::{member::Member, state::Cluster};
 use base::member::MemberId;
 use plan::proof::Cover;
 
@@ -30,11 +29,6 @@ pub fn tracing(naming: Naming) -> Tracing {
 }
 
 impl Cluster {
-    /// The view, which the cluster's thread alone changes.
-    pub(super) fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A way for a worker to look up what members hold; `None`: this one is no front.
     pub fn reader(&self) -> Option<Reader> {
         self.plan.front.then(|| self.view().reader())

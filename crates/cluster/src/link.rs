@@ -19,10 +19,11 @@ use tokio::{
 };
 
 use super::{
-    Cluster, Member, Who,
     framing::{self, Incoming},
+    member::{Member, Who},
     roll::{Said, Verdict},
     shaking,
+    state::Cluster,
 };
 use base::member::{MemberId, Refusal};
 use base::{

@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use super::{
-    Cluster,
     framing::{self, Incoming},
+    state::Cluster,
 };
 use base::member::MemberId;
 use base::{clock::Instant, phase::Phase, socket::Socket};

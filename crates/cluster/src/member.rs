@@ -18,8 +18,9 @@ use std::sync::{
 use bytes::Bytes;
 use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc, watch};
+use twox_hash::XxHash3_64;
 
-use super::{choosing, push::message::Verdict};
+use super::push::message::Verdict;
 use plan::PeerAddress;
 
 /// Failures in a row after which a member is avoided.
@@ -220,8 +221,7 @@ impl Member {
                 self.counters.since(&MemberCounters::default());
         }
         let name = who.as_ref().map_or("", |who| &who.name);
-        self.name_hash
-            .store(choosing::hash(name.as_bytes()), relaxed);
+        self.name_hash.store(hash(name.as_bytes()), relaxed);
         let is_taken = who.is_some();
         self.who.send_replace(who.map(Arc::new));
         self.is_taken.store(is_taken, Ordering::Release);
@@ -367,6 +367,11 @@ impl Member {
     pub(super) fn set_draining(&self, is_draining: bool) {
         self.is_draining.store(is_draining, Ordering::Relaxed);
     }
+}
+
+/// The same at all members, whatever they are.
+pub(super) fn hash(text: &[u8]) -> u64 {
+    XxHash3_64::oneshot(text)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Cluster, Who, roll::Said};
+use super::{member::Who, roll::Said, state::Cluster};
 use base::{
     chance,
     clock::Instant,

@@ -2,7 +2,7 @@
 //!
 //! Not known here: what a member holds.
 
-use super::Cluster;
+use super::state::Cluster;
 use base::member::MemberId;
 
 /// How a member stands. The first that applies.

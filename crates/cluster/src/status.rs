@@ -7,7 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hints::view::ColumnStatus;
 use serde::{Serialize, Serializer};
 
-use super::{Cluster, Member, member::MemberCounters, push::message::Verdict};
+use super::{
+    member::{Member, MemberCounters},
+    publishing::Publishing,
+    push::message::Verdict,
+    state::Cluster,
+};
 use base::member::MemberId;
 
 /// This member, and what it knows of the others.
@@ -229,7 +234,7 @@ const OF_MEMBERS: [Counted; 5] = [
 impl Cluster {
     /// How it stands.
     pub fn status(&self) -> ClusterStatus {
-        let told = self.publishing().as_ref().map(super::Publishing::figures);
+        let told = self.publishing().as_ref().map(Publishing::figures);
         let mut reader = self.view().reader();
         let purges = &self.purging.figures;
         ClusterStatus {
@@ -371,7 +376,7 @@ impl Cluster {
     }
 
     fn figures_of_hints(&self) -> [Figure; 7] {
-        let told = self.publishing().as_ref().map(super::Publishing::figures);
+        let told = self.publishing().as_ref().map(Publishing::figures);
         let told = told.unwrap_or_default();
         let followed = self.view().figures();
         [

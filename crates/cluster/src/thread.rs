@@ -25,10 +25,12 @@ use tokio::{
 };
 
 use super::{
-    Cluster, Who, discovering, link,
+    discovering, link,
     linked::Linked,
-    purging::{self, change::LocalCache},
+    member::Who,
+    purges::{self, applying::LocalCache},
     shaking::{self, Accepted},
+    state::Cluster,
 };
 use base::accepting::{Dealers, Dealt};
 use base::member::MemberId;
@@ -144,7 +146,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
     if cluster.discovers() {
         spawn_local(discovering::forget(Arc::clone(&cluster)));
     }
-    let purging = purging::run::run(local.clone(), Arc::clone(&cluster), begun);
+    let purging = purges::run::run(local.clone(), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.places.iter().map(|_| Place::default()).collect(),

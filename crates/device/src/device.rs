@@ -58,7 +58,7 @@ enum Backend {
         faults: FaultPlan,
     },
     #[cfg(feature = "simulation")]
-    Simulated(Arc<dyn crate::simulated::Disk>),
+    Simulated(Arc<dyn crate::disk::Disk>),
 }
 
 impl Device {
@@ -109,7 +109,7 @@ impl Device {
 
     /// A device whose bytes `disk` keeps, in its own time.
     #[cfg(feature = "simulation")]
-    pub fn simulated(size: u64, path: PathBuf, disk: Arc<dyn crate::simulated::Disk>) -> Arc<Self> {
+    pub fn simulated(size: u64, path: PathBuf, disk: Arc<dyn crate::disk::Disk>) -> Arc<Self> {
         Arc::new(Self {
             backend: Backend::Simulated(disk),
             path,
@@ -123,7 +123,7 @@ impl Device {
 
     /// Who keeps its bytes, if it is simulated.
     #[cfg(feature = "simulation")]
-    pub(crate) fn disk(&self) -> Option<&Arc<dyn crate::simulated::Disk>> {
+    pub(crate) fn disk(&self) -> Option<&Arc<dyn crate::disk::Disk>> {
         match &self.backend {
             Backend::Simulated(disk) => Some(disk),
             _ => None,
@@ -246,7 +246,7 @@ impl Device {
             },
             #[cfg(feature = "simulation")]
             Backend::Simulated(disk) => {
-                let flushed = disk.at_once(crate::simulated::Asked::Flush);
+                let flushed = disk.at_once(crate::disk::Asked::Flush);
                 flushed.map(drop).map_err(|e| IoFault::device(0, 0, e))
             }
         }
@@ -451,7 +451,7 @@ impl Device {
             }
             #[cfg(feature = "simulation")]
             Backend::Simulated(disk) => {
-                let asked = crate::simulated::Asked::Read {
+                let asked = crate::disk::Asked::Read {
                     at: step.at,
                     len: out.len(),
                 };
@@ -478,7 +478,7 @@ impl Device {
             }
             #[cfg(feature = "simulation")]
             Backend::Simulated(disk) => {
-                let asked = crate::simulated::Asked::Write {
+                let asked = crate::disk::Asked::Write {
                     at,
                     data: Bytes::copy_from_slice(data),
                 };

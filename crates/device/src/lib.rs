@@ -37,6 +37,8 @@
 mod arena;
 mod buffer;
 mod device;
+#[cfg(feature = "simulation")]
+mod disk;
 mod engine;
 mod fault;
 mod faults;

@@ -3,11 +3,9 @@
 //! Not known here: what goes wrong, and when.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::buffer::ALIGN_BYTES;
@@ -17,38 +15,7 @@ use crate::held::Held;
 use crate::table::{Answer, Order};
 use crate::transfer::Transfer;
 
-/// What a disk is asked for.
-#[derive(Clone, Debug)]
-pub enum Asked {
-    /// Bring so many bytes.
-    Read {
-        /// From where.
-        at: u64,
-        /// How many.
-        len: usize,
-    },
-    /// Take these bytes.
-    Write {
-        /// To where.
-        at: u64,
-        /// Which.
-        data: Bytes,
-    },
-    /// Make durable what was written.
-    Flush,
-}
-
-/// Keeps a device's bytes.
-pub trait Disk: Send + Sync {
-    /// Begins an operation and answers it later, or never.
-    fn begin(&self, asked: Asked, answer: oneshot::Sender<io::Result<Bytes>>);
-
-    /// The same at once: for the blocking transfers of start and stop.
-    ///
-    /// # Errors
-    /// As the disk likes.
-    fn at_once(&self, asked: Asked) -> io::Result<Bytes>;
-}
+pub use crate::disk::{Asked, Disk};
 
 /// Is it a device of a simulation?
 pub fn is_simulated(device: &Device) -> bool {

@@ -6,7 +6,7 @@
 //! | `request` | what is asked for, and what to do with it |
 //! | `fetch`, `range`, `mirror` | asking an origin, sharing what it answers, storing it |
 //! | `deliver`, `reply` | putting the answer together, and sending it |
-//! | `edition`, `listener`, `state` | what a worker, and all workers, have of the configuration |
+//! | `edition`, `listener`, `state`, `storage` | what a worker, and all workers, have of the configuration |
 //!
 //! Not known here: the pages of the admin interface, reloads, upgrades, threads.
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ pub mod range;
 pub mod reply;
 pub mod request;
 pub mod state;
+pub mod storage;
 pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use store::KeyHasher;
 
-use crate::{edition::Edition, mirror::Mirror};
+use crate::{edition::Edition, mirror::settings::Mirror};
 use base::{
     access::{Clients, Destinations},
     listening::ListenerId,

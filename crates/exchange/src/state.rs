@@ -17,7 +17,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use httpcache::UnixMillis;
@@ -27,12 +26,13 @@ use tokio::sync::watch;
 
 use crate::{
     edition::Edition,
-    fetch::{flight::Flights, uploads::Uploads},
+    fetch::{flight::Flights, uploads::Uploads, whom::AskContext},
     listener::ListenerState,
     range::pass_list::RangePassList,
+    storage::Storage,
 };
 use base::{
-    clock::Clock,
+    clock::{Clock, WallClock},
     deadline::Deadlines,
     heads::{HeadBudget, Heads},
     listening::{ListenerId, Listening},
@@ -42,18 +42,12 @@ use base::{
 };
 use base::{reloads::Reloads, upgrades::Upgrades};
 use cache::{Cache, disk::DiskIo, memory::Front};
-use cluster::{
-    Cluster,
-    purging::{
-        change::{Change, LocalCache},
-        gate::Served,
-    },
-    push::PushContext,
-};
+use cluster::{Cluster, purges::applying::LocalCache, push::PushContext};
 use ledger::Ledger;
 use origin::{Connector, OriginContext};
 use peers::{digest::Digests, icp::Icp, known::Peers};
 use plan::Plan;
+use purging::gate::Served;
 use record::{
     events::Events,
     journal::JournalWriter,
@@ -110,7 +104,7 @@ pub struct Shared {
     /// What is asked for most, if that is counted.
     pub top: Option<Arc<Mutex<Top>>>,
     /// Other proxies that are asked.
-    pub peers: Peers,
+    pub peers: Arc<Peers>,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
     /// The cluster that we are a member of.
@@ -158,19 +152,6 @@ impl Shared {
         (self.cache.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
 
-    /// Tells the other members of a cluster, if there is one, that what is stored under this name is out of date. Nobody waits for it.
-    pub fn tell_members(&self, name: &[u8]) {
-        if let Some(cluster) = &self.cluster {
-            let names = vec![name.to_vec()];
-            let change = Change {
-                names,
-                ..Change::default()
-            };
-            (cluster.purging).note(self.cache.hasher(), &change, cluster.now_ms());
-            cluster.purging.tell_later(&change);
-        }
-    }
-
     /// What a purge is applied to.
     pub fn local_cache(&self) -> LocalCache {
         LocalCache {
@@ -199,12 +180,6 @@ impl Shared {
             }
             hierarchy => self.peers.name_of(hierarchy, number).map(Cow::Borrowed),
         }
-    }
-
-    /// Is there room for so many bytes more, to promise it to what is to be stored? What lies in rooms counts as a whole: a reader of
-    /// its last byte holds all of it.
-    pub fn has_room_for(&self, bytes: u64) -> bool {
-        self.ledger.may_promise(bytes, self.cache.rooms.bytes())
     }
 
     /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
@@ -248,10 +223,12 @@ pub struct Worker {
     pub shared: Arc<Shared>,
     /// Which of the workers.
     pub index: usize,
-    /// The store's shell on this worker's ring.
-    pub disk: Option<DiskIo>,
+    /// What objects are stored and read with.
+    pub storage: Storage,
     /// What origins are asked with.
     pub origin: Rc<OriginContext>,
+    /// What whoever is in an origin's place is asked with.
+    pub asking: AskContext,
     /// Time-outs.
     pub deadlines: Deadlines,
     /// What is kept of heads that are not complete.
@@ -292,8 +269,8 @@ pub struct Worker {
     pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
     /// What the next number of a request is made of.
     next_id: Cell<u64>,
-    /// Relation of the monotonic clock to wall time; set anew once a second.
-    clock: Cell<(Instant, Duration)>,
+    /// What time it is on this thread.
+    pub wall: Rc<WallClock>,
 }
 
 impl Worker {
@@ -308,7 +285,7 @@ impl Worker {
         let counters = Arc::clone(&shared.counters[index]);
         let (hasher, pseudonyms) = (shared.cache.hasher(), shared.cache.store.pseudonyms());
         let logs_access = journal.wants_access();
-        let clock = Cell::new(read_clock(&shared.clock));
+        let wall = Rc::new(WallClock::new(shared.clock.clone()));
         // Another one after each start, and for each worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
@@ -340,11 +317,26 @@ impl Worker {
             };
             Some(Rc::new(context))
         });
+        let asking = AskContext {
+            origin: Rc::clone(&origin),
+            peers: Arc::clone(&shared.peers),
+            deadlines: deadlines.clone(),
+            wall: Rc::clone(&wall),
+        };
+        let storage = Storage {
+            cache: Arc::clone(&shared.cache),
+            disk,
+            hasher,
+            ledger: shared.ledger.clone(),
+            cluster: shared.cluster.clone(),
+            wall: Rc::clone(&wall),
+        };
         Worker {
             shared,
             index,
-            disk,
+            storage,
             origin,
+            asking,
             deadlines,
             heads,
             counters,
@@ -365,7 +357,7 @@ impl Worker {
             listeners: RefCell::default(),
             gone: RefCell::default(),
             next_id,
-            clock,
+            wall,
         }
     }
 
@@ -393,26 +385,13 @@ impl Worker {
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.
     #[inline]
     pub fn unix_us(&self, at: Instant) -> u64 {
-        self.wall(at).as_micros() as u64
+        self.wall.at(at).as_micros() as u64
     }
 
     /// Wall time at a moment of the monotonic clock.
     #[inline]
     pub fn unix_ms(&self, at: Instant) -> UnixMillis {
-        UnixMillis(self.wall(at).as_millis() as u64)
-    }
-
-    #[inline]
-    fn wall(&self, at: Instant) -> Duration {
-        if let Some(held) = self.shared.clock.held() {
-            return held;
-        }
-        let (base, unix) = self.clock.get();
-        match at.checked_duration_since(base) {
-            Some(since) => unix + since,
-            // Older than the last look at the clock: a request that took a while.
-            None => unix.saturating_sub(base.duration_since(at)),
-        }
+        UnixMillis(self.wall.ms_at(at))
     }
 
     /// A number for one request.
@@ -427,15 +406,10 @@ impl Worker {
         self.unix_ms(Instant::now())
     }
 
-    /// Reads the wall clock anew; once a second, so that a clock set by hand or by NTP is followed.
-    pub fn set_clock(&self) {
-        self.clock.set(read_clock(&self.shared.clock));
-    }
-
     /// Once a second: clock, pool, names of origins, log buffers, front table.
     pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
-        self.set_clock();
+        self.wall.read();
         for to in self.origin.connector.sweep(now) {
             let worker = Rc::clone(self);
             tokio::task::spawn_local(async move { worker.origin.connector.renew(&to).await });
@@ -448,7 +422,7 @@ impl Worker {
         let counters = &self.counters;
         (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
         (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = &self.storage.disk {
             let gathered = disk.gathered();
             let store = |counter: &AtomicU64, n: u64| counter.store(n, Ordering::Relaxed);
             store(&self.counters.disk_lazy_reads, gathered.reads);
@@ -463,9 +437,4 @@ impl Worker {
             metrics::add(&self.counters.log_records_lost, lost);
         }
     }
-}
-
-fn read_clock(clock: &Clock) -> (Instant, Duration) {
-    let unix = clock.now();
-    (Instant::now(), unix)
 }

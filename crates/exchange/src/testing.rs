@@ -95,7 +95,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         cluster: None,
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
-        peers: peers::known::Peers::new(&plan, Vec::new(), b""),
+        peers: Arc::new(peers::known::Peers::new(&plan, Vec::new(), b"")),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),

@@ -6,7 +6,7 @@
 //! Limits: 2^32 - 1 chunks, one bit each (512 MiB).
 //! Source: paper 000, section 4.1.
 
-use crate::{Chunk, Chunks, Extent};
+use crate::types::{Chunk, Chunks, Extent};
 
 const WORD_BITS: u32 = u64::BITS;
 

@@ -12,7 +12,7 @@
 //! Source: paper 000, section 4.4 (front hash table, rear hash table).
 
 use crate::heap::{Handle, Heap};
-use crate::{Chunk, Extent};
+use crate::types::{Chunk, Extent};
 use hashbrown::HashTable;
 
 /// The front and the rear hash table.

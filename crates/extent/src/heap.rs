@@ -19,7 +19,7 @@
 //! Limits: 2^31 pieces, which is as many as 2^32 - 1 chunks can be broken into.
 //! Source: paper 000, section 4.3. We differ: ties go to the lowest address, so that runs repeat exactly.
 
-use crate::{Chunk, Chunks, Extent};
+use crate::types::{Chunk, Chunks, Extent};
 
 /// Names one piece as long as it is in the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -28,7 +28,7 @@
 use crate::bitmap::Bitmap;
 use crate::ends::Ends;
 use crate::heap::{Handle, Heap};
-use crate::{Chunk, Chunks, Extent};
+use crate::types::{Chunk, Chunks, Extent};
 use std::fmt;
 
 /// Bit vector, worst-fit max-heap, front and rear hash tables.

@@ -81,7 +81,7 @@ fn main() {
             let head = parse_response(black_box(RESPONSE), &Limits::default(), "GET");
             head.expect("the head is valid")
                 .expect("the head is complete")
-                .head_bytes
+                .1
         }),
         ("chunked, one of 4 KiB", chunked.len(), &|| decode(&chunked)),
     ];

@@ -42,22 +42,9 @@ pub use framing::CONNECTION_OPTIONS_MAX;
 pub use limits::{FIELDS_MAX, Limits};
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};
-pub use request::{RequestHead, RequestView, Scratch, parse_request};
-pub use response::{ResponseHead, parse_response};
+pub use request::{RequestView, Scratch, parse_request};
+pub use response::parse_response;
 pub use target::{Target, parse_target};
 pub use write::{
     LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
-
-/// How the body of a message ends (RFC 9112 §6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// There is no body.
-    None,
-    /// This many bytes follow, at most [`message::BODY_BYTES_MAX`]. May be 0.
-    Length(u64),
-    /// The chunked coding says where it ends; see [`ChunkedDecoder`].
-    Chunked,
-    /// Everything until the connection closes. Responses only.
-    UntilClose,
-}

@@ -17,12 +17,12 @@ use std::mem::MaybeUninit;
 use fields::Fields;
 use httparse::{Error, Header, Status};
 use memchr::memchr;
-use message::{METHOD_BYTES_MAX, Seen, Version, host_text, is_target};
+use message::{Framing, METHOD_BYTES_MAX, RequestHead, Seen, Version, host_text, is_target};
 
 use crate::framing::Facts;
 use crate::limits::Limits;
+use crate::lines;
 use crate::reject::{Fault, Reject};
-use crate::{Framing, lines};
 
 /// Field lines for which there is room without an allocation. Heads with more are rare: a browser sends twenty.
 const AT_HAND: usize = 128;
@@ -140,29 +140,6 @@ impl<'s, 'b> RequestView<'s, 'b> {
             expect_continue: self.expect_continue,
         }
     }
-}
-
-/// A request head of its own; the fields mean what they mean in [`RequestView`].
-#[derive(Clone, Debug)]
-pub struct RequestHead {
-    /// A token, case-sensitive.
-    pub method: String,
-    /// Visible ASCII without a fragment.
-    pub target: String,
-    /// As the client says.
-    pub version: Version,
-    /// The field lines as they came.
-    pub fields: Fields,
-    /// Which known fields there were when the head was parsed.
-    pub seen: Seen,
-    /// The value of Host.
-    pub host: Option<String>,
-    /// Never [`Framing::UntilClose`].
-    pub framing: Framing,
-    /// May the connection stay open after this request?
-    pub keep_alive: bool,
-    /// The client waits for 100 (Continue).
-    pub expect_continue: bool,
 }
 
 /// Parses the request head at the start of `buf`.

@@ -11,34 +11,15 @@
 
 use fields::Fields;
 use httparse::{Error, Header, Status};
-use message::{Seen, Version};
+use message::{Framing, ResponseHead, Seen, Version};
 
 use crate::framing::Facts;
 use crate::limits::Limits;
+use crate::lines;
 use crate::reject::{Fault, Reject};
 use crate::request::{Scratch, needs_room, room_for, to_fields};
-use crate::{Framing, lines};
 
-/// A response head.
-#[derive(Clone, Debug)]
-pub struct ResponseHead {
-    /// 100 to 999.
-    pub status: u16,
-    /// The reason phrase as it came; empty if there was none or it was not ASCII.
-    pub reason: String,
-    /// As the origin says.
-    pub version: Version,
-    /// The field lines as they came, repeated equal Content-Length lines joined.
-    pub fields: Fields,
-    /// Where the body ends. A response that ends with the connection may be cut short without a sign.
-    pub framing: Framing,
-    /// May the connection be used again after this response? Never with [`Framing::UntilClose`].
-    pub keep_alive: bool,
-    /// The length of the head in the buffer; the body begins here.
-    pub head_bytes: usize,
-}
-
-/// Parses the response head at the start of `buf`. `to` is the method of the request: responses to HEAD and CONNECT
+/// Parses the response head at the start of `buf`, and says how many bytes it has; the body begins behind them. `to` is the method of the request: responses to HEAD and CONNECT
 /// have no body. Heads of 1xx are returned like others, with [`Framing::None`].
 ///
 /// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
@@ -50,11 +31,11 @@ pub fn parse_response(
     buf: &[u8],
     limits: &Limits,
     to: &str,
-) -> Result<Option<ResponseHead>, Reject> {
+) -> Result<Option<(ResponseHead, usize)>, Reject> {
     parse(buf, limits, to).map_err(Reject::Response)
 }
 
-fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, Fault> {
+fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<(ResponseHead, usize)>, Fault> {
     let bytes = &buf[..buf.len().min(limits.head_bytes_max)];
     // httparse would skip empty lines; before a response there are none.
     if let Some(b'\r' | b'\n') = bytes.first() {
@@ -101,15 +82,15 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
     let version = lines::version(response.version);
     let facts = Facts::gather(response.headers)?;
     let (framing, is_sound) = framing(&facts, version, status, to)?;
-    Ok(Some(ResponseHead {
+    let head = ResponseHead {
         status,
         reason: response.reason.unwrap_or_default().to_owned(),
         version,
         fields: own_fields(response.headers, &facts, head_bytes),
         framing,
         keep_alive: is_sound && framing != Framing::UntilClose && keep_alive(&facts, version),
-        head_bytes,
-    }))
+    };
+    Ok(Some((head, head_bytes)))
 }
 
 /// Is there white space after this name, and is it Content-Length or Transfer-Encoding?

@@ -15,11 +15,12 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use http1::{Chunk, ChunkedDecoder, Framing, Limits, Scratch, parse_request, parse_response};
+use http1::{Chunk, ChunkedDecoder, Limits, Scratch, parse_request, parse_response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
+use message::Framing;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -272,8 +273,8 @@ type Final = (u16, Vec<(String, Vec<u8>)>, Vec<u8>);
 fn response_read_by_us(stream: &[u8]) -> Option<Final> {
     let mut rest = stream;
     loop {
-        let head = parse_response(rest, &Limits::default(), "GET").ok()??;
-        rest = &rest[head.head_bytes..];
+        let (head, head_bytes) = parse_response(rest, &Limits::default(), "GET").ok()??;
+        rest = &rest[head_bytes..];
         if head.status < 200 {
             continue;
         }

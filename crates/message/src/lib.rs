@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `named` | scheme, authority and path: the target URI, its normal form, references resolved against it |
 //! | `authority` | `host:port`, checked to the grammar |
+//! | `head` | heads of requests and responses, where a body ends |
 //! | `seen` | which known fields a head has, as bits |
 //! | `hop` | fields that end at this hop |
 //! | `syntax` | tokens, token lists, targets, numbers |
@@ -15,10 +16,11 @@
 //! | `part` | a body in pieces |
 //! | `reason` | reason phrases |
 //!
-//! Not known here: framing, sockets, time, caching.   Source: RFC 9110, RFC 3986.
+//! Not known here: bytes on a wire, sockets, time, caching.   Source: RFC 9110, RFC 3986.
 #![forbid(unsafe_code)]
 
 mod authority;
+mod head;
 mod hop;
 mod method;
 mod named;
@@ -28,6 +30,7 @@ mod seen;
 mod syntax;
 
 pub use authority::{Authority, HOST_BYTES_MAX, host_text, push_number};
+pub use head::{Framing, RequestHead, ResponseHead};
 pub use hop::remove_hop_by_hop;
 pub use method::{METHOD_BYTES_MAX, is_safe};
 pub use named::{Named, Scheme, split_absolute};

@@ -17,7 +17,8 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
-use http1::{Chunk, ChunkedDecoder, Framing, Reject};
+use http1::{Chunk, ChunkedDecoder, Reject};
+use message::Framing;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::{
@@ -220,6 +221,23 @@ impl Body {
         watch: &Watch,
     ) -> Result<Option<Bytes>, UpstreamError> {
         self.next_into(context, watch, None).await
+    }
+
+    /// All that is left of it; `None`: that is longer than this bound.
+    pub async fn whole(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<u8>>, UpstreamError> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next(context, watch).await? {
+            if whole.len() + piece.len() > bytes_max {
+                return Ok(None);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(Some(whole))
     }
 
     /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.

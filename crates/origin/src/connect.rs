@@ -245,9 +245,9 @@ impl Connector {
         Ok(lease.for_one_request())
     }
 
-    /// A new connection, although it failed a moment ago: for a probe. `has_place`: set when the wait for a place among our
+    /// A new connection, although it failed a moment ago, for one request (`once`). `has_place`: set when the wait for a place among our
     /// connections is over; what takes long after that is not our fault.
-    pub async fn connect_anew(
+    pub(super) async fn connect_anew(
         &self,
         to: &Destination,
         access: &Destinations,

@@ -5,7 +5,7 @@
 use std::{cell::RefCell, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http1::Framing;
+use message::Framing;
 
 use crate::{connect::Connector, outcome::UpstreamError};
 use base::{

@@ -19,8 +19,8 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use http1::{Limits, Reject, ResponseHead};
-use message::Part;
+use http1::{Limits, Reject};
+use message::{Part, ResponseHead};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
@@ -35,7 +35,7 @@ use ledger::Receiving;
 use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
-const FIRST_READ_BYTES: usize = 16 << 10;
+pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
@@ -358,11 +358,10 @@ impl Upstream {
         self.is_exact = false;
         loop {
             // A head that is not complete is not parsed again for every byte that dribbles in.
-            if let Some(end) = http1::scan_end(&self.input, scanned) {
+            if http1::scan_end(&self.input, scanned).is_some() {
                 self.kept = None;
-                let head = parse_head(&self.input, &limits, method)?;
-                debug_assert!(head.head_bytes <= end.max(head.head_bytes));
-                self.input.advance(head.head_bytes);
+                let (head, head_bytes) = parse_head(&self.input, &limits, method)?;
+                self.input.advance(head_bytes);
                 return self.heard(head);
             }
             if self.input.len() > limits.head_bytes_max {
@@ -444,11 +443,12 @@ impl Upstream {
                     && self.input.is_empty()
                     && let Some(head) = http1::parse_response(came, limits, method).transpose()
                 {
-                    if let Ok(head) = &head {
-                        self.input = BytesMut::from(&came[head.head_bytes..]);
+                    let head = head.map_err(UpstreamError::from).map(|(head, head_bytes)| {
+                        self.input = BytesMut::from(&came[head_bytes..]);
                         self.is_exact = true;
-                    }
-                    return Some(Ok(Read::Head(head.map_err(UpstreamError::from))));
+                        head
+                    });
+                    return Some(Ok(Read::Head(head)));
                 }
                 self.input.extend_from_slice(came);
                 Some(result.map(|()| Read::Bytes(came.len())))
@@ -478,8 +478,8 @@ impl Upstream {
     pub async fn keep(self, context: &OriginContext, watch: &Watch, head: &ResponseHead) {
         let is_short = match head.framing {
             // As after 204.
-            http1::Framing::None => true,
-            http1::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
+            message::Framing::None => true,
+            message::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
             _ => false,
         };
         if is_short {
@@ -516,7 +516,11 @@ enum Read {
     Head(Result<ResponseHead, UpstreamError>),
 }
 
-fn parse_head(bytes: &[u8], limits: &Limits, method: &str) -> Result<ResponseHead, UpstreamError> {
+fn parse_head(
+    bytes: &[u8],
+    limits: &Limits,
+    method: &str,
+) -> Result<(ResponseHead, usize), UpstreamError> {
     let head = http1::parse_response(bytes, limits, method)?;
     // More than that is not looked at.
     head.ok_or(UpstreamError::Malformed(Reject::Response(

@@ -7,21 +7,22 @@
 //! The request is HTTP/1.0 on a connection of its own, so that the answer ends with its length or its connection.
 //!
 //! Not known here: what a digest says.
-//! Limits: [`FETCH_MAX`] for all of a fetch; [`HEAD_BYTES_MAX`] of head; the format's length of body.
+//! Limits: [`FETCH_MAX`] for all of an answer; [`HEAD_BYTES_MAX`] of head; the format's length of body.
 
-use std::{io, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{rc::Rc, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use http1::{Framing, Limits};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use http1::Limits;
+use message::Framing;
+
+use crate::{
+    digest::{
+        Digests,
+        theirs::{Content, Format, Theirs},
+    },
+    known::destination,
 };
-
-use crate::digest::{
-    Digests,
-    theirs::{Content, Format, Theirs},
-};
-use base::{chance, clock::Instant};
+use base::{access::Destinations, chance, clock::Instant};
+use origin::{Connector, OriginContext, once, outcome::UpstreamError};
 use plan::{PeerAddress, Plan};
 
 /// How long a fetch may take.
@@ -34,11 +35,18 @@ const DISTRUST_PAUSE: Duration = Duration::from_secs(30);
 const DISTRUST_INTERVALS_MAX: u32 = 8;
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How much is read at once.
-const READ_BYTES: usize = 64 << 10;
+
+/// What digests are fetched with.
+pub struct Means {
+    /// Makes the connections of one fetch.
+    pub connector: Box<dyn Fn() -> Connector>,
+    /// Where siblings may be.
+    pub rules: Destinations,
+}
 
 /// Starts the tasks; call it where tasks of one thread run.
-pub fn start(digests: &Arc<Digests>, plan: &Plan) {
+pub fn start(digests: &Arc<Digests>, plan: &Plan, means: Means) {
+    let means = Rc::new(means);
     if digests.own.is_some() {
         tokio::task::spawn_local(keep_ours(Arc::clone(digests)));
     }
@@ -46,9 +54,11 @@ pub fn start(digests: &Arc<Digests>, plan: &Plan) {
         let Some(sibling) = plan.siblings.get(number) else {
             continue;
         };
-        let (digests, at) = (Arc::clone(digests), sibling.at.clone());
-        let interval = plan.digests.fetch_interval;
-        tokio::task::spawn_local(async move { keep_theirs(&digests, number, &at, interval).await });
+        let (digests, means) = (Arc::clone(digests), Rc::clone(&means));
+        let (at, interval) = (sibling.at.clone(), plan.digests.fetch_interval);
+        tokio::task::spawn_local(async move {
+            keep_theirs(&digests, &means, number, &at, interval).await;
+        });
     }
 }
 
@@ -59,7 +69,13 @@ async fn keep_ours(digests: Arc<Digests>) {
     }
 }
 
-async fn keep_theirs(digests: &Digests, number: usize, at: &PeerAddress, interval: Duration) {
+async fn keep_theirs(
+    digests: &Digests,
+    means: &Means,
+    number: usize,
+    at: &PeerAddress,
+    interval: Duration,
+) {
     let Some(theirs) = digests.theirs(number) else {
         return;
     };
@@ -67,7 +83,7 @@ async fn keep_theirs(digests: &Digests, number: usize, at: &PeerAddress, interva
     let mut was_well = true;
     let mut distrusted = 0;
     loop {
-        match fetch(theirs, at).await {
+        match fetch(means, theirs, at).await {
             Ok((content, bytes)) => {
                 let counters = &digests.counters;
                 counters.fetched.fetch_add(1, Ordering::Relaxed);
@@ -125,22 +141,21 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 /// Fetches a digest in the first format in which there is one. Its length, too.
-async fn fetch(theirs: &Theirs, at: &PeerAddress) -> Result<(Content, u64), String> {
+async fn fetch(means: &Means, theirs: &Theirs, at: &PeerAddress) -> Result<(Content, u64), String> {
+    let context = OriginContext::apart((means.connector)());
     let mut reasons = Vec::new();
     for format in theirs.formats() {
-        let body = tokio::time::timeout(FETCH_MAX, get(at, format)).await;
-        let body = match body {
-            Ok(Ok(body)) => body,
-            Ok(Err(reason)) => {
-                reasons.push(format!("{}: {reason}", format.path()));
-                continue;
+        let body = match get(&context, &means.rules, at, format).await {
+            Ok(body) => body,
+            Err(UpstreamError::Timeout) => {
+                return Err(format!("no whole answer within {FETCH_MAX:?}"));
             }
-            Err(_) => return Err(format!("no whole answer within {FETCH_MAX:?}")),
+            Err(error) => Err(error.to_string().replace("the origin", "the sibling")),
         };
-        match format.decode(&body) {
-            Ok(content) => {
+        match body.and_then(|body| Ok((format.decode(&body)?, body.len() as u64))) {
+            Ok(fetched) => {
                 theirs.found(format);
-                return Ok((content, body.len() as u64));
+                return Ok(fetched);
             }
             Err(reason) => reasons.push(format!("{}: {reason}", format.path())),
         }
@@ -148,76 +163,56 @@ async fn fetch(theirs: &Theirs, at: &PeerAddress) -> Result<(Content, u64), Stri
     Err(reasons.join("; "))
 }
 
-/// The body of a 200.
-async fn get(at: &PeerAddress, format: Format) -> Result<Vec<u8>, String> {
-    let words = |error: io::Error| error.to_string();
-    let mut stream = TcpStream::connect((at.host.as_str(), at.port))
-        .await
-        .map_err(words)?;
+/// The body of a 200, or why the answer is of no use.
+async fn get(
+    context: &OriginContext,
+    rules: &Destinations,
+    at: &PeerAddress,
+    format: Format,
+) -> Result<Result<Vec<u8>, String>, UpstreamError> {
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {at}\r\nAccept: {}\r\nConnection: close\r\n\r\n",
         format.path(),
         format.media_type()
     );
-    stream.write_all(request.as_bytes()).await.map_err(words)?;
-    let limits = Limits {
-        head_bytes_max: HEAD_BYTES_MAX,
-        fields_max: 100,
-        ..Limits::default()
+    let request = once::Request {
+        to: &destination(at),
+        access: rules,
+        method: "GET",
+        bytes: request.as_bytes(),
+        limits: Limits {
+            head_bytes_max: HEAD_BYTES_MAX,
+            fields_max: 100,
+            ..Limits::default()
+        },
+        within: FETCH_MAX,
     };
-    let mut bytes = Vec::new();
-    let head = loop {
-        match http1::parse_response(&bytes, &limits, "GET") {
-            Ok(Some(head)) => break head,
-            Ok(None) => {}
-            Err(reject) => return Err(format!("the answer is malformed: {}", reject.reason())),
-        }
-        if read(&mut stream, &mut bytes).await.map_err(words)? == 0 {
-            return Err("the connection ended before the answer's head".to_owned());
-        }
-    };
-    if head.status != 200 {
-        return Err(format!("the answer is {}", head.status));
+    let answer = request.send(context).await?;
+    if answer.head.status != 200 {
+        return Ok(Err(format!("the answer is {}", answer.head.status)));
     }
-    bytes.drain(..head.head_bytes);
     let most = format.bytes_max();
-    let length = match head.framing {
+    let refused = match answer.head.framing {
         Framing::Length(length) if length > most as u64 => {
-            return Err(format!("{length} bytes are announced, more than {most}"));
+            format!("{length} bytes are announced, more than {most}")
         }
-        Framing::Length(length) => Some(length as usize),
-        Framing::UntilClose => None,
-        _ => {
-            return Err(
-                "the answer's body has no length, though HTTP/1.0 was asked for".to_owned(),
-            );
+        Framing::Length(_) | Framing::UntilClose => {
+            let body = answer.body(most).await?;
+            return Ok(body.ok_or_else(|| format!("the answer is longer than {most} bytes")));
         }
+        _ => "the answer's body has no length, though HTTP/1.0 was asked for".to_owned(),
     };
-    while length.is_none_or(|length| bytes.len() < length) {
-        if bytes.len() > most {
-            return Err(format!("the answer is longer than {most} bytes"));
-        }
-        if read(&mut stream, &mut bytes).await.map_err(words)? == 0 {
-            match length {
-                None => break,
-                Some(length) => {
-                    return Err(format!("{} of {length} bytes came", bytes.len()));
-                }
-            }
-        }
-    }
-    bytes.truncate(length.unwrap_or(bytes.len()));
-    Ok(bytes)
-}
-
-async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
-    bytes.reserve(READ_BYTES);
-    stream.read_buf(bytes).await
+    Ok(Err(refused))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use origin::{Settings, Tls};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
 
     #[test]
     fn a_digest_that_is_wrong_again_and_again_is_fetched_less_and_less_often() {
@@ -227,5 +222,51 @@ mod tests {
         };
         assert_eq!(seconds(60), [30, 60, 120, 240, 480, 480]);
         assert_eq!(seconds(1), [30; 6], "never more often than at first");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_digest_by_its_head_is_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = PeerAddress {
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+        };
+        let connector = Connector::new(Settings::default(), Tls::only(Vec::new()));
+        let (context, rules) = (OriginContext::apart(connector), Destinations::default());
+        for (answer, expected) in [
+            ("1.0 200 OK\r\n\r\nall", Ok("all")),
+            ("1.1 404 No\r\n\r\n", Err("the answer is 404")),
+            (
+                "1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n",
+                Err("9999999999 bytes are announced, more than"),
+            ),
+            (
+                "1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                Err("the answer's body has no length"),
+            ),
+        ] {
+            let serving = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let answer = format!("HTTP/{answer}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+                let mut request = String::new();
+                stream.read_to_string(&mut request).await.unwrap();
+                request
+            };
+            let (got, request) = tokio::join!(get(&context, &rules, &at, Format::Squid), serving);
+            assert!(
+                request.contains(" HTTP/1.0\r\nHost: 127.0.0.1:"),
+                "{request}"
+            );
+            match (got.unwrap(), expected) {
+                (Ok(body), Ok(all)) => assert_eq!(body, all.as_bytes()),
+                (Err(why), Err(words)) => assert!(why.starts_with(words), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        drop(listener);
+        let refused = get(&context, &rules, &at, Format::Squid).await.unwrap_err();
+        assert!(matches!(refused, UpstreamError::Connect(_)), "{refused}");
     }
 }

@@ -1,7 +1,13 @@
 //! How connections to origins are made and kept, by a plan.
 
-use origin::Settings;
+use exchange::edition::Edition;
+use origin::{Connector, Settings};
 use plan::Plan;
+
+/// Connections as this edition makes them.
+pub fn connector(edition: &Edition) -> Connector {
+    Connector::new(connector_settings(&edition.plan), edition.tls.clone())
+}
 
 /// What a connector of this plan is made with.
 pub fn connector_settings(plan: &Plan) -> Settings {

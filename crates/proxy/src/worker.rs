@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use self::connections::Connections;
-use crate::connecting::connector_settings;
+use crate::connecting::connector;
 use base::{
     accepting::{Dealers, Dealt},
     clock::Instant,
@@ -33,7 +33,6 @@ use exchange::{
     fetch::probing::Probes,
     state::{Shared, Worker},
 };
-use origin::Connector;
 use record::{events::Events, journal::JournalWriter, lag, metrics::Counters};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -125,8 +124,8 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     };
     let shared = start.shared;
     let edition = shared.edition();
-    let connector = Connector::new(connector_settings(&edition.plan), edition.tls.clone())
-        .in_cluster(shared.cluster.clone().map(|cluster| cluster as _));
+    let connector =
+        connector(&edition).in_cluster(shared.cluster.clone().map(|cluster| cluster as _));
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
         start.index,
@@ -147,7 +146,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         Arc::clone(&worker.counters),
     ));
     serve(&connections, start.dealt, editions).await;
-    if let Some(disk) = &worker.disk {
+    if let Some(disk) = &worker.storage.disk {
         disk.settle().await;
     }
     measuring.abort();
@@ -243,7 +242,7 @@ impl Due {
     fn tick(&mut self) {
         let worker = &self.worker;
         worker.shared.pulses[worker.index].beat();
-        if let Some(disk) = &worker.disk {
+        if let Some(disk) = &worker.storage.disk {
             disk.tick();
         }
         let now = Instant::now();

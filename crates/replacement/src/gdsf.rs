@@ -29,7 +29,7 @@
 //! Source: Cherkasova: Improving WWW proxies performance with greedy-dual-size-frequency caching policy, HPL-98-69,
 //! 1998.
 
-use crate::Policy;
+use crate::policy::Policy;
 use crate::slots::slots_to_hold;
 
 /// In `place`: not in the heap.

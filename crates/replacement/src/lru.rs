@@ -16,7 +16,7 @@
 //! Limits: slots below [`SLOTS_MAX`] (asserted).
 
 #[cfg(doc)]
-use crate::SLOTS_MAX;
+use crate::slots::SLOTS_MAX;
 use crate::slots::slots_to_hold;
 
 /// No neighbour: the end of the list.

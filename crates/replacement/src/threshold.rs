@@ -5,7 +5,8 @@
 //!
 //! Limits: as [`Lru`].
 
-use crate::{Lru, Policy};
+use crate::lru::Lru;
+use crate::policy::Policy;
 
 /// Exact LRU of the objects up to a size.
 #[derive(Clone, Debug)]

@@ -12,203 +12,26 @@
 //! | scan (`scan`) | reads, yields to look them through | eight reads under way |
 //! | weeding (`weed`) | reads, yields to look them through | one read under way |
 //!
-//! A job that fails is tried again, after a pause that doubles from [`RETRY_MS_MIN`] to [`RETRY_MS_MAX`].
+//! A job that fails is tried again, after a pause that doubles each time (`jobs`).
 //!
 //! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
 
-use crate::Sequence;
-use crate::evict::choose::Room;
-use crate::evict::moves;
-use crate::handing::{Handing, ToldInVain};
+use crate::evict::room::Room;
+use crate::handover::Handing;
+use crate::jobs::{Background, Owner, Retry, Work, WorkId, WorkOp};
+use crate::lock::lock;
+use crate::log::entry::Entry;
 use crate::log::predicates::Predicates;
-use crate::log::weed::WeedStep;
-use crate::log::{self, Log, Position};
+use crate::log::weeding::WeedStep;
 use crate::mistakes::Mistake;
-use crate::recover::checkpoint;
-use crate::recover::journal::Journal;
-use crate::recover::scan_reads::ScanStep;
-use crate::recover::snapshot::Snapshot;
-use crate::recover::superblock::Superblock;
+use crate::recover::checkpoint::About;
+use crate::recover::scan_reads::{Progress, ScanStep};
 use crate::script::{Script, Step};
+use crate::sequence::Sequence;
 use crate::store::Store;
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-
-const RETRY_MS_MIN: u64 = 100;
-const RETRY_MS_MAX: u64 = 10_000;
-
-/// Identifies a piece of work until it is reported done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct WorkId(u64);
-
-/// Something to carry out. Each must be answered by exactly one [`Store::work_done`].
-#[derive(Clone, Debug)]
-#[must_use = "the store waits for it"]
-pub struct Work {
-    /// For [`Store::work_done`].
-    pub id: WorkId,
-    /// What to do.
-    pub op: WorkOp,
-}
-
-/// What to do.
-#[derive(Clone, Debug)]
-pub enum WorkOp {
-    /// Read bytes.
-    Read {
-        /// Bytes from the start of the store.
-        offset: u64,
-        /// How many.
-        len: usize,
-    },
-    /// Write.
-    Write {
-        /// Bytes from the start of the store.
-        offset: u64,
-        /// The bytes: whole pages, in memory aligned to 4096 bytes.
-        data: Bytes,
-    },
-    /// Make all writes durable that were reported before this was handed out, clusters included.
-    Flush,
-    /// Nothing: report it done as soon as the work handed out with it is under way, preferably on another thread. The
-    /// store computes for about a millisecond, while the device should be busy.
-    Yield,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Owner {
-    Log,
-    Note,
-    Snapshot,
-    Scan(u64),
-    Look,
-    Sweep,
-    Weed,
-    Thaw,
-}
-
-/// When a job that failed is tried again.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Retry {
-    not_before_ms: u64,
-    pause_ms: u64,
-}
-
-impl Retry {
-    pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
-        // If the clock was set back, the pause ends.
-        self.not_before_ms = self.not_before_ms.min(now_ms + RETRY_MS_MAX);
-        now_ms >= self.not_before_ms
-    }
-
-    pub(crate) fn ended(&mut self, ok: bool, now_ms: u64) {
-        self.pause_ms = if ok {
-            0
-        } else {
-            (self.pause_ms * 2).clamp(RETRY_MS_MIN, RETRY_MS_MAX)
-        };
-        self.not_before_ms = now_ms + self.pause_ms;
-    }
-}
-
-/// The state of all jobs.
-#[derive(Debug)]
-pub(crate) struct Background {
-    pub log: Log,
-    pub journal: Journal,
-    /// As last written.
-    pub superblock: Superblock,
-    /// The copy of the superblock that may be torn, if one is.
-    pub suspect_copy: u64,
-    /// The sequence at which the last published checkpoint began; None: there is none.
-    pub covers: Option<Sequence>,
-    pub(crate) snapshot: Option<Snapshot>,
-    pub(crate) commit: Option<(Script, Position)>,
-    /// The first commit of entries below this failed.
-    pub(crate) failed_until: Position,
-    /// Of those that another process was told.
-    pub(crate) told_in_vain: ToldInVain,
-    retry_log: Retry,
-    retry_note: Retry,
-    pub(crate) retry_snapshot: Retry,
-    /// There is no device, so nothing needs to be durable.
-    pub(crate) volatile: bool,
-    /// Work to go on with the sweep was handed out.
-    sweeping: bool,
-    pub(crate) closing: bool,
-    pub(crate) closed: bool,
-    /// How far the store is handed to another process.
-    pub(crate) handing: Handing,
-    owners: HashMap<u64, Owner>,
-    next_id: u64,
-}
-
-impl Background {
-    pub(crate) fn new(superblock: Superblock, log: Log, journal: Journal) -> Self {
-        Self {
-            log,
-            journal,
-            superblock,
-            suspect_copy: 0,
-            covers: None,
-            snapshot: None,
-            commit: None,
-            failed_until: Position(0),
-            told_in_vain: ToldInVain::default(),
-            retry_log: Retry::default(),
-            retry_note: Retry::default(),
-            retry_snapshot: Retry::default(),
-            volatile: false,
-            sweeping: false,
-            closing: false,
-            closed: false,
-            handing: Handing::No,
-            owners: HashMap::new(),
-            next_id: 0,
-        }
-    }
-
-    /// What the opening must write of the log, at offsets from the start of the store; see [`Log::opening_writes`].
-    pub(crate) fn opening_of_log(&mut self) -> Vec<(u64, Bytes)> {
-        let at = self.superblock.geometry.invalidation_log_at;
-        let writes = self.log.opening_writes();
-        writes
-            .into_iter()
-            .map(|(offset, data)| (at + offset, data))
-            .collect()
-    }
-
-    pub(crate) fn set_volatile(&mut self) {
-        self.volatile = true;
-    }
-
-    fn work(&mut self, owner: Owner, op: WorkOp) -> Option<Work> {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.owners.insert(id, owner);
-        Some(Work { id: WorkId(id), op })
-    }
-
-    /// Was all work that was handed out reported done?
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.owners.is_empty()
-    }
-
-    /// A step of a thaw.
-    pub(crate) fn thaw_step(&mut self, step: Step) -> Option<Work> {
-        self.step(Owner::Thaw, step)
-    }
-
-    fn step(&mut self, owner: Owner, step: Step) -> Option<Work> {
-        let op = match step {
-            Step::Write(offset, data) => WorkOp::Write { offset, data },
-            Step::Flush => WorkOp::Flush,
-        };
-        self.work(owner, op)
-    }
-}
 
 impl Store {
     /// The next piece of work in the background. To be asked until it answers None: after an insert that caused writes, after an
@@ -268,7 +91,7 @@ impl Store {
     /// checkpoint being made? Then the commit waits, and purges with it. Otherwise the checkpoint would be useless.
     fn commit_waits(&self, background: &Background) -> bool {
         let is_being_made = background.snapshot.is_some()
-            || (!self.is_scanning() && background.retry_snapshot.pause_ms == 0);
+            || (!self.is_scanning() && !background.retry_snapshot.has_failed());
         let covers = background.covers.filter(|_| is_being_made);
         !background.closing && covers.is_some_and(|covers| background.log.would_forget(covers))
     }
@@ -298,7 +121,7 @@ impl Store {
     fn next_note_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
         if !background.closing {
             let mut writer = self.writer();
-            let is_full = !moves::has_some_room(&writer);
+            let is_full = !writer.has_some_room();
             if let Room::Hand(hand) = &mut writer.room {
                 let is_kept = self.is_kept(hand);
                 // While a note is late, what the next one covers is swept.
@@ -359,7 +182,7 @@ impl Store {
             if background.closing && !quiet {
                 return None;
             }
-            let has_room = !crate::lock(&self.predicates).exceed_checkpoint();
+            let has_room = !lock(&self.predicates).exceed_checkpoint();
             if is_freezing && !has_room {
                 return None;
             }
@@ -386,7 +209,7 @@ impl Store {
     pub fn work_done(&self, id: WorkId, result: Result<Option<Bytes>, ()>, now_ms: u64) {
         let mut guard = self.background();
         let background = &mut *guard;
-        let Some(owner) = background.owners.remove(&id.0) else {
+        let Some(owner) = background.reported(id) else {
             return;
         };
         let ok = result.is_ok();
@@ -414,7 +237,7 @@ impl Store {
                 if let Room::Hand(hand) = &mut writer.room {
                     hand.end_note(noted.durable);
                     if !hand.has_unnoted() {
-                        crate::lock(&self.left).swept_is_noted();
+                        lock(&self.left).swept_is_noted();
                     }
                 }
                 drop(writer);
@@ -456,7 +279,7 @@ impl Store {
             return;
         };
         background.retry_snapshot.ended(ok, now_ms);
-        crate::lock(&self.predicates).checkpoint_ends(ok);
+        lock(&self.predicates).checkpoint_ends(ok);
         let was_last = snapshot.is_clean();
         if ok {
             self.counters.checkpoints.add(1);
@@ -490,7 +313,7 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
-        crate::lock(&self.left).all_opened_since(oldest);
+        lock(&self.left).all_opened_since(oldest);
         for number in 0..self.shards.len() {
             self.shard(number).soft.prune(oldest);
         }
@@ -498,7 +321,7 @@ impl Store {
             let first = predicates.oldest();
             first.is_some_and(|sequence| sequence <= oldest)
         };
-        if has_older(&crate::lock(&self.predicates)) {
+        if has_older(&lock(&self.predicates)) {
             self.drop_predicates(oldest);
         }
     }
@@ -514,16 +337,16 @@ impl Store {
             killed.iter().for_each(|&hash| self.has_left(hash));
             self.counters.invalidated.add(killed.len() as u64);
         }
-        crate::lock(&self.predicates).prune(upto);
+        lock(&self.predicates).prune(upto);
     }
 
     /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed. Nothing is
     /// read, so a soft purge need not be remembered either.
-    pub(crate) fn prune_without_records(&self, entry: &log::Entry) {
-        if let log::Entry::Doubt { primary } = *entry {
+    pub(crate) fn prune_without_records(&self, entry: &Entry) {
+        if let Entry::Doubt { primary } = *entry {
             self.shard(self.shard_of(primary)).soft.forget(primary);
         }
-        let mut predicates = crate::lock(&self.predicates);
+        let mut predicates = lock(&self.predicates);
         if predicates.wants_weeding() {
             let newest = predicates.newest();
             self.fills_from.fetch_max(newest, Ordering::SeqCst);
@@ -554,14 +377,12 @@ impl Store {
 
     /// The progress of the scan after an unclean stop; `None` if none is left.
     pub fn recovery(&self) -> Option<Progress> {
-        crate::lock(&self.scan_reads)
-            .as_ref()
-            .map(|reads| reads.progress)
+        lock(&self.scan_reads).as_ref().map(|reads| reads.progress)
     }
 
     /// The parameters of a checkpoint now.
-    pub(crate) fn about(&self, background: &Background) -> checkpoint::About {
-        checkpoint::About {
+    pub(crate) fn about(&self, background: &Background) -> About {
+        About {
             generation: background.superblock.generation + 1,
             epoch: self.epoch,
             covers: self.sequence(),
@@ -571,17 +392,3 @@ impl Store {
 
 /// Segments that a sweep goes through at each call, when nothing is written.
 const IDLE_SWEEP_SEGMENTS: usize = 64;
-
-/// The progress of a scan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Bytes looked at.
-    pub done_bytes: u64,
-    /// Bytes to look at in all.
-    pub total_bytes: u64,
-    /// Records found so far.
-    pub records: u64,
-    /// Without a checkpoint: records that began before this are refused, since the log does not reach back to them.
-    /// Else 0.
-    pub horizon: Sequence,
-}

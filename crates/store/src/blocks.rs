@@ -20,7 +20,7 @@
 //!
 //! Not known here: headers, places, which bytes are wanted.
 
-use crate::record::Corrupt;
+use crate::record::corrupt::Corrupt;
 use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::XxHash3_64;

@@ -193,6 +193,17 @@ impl Geometry {
         ]
     }
 
+    /// What the shell has to read: offset and length of the log and of the journal.
+    pub fn logs(&self) -> [(u64, usize); 2] {
+        [
+            (
+                self.invalidation_log_at,
+                self.invalidation_log_bytes as usize,
+            ),
+            (self.region_journal_at, self.region_journal_bytes as usize),
+        ]
+    }
+
     /// Areas in order, disjoint, aligned, inside the store. Numbers from a superblock are not trusted before.
     pub(crate) fn is_sound(&self) -> bool {
         let areas = [

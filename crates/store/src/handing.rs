@@ -27,23 +27,23 @@
 //!
 //! Not known here: the other process, how it is spoken to.
 
-use crate::background::{Background, Work};
+use crate::handover::{Handing, Thawing};
 use crate::index::key::KeyHash;
-use crate::log::{Entry, Log, Position};
+use crate::jobs::{Background, Owner, Work};
+use crate::lock::lock;
+use crate::log::Position;
+use crate::log::entry::Entry;
 use crate::mistakes::Mistake;
 use crate::recover::superblock::{State, Superblock};
 use crate::script::{Script, Stage, Step};
 use crate::store::Store;
 use crate::write::cluster::Writes;
-use crate::write::writer::Writer;
-use extent::{Chunk, Chunks, Extent, Unified};
-use std::ops::Range;
+use crate::write::protected::Protected;
+use extent::{Chunk, Chunks, Extent};
 use std::sync::atomic::Ordering;
 
 /// Invalidations that are told at once, at most.
 const TOLD_MAX: usize = 256;
-/// Runs of invalidations that were told and are not durable; with one more, what lies between the last two counts as such, too.
-const LEFT_MAX: usize = 64;
 
 /// What has become of invalidations that were [told](Store::next_told).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,72 +54,6 @@ pub enum Heard {
     NotDurable,
     /// The other process does not hear any more. What is invalidated from now on is not durable either.
     NoMore,
-}
-
-/// The entries of the log that the other process was told in vain, as positions, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct ToldInVain(Vec<Range<u64>>);
-
-impl ToldInVain {
-    fn note(&mut self, range: Range<u64>) {
-        if let Some(last) = self.0.last_mut()
-            && last.end == range.start
-        {
-            last.end = range.end;
-            return;
-        }
-        if self.0.len() == LEFT_MAX
-            && let Some(last) = self.0.last_mut()
-        {
-            last.end = range.end;
-            return;
-        }
-        self.0.push(range);
-    }
-
-    pub(crate) fn has(&self, position: Position) -> bool {
-        self.0.iter().any(|range| range.contains(&position.0))
-    }
-}
-
-/// How far the store is handed to another process.
-#[derive(Debug, Default)]
-pub(crate) enum Handing {
-    #[default]
-    No,
-    /// On the way to the last checkpoint, or there.
-    Freezing,
-    /// To be thawed as soon as no checkpoint is under way.
-    Thaw,
-    Thawing(Box<Thawing>),
-    /// The other has it. So many entries are being told to it.
-    Over(usize),
-}
-
-impl PartialEq for Handing {
-    fn eq(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
-
-/// The superblock on its way to the disk.
-#[derive(Debug)]
-pub(crate) struct Thawing {
-    script: Script,
-    superblock: Superblock,
-    /// The copy written last.
-    copy_begun: u64,
-}
-
-impl Handing {
-    pub(crate) fn is_thawing(&self) -> bool {
-        matches!(self, Handing::Thaw | Handing::Thawing(_))
-    }
-
-    /// Do entries of the log wait until it is known who commits them?
-    pub(crate) fn keeps_entries(&self, log: &Log) -> bool {
-        matches!(self, Handing::Freezing) && log.is_settled()
-    }
 }
 
 /// Why a store cannot be frozen now.
@@ -161,53 +95,6 @@ pub enum Told {
     },
 }
 
-/// The places that [`Store::protect`] keeps from the allocator.
-#[derive(Debug, Default)]
-pub(crate) struct Protected {
-    places: Vec<Extent>,
-    /// What would be free otherwise; with an ordered policy it is so afterwards.
-    owed: Vec<Extent>,
-}
-
-impl Protected {
-    /// Those within a region.
-    pub(crate) fn within(&self, region: Extent) -> impl Iterator<Item = Extent> {
-        let inside = self.places.iter().filter(move |it| it.overlaps(region));
-        inside.map(move |place| common(*place, region))
-    }
-
-    /// Takes what is free in that place from the allocator.
-    fn take_free(&mut self, place: Extent, space: &mut Unified) {
-        let free = space.free_pieces();
-        for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
-            let piece = common(piece, place);
-            if space.reserve(piece) {
-                self.owed.push(piece);
-            }
-        }
-    }
-
-    /// The allocator was made anew from the records: it has what was owed to the one before.
-    pub(crate) fn take_anew(&mut self, space: &mut Unified) {
-        self.owed.clear();
-        for place in self.places.clone() {
-            self.take_free(place, space);
-        }
-    }
-
-    /// What the allocator is not to have yet, but does not count as used by a record.
-    pub(crate) fn owed(&self) -> impl Iterator<Item = Extent> {
-        self.owed.iter().copied()
-    }
-}
-
-/// Where two that overlap do.
-fn common(a: Extent, b: Extent) -> Extent {
-    let first = Chunk(a.first.0.max(b.first.0));
-    let end = Chunk(a.end().0.min(b.end().0));
-    Extent::between(first, end)
-}
-
 impl Store {
     /// Stops storing, and begins to leave the disk as a clean stop would. Reads go on. Carry the writes out, and [`Self::next_work`],
     /// until [`Self::is_frozen`]; give up with [`Self::thaw`].
@@ -226,7 +113,7 @@ impl Store {
         if self.is_scanning() {
             return Err(NotFrozen::Scanning);
         }
-        if crate::lock(&self.predicates).exceed_checkpoint() {
+        if lock(&self.predicates).exceed_checkpoint() {
             return Err(NotFrozen::Predicates);
         }
         let mut writer = self.writer();
@@ -244,9 +131,7 @@ impl Store {
 
     /// May the last checkpoint begin? What is written after it was looked at would be lost.
     pub(crate) fn may_end_freezing(&self, background: &Background) -> bool {
-        background.log.is_settled()
-            && background.commit.is_none()
-            && crate::lock(&self.flights).is_empty()
+        background.log.is_settled() && background.commit.is_none() && lock(&self.flights).is_empty()
     }
 
     /// Is the disk as after a clean stop, and is nothing under way that would change it (H1)?
@@ -290,7 +175,7 @@ impl Store {
                 ..background.superblock.clone()
             };
             let copy = superblock.encode();
-            let copies = crate::recover::snapshot::in_order(background.suspect_copy);
+            let copies = Superblock::copies_in_order(background.suspect_copy);
             let stages = copies.into_iter().flat_map(|offset| {
                 let copy = (offset, copy.clone());
                 [Stage::Writes([copy].into()), Stage::Flush]
@@ -308,7 +193,7 @@ impl Store {
         if let Step::Write(offset, _) = &step {
             thawing.copy_begun = *offset;
         }
-        background.thaw_step(step)
+        background.step(Owner::Thaw, step)
     }
 
     pub(crate) fn thaw_step_done(&self, background: &mut Background, ok: bool, now_ms: u64) {
@@ -458,15 +343,6 @@ impl Store {
         if self.limits.policy().is_some() {
             owed.into_iter()
                 .for_each(|extent| writer.space.free(extent));
-        }
-    }
-
-    /// Frees an extent, or remembers to, if it is protected. For ordered policies.
-    pub(crate) fn give_back(writer: &mut Writer, extent: Extent) {
-        let protected = &mut writer.protected;
-        match protected.places.iter().any(|place| place.overlaps(extent)) {
-            true => protected.owed.push(extent),
-            false => writer.space.free(extent),
         }
     }
 }

@@ -10,23 +10,23 @@
 //! Memory: the index, and eight bytes for each record while the places are listed.
 //! Not known here: what keys and metadata mean, devices.
 
-use crate::Sequence;
-use crate::background::Progress;
 use crate::figures::Figures;
 use crate::geometry::Geometry;
-use crate::index::Entry;
+use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
-use crate::log::{self, Replay};
-use crate::record::{
-    self, Corrupt, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts,
-};
-use crate::recover::checkpoint;
+use crate::log::entry;
+use crate::log::replay::Replay;
+use crate::record::corrupt::Corrupt;
+use crate::record::{self, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts};
+use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::journal::{self, Journal};
 use crate::recover::open::{Found, Identity};
 use crate::recover::rebuild::Recovered;
+use crate::recover::scan_reads::Progress;
 use crate::recover::scan_reads::ScanStep;
 use crate::recover::superblock::Superblock;
+use crate::sequence::Sequence;
 use crate::settings::{Replacement, Settings};
 use crate::store::Store;
 use bytes::Bytes;
@@ -396,12 +396,12 @@ impl LogSummary {
         };
         for (_, entry) in replay.entries {
             match entry {
-                log::Entry::Key { .. } => summary.keys += 1,
-                log::Entry::Matching { kind, .. } => {
+                entry::Entry::Key { .. } => summary.keys += 1,
+                entry::Entry::Matching { kind, .. } => {
                     *summary.matching.entry(kind).or_default() += 1
                 }
-                log::Entry::Replaced { .. } => summary.replaced += 1,
-                log::Entry::Doubt { .. } => summary.doubts += 1,
+                entry::Entry::Replaced { .. } => summary.replaced += 1,
+                entry::Entry::Doubt { .. } => summary.doubts += 1,
             }
         }
         Ok(summary)

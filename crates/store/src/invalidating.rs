@@ -6,11 +6,13 @@
 //! Not known here: how the log is written, who waits.
 //! Limits: those of the log, of the predicates, and of remembered soft purges; what does not fit is refused, or purged.
 
-use crate::Sequence;
 use crate::index::key::KeyHash;
+use crate::lock::lock;
+use crate::log::Position;
+use crate::log::entry::{Entry, TEXT_BYTES_MAX};
 use crate::log::predicates::Full;
-use crate::log::{self, Position};
 use crate::mistakes::Mistake;
+use crate::sequence::Sequence;
 use crate::shard::Shard;
 use crate::store::Store;
 use std::sync::atomic::Ordering;
@@ -58,7 +60,7 @@ pub struct Invalidated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotTaken {
     /// The pattern is longer than 1024 bytes.
-    #[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
+    #[error("a pattern may have at most {} bytes", TEXT_BYTES_MAX)]
     TooLong,
     /// There is no room for another pattern now. There will be when older records were compared with the present
     /// ones.
@@ -110,8 +112,15 @@ impl Store {
             return Invalidated { indexed, handle };
         }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let handle = self.log(sequence, log::Entry::Key { primary });
+        let handle = self.log(sequence, Entry::Key { primary });
         Invalidated { indexed, handle }
+    }
+
+    /// May the disk have bytes of that key that the index does not know?
+    fn may_come_back(&self, hash: KeyHash) -> bool {
+        self.limits.policy().is_some()
+            || self.is_scanning()
+            || lock(&self.left).has(self.name_of(hash))
     }
 
     /// Does no invalidation wait for the disk? One of the same key might.
@@ -138,7 +147,7 @@ impl Store {
         let indexed = has_variants || shard.has(primary);
         drop(shard);
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let handle = self.log(sequence, log::Entry::Doubt { primary });
+        let handle = self.log(sequence, Entry::Doubt { primary });
         Invalidated { indexed, handle }
     }
 
@@ -163,10 +172,10 @@ impl Store {
     /// # Errors
     /// As there.
     pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> Result<(), NotTaken> {
-        if pattern.len() > log::TEXT_BYTES_MAX {
+        if pattern.len() > TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
-        if crate::lock(&self.predicates).would_take(kind, pattern) {
+        if lock(&self.predicates).would_take(kind, pattern) {
             return Ok(());
         }
         self.counters.predicates_refused.add(1);
@@ -182,11 +191,11 @@ impl Store {
         kind: u8,
         pattern: &[u8],
     ) -> Result<DurabilityHandle, NotTaken> {
-        if pattern.len() > log::TEXT_BYTES_MAX {
+        if pattern.len() > TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
         let sequence = {
-            let mut predicates = crate::lock(&self.predicates);
+            let mut predicates = lock(&self.predicates);
             let sequence = self.next_sequence();
             if let Err(Full) = predicates.note(kind, pattern, sequence) {
                 self.counters.predicates_refused.add(1);
@@ -197,10 +206,10 @@ impl Store {
         };
         self.counters.invalidations.add(1);
         let pattern = pattern.into();
-        Ok(self.log(sequence, log::Entry::Matching { kind, pattern }))
+        Ok(self.log(sequence, Entry::Matching { kind, pattern }))
     }
 
-    fn log(&self, sequence: Sequence, entry: log::Entry) -> DurabilityHandle {
+    fn log(&self, sequence: Sequence, entry: Entry) -> DurabilityHandle {
         let mut background = self.background();
         if background.volatile && !self.must_tell(&background) {
             drop(background);
@@ -237,5 +246,50 @@ impl Store {
         } else {
             Settled::Pending
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::record::NewRecord;
+    use crate::recover::open::Identity;
+    use crate::settings::Settings;
+    use crate::write::insert::Outcome;
+
+    #[test]
+    fn who_finds_a_record_gone_finds_its_name_though_it_is_not_logged_yet() {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
+        let store = Store::create(geometry, &Settings::default(), identity);
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
+        let hash = store.hasher().hash(b"/a");
+        let record = NewRecord {
+            hash,
+            primary: hash,
+            key: b"/a",
+            meta: b"",
+            body: &[b"x"],
+            fragment: None,
+            total: None,
+            began: store.sequence(),
+            server: 0,
+        };
+        assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
+        std::thread::scope(|scope| {
+            // This lock protects the log.
+            let background = store.background();
+            let invalidating = scope.spawn(|| store.invalidate(hash));
+            while store.contains(hash) {
+                std::thread::yield_now();
+            }
+            let may_come_back = store.may_come_back(hash);
+            drop(background);
+            assert!(may_come_back);
+            assert!(invalidating.join().unwrap().indexed);
+        });
     }
 }

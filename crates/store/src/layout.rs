@@ -85,13 +85,13 @@ macro_rules! layout {
     ($(#[$doc:meta])* $module:ident, $bytes:literal bytes { $($name:ident at $at:literal is $len:literal)* }) => {
         $(#[$doc])*
         pub mod $module {
-            use super::Field;
+            use crate::layout::Field;
             /// Width of the whole structure in bytes.
             pub const BYTES: usize = $bytes;
             $(pub(crate) const $name: Field = Field { name: stringify!($name), at: $at, len: $len };)*
             /// All fields in order of place.
             pub const FIELDS: &[Field] = &[$($name),*];
-            const _: () = assert!(super::without_gap(FIELDS, BYTES));
+            const _: () = assert!(crate::layout::without_gap(FIELDS, BYTES));
         }
     };
 }

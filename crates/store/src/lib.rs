@@ -37,10 +37,29 @@
 //! A crash loses writes that had not reached the disk, and may bring back an older version of a replaced record, but
 //! never a durably invalidated one (docs/decisions/0017).
 //!
+//! The files, from below; none knows one of a row below its own. What the store does lies in files above the store, each for one
+//! purpose, since what it holds lies below:
+//!
+//! | | files |
+//! |---|---|
+//! | the ground | `sequence`, `lock`, `secret`, `mistakes`, `figures`, `layout`, `memory`, `script`, `pause` |
+//! | where a record lies | `index/`: `key`, `pieces`, `entry`, `segment`, `marker`, `reading`; `evict/left`, `book` |
+//! | what lies on the disk | `record`, `blocks`, `geometry`, `recover/`: `superblock`, `journal`, `checkpoint`; `log/`: `entry`, `page`, `replay` |
+//! | settings, and purges that still apply | `settings`, `evict/need`; `log/`: `predicates`, `soft`, `invalidation` |
+//! | room, and what is being written | `evict/`: `grid`, `aging`, `region`, `room`; `write/`: `cluster`, `waiting`, `locality`, `frontier`, `protected`, `writer` |
+//! | what is under way | `recover/`: `picture`, `scanned`, `scan_reads`; `log/weeding`, `handover`, `jobs` |
+//! | all of it, and its locks | `shard`, `store` |
+//! | looking up | `verify`, `part`, `index/`: `look_up`, `variants`, `trace`; `write/companions` |
+//! | storing, making room | `write/`: `insert`, `gather`; `evict/`: `choose`, `needed`, `moves`, `window` |
+//! | purging, work in the background | `invalidating`, `log/weed`, `background`, `recover/snapshot`, `handing`, `audit` |
+//! | starting | `joining`, `recover/`: `open`, `logged`, `loaded`, `resumption`, `scan`, `rebuild` |
+//! | using several, looking into one | `set`, `inspect` |
+//!
 //! Not known here: HTTP, freshness, sockets, system calls.
 //! Source: paper 000, sections 3 and 4; `docs/format.md` for every byte.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod background;
 mod blocks;
 mod book;
@@ -48,11 +67,16 @@ mod evict;
 mod figures;
 mod geometry;
 mod handing;
+mod handover;
 mod index;
 mod inspect;
 mod invalidating;
+mod jobs;
+mod joining;
 pub mod layout;
+mod lock;
 mod log;
+mod memory;
 mod mistakes;
 mod part;
 mod pause;
@@ -60,55 +84,54 @@ mod record;
 mod recover;
 mod script;
 mod secret;
+mod sequence;
 pub mod set;
 mod settings;
 mod shard;
 mod store;
+mod verify;
 mod write;
 
-pub use background::{Progress, Work, WorkId, WorkOp};
 pub use evict::moves::{MOVES_MAX, Move};
-pub use evict::needed::{NEEDS_MAX, Needed, Needs};
+pub use evict::need::NEEDS_MAX;
+pub use evict::needed::{Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use handing::{Heard, HeldChunks, NotFrozen, Told};
 pub use index::key::{KeyHash, KeyHasher};
 pub use index::lists::LIST_BYTES_MAX;
+pub use index::look_up::ReadGuard;
 pub use index::marker::Marker;
-pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
-pub use index::trace::{NOTES_MAX, Traced, Tracing};
+pub use index::notes::NOTES_MAX;
+pub use index::reading::{Lookup, Read, Renewal};
+pub use index::trace::{Traced, Tracing};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
     Summary,
 };
 pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
+pub use jobs::{Work, WorkId, WorkOp};
 pub use log::predicates::{Full, Met, Predicates};
 pub use mistakes::{Mistake, Mistakes};
 pub use part::PartPlace;
+pub use record::corrupt::Corrupt;
 pub use record::{
-    Corrupt, Fragment, Front, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
+    Fragment, Front, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
 };
 pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
+pub use recover::scan_reads::Progress;
 pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
 pub use secret::{Pseudonyms, Secret};
+pub use sequence::Sequence;
 pub use set::Set;
 pub use settings::{
     About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,
     LOCALITY_BUFFERS_MAX, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
     Words,
 };
-pub use store::{Sequence, Store};
+pub use store::Store;
 pub use write::cluster::{Write, WriteId, Writes};
 pub use write::companions::Companion;
-pub use write::writer::{BodyLayout, InPlace, Inserted, Outcome};
-
-use std::sync::{Mutex, MutexGuard};
-
-/// A thread that panicked while holding a lock may have left it half changed: better to stop than to go on with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("a thread panicked while it changed the store")
-}
+pub use write::insert::{BodyLayout, InPlace, Inserted, Outcome};

@@ -14,7 +14,8 @@
 
 use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::index::reading::Read;
-use crate::record::{self, Corrupt, Front, HEADER_BYTES};
+use crate::record::corrupt::Corrupt;
+use crate::record::{self, Front, HEADER_BYTES};
 use crate::store::Store;
 use bytes::Bytes;
 use extent::Chunks;

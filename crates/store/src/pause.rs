@@ -3,6 +3,7 @@
 //! The first failure pauses for [`PAUSE_MS_MIN`]; each that follows without a success between doubles it, up to
 //! [`PAUSE_MS_MAX`]. Failures during a pause (writes that were already under way) do not lengthen it.
 
+use crate::lock::lock;
 use std::sync::Mutex;
 
 const PAUSE_MS_MIN: u64 = 1_000;
@@ -20,11 +21,11 @@ struct State {
 
 impl Pause {
     pub(crate) fn is_on(&self, now_ms: u64) -> bool {
-        crate::lock(&self.0).is_on(now_ms)
+        lock(&self.0).is_on(now_ms)
     }
 
     pub(crate) fn failed(&self, now_ms: u64) {
-        let mut state = crate::lock(&self.0);
+        let mut state = lock(&self.0);
         if state.is_on(now_ms) {
             return;
         }
@@ -41,7 +42,7 @@ impl Pause {
     }
 
     pub(crate) fn succeeded(&self) {
-        crate::lock(&self.0).succeeded = true;
+        lock(&self.0).succeeded = true;
     }
 }
 

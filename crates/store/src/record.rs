@@ -8,14 +8,15 @@
 //! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
 //! Not known here: which records are alive.
 
-use crate::Sequence;
 use crate::blocks::Blocks;
-use crate::index;
+use crate::index::carried::Carried;
+use crate::index::entry::encodable_chunks;
 use crate::index::key::KeyHash;
-use crate::index::marker::Carried;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
+use crate::record::corrupt::Corrupt;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -23,6 +24,8 @@ use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::XxHash3_64;
 use twox_hash::xxhash3_64::{RawHasher, SecretBuffer};
+
+pub mod corrupt;
 
 const MAGIC: [u8; 4] = *b"LgRc";
 const VERSION: u16 = 3;
@@ -369,41 +372,6 @@ fn mac(secret: &Secret, header: &[u8]) -> [u8; 16] {
     mac
 }
 
-/// Why bytes are not the record that was asked for. The object is to be forgotten, see [`crate::Store::forget`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Corrupt {
-    /// Shorter than a header, or not as long as the header says.
-    #[error("the record has the wrong length")]
-    Length,
-    /// No record begins there.
-    #[error("no record begins there")]
-    Magic,
-    /// A record of another format.
-    #[error("a record of another format version")]
-    Version,
-    /// The header was not written by this store, or changed since.
-    #[error("the header's MAC does not match")]
-    Mac,
-    /// Written before the store last started empty.
-    #[error("a record of another epoch")]
-    Epoch,
-    /// Another object's record, whole and in its place: two keys that the index takes for one. Not to be forgotten.
-    #[error("a record of another key")]
-    Hash,
-    /// Purged by a predicate since its fill began, or older than what the store accepts.
-    #[error("the record was invalidated")]
-    Invalidated,
-    /// A record that belongs elsewhere: a misdirected read or write.
-    #[error("a record of another place")]
-    Place,
-    /// Key, metadata, table or body changed.
-    #[error("the checksum does not match")]
-    Checksum,
-    /// Something other than zeros behind the body.
-    #[error("the padding is not zero")]
-    Padding,
-}
-
 /// A record that was verified; key, metadata and body share the memory it was read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -619,7 +587,7 @@ pub(crate) fn decode_front(bytes: &Bytes, expected: Expected<'_>) -> Result<Fron
 /// Chunks that a record of so many bytes takes: a length that the index can express.
 pub(crate) fn chunks_for(record_bytes: u64, chunk_bytes: u32) -> Option<u32> {
     let chunks = u32::try_from(record_bytes.div_ceil(u64::from(chunk_bytes))).ok()?;
-    index::encodable_chunks(chunks)
+    encodable_chunks(chunks)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The settings, and their values in a store of a given size.
 
 use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
-use crate::evict::needed::NEEDED_SHARE;
+use crate::evict::need::NEEDED_SHARE;
 use crate::geometry::Geometry;
-use crate::index;
+use crate::index::entry::{CHUNKS_MAX, encodable_chunks};
 use crate::layout::PAGE_BYTES;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistakes;
@@ -227,8 +227,7 @@ impl Limits {
         let cluster_bytes = u64::from(settings.cluster_bytes)
             .clamp(CLUSTER_BYTES_MIN, (region_bytes / 2).max(CLUSTER_BYTES_MIN));
         let record_bytes_max = RECORD_BYTES_MAX.min(region_bytes / 2);
-        let record_chunks_max =
-            (record_bytes_max / chunk_bytes).min(u64::from(index::CHUNKS_MAX)) as u32;
+        let record_chunks_max = (record_bytes_max / chunk_bytes).min(u64::from(CHUNKS_MAX)) as u32;
         let shards = (data_bytes / SHARD_DATA_BYTES).clamp(1, SHARDS_MAX as u64) as usize;
         let shards = settings
             .shards
@@ -281,7 +280,7 @@ fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
     // The largest length that can be expressed and is not above the wanted one.
     let fits = (1..=chunks)
         .rev()
-        .find(|&n| index::encodable_chunks(n) == Some(n))
+        .find(|&n| encodable_chunks(n) == Some(n))
         .unwrap_or(1);
     let bytes = u64::from(fits) * chunk_bytes;
     let key = FRAGMENT_KEY_BYTES.max(bytes / FRAGMENT_KEY_SHARE);

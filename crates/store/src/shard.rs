@@ -25,15 +25,17 @@
 //!   S1  index and book (if there is one) hold the same records
 //!   S2  a live record's hold has no fate; every other hold has a reader or a write to wait for
 
-use crate::Sequence;
 use crate::book::Book;
-use crate::evict::needed::{self, NeedMap};
+use crate::evict::need::{self, NeedMap};
+use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::Fresh;
-use crate::index::{Entry, Index, Short, Spot};
+use crate::index::marker::lasting::Fresh;
+use crate::index::pieces::Short;
+use crate::index::{Index, Spot};
 use crate::log::invalidation::Invalidations;
 use crate::log::soft::SoftPurges;
-use crate::write::gather::Waiting;
+use crate::sequence::Sequence;
+use crate::write::waiting::Waiting;
 use extent::{Chunk, Extent};
 
 /// Why a record left the index.
@@ -232,7 +234,7 @@ impl Shard {
         let hashes = self.needed.keys().map(|&hash| KeyHash(hash));
         hashes
             .filter(|&hash| segment.is_none_or(|wanted| self.index.segment_of(hash) == wanted))
-            .filter(|&hash| needed::is_needed(&self.needed, hash))
+            .filter(|&hash| need::is_needed(&self.needed, hash))
             .filter_map(|hash| Some((self.entry(self.find(hash)?).first(), hash)))
             .collect()
     }

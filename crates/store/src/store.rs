@@ -1,4 +1,4 @@
-//! The store as its callers see it, but for looking up (`look_up`) and storing (`writer`): verify, invalidate, count.
+//! The store: what it holds, and under which locks. What it does with that is in the files that know this one (see `lib`).
 //!
 //! Shared by all threads. Locks, in the order in which they may be taken:
 //!
@@ -12,45 +12,41 @@
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
 
-use crate::background::Background;
 use crate::book;
-use crate::evict::choose::{Book, Room};
-use crate::evict::left::Left;
-use crate::evict::moves::{self, Moves};
-use crate::evict::needed;
-use crate::evict::region::{Grid, Hand};
-use crate::figures::{Counters, Figures};
+use crate::evict::left::{Left, Name};
+use crate::evict::need::Moves;
+use crate::evict::room::Room;
+use crate::figures::Counters;
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, KeyHasher};
-use crate::index::reading::Read;
-use crate::log::predicates::{Met, Predicates};
-use crate::log::weed::Bed;
-use crate::mistakes::Mistake;
+use crate::index::pieces::{Short, segment_of};
+use crate::jobs::Background;
+use crate::lock::lock;
+use crate::log::predicates::Predicates;
+use crate::log::weeding::Bed;
+use crate::memory::Pool;
 use crate::pause::Pause;
-use crate::record::{Corrupt, Expected, HEADER_BYTES, RecordParts};
+use crate::record::HEADER_BYTES;
 use crate::recover::journal::{self, Journal};
-use crate::recover::scan::Scan;
+use crate::recover::picture;
 use crate::recover::scan_reads::Reads;
-use crate::recover::snapshot;
+use crate::recover::scanned::Scan;
 use crate::recover::superblock::Superblock;
 use crate::secret::{Pseudonyms, Secret};
+use crate::sequence::Sequence;
 use crate::settings::{Limits, Replacement};
 use crate::shard::Shard;
-use crate::write::buffer::Pool;
 use crate::write::cluster::Flight;
 use crate::write::locality::Buffers;
 use crate::write::writer::Writer;
 use bytes::Bytes;
-use extent::{Chunk, Extent, Unified};
+use extent::Extent;
 use replacement::PolicyKind;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// The order of records and invalidations: each takes the next number.
-pub type Sequence = u64;
-
-/// The object store: deterministic, without any I/O; callers carry out the [`Read`]s and [`Write`](crate::Write)s it asks for.
+/// The object store: deterministic, without any I/O; callers carry out the [`Read`](crate::Read)s and [`Write`](crate::Write)s it asks for.
 pub struct Store {
     pub(crate) geometry: Geometry,
     pub(crate) limits: Limits,
@@ -115,9 +111,6 @@ pub struct Store {
     pub(crate) counters: Counters,
 }
 
-/// Extents that can be set aside; beyond that, bad ones are used again.
-pub(crate) const BAD_MAX: usize = 4096;
-
 impl Store {
     /// `space` and `hand_at` are as found; nothing is in the index yet.
     pub(crate) fn with(
@@ -129,41 +122,25 @@ impl Store {
     ) -> Self {
         let geometry = superblock.geometry.clone();
         let cluster_bytes = limits.cluster_chunks as usize * geometry.chunk_bytes as usize;
-        let total = extent::Chunks(geometry.data_chunks);
-        let (space, room) = match limits.replacement {
-            Replacement::SecondChance { .. } => {
-                // The hand has everything; it gives the allocator a region at a time.
-                let all = Extent::new(Chunk(0), total);
-                let space = Unified::from_used(total, std::iter::once(all))
-                    .expect("the whole area is within the area");
-                (space, Room::Hand(Hand::new(Grid::of(&geometry), hand_at)))
-            }
-            Replacement::Ordered(_) => (
-                Unified::new_all_free(total),
-                Room::Book(Book::new(limits.shards)),
-            ),
-        };
+        let (space, room) = Room::of(&limits, &geometry, hand_at);
         let window_percent = match limits.replacement {
             Replacement::SecondChance { window_percent } => u64::from(window_percent),
             Replacement::Ordered(_) => 0,
         };
         let window_chunks = u64::from(geometry.data_chunks) * window_percent / 100;
-        let hand_chunk = match &room {
-            Room::Hand(hand) => hand.next_chunk().0,
-            Room::Book(_) => 0,
-        };
-        let (stretch_chunks, look_ahead_chunks) = match &room {
-            Room::Hand(Hand { grid, .. }) => (
-                grid.stretch_chunks(),
-                moves::look_ahead_chunks(grid, &geometry),
+        let (hand_chunk, stretch_chunks, look_ahead_chunks) = match &room {
+            Room::Hand(hand) => (
+                hand.next_chunk().0,
+                hand.grid.stretch_chunks(),
+                hand.grid.look_ahead_chunks(&geometry),
             ),
-            Room::Book(_) => (0, 0),
+            Room::Book(_) => (0, 0, 0),
         };
         let buffers = Buffers::new(&limits, geometry.chunk_bytes);
         let predicates = Predicates::new(
             limits.manner,
             limits.words,
-            snapshot::predicates_bytes_max(&geometry),
+            picture::predicates_bytes_max(&geometry),
         );
         let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {
@@ -265,107 +242,6 @@ impl Store {
         self.sequence.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Was `primary` invalidated or put in doubt since `began`? Errs on the side of yes. To be asked again before anything that
-    /// began then is published or served: [`Store::read_done`] knows only of the record, so a reader of
-    /// a *variant* asks here as well.
-    pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
-        !self.shard(self.shard_of(primary)).admits(primary, began) || self.is_handed_over()
-    }
-
-    /// Verifies a record's bytes and takes them apart. The caller compares the full key.
-    ///
-    /// # Errors
-    /// The bytes are not a whole record of this hash in this store. Never panics, whatever they are. The caller
-    /// is to [`forget`](Self::forget) the record.
-    pub fn decode(&self, bytes: &Bytes, expect: KeyHash) -> Result<RecordParts, Corrupt> {
-        self.verify(bytes, expect, None)
-    }
-
-    /// As [`Self::decode`], and the record must be the one of exactly this place, which also notices a misdirected
-    /// read that brought an older version. To be asked before [`Self::read_done`].
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn decode_read(&self, bytes: &Bytes, read: &Read) -> Result<RecordParts, Corrupt> {
-        self.verify(bytes, read.hash, Some(read.extent))
-    }
-
-    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but an invalidation does not count. For
-    /// who has promised the record to a client while it was alive, and [needs](crate::Needs) it since.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn decode_needed(
-        &self,
-        bytes: &Bytes,
-        expect: KeyHash,
-        read: Option<&Read>,
-    ) -> Result<RecordParts, Corrupt> {
-        let parts = self.decode_whole(bytes, expect, read.map(|read| read.extent))?;
-        // Bytes of an earlier epoch are not the promised record.
-        match parts.sequence < self.accept_from {
-            true => Err(Corrupt::Invalidated),
-            false => Ok(parts),
-        }
-    }
-
-    /// Verifies that a record is whole, of this store, of this key, and in its place.
-    fn decode_whole(
-        &self,
-        bytes: &Bytes,
-        hash: KeyHash,
-        extent: Option<Extent>,
-    ) -> Result<RecordParts, Corrupt> {
-        crate::record::decode(bytes, self.expected(hash, extent))
-    }
-
-    pub(crate) fn expected(&self, hash: KeyHash, extent: Option<Extent>) -> Expected<'_> {
-        Expected {
-            secret: &self.secret,
-            epoch: self.epoch,
-            hash: Some(hash),
-            extent,
-            chunk_bytes: self.geometry.chunk_bytes,
-            mistakes: self.limits.mistakes,
-        }
-    }
-
-    pub(crate) fn verify(
-        &self,
-        bytes: &Bytes,
-        hash: KeyHash,
-        extent: Option<Extent>,
-    ) -> Result<RecordParts, Corrupt> {
-        let mut verified = self.decode_whole(bytes, hash, extent);
-        if let Ok(parts) = &mut verified {
-            let met = self.meet(parts.began, &parts.key, &parts.meta);
-            let standing = self.standing_of(parts, hash, extent);
-            if parts.sequence < self.accept_from
-                || standing.dead
-                || (met.dead && !self.limits.mistakes.make(Mistake::NoPredicateCheck))
-            {
-                verified = Err(Corrupt::Invalidated);
-            } else {
-                parts.doubted = met.stale || standing.stale;
-            }
-        }
-        match &verified {
-            Ok(_) => {}
-            Err(Corrupt::Hash) => self.counters.other_keys.add(1),
-            Err(Corrupt::Invalidated) => self.counters.invalidated.add(1),
-            Err(_) => self.counters.corrupt.add(1),
-        }
-        verified
-    }
-
-    /// A lost write leaves the record of the earlier round, perhaps of the same key and purged since.
-    fn is_of_earlier_round(&self, sequence: Sequence, extent: Extent) -> bool {
-        let region = extent.first.0 / self.geometry.region_chunks;
-        let opened_at = self.opened_at.get(region as usize);
-        opened_at.is_some_and(|opened_at| sequence <= opened_at.load(Ordering::Relaxed))
-            && !self.limits.mistakes.make(Mistake::NoOpenedAt)
-    }
-
     /// The journal says when its regions were opened.
     pub(crate) fn note_openings(&self, journal: &Journal) {
         for (region, opened_at) in (0..).zip(&self.opened_at) {
@@ -377,64 +253,9 @@ impl Store {
         }
     }
 
-    /// Compares a record with purges of single keys.
-    fn standing_of(&self, parts: &RecordParts, hash: KeyHash, extent: Option<Extent>) -> Met {
-        let number = self.shard_of(parts.primary);
-        let shard = self.shard(number);
-        let (primary, began) = (parts.primary, parts.began);
-        // A lost write may leave a whole older record of the same key in the same place, which may have been purged.
-        let mut dead = extent.is_some() && shard.invalidations.is_known_since(primary, began);
-        // What waits in a locality buffer has no entry to be marked.
-        let mut stale = shard.soft.since(primary, began)
-            || (extent.is_none() && shard.softened.since(primary, began));
-        let first = extent.map(|extent| extent.first);
-        let (is_doubted, is_indexed) = match self.shard_of(hash) == number {
-            true => shard.marks_of(hash, first),
-            false => {
-                // Never two at once.
-                drop(shard);
-                self.shard(self.shard_of(hash)).marks_of(hash, first)
-            }
-        };
-        stale |= is_doubted;
-        // A record that was evicted while it was read may be served, even if its region was noted meanwhile.
-        dead |= is_indexed
-            && extent.is_some_and(|extent| self.is_of_earlier_round(parts.sequence, extent));
-        Met { dead, stale }
-    }
-
-    /// How predicates since then meet a record.
-    pub(crate) fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
-        if began >= self.predicates_until.load(Ordering::SeqCst) {
-            return Met::default();
-        }
-        crate::lock(&self.predicates).meet(began, key, meta)
-    }
-
-    /// Was what began then invalidated by a predicate since?
-    pub(crate) fn is_matched(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        self.meet(began, key, meta).dead
-    }
-
-    /// Was what began then put in doubt by a predicate since ([`crate::Manner::soft`])?
-    pub fn is_doubted(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        self.meet(began, key, meta).stale
-    }
-
-    /// Was the primary key put in doubt since ([`Self::doubt`])? Errs on the side of no.
-    pub fn is_softened_since(&self, primary: KeyHash, began: Sequence) -> bool {
-        let shard = self.shard(self.shard_of(primary));
-        shard.softened.is_known_since(primary, began)
-    }
-
     /// Percent of the room for predicates that is taken; at 100 one more is refused.
     pub fn predicates_percent(&self) -> u64 {
-        crate::lock(&self.predicates).percent_taken()
-    }
-
-    /// May a predicate match a record that began then?
-    pub fn predicates_since(&self, began: Sequence) -> bool {
-        began < self.predicates_until.load(Ordering::SeqCst)
+        lock(&self.predicates).percent_taken()
     }
 
     /// Is there room for a record of this length, or will it be made at once? After a start, and in a small store
@@ -472,48 +293,7 @@ impl Store {
         self.counters.evictions.get() > 0
     }
 
-    /// Was a fill that began then invalidated since, by its primary key or by a predicate? Errs on the side of yes.
-    pub fn is_invalid(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        if self.limits.mistakes.make(Mistake::IgnoreBegan) {
-            return false;
-        }
-        began < self.fills_from.load(Ordering::SeqCst)
-            || self.is_handed_over()
-            || self.is_matched(began, key, meta)
-            || self.invalidated_since(primary, began)
-    }
-
-    /// Is there a known purge that is newer and matches? In doubt no, so a fill must use [`Self::is_invalid`].
-    pub fn is_purged_since(
-        &self,
-        primary: KeyHash,
-        began: Sequence,
-        key: &[u8],
-        meta: &[u8],
-    ) -> bool {
-        let shard = self.shard(self.shard_of(primary));
-        let is_known = shard.invalidations.is_known_since(primary, began);
-        drop(shard);
-        is_known || self.is_matched(began, key, meta)
-    }
-
-    /// Is a record found by a scan dead because of invalidations since the start?
-    pub(crate) fn is_dead(
-        &self,
-        primary: KeyHash,
-        began: Sequence,
-        key: &[u8],
-        meta: &[u8],
-    ) -> bool {
-        let killed = || {
-            let shard = self.shard(self.shard_of(primary));
-            shard.invalidations.since(primary, began)
-        };
-        !self.limits.mistakes.make(Mistake::IgnoreBegan)
-            && (self.is_matched(began, key, meta) || killed())
-    }
-
-    /// Drops a record that failed verification (but not with [`Corrupt::Hash`]). No invalidation: what is fetched next may be
+    /// Drops a record that failed verification (but not with [`Corrupt::Hash`](crate::Corrupt::Hash)). No invalidation: what is fetched next may be
     /// stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
@@ -524,130 +304,35 @@ impl Store {
         }
     }
 
-    /// What the store is like now and what it has done.
-    pub fn figures(&self) -> Figures {
-        let mut figures = self.counters.read();
-        let never_written;
-        {
-            let background = self.background();
-            let mut writer = self.writer();
-            let mut ahead = 0;
-            match &writer.room {
-                Room::Hand(hand) => ahead = hand.chunks_ahead(),
-                Room::Book(_) => self.reclaim(&mut writer),
-            }
-            let space = &writer.space;
-            let free = u64::from(space.free_chunks().0);
-            never_written = match &writer.room {
-                Room::Hand(hand) => hand.chunks_never_written(&background.journal, free),
-                Room::Book(_) => free,
-            };
-            figures.total_chunks = u64::from(space.total().0);
-            figures.ready_chunks = u64::from(space.free_chunks().0) + ahead;
-            figures.free_pieces = space.pieces() as u64;
-            figures.largest_free_chunks = space.largest().map_or(0, |piece| u64::from(piece.len.0));
-            figures.space_bytes = space.memory_bytes() as u64;
-        }
-        figures.chunk_bytes = u64::from(self.geometry.chunk_bytes);
-        figures.needed_bytes = self.needed_bytes.load(Ordering::Relaxed);
-        figures.gathered_bytes = self.gathered_bytes.load(Ordering::Relaxed) as u64;
-        {
-            let predicates = crate::lock(&self.predicates);
-            figures.predicates = predicates.len() as u64;
-            figures.predicates_percent = predicates.percent_taken();
-            figures.predicates_bytes = predicates.memory_bytes() as u64;
-        }
-        figures.clusters_in_flight = crate::lock(&self.flights).len() as u64;
-        for number in 0..self.shards.len() {
-            let shard = self.shard(number);
-            figures.records += shard.len() as u64;
-            figures.markers += shard.index.markers() as u64;
-            figures.reads_pinned += shard.pins() as u64;
-            figures.index_bytes += shard.memory_bytes() as u64;
-            figures.live_bytes += shard.index.chunks();
-        }
-        // The figures are read one after the other while others write; saturate where they do not add up for a
-        // moment.
-        let chunks = [figures.live_bytes, never_written];
-        let dead = chunks
-            .iter()
-            .fold(figures.total_chunks, |all, part| all.saturating_sub(*part));
-        figures.live_bytes *= figures.chunk_bytes;
-        figures.dead_bytes = dead * figures.chunk_bytes;
-        figures.never_written_bytes = never_written * figures.chunk_bytes;
-        figures
+    /// The hash of a record's key, which selects the shard and names the record for readers.
+    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
+        // The index takes the low 27 bits and the high 22.
+        (hash.0 >> 32) as usize & (self.shards.len() - 1)
     }
 
-    /// Checks every invariant in full; for tests and simulation. Stops all threads meanwhile.
-    ///
-    /// # Errors
-    /// Which one does not hold.
-    pub fn audit(&self) -> Result<(), String> {
-        let writer = self.writer();
-        let shards: Vec<_> = (0..self.shards.len())
-            .map(|number| self.shard(number))
-            .collect();
-        let flights = crate::lock(&self.flights);
-        let freed = crate::lock(&self.freed);
-        writer.space.audit()?;
-        Self::audit_gathered(&writer, &shards)?;
-        let sums = shards.iter().map(|shard| needed::sums(&shard.needed));
-        self.audit_needed(sums.fold((0, 0), |(a, b), (c, d)| (a + c, b + d)))?;
-        // All that is in use; no two of them may overlap.
-        let mut used: Vec<Extent> = freed.clone();
-        used.extend(writer.open.iter().filter_map(|open| open.tail()));
-        used.extend(writer.protected.owed());
-        for shard in &shards {
-            shard.audit()?;
-            used.extend(shard.held_extents());
-            for entry in shard.entries() {
-                let extent = entry.extent();
-                used.push(extent);
-                let buffered = flights.iter().any(|flight| flight.extent.covers(extent))
-                    || writer.open.iter().any(|open| open.covers(extent));
-                if entry.is_writing() && !buffered {
-                    return Err(format!("{extent} is being written, but by no cluster"));
-                }
-            }
-        }
-        let rebuilt = Unified::from_used(writer.space.total(), used.iter().copied())
-            .map_err(|e| e.to_string())?;
-        match &writer.room {
-            // Space without records that the allocator does not have is dead, or ahead of the writer.
-            Room::Hand(hand) => {
-                if let Some(extent) = used.iter().find(|extent| !writer.space.is_used(**extent)) {
-                    return Err(format!("{extent} is in use, and free for the allocator"));
-                }
-                for region in hand.empty_regions() {
-                    let region = hand.grid.extent(region..region + 1);
-                    let inhabitant = shards
-                        .iter()
-                        .flat_map(|shard| shard.entries())
-                        .find(|entry| region.overlaps(entry.extent()));
-                    if let Some(entry) = inhabitant {
-                        return Err(format!(
-                            "{} lies in the region {region}, which is to be used again",
-                            entry.extent()
-                        ));
-                    }
-                }
-            }
-            Room::Book(_) => {
-                let bad = crate::lock(&self.bad).clone();
-                let takes = self.open_for_records.load(Ordering::SeqCst);
-                if takes && bad.is_empty() && rebuilt.free_pieces() != writer.space.free_pieces() {
-                    return Err("the allocator's used chunks are not those of the records".into());
-                }
-            }
-        }
-        Ok(())
+    /// The name of a key.
+    pub(crate) fn name_of(&self, hash: KeyHash) -> Name {
+        let number = self.shard_of(hash);
+        let segments = self.limits.segments;
+        // As `Index::segment_of`, for which a shard's index is not needed.
+        let segment = segment_of(hash, segments);
+        Name::new(number * segments + segment, Short::of(hash))
+    }
+
+    /// A record or a marker has left the index, and its bytes, or those of variants, may be found after a crash.
+    pub(crate) fn has_left(&self, hash: KeyHash) {
+        self.name_has_left(self.name_of(hash));
+    }
+
+    pub(crate) fn name_has_left(&self, name: Name) {
+        lock(&self.left).add(name, self.sequence());
     }
 
     pub(crate) fn queue_freed(&self, freed: Option<Extent>) {
         if let Some(extent) = freed
             && self.limits.policy().is_some()
         {
-            crate::lock(&self.freed).push(extent);
+            lock(&self.freed).push(extent);
         }
     }
 
@@ -660,7 +345,7 @@ impl Store {
     }
 
     pub(crate) fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
-        crate::lock(&self.shards[number])
+        lock(&self.shards[number])
     }
 
     /// Is it still looked through after an unclean stop? What is not in the index may be found yet.
@@ -673,12 +358,12 @@ impl Store {
     }
 
     pub(crate) fn background(&self) -> MutexGuard<'_, Background> {
-        crate::lock(&self.background)
+        lock(&self.background)
     }
 
     pub(crate) fn writer(&self) -> HeldWriter<'_> {
         HeldWriter {
-            writer: crate::lock(&self.writer),
+            writer: lock(&self.writer),
             is_ready: &self.is_ready,
         }
     }

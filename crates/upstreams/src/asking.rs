@@ -9,7 +9,7 @@
 
 use std::{net::IpAddr, rc::Rc, sync::Arc};
 
-use http1::ResponseHead;
+use message::ResponseHead;
 use twox_hash::XxHash3_64;
 
 use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};

@@ -6,27 +6,19 @@
 //! Limits: [`PROBES_MAX`] looks at once; those that are due wait. A head of [`HEAD_BYTES_MAX`].
 //! Not known here: what the looks are for (`upstreams`).
 
-use std::{cell::Cell, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
-use bytes::{Buf, BytesMut};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::watch,
-    task::JoinSet,
-    time::{sleep_until, timeout},
-};
+use tokio::{sync::watch, task::JoinSet, time::sleep_until};
 
 use super::{Server, Upstream, Wanted, locked};
 use base::{access::Destinations, clock::Instant};
-use origin::{Connector, Settings, Tls, outcome::UpstreamError, upstream::is_interim};
+use origin::{Connector, OriginContext, Settings, Tls, once, outcome::UpstreamError};
 use plan::HealthCheck;
 
 /// The most looks at once.
 const PROBES_MAX: usize = 64;
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// What is read at once.
-const READ_BYTES: usize = 4 << 10;
 /// The longest pause while nothing is due: the operator may have said that a server is up again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -140,10 +132,10 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
     };
     let mut wanted = now(&mut editions);
     let (settings, tls) = wanted.connecting.clone();
-    let connector = Rc::new(Connector::new(settings, tls));
+    let context = Rc::new(OriginContext::apart(Connector::new(settings, tls)));
     let mut looks = JoinSet::new();
     loop {
-        let next = begin_those_due(&wanted, &connector, &mut looks);
+        let next = begin_those_due(&wanted, &context, &mut looks);
         tokio::select! {
             changed = editions.changed() => {
                 if changed.is_err() {
@@ -151,7 +143,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
                 }
                 wanted = now(&mut editions);
                 let (settings, tls) = wanted.connecting.clone();
-                connector.follow(settings, tls);
+                context.connector.follow(settings, tls);
             }
             Some(_) = looks.join_next(), if !looks.is_empty() => {}
             () = sleep_until(next), if looks.len() < PROBES_MAX => {}
@@ -162,7 +154,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
 /// Begins to look where it is due. Returns when one is due next.
 fn begin_those_due(
     wanted: &Rc<Looks>,
-    connector: &Rc<Connector>,
+    context: &Rc<OriginContext>,
     looks: &mut JoinSet<()>,
 ) -> Instant {
     let now = Instant::now();
@@ -181,8 +173,8 @@ fn begin_those_due(
                 Some(_) if looks.len() < PROBES_MAX => {
                     checked.begin(check, now);
                     next = next.min(now + check.every);
-                    let (connector, wanted) = (Rc::clone(connector), Rc::clone(wanted));
-                    looks.spawn_local(look(connector, wanted, Arc::clone(upstream), number));
+                    let (context, wanted) = (Rc::clone(context), Rc::clone(wanted));
+                    looks.spawn_local(look(context, wanted, Arc::clone(upstream), number));
                 }
                 _ => {}
             }
@@ -191,22 +183,26 @@ fn begin_those_due(
     next
 }
 
-async fn look(connector: Rc<Connector>, wanted: Rc<Looks>, upstream: Arc<Upstream>, number: usize) {
+async fn look(
+    context: Rc<OriginContext>,
+    wanted: Rc<Looks>,
+    upstream: Arc<Upstream>,
+    number: usize,
+) {
     let server = &upstream.members[number].server;
     let _ended = Ended(server);
     let Some(check) = &upstream.plan.health else {
         return;
     };
-    let asking = ask(&connector, &wanted, &upstream, server, check);
-    let result = match timeout(check.time_out, asking).await {
-        Err(_) => Err("no answer in time".to_owned()),
-        Ok(Err(error)) if error.is_ours() => {
+    let result = match ask(&context, &wanted, &upstream, server, check).await {
+        Err(error) if error.is_ours() => {
             tracing::debug!(server = server.name, %error, "could not be checked");
             return;
         }
-        Ok(Err(error)) => Err(error.to_string()),
-        Ok(Ok(status)) if check.status.iter().any(|it| it.contains(&status)) => Ok(()),
-        Ok(Ok(status)) => Err(format!("{} answers {status}", check.path)),
+        Err(UpstreamError::Timeout) => Err("no answer in time".to_owned()),
+        Err(error) => Err(error.to_string()),
+        Ok(status) if check.status.iter().any(|it| it.contains(&status)) => Ok(()),
+        Ok(status) => Err(format!("{} answers {status}", check.path)),
     };
     upstream.note_check(server, check, result);
 }
@@ -222,7 +218,7 @@ impl Drop for Ended<'_> {
 
 /// The status with which it answers.
 async fn ask(
-    connector: &Connector,
+    context: &OriginContext,
     wanted: &Looks,
     upstream: &Upstream,
     server: &Server,
@@ -241,38 +237,18 @@ async fn ask(
         "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: loligo\r\nConnection: close\r\n\r\n",
         check.path
     );
-    let has_place = Cell::new(false);
-    let connecting = connector.connect_anew(&server.destination, &access, &has_place);
-    let mut lease = connecting.await?;
-    let stream = lease.stream();
-    let sent = async {
-        stream.write_all(request.as_bytes()).await?;
-        stream.flush().await
+    let request = once::Request {
+        to: &server.destination,
+        access: &access,
+        method: "GET",
+        bytes: request.as_bytes(),
+        limits: http1::Limits {
+            head_bytes_max: HEAD_BYTES_MAX,
+            ..wanted.limits
+        },
+        within: check.time_out,
     };
-    sent.await.map_err(UpstreamError::Closed)?;
-    let limits = http1::Limits {
-        head_bytes_max: HEAD_BYTES_MAX,
-        ..wanted.limits
-    };
-    let mut input = BytesMut::new();
-    loop {
-        while let Some(head) = http1::parse_response(&input, &limits, "GET")? {
-            if !is_interim(&head) {
-                return Ok(head.status);
-            }
-            input.advance(head.head_bytes);
-        }
-        let too_long = http1::Reject::Response(http1::Fault::HeadTooLarge);
-        if input.len() >= HEAD_BYTES_MAX {
-            return Err(too_long.into());
-        }
-        input.reserve(READ_BYTES);
-        let read = stream.read_buf(&mut input).await;
-        if read.map_err(UpstreamError::Closed)? == 0 {
-            let end = io::ErrorKind::UnexpectedEof.into();
-            return Err(UpstreamError::Closed(end));
-        }
-    }
+    Ok(request.send(context).await?.head.status)
 }
 
 #[cfg(test)]

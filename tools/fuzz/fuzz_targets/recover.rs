@@ -107,7 +107,7 @@ fn reopen(geometry: &Geometry, disk: &[u8]) -> Option<Store> {
     };
     let read = |offset: u64, len: usize| {
         let from = usize::try_from(offset).ok()?;
-        disk.get(from..from.checked_add(len)?).map(<[u8]>::to_vec)
+        disk.get(from..from.checked_add(len)?).map(Bytes::copy_from_slice)
     };
     let [log, journal] = superblock.geometry.logs();
     let found = Found {

@@ -2,12 +2,9 @@
 //! reads the same once we have written it ourselves.
 #![no_main]
 
-use http1::{
-    Framing, Limits, RequestHead, Scratch, parse_request, parse_target, scan_end,
-    write_request_line,
-};
+use http1::{Limits, Scratch, parse_request, parse_target, scan_end, write_request_line};
+use message::{Authority, Framing, RequestHead, remove_hop_by_hop};
 use libfuzzer_sys::fuzz_target;
-use message::{Authority, remove_hop_by_hop};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits {

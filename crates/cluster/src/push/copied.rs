@@ -8,10 +8,10 @@
 use hints::view::Groups;
 use store::KeyHash;
 
-use crate::{Cluster, following::trace_of};
+use crate::{following::trace_of, state::Cluster};
 use base::clock::Instant;
 
-use super::{Began, PushContext};
+use super::{began::Began, context::PushContext};
 
 /// An object that a member holds and that is hot.
 #[derive(Clone)]

@@ -14,8 +14,8 @@ use hints::{
 use store::set;
 
 use crate::{
-    Member,
     following::{trace_of, tracing},
+    member::Member,
 };
 
 /// A push that is registered.

@@ -28,9 +28,9 @@
 
 use bytes::Bytes;
 use hints::frames::Known;
-use http1::{Framing, Limits, Reject, RequestHead, ResponseHead, Scratch};
+use http1::{Limits, Reject, Scratch};
 use httpcache::UnixMillis;
-use message::Version;
+use message::{Framing, RequestHead, ResponseHead, Version};
 use store::Sequence;
 
 use http1::head_lines;
@@ -211,8 +211,9 @@ pub fn read(message: &Bytes, requests: &Limits, responses: &Limits) -> Result<Pu
     let after_request = request.head_bytes;
     let request = request.to_owned();
     let rest = &message[after_request..];
-    let mut response = http1::parse_response(rest, responses, "GET")?.ok_or(Malformed)?;
-    let body = message.slice(after_request + response.head_bytes..);
+    let (mut response, head_bytes) =
+        http1::parse_response(rest, responses, "GET")?.ok_or(Malformed)?;
+    let body = message.slice(after_request + head_bytes..);
     if request.method != "GET" || request.framing != Framing::None {
         return Err(Malformed);
     }
@@ -383,7 +384,7 @@ mod tests {
     #[test]
     fn framing_and_cookies_stay_behind() {
         let head = "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nTransfer-Encoding: chunked\r\nConnection: x\r\nX: 1\r\nY: 2\r\n\r\n";
-        let head = http1::parse_response(head.as_bytes(), &LIMITS, "GET")
+        let (head, _) = http1::parse_response(head.as_bytes(), &LIMITS, "GET")
             .unwrap()
             .unwrap();
         assert_eq!(

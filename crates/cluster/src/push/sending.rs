@@ -12,7 +12,7 @@ use httpcache::UnixMillis;
 use profile::Hierarchy;
 use twox_hash::XxHash3_64;
 
-use crate::{Cluster, Member, following::trace_of};
+use crate::{following::trace_of, member::Member, state::Cluster};
 use base::{
     clock::{Clock, Instant},
     member::MemberId,
@@ -25,15 +25,27 @@ use origin::{
 use rules::key::server_of_key;
 
 use super::{
-    Push, PushContext,
+    context::PushContext,
     eager::{self, Registered},
     message::{self, Terms, Verdict},
+    pushing::Push,
     queue::{Loads, Taken},
     target::{self, Candidate},
 };
 
 /// The longest that a push may take.
 const PUSH_MAX: Duration = Duration::from_secs(5);
+
+impl PushContext {
+    /// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
+    pub fn every_second(self: &Rc<Self>, now: Instant) {
+        let pushing = &self.cluster.pushing;
+        pushing.hot.fade();
+        let own = self.cache.store.stores().map(|store| store.sequence());
+        pushing.moments.note(now, own.collect(), &self.groups());
+        start(self);
+    }
+}
 
 /// Sends what may go now, as a task of this worker, until nothing may.
 pub fn start(context: &Rc<PushContext>) {

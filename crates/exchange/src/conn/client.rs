@@ -20,8 +20,8 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
-use http1::{Framing, Reject, Scratch, parse_request};
-use message::Version;
+use http1::{Reject, Scratch, parse_request};
+use message::{Framing, Version};
 use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -36,8 +36,9 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Asker, Exchange, Incoming},
+        exchange::{Asker, Exchange},
         handle,
+        incoming::Incoming,
         notes::Notes,
     },
     state::{ConnectionCount, READ_BYTES, Worker},

@@ -12,14 +12,14 @@ use base::clock::Instant;
 use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::Bytes;
-use http1::{Framing, RequestView};
+use http1::RequestView;
 use httpcache::{StandingFlags, UnixMillis};
-use message::{Seen, Version, write_decimal};
+use message::{Framing, Seen, Version, write_decimal};
 use profile::{Class, Flags, Protocol, StageName, access::Asking};
 
 use crate::{
     conn::{
-        look::{self, Absent, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
+        look::{self, Asker, Fresh, Looked, NOT_PLAIN, Passed, Pinned, Plain},
         socket::Conn,
     },
     listener::ListenerState,
@@ -27,11 +27,12 @@ use crate::{
     request::{
         asking::{self, Kept},
         body::RequestBody,
-        exchange::{Exchange, Incoming},
+        changing::HitChanging,
+        exchange::Exchange,
         finished::Finished,
+        incoming::{Absent, Incoming},
         methods,
         notes::Notes,
-        ruling::HitChanging,
         target,
     },
     state::Worker,
@@ -359,7 +360,7 @@ pub async fn from_disk(
         // Boxed, so that an idle connection stays small.
         held = Some(Box::pin(room).await);
     }
-    let loaded = match &worker.disk {
+    let loaded = match &worker.storage.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
     };

@@ -14,7 +14,8 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 use crate::{
     listener::ListenerState,
     request::{
-        ruling::HitChanging,
+        changing::HitChanging,
+        incoming::Absent,
         target::{self, Place},
         toll::{self, Bill},
     },
@@ -22,8 +23,8 @@ use crate::{
 };
 use base::clock::Instant;
 use cache::memory::{Front, Resident};
-use cluster::purging::gate::Served;
 use plan::Verdict;
+use purging::gate::Served;
 use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
 /// Fields that make a request take the long way; so does a body.
@@ -109,14 +110,6 @@ pub struct Pinned {
     pub passed: Passed,
 }
 
-/// What was looked for, and is neither in memory nor on disk: so the long way need not look again.
-pub struct Absent {
-    /// The request's key.
-    pub key: Vec<u8>,
-    /// The hash of the name in it.
-    pub hash: KeyHash,
-}
-
 /// What a look came to.
 pub enum Looked<'a, 'f> {
     /// It can be answered now.
@@ -187,7 +180,7 @@ pub fn look<'a, 'f>(
     let looked_up = front.look_up(&worker.shared.cache.memory, hash, &key);
     let is_absent = matches!(looked_up, Err(None)) && book.is_empty();
     let Ok(resident) = looked_up else {
-        match &worker.disk {
+        match &worker.storage.disk {
             Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
             _ => return Looked::Long,
         }

@@ -19,7 +19,7 @@
 
 use std::rc::Rc;
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead};
 use profile::Class;
 
 use crate::{
@@ -56,8 +56,15 @@ const EXPRESSION: &[char] = &[
     '*', '+', '?', '^', '$', '(', ')', '[', ']', '{', '}', '|', '\\',
 ];
 
-/// Answers a PURGE.
-pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
+/// Answers a PURGE, and other methods like it. `Err`: the request was one.
+pub async fn purge(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match METHODS.contains(&head.method.as_str()) {
+        true => Err(Box::pin(answer(ex, head)).await),
+        false => Ok(()),
+    }
+}
+
+async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let has_no_body = matches!(head.framing, Framing::None | Framing::Length(0));
     ex.reply.keep_open_if(has_no_body);
     let listener = Rc::clone(&ex.listener);

@@ -3,21 +3,20 @@
 //! After the answer that says so, bytes are moved both ways as they come ([`crate::conn::tunnel`]), until both
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
-use crate::request::toll;
+use crate::{
+    conn::tunnel::{self, EndReason},
+    fetch::whom::{self, To, Tunnel},
+    reply::{After, ReplyHead, Switched},
+    request::{exchange::Exchange, methods, paying, target::Asked},
+};
 use base::clock::Instant;
 use std::rc::Rc;
 
 use bytes::BytesMut;
 use fields::Fields;
-use http1::{RequestHead, ResponseHead};
+use message::{RequestHead, ResponseHead};
 use profile::Class;
 
-use crate::{
-    conn::tunnel::{self, EndReason},
-    fetch::whom::{self, To, Tunnel},
-    reply::{After, ReplyHead, Switched},
-    request::{exchange::Exchange, methods, target::Asked},
-};
 use base::{phase::Phase, socket};
 use origin::{Destination, Lease, upstream::Upstream};
 use plan::Role;
@@ -90,8 +89,16 @@ async fn splice(
     ex.finish_tunnel(started, to_client)
 }
 
+/// Opens a tunnel for a CONNECT, and carries it to its end. `Err`: the request was one.
+pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match head.method.as_str() {
+        "CONNECT" => Err(Box::pin(tunnel_to(ex, head)).await),
+        _ => Ok(()),
+    }
+}
+
 /// CONNECT (RFC 9110 §9.3.6): a tunnel to one of the permitted ports.
-pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
+async fn tunnel_to(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let (worker, listener) = (ex.worker, Rc::clone(&ex.listener));
     ex.reply.keep_open_if(false);
     if !matches!(listener.listener.role, Role::Forward(_)) {
@@ -114,12 +121,12 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         member: None,
     };
     ex.record.host = host.into();
-    if let Some(after) = toll::admit(ex, false).await {
+    if let Err(after) = paying::admit(ex, false).await {
         return after;
     }
-    let _toll = match toll::miss(ex).await {
+    let _toll = match paying::miss(ex).await {
         Ok(toll) => toll,
-        Err(stopped) => return toll::refuse(ex, stopped).await,
+        Err(stopped) => return paying::refuse(ex, stopped).await,
     };
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();
@@ -137,7 +144,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         listener: &listener,
         trip: &trip,
     };
-    let opened = match whom::tunnel(worker, to, head).await {
+    let opened = match whom::tunnel(&worker.asking, to, head).await {
         Ok(opened) => opened,
         Err(error) => {
             tracing::debug!(%error, "there is no tunnel");

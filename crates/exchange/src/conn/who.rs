@@ -28,6 +28,7 @@ use crate::{
     listener::ListenerState,
     request::{
         believed,
+        incoming::Barred,
         toll::{self, Counted},
     },
     state::Worker,
@@ -35,30 +36,6 @@ use crate::{
 use base::clock::Instant;
 use plan::ProxyProtocol;
 use record::{metrics, seldom::Seldom};
-
-/// Why a request is refused for what is said of its client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Barred {
-    /// The client that is named is not served.
-    NotServed,
-    /// Nobody can tell whom the balancer names.
-    Unreadable,
-}
-
-impl Barred {
-    /// Status and sentence of the answer, and its token of RFC 9209.
-    pub fn answer(self) -> (u16, &'static str, &'static str) {
-        match self {
-            //= rfc9209 §2.3.17   a policy of the intermediary
-            Barred::NotServed => (403, "this client is not served here", "http_request_denied"),
-            Barred::Unreadable => (
-                400,
-                "the field that names the client cannot be read",
-                "http_request_error",
-            ),
-        }
-    }
-}
 
 impl ListenerState {
     /// May this address connect? It may as a client, or as a balancer whose connections name their client.

@@ -73,7 +73,7 @@ impl Ahead {
         number: u32,
         end: u64,
     ) {
-        let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
+        let (Some(disk), Some(large)) = (&worker.storage.disk, &object.large) else {
             return;
         };
         let shared = &worker.shared;

@@ -31,31 +31,31 @@ use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::RequestDirectives;
+use message::{Framing, ResponseHead};
 
 use crate::{
     deliver::ahead::Ahead,
     fetch::{
-        flight::{Broken, FlightReader, Next},
-        forwarding,
-        task::SMALL_WINDOW_BYTES,
-        whom::{self, To},
+        ask,
+        flight::{Broken, FlightReader, Next, SMALL_WINDOW_BYTES},
     },
     range::fill::{self, Filling},
     reply::{Gone, HEAD_WAIT},
     request::{exchange::Exchange, onward, wanted::Wanted},
     state::Worker,
+    storage::Storage,
 };
 use base::{clock::Instant, deadline::Watch};
 use cache::{
+    Cache,
     disk::{LoadedFragment, Waits},
     holding::Holding,
     object::Object,
     parts::Part,
 };
 use ledger::pause;
-use origin::{body::Body, upstream::Upstream};
+use origin::{OriginContext, body::Body};
 use record::metrics;
 use rules::key::fragment_key;
 
@@ -195,9 +195,11 @@ async fn send_span(
                 send_held(ex, fragment, part, &mut ahead).await.map(|sent| {
                     at += sent as u64;
                     from.advance(sent as u64);
-                    if at >= range.end || from.is_behind_fragment(ex.worker, number, at) {
+                    if at >= range.end
+                        || from.is_behind_fragment(&ex.worker.shared.cache, number, at)
+                    {
                         // Not before: what was given back, or is sent in small steps, is read again.
-                        holding.read(ex.worker.disk.as_ref(), number);
+                        holding.read(ex.worker.storage.disk.as_ref(), number);
                     }
                 })
             }
@@ -291,7 +293,7 @@ impl Source<'_> {
                 let from_is_behind = from.range.start < range.start;
                 let got = tokio::select! {
                     biased;
-                    got = from.next(ex.worker, range.clone()) => got,
+                    got = from.next(&ex.worker.origin, &ex.worker.storage, range.clone()) => got,
                     // Nothing is sent to it while what it has is passed over.
                     () = ex.reply.client_leaves(), if from_is_behind => Got::Gone,
                 };
@@ -305,13 +307,13 @@ impl Source<'_> {
     }
 
     /// Is this place in the body behind that fragment?
-    fn is_behind_fragment(&self, worker: &Worker, number: u32, at: u64) -> bool {
+    fn is_behind_fragment(&self, cache: &Cache, number: u32, at: u64) -> bool {
         let primary = match self {
             Source::Disk(object) => object.primary,
             Source::Flight(reader) => reader.flight.primary,
             Source::Memory(_) | Source::Origin(_) => return true,
         };
-        let size = u64::from(worker.shared.cache.store.of(primary).fragment_bytes());
+        let size = u64::from(cache.store.of(primary).fragment_bytes());
         at >= (u64::from(number) + 1).saturating_mul(size)
     }
 
@@ -342,7 +344,7 @@ async fn next_of_object(
 ) -> Option<Got> {
     let worker = ex.worker;
     let waits = Waits::for_answer(ex.reply.sent().bytes > 0);
-    let (disk, large) = (worker.disk.as_ref()?, object.large.as_ref()?);
+    let (disk, large) = (worker.storage.disk.as_ref()?, object.large.as_ref()?);
     let store = worker.shared.cache.store.of(object.primary);
     let size = u64::from(store.fragment_bytes());
     let number = (range.start / size) as u32;
@@ -474,7 +476,7 @@ async fn next_of_flight(
             let fetch = (primary, &key[..], fetch_id);
             // Counted before it is there: many may be read at once.
             let reserved = ex.reply.holder(&shared.ledger).hold(most);
-            let found = match &ex.worker.disk {
+            let found = match &ex.worker.storage.disk {
                 Some(disk) => Box::pin(holding.load_of_fetch(disk, fetch, part, is_full)).await,
                 None => None,
             };
@@ -531,7 +533,7 @@ async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Next {
 impl FromOrigin {
     /// The bytes in `range` of a body, from an answer that begins there. They go into `filling` on the way.
     pub fn new(
-        worker: &Worker,
+        watch: Watch,
         body: Body,
         range: Range<u64>,
         filling: Option<Filling>,
@@ -540,20 +542,20 @@ impl FromOrigin {
         body.passes(filling.is_none());
         FromOrigin {
             body,
-            watch: worker.deadlines.watch(),
+            watch,
             range,
             filling,
         }
     }
 
-    async fn next(&mut self, worker: &Worker, wanted: Range<u64>) -> Got {
+    async fn next(&mut self, origin: &OriginContext, storage: &Storage, wanted: Range<u64>) -> Got {
         loop {
             let most = self.range.end - self.range.start;
-            let piece = match self.body.next(&worker.origin, &self.watch).await {
+            let piece = match self.body.next(origin, &self.watch).await {
                 Ok(Some(piece)) if piece.len() as u64 <= most => piece,
                 answered => {
                     if let Err(error) = answered {
-                        worker.counters.origin_failed(error.token());
+                        origin.counters.origin_failed(error.token());
                     }
                     self.filling = None;
                     return Got::Broken;
@@ -565,7 +567,7 @@ impl FromOrigin {
             let to = wanted.end.clamp(at, end) - at;
             let part = piece.slice(from as usize..to as usize);
             if let Some(filling) = &mut self.filling {
-                filling.take(worker, piece).await;
+                filling.take(storage, piece).await;
                 self.body.passes(filling.is_over());
             }
             if !part.is_empty() {
@@ -611,15 +613,9 @@ async fn ask_for_rest(
         let is_same = is_same_coding && httpcache::is_of_same(&stored, &head.fields);
         head.status == 200 && has_length && is_same
     };
-    let of_member = match whole {
-        Whole::Forwarded(..) => Box::pin(forwarding::ask(ex, wanted, &fields)).await,
-        Whole::Unknown | Whole::Stored(_) | Whole::Arriving(..) => None,
-    };
-    let answered = match of_member.filter(|(_, head)| is_rest(head)) {
-        Some(answered) => answered,
-        None => ask_origin(ex, wanted, &fields).await?,
-    };
-    let (upstream, head) = answered;
+    let is_of_member = matches!(whole, Whole::Forwarded(..));
+    let answered = ask::ask_for_rest(ex, wanted, &fields, is_of_member, is_rest).await;
+    let (upstream, head) = answered?;
     let sent = if is_rest(&head) {
         first..behind
     } else if matches!(whole, Whole::Arriving(..)) && is_all(&head) {
@@ -630,26 +626,5 @@ async fn ask_for_rest(
     };
     metrics::add(&worker.counters.bodies_completed, 1);
     let body = upstream.body(&head);
-    Some(FromOrigin::new(worker, body, sent, None))
-}
-
-/// Sends the origin a GET with these fields, and waits for the head of its answer.
-async fn ask_origin(
-    ex: &mut Exchange<'_>,
-    wanted: &Wanted,
-    fields: &Fields,
-) -> Option<(Upstream, ResponseHead)> {
-    let (worker, asked) = (ex.worker, &wanted.asked);
-    let request = onward::request(ex.edition(), "GET", wanted.head.version, asked, fields);
-    let watch = worker.deadlines.watch();
-    let trip = ex.record.trip();
-    let to = To {
-        asked,
-        listener: &ex.listener,
-        trip: &trip,
-    };
-    let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
-    answered
-        .inspect_err(|error| worker.counters.origin_failed(error.token()))
-        .ok()
+    Some(FromOrigin::new(worker.deadlines.watch(), body, sent, None))
 }

@@ -23,7 +23,7 @@ use crate::{
         exchange::{Exchange, Said, forwarded},
         wanted::Wanted,
     },
-    state::Worker,
+    storage::Storage,
 };
 use cache::{holding::Holding, holes, object::Object};
 
@@ -60,9 +60,9 @@ pub async fn object(
         ByteRange::Whole
     };
     // Before it is asked whether they are there: what is there then stays.
-    let disk = ex.worker.disk.as_ref();
+    let disk = ex.worker.storage.disk.as_ref();
     let mut holding = Holding::of_range(disk, object, &range, is_head).await;
-    if !is_there(ex.worker, object, &range, total).await {
+    if !is_there(&ex.worker.storage, object, &range, total).await {
         return None;
     }
     if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
@@ -197,22 +197,22 @@ pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> 
         true => ByteRange::Whole,
         false => httpcache::byte_range(request, &object.fields(), total),
     };
-    is_there(ex.worker, object, &range, total).await
+    is_there(&ex.worker.storage, object, &range, total).await
 }
 
 /// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
-async fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
+async fn is_there(storage: &Storage, object: &Object, range: &ByteRange, total: u64) -> bool {
     let has = async |from: u64, to: u64| {
         holes::are_none(
-            worker.disk.as_ref(),
-            &worker.shared.cache.fragments,
+            storage.disk.as_ref(),
+            &storage.cache.fragments,
             object,
             from..to,
         )
         .await
     };
-    if object.large.is_none() || worker.disk.is_none() {
+    if object.large.is_none() || storage.disk.is_none() {
         return object.large.is_none();
     }
     match range {

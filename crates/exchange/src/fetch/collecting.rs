@@ -9,25 +9,25 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use ::message::ResponseHead;
 use bytes::Bytes;
-use http1::ResponseHead;
 use httpcache::UnixMillis;
 use store::{KeyHash, Sequence};
 
 use crate::{
     fetch::response::{FetchRequest, Response},
     request::wanted::Wanted,
-    state::Worker,
+    storage::Storage,
 };
 use base::clock::Instant;
 use cluster::Cluster;
 use rules::key::name_of_key;
 
-use cluster::push::{Began, Push, message, sending};
+use cluster::push::{Began, Push, PushContext, message, sending};
 
 /// The head of a request as a member would read it, if what is fetched for it may be pushed.
-pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
-    let cluster = worker.shared.cluster.as_ref()?;
+pub fn as_sent(cluster: Option<&Cluster>, wanted: &Wanted) -> Option<Bytes> {
+    let cluster = cluster?;
     let head = &wanted.head;
     (cluster.pushing.is_on).then(|| {
         let fields = wanted.request.iter().chain(wanted.withheld.iter());
@@ -42,9 +42,13 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
 }
 
 /// How purges stand now, if what this fetch brings may be pushed. `own`: the sequence here.
-pub fn began(worker: &Worker, fetch_request: &FetchRequest, own: Sequence) -> Option<Began> {
+pub fn began(
+    pushing: Option<&PushContext>,
+    fetch_request: &FetchRequest,
+    own: Sequence,
+) -> Option<Began> {
     fetch_request.as_sent.as_ref()?;
-    Some(Began::now(own, &worker.pushing.as_ref()?.groups()))
+    Some(Began::now(own, &pushing?.groups()))
 }
 
 /// What came as the answer to a fetch.
@@ -81,7 +85,7 @@ impl Drop for Collecting {
 impl Collecting {
     /// Begins to collect what goes to a member; `None`: nothing does. `began`: how purges stood when it was asked for.
     pub fn begin(
-        worker: &Worker,
+        storage: &Storage,
         fetch_request: &FetchRequest,
         came: &Came<'_>,
         began: Option<Began>,
@@ -93,7 +97,7 @@ impl Collecting {
             key,
             asked,
         } = *came;
-        let cluster = worker.shared.cluster.as_ref()?;
+        let cluster = storage.cluster.as_ref()?;
         let pushing = &cluster.pushing;
         let is_for_all =
             response.storable.is_ok() && !fetch_request.request.contains(b"authorization");
@@ -118,7 +122,7 @@ impl Collecting {
             cluster: Arc::clone(cluster),
             reserved: 0,
             length_max,
-            key: worker.hasher.hash(key).0,
+            key: storage.hasher.hash(key).0,
             push: Some(Push {
                 response: message::write_response(head, !response.decision.rules.store_set_cookie),
                 request,
@@ -161,17 +165,17 @@ impl Collecting {
     }
 
     /// The body is complete: it goes to a member. `length`: as promised by the head.
-    pub fn complete(mut self, worker: &Rc<Worker>, length: Option<u64>) {
+    pub fn complete(mut self, pushing: Option<&Rc<PushContext>>, length: Option<u64>) {
         let push = self.push.take();
         let Some(push) = push.filter(|push| length.is_none_or(|length| length == push.body_bytes))
         else {
             return;
         };
         let bytes = std::mem::take(&mut self.reserved);
-        let pushing = &self.cluster.pushing;
-        pushing.large.forget(push.primary);
-        pushing.queue().put(self.key, bytes, push, Instant::now());
-        if let Some(context) = &worker.pushing {
+        let own = &self.cluster.pushing;
+        own.large.forget(push.primary);
+        own.queue().put(self.key, bytes, push, Instant::now());
+        if let Some(context) = pushing {
             sending::start(context);
         }
     }

@@ -35,7 +35,7 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::ResponseHead;
+use message::ResponseHead;
 use store::{KeyHash, Sequence};
 
 use pace::SLICE_BYTES;
@@ -47,6 +47,9 @@ use crate::fetch::response::{FetchError, Response};
 use cache::object::Object;
 use origin::outcome::INTERIM_MAX;
 use record::facts::SwapOut;
+
+/// A transfer's window while the shared budget is exceeded.
+pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// Tables of flights; a power of two.
 const SHARDS: usize = 16;

@@ -1,9 +1,12 @@
 //! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
 
+pub mod ask;
 pub mod collecting;
 pub mod flight;
 pub mod forwarding;
 pub mod hit_for_pass;
+pub mod interim;
+pub mod members;
 pub mod pass;
 pub mod prepare;
 pub mod probing;

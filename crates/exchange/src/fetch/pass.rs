@@ -13,34 +13,29 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead};
-use httpcache::cache_status::Forward;
-use message::Seen;
+use httpcache::{RequestDirectives, cache_status::Forward};
+use message::{Framing, Part, ResponseHead, Seen};
 use profile::Class;
 
 use crate::{
     conn::switch,
     edition::Edition,
     fetch::{
-        prepare,
+        ask, interim, prepare,
         uploads::Place,
         whom::{self, To},
     },
-    listener::ListenerState,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::{
         body::BodyError,
         exchange::{Exchange, Said, forwarded},
         head,
         named::named_uris,
-        onward, target, toll,
+        onward, paying, refusing, target,
         wanted::Wanted,
     },
-    state::Worker,
 };
 use base::deadline::Watch;
-use cluster::purging::change::Change;
-use message::Part;
 use origin::{
     ConnectError,
     body::Body,
@@ -48,6 +43,7 @@ use origin::{
     upstream::{Upstream, framed, is_interim, is_safe},
     writing::Moved,
 };
+use purging::change::Change;
 use record::metrics;
 use rules::key::{add_names, name_of_key};
 
@@ -56,13 +52,23 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// How long an origin that takes no more of a body is listened to.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
+/// Answers a request that the cache has no part in.
+pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
+    //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
+    if wanted.is_read() && RequestDirectives::parse(&wanted.request).only_if_cached {
+        ex.keep_open_without_body(wanted.head.framing);
+        return refusing::not_cached(ex).await;
+    }
+    exchange(ex, wanted, why).await
+}
+
 /// Moves a request and its answer without storing either.
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
     // Held until the answer has been passed on.
-    let _toll = match toll::miss(ex).await {
+    let _toll = match paying::miss(ex).await {
         Ok(toll) => toll,
-        Err(stopped) => return toll::refuse(ex, stopped).await,
+        Err(stopped) => return paying::refuse(ex, stopped).await,
     };
     let request = request_bytes(ex.edition(), wanted);
     ex.record.asks(&wanted.asked.destination.host);
@@ -89,7 +95,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
         let is_asked = asked.is_some_and(|asked| is_one_of(&response, asked));
         return switch::upgraded(ex, is_asked, upstream, &response).await;
     }
-    invalidate(worker, &ex.listener, wanted, &response).await;
+    invalidate(ex, wanted, &response).await;
     if ex.reply.is_head_only() && !wanted.bypass {
         head::note(worker, &ex.listener, wanted, &response, asked_at, began).await;
         let failure = (Some(response.status), false);
@@ -172,17 +178,13 @@ const REMEMBER_MAX: Duration = Duration::from_secs(10);
 /// What is stored under the URIs an unsafe method wrote to is no longer true, whichever listener stored it. It holds at once; and
 /// also after a crash from the moment the client sees the answer, if the disk takes it in time.
 //= rfc9111 §4.4   a cache MUST invalidate the target URI
-async fn invalidate(
-    worker: &Worker,
-    listener: &ListenerState,
-    wanted: &Wanted,
-    response: &ResponseHead,
-) {
+async fn invalidate(ex: &Exchange<'_>, wanted: &Wanted, response: &ResponseHead) {
     if !httpcache::invalidates(&wanted.head.method, response.status)
         || makes(Mistake::KeepAfterUnsafe)
     {
         return;
     }
+    let (worker, listener) = (ex.worker, &ex.listener);
     let shared = &worker.shared;
     let mut names = vec![name_of_key(&wanted.key).to_vec()];
     let head = &wanted.head;
@@ -196,7 +198,7 @@ async fn invalidate(
         add_names(uri.as_bytes(), &listener.book, &mut names);
     }
     let change = Change::of_unsafe_method(names);
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     let told = async {
         if let Some(cluster) = &shared.cluster {
             cluster.purging.tell_unsafe(&change, REMEMBER_MAX).await;
@@ -352,7 +354,7 @@ async fn ask(
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = whom::ask(worker, &watch, to, method, request);
+        let asked = ask::ask(&worker.asking, &watch, to, method, request);
         let asked = match is_safe(method) {
             // What nobody waits for is not waited for.
             true => tokio::select! {
@@ -364,21 +366,21 @@ async fn ask(
         };
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
-            pass_interim(ex, wanted, &response).await?;
-            response = whom::next_head(worker, &watch, &mut upstream, method).await?;
+            interim::pass_on(ex, wanted, &response).await?;
+            response = whom::next_head(&worker.asking, &watch, &mut upstream, method).await?;
         }
         whom::note_levels(&upstream, &response);
         return Ok((upstream, response));
     }
-    let (lease, request) = whom::connect(worker, to, request.to_vec()).await?;
+    let (lease, request) = whom::connect(&worker.asking, to, request.to_vec()).await?;
     let mut upstream = Upstream::new(lease, trip.clone(), ex.edition().origin_waits());
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
-            whom::answered(worker, trip.hop());
+            whom::answered(&worker.asking, trip.hop());
             whom::note_levels(&upstream, &response);
             Ok((upstream, response))
         }
-        Err(Failure::Origin(error)) => Err(whom::of_hop(worker, trip.hop(), error).into()),
+        Err(Failure::Origin(error)) => Err(whom::of_hop(&worker.asking, trip.hop(), error).into()),
         Err(failure) => Err(failure),
     }
 }
@@ -432,22 +434,8 @@ async fn converse(
             return Ok(response);
         }
         waits_for_continue &= response.status != 100;
-        pass_interim(ex, wanted, &response).await?;
+        interim::pass_on(ex, wanted, &response).await?;
     }
-}
-
-/// Shows an interim response to a client that can understand it; 100 only to one that expects it.
-pub async fn pass_interim(
-    ex: &mut Exchange<'_>,
-    wanted: &Wanted,
-    interim: &ResponseHead,
-) -> Result<(), BodyError> {
-    if interim.status == 100 && !wanted.head.expect_continue {
-        return Ok(());
-    }
-    let head = prepare::interim(ex.edition(), interim);
-    let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
-    shown.await.map_err(|Gone| BodyError::Gone)
 }
 
 /// Passes the final answer on; what is left of the request body goes along.

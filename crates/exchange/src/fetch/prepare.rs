@@ -9,16 +9,15 @@ use base::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::{NotStorable, Request, Standing, UnixMillis};
-use message::{Version, reason_phrase};
+use message::{Framing, ResponseHead, Version, reason_phrase};
 use store::Sequence;
 
 use crate::{
     edition::Edition,
     fetch::response::{Asker, FetchRequest, Response},
     request::onward::via_of,
-    state::Worker,
+    storage::Storage,
 };
 use cache::object::Object;
 use http1::head_lines;
@@ -48,17 +47,6 @@ pub fn response_fields(
     }
     fields.push(b"Via", &via);
     fields
-}
-
-/// An interim response as it goes on.
-pub fn interim(edition: &Edition, head: &ResponseHead) -> ResponseHead {
-    let mut head = head.clone();
-    message::remove_hop_by_hop(&mut head.fields);
-    //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
-    head.fields.remove(b"content-length");
-    let via = via_of(edition, head.version);
-    head.fields.push(b"Via", &via);
-    head
 }
 
 /// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
@@ -162,13 +150,13 @@ fn reason_of(head: &ResponseHead) -> String {
 
 /// The stored object with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
 pub fn freshened(
-    worker: &Worker,
+    storage: &Storage,
     asker: Asker<'_>,
     stale: &Object,
     (not_modified, version): (&Fields, Version),
     asked_at: UnixMillis,
 ) -> (Object, Decision) {
-    let received = worker.now_ms();
+    let received = storage.now_ms();
     let mut update = not_modified.clone();
     message::remove_hop_by_hop(&mut update);
     let mut fields = httpcache::freshen(&stale.fields(), &update, &asker.listener.rules);
@@ -228,19 +216,19 @@ pub struct Confirmed {
 
 /// Freshens a stored response, and puts it where the stale one was. `began`: the invalidation sequence before the origin was asked.
 pub fn confirmed(
-    worker: &Worker,
+    storage: &Storage,
     fetch_request: &FetchRequest,
     stale: &Object,
     update: (&Fields, Version),
     asked_at: UnixMillis,
     began: Sequence,
 ) -> Confirmed {
-    let (object, decision) = freshened(worker, fetch_request.asker(), stale, update, asked_at);
-    let is_kept = is_kept(worker, fetch_request, stale, &object, &decision);
+    let (object, decision) = freshened(storage, fetch_request.asker(), stale, update, asked_at);
+    let is_kept = is_kept(storage, fetch_request, stale, &object, &decision);
     if is_kept {
         // What was purged since the stale object was looked up does not come back.
         let began = began.min(fetch_request.stale_began);
-        republish(worker, &object, began);
+        republish(storage, &object, began);
     }
     Confirmed {
         object,
@@ -251,7 +239,7 @@ pub fn confirmed(
 
 /// May a freshened object be stored? If not for anybody, the stale one goes too.
 fn is_kept(
-    worker: &Worker,
+    storage: &Storage,
     fetch_request: &FetchRequest,
     stale: &Object,
     fresh: &Object,
@@ -281,8 +269,8 @@ fn is_kept(
     if storable.is_err() || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
         match same_vary {
-            true => end_of(worker, stale),
-            false => end_of_all(worker, stale),
+            true => end_of(storage, stale),
+            false => end_of_all(storage, stale),
         }
         return false;
     }
@@ -300,35 +288,34 @@ pub fn speaks_for_one(fetch_request: &FetchRequest) -> bool {
 /// What is stored is known to be out of date, and has no successor. Nobody waits for that to be durable: a crash may bring back what is out
 /// of date, never what was purged.
 //= rfc9111 §4.1   other variants are answers to other requests: they stay
-pub fn end_of(worker: &Worker, stale: &Object) {
+pub fn end_of(storage: &Storage, stale: &Object) {
     match stale.hash == stale.primary {
-        true => end_of_all(worker, stale),
+        true => end_of_all(storage, stale),
         false => {
-            worker.shared.cache.forget_stored(stale);
+            storage.cache.forget_stored(stale);
             // They know it by the name of the resource only, and drop its other variants as well.
-            worker.shared.tell_members(name_of_key(&stale.key));
+            storage.tell_members(name_of_key(&stale.key));
         }
     }
 }
 
-fn end_of_all(worker: &Worker, stale: &Object) {
-    let _ = worker.shared.cache.invalidate(stale.primary);
-    worker.shared.tell_members(name_of_key(&stale.key));
+fn end_of_all(storage: &Storage, stale: &Object) {
+    let _ = storage.cache.invalidate(stale.primary);
+    storage.tell_members(name_of_key(&stale.key));
 }
 
 /// Puts an object in the place of one whose body it has. `began`: what was purged since then does not come back.
-pub fn republish(worker: &Worker, object: &Object, began: Sequence) {
-    let shared = &worker.shared;
-    let may_publish = |object: &Object| shared.cache.may_publish(object, began);
-    if shared.cache.memory.admits(object.memory_bytes()) {
-        shared.cache.memory.insert(object.clone(), may_publish);
+pub fn republish(storage: &Storage, object: &Object, began: Sequence) {
+    let may_publish = |object: &Object| storage.cache.may_publish(object, began);
+    if storage.cache.memory.admits(object.memory_bytes()) {
+        storage.cache.memory.insert(object.clone(), may_publish);
     } else {
         // Also remove the old copy from memory, or it would be found before the new one on disk.
-        shared.cache.memory.remove(object.hash);
+        storage.cache.memory.remove(object.hash);
     }
-    if let Some(disk) = &worker.disk {
+    if let Some(disk) = &storage.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
         disk.store_object(object, &[&object.body], None, began);
-        shared.cache.take_back_hidden(object);
+        storage.cache.take_back_hidden(object);
     }
 }

@@ -6,15 +6,15 @@
 //!
 //! Not known here: what happens to requests.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
-use crate::{fetch::whom::whom_of, state::Worker};
-use base::clock::Instant;
+use tokio::time::timeout;
+
+use crate::state::Worker;
+use base::{access::Destinations, clock::Instant};
 use origin::{
-    Destination,
+    ConnectError, ConnectTimes, Connector, Destination, Lease, OriginContext, OriginWaits, once,
     outcome::UpstreamError,
-    trip::{Hop, Trip},
-    upstream,
 };
 use peers::{
     health::Change,
@@ -100,73 +100,53 @@ async fn look(worker: &Worker, which: Which) {
         Which::Sibling(n) => (peers.sibling(n), None),
     };
     let Some(peer) = peer else { return };
-    let has_place = Cell::new(false);
+    let (origin, rules) = (&worker.origin, &peers.rules);
     let looked = match health {
-        Some(health) => tokio::time::timeout(LIMIT, ask(worker, peer, health, &has_place)).await,
-        None => tokio::time::timeout(LIMIT, connect(worker, peer, &has_place)).await,
+        Some(health) => ask(origin, rules, &edition.origin_waits(), peer, health).await,
+        // It was dead. If it still is, nothing has changed.
+        None => match timeout(LIMIT, connect(&origin.connector, rules, peer)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(None),
+        },
     };
-    let in_vain = |_| {
-        Err(Fault {
-            is_ours: !has_place.get(),
-            why: "no answer in time".to_owned(),
-        })
-    };
-    let change = match looked.unwrap_or_else(in_vain) {
-        Ok(()) => (peer.health.is_well(), String::new()),
-        Err(fault) if health.is_some() && !fault.is_ours => (peer.health.is_ill(), fault.why),
-        // It was dead, and still is; or nothing was learned of it.
-        Err(fault) => (Change::None, fault.why),
-    };
-    peer.health.end_probe();
-    match change {
-        (Change::Returned, _) => tracing::info!(peer = %peer.name, "is back"),
-        (Change::Died, why) => tracing::warn!(
-            peer = %peer.name, at = %peer.destination, %why, "is not well, and is not asked until it is"
-        ),
-        (Change::None, _) => {}
-    }
-}
-
-/// Why a look has failed.
-struct Fault {
-    /// This proxy is to blame.
-    is_ours: bool,
-    /// In words.
-    why: String,
-}
-
-impl From<UpstreamError> for Fault {
-    fn from(error: UpstreamError) -> Fault {
-        Fault {
-            is_ours: error.is_ours(),
-            why: error.to_string(),
+    match looked {
+        Ok(()) => {
+            if peer.health.is_well() == Change::Returned {
+                tracing::info!(peer = %peer.name, "is back");
+            }
         }
+        Err(Some(why)) => {
+            if peer.health.is_ill() == Change::Died {
+                tracing::warn!(
+                    peer = %peer.name, at = %peer.destination, %why, "is not well, and is not asked until it is"
+                );
+            }
+        }
+        Err(None) => {}
     }
+    peer.health.end_probe();
 }
 
 /// Can it be connected to?
-async fn connect(worker: &Worker, peer: &Peer, has_place: &Cell<bool>) -> Result<(), Fault> {
-    let rules = &worker.shared.peers.rules;
-    let connected = (worker.origin.connector)
-        .connect_anew(&peer.destination, rules, has_place)
-        .await;
-    match connected {
-        Ok(lease) => {
-            // The first request will want it.
-            lease.reuse();
-            Ok(())
-        }
-        Err(error) => Err(UpstreamError::from(error).into()),
-    }
+async fn connect(
+    connector: &Connector,
+    rules: &Destinations,
+    peer: &Peer,
+) -> Result<(), ConnectError> {
+    let mut times = ConnectTimes::default();
+    let connecting = connector.connect_untold(&peer.destination, rules, &mut times);
+    // The first request will want it.
+    connecting.await.map(Lease::reuse)
 }
 
-/// Does it say that it is well?
+/// Does it say that it is well? If not: why; `None`: this proxy is to blame.
 async fn ask(
-    worker: &Worker,
+    origin: &OriginContext,
+    rules: &Destinations,
+    waits: &OriginWaits,
     peer: &Peer,
     health: &Health,
-    has_place: &Cell<bool>,
-) -> Result<(), Fault> {
+) -> Result<(), Option<String>> {
     let at: Destination = match &health.at {
         Some(at) => destination(at),
         None => peer.destination.clone(),
@@ -176,29 +156,22 @@ async fn ask(
         health.path,
         at.as_authority()
     );
-    let trip = Trip::new();
-    let edition = worker.shared.edition();
-    let whom = upstream::Whom {
-        header: None,
-        destination: &at,
-        ..whom_of(worker, &edition, peer, Hop::default(), &trip)
+    let request = once::Request {
+        to: &at,
+        access: rules,
+        method: "GET",
+        bytes: request.as_bytes(),
+        limits: waits.limits,
+        within: LIMIT.min(waits.first_byte),
     };
-    let lease = (worker.origin.connector)
-        .connect_anew(whom.destination, whom.rules, has_place)
-        .await;
-    let lease = lease.map_err(UpstreamError::from)?;
-    let mut upstream = upstream::Upstream::new(lease, trip.clone(), whom.waits);
-    let watch = worker.deadlines.watch();
-    let answer = async {
-        (upstream.send(&worker.origin, &watch, request.as_bytes())).await?;
-        upstream.head(&worker.origin, &watch, "GET").await
-    };
-    let head = answer.await?;
-    match head.status {
-        200..=399 => Ok(()),
-        status => Err(Fault {
-            is_ours: false,
-            why: format!("{} answers {status}", health.path),
-        }),
+    match request.send(origin).await {
+        Ok(answer) if (200..=399).contains(&answer.head.status) => Ok(()),
+        Ok(answer) => Err(Some(format!(
+            "{} answers {}",
+            health.path, answer.head.status
+        ))),
+        Err(error) if error.is_ours() => Err(None),
+        Err(UpstreamError::Timeout) => Err(Some("no answer in time".to_owned())),
+        Err(error) => Err(Some(error.to_string())),
     }
 }

@@ -13,17 +13,13 @@
 
 use std::sync::atomic::Ordering;
 
+use ::message::{Framing, RequestHead, ResponseHead};
 use bytes::{Bytes, BytesMut};
-use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
     fetch::{prepare, share, storing::Storing},
     reply::After,
-    request::{
-        exchange::{Exchange, Incoming},
-        handle,
-        wanted::Wanted,
-    },
+    request::{exchange::Exchange, incoming::Incoming, wanted::Wanted, wanting},
 };
 use ::message::Part;
 use base::clock::Instant;
@@ -38,8 +34,18 @@ use rules::key::name_of_key;
 /// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
 const THROWN_AWAY_MAX: u64 = 128 << 20;
 
+/// Takes what the front of our cluster pushes here. `Err`: the request was that, and is answered.
+pub async fn push(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match &ex.worker.shared.cluster {
+        Some(cluster) if ex.member.is_some() && head.fields.contains(message::FIELD) => {
+            Err(Box::pin(answer(ex, cluster, head)).await)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Answers a push. `cluster`: the one that we and the front are members of.
-pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
+async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
     let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
         // It counts until the disk has it, or nobody wants it.
@@ -72,7 +78,7 @@ async fn read(
     if length > cluster.plan.push_max_bytes + heads as u64 {
         return Err(too_long(ex, length).await);
     }
-    if !shared.has_room_for(length) {
+    if !ex.worker.storage.has_room_for(length) {
         return Err(Verdict::Paused);
     }
     let mut held = shared.ledger.promise();
@@ -123,7 +129,7 @@ async fn take(
         body,
     } = pushed;
     let incoming = Incoming::of_head(request, 0, Instant::now());
-    let Ok(wanted) = handle::want(ex, incoming) else {
+    let Ok(wanted) = wanting::want(ex, incoming) else {
         return Verdict::Policy;
     };
     *had_it = (shared.cache.store.of(wanted.primary)).may_answer(wanted.primary);
@@ -166,8 +172,14 @@ async fn keep(
         return Verdict::Invalidated;
     }
     let began = terms.began;
-    let fetch_request =
-        share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
+    let fetch_request = share::fetch_request(
+        &worker.storage,
+        &ex.listener,
+        wanted,
+        None,
+        false,
+        Trip::new(),
+    );
     let (asked_at, received) = terms.by_clock(worker.now_ms());
     let response = prepare::response(&fetch_request, &response, asked_at, received);
     if response.storable.is_err() {
@@ -178,18 +190,18 @@ async fn keep(
     if shared.cache.store.invalidated_since(primary, began) {
         return Verdict::Invalidated;
     }
-    let mut storing = match Storing::begin(worker, &flight, &fetch_request, &response) {
+    let mut storing = match Storing::begin(&worker.storage, &flight, &fetch_request, &response) {
         Ok(storing) => storing,
         Err(why) => return refusal(why),
     };
     let length = body.len() as u64;
     if !body.is_empty() {
-        storing.take(worker, &flight, &body, false);
+        storing.take(&worker.storage, &flight, &body, false);
     }
-    if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+    if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.storage.disk) {
         disk.room_for_object(primary, bytes).await;
     }
-    storing.complete(worker, &flight, Some(length));
+    storing.complete(&worker.storage, &flight, Some(length));
     match flight.swap_out() {
         Some(out) if out.is_kept => Verdict::Stored,
         _ if shared.cache.store.invalidated_since(primary, began) => Verdict::Invalidated,

@@ -20,11 +20,12 @@ use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
+use store::KeyHash;
 
 use crate::{
     fetch::{
         collecting,
-        flight::{FirstEvent, FlightReader, Heard, Join},
+        flight::{FirstEvent, FlightReader, Flights, Heard, Join},
         hit_for_pass::Party,
         response::FetchRequest,
         task,
@@ -33,13 +34,15 @@ use crate::{
     request::{
         exchange::Exchange,
         find::Found,
-        toll::{self, Stopped, Toll},
+        paying::{self, Stopped},
+        toll::Toll,
         wanted::Wanted,
     },
-    state::Worker,
+    storage::Storage,
 };
+use cache::Cache;
 use origin::trip::Trip;
-use record::metrics;
+use record::metrics::{self, Counters};
 use rules::key::{self, hash_of_key};
 
 /// So many times a request joins others; after as many disappointments it asks alone.
@@ -80,10 +83,9 @@ pub async fn obtain(
     let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
-    let sequence = || worker.shared.cache.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let none = RequestDirectives::default();
-    let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
+    let (mut key, mut joins) = (Some(flight_key(&worker.shared.cache, wanted)), 0);
     loop {
         // A patient reload joins what is under way, once; if that has begun too long ago, it queues for the next like any reload.
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
@@ -93,87 +95,48 @@ pub async fn obtain(
         let counts_misses = !ex.record.tolls.misses.is_empty();
         let is_listed = |key: &Vec<u8>| flights.is_listed(primary, key);
         let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
-        let (mut toll, mut is_for_one) = (None, false);
+        let mut toll = None;
         if counts_misses && !is_under_way {
-            toll = match Box::pin(toll::miss(ex)).await {
+            toll = match Box::pin(paying::miss(ex)).await {
                 Ok(toll) => toll,
                 Err(stopped) => return Obtained::Stopped(stopped),
             };
         }
-        let join = match &key {
-            None => Join::Alone,
-            // What is purged meanwhile is purged in another process, which does not know of our fetches.
-            Some(_) if worker.shared.is_handed_over.load(Ordering::Relaxed) => Join::Alone,
-            Some(_) if is_passed_for_now(worker, wanted, ex.record.seen) => {
-                is_for_one = true;
-                Join::Alone
-            }
-            Some(key) if asks_about_its_own && directives.may_share() => {
-                let joined = flights.join(primary, key);
-                joined.map_or(Join::Alone, Join::Joined)
-            }
-            Some(_) if asks_about_its_own => Join::Alone,
-            Some(key) if directives.may_share() && !queues => {
-                join_or_start(worker, wanted, key, directives, may_look_again)
-            }
-            Some(key) if queues => {
-                flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
-            }
-            Some(_) => Join::Alone,
+        let company = Company {
+            wanted,
+            directives,
+            queues,
+            asks_about_its_own,
+            may_look_again,
         };
+        let (join, is_for_one) = company.look_for(ex, key.as_deref());
         match &join {
             Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
             // It was joined by then, or has ended: it is counted, whether there is room or not.
-            _ if is_under_way => toll = toll::miss_at_once(ex).ok().flatten(),
+            _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
             _ => {}
         }
-        let toll = toll.map(Rc::new);
         let trip = ex.record.trip();
-        let fetch_request = |is_conditional| {
-            let trip = trip.clone();
-            let fetch_request = fetch_request(
-                worker,
+        let stale = valid(&worker.shared.cache, found);
+        let is_conditional = asks_about_its_own && matches!(join, Join::Alone);
+        let fetch_request = || FetchRequest {
+            toll: toll.map(Rc::new),
+            is_for_one,
+            ..fetch_request(
+                &worker.storage,
                 &ex.listener,
                 wanted,
-                valid(worker, found),
+                stale,
                 is_conditional,
                 trip,
-            );
-            let toll = toll.clone();
-            FetchRequest {
-                toll,
-                ..fetch_request
-            }
+            )
         };
-        let (reader, joined) = match join {
-            Join::Joined(reader) => {
-                ex.record.waits();
-                metrics::add(&worker.counters.flights_joined, 1);
-                (reader, true)
-            }
-            Join::Started(reader) => {
-                let flight = Arc::clone(&reader.flight);
-                task::start(worker, flight, fetch_request(false));
-                (reader, false)
-            }
-            Join::Behind(reader, ahead) => {
-                metrics::add(&worker.counters.flights_queued, 1);
-                let flight = Arc::clone(&reader.flight);
-                task::start_behind(worker, flight, fetch_request(false), ahead);
-                (reader, false)
-            }
-            Join::Alone => {
-                let reader = flights.start_alone(primary, sequence());
-                let fetch_request = FetchRequest {
-                    is_for_one,
-                    ..fetch_request(asks_about_its_own)
-                };
-                let flight = Arc::clone(&reader.flight);
-                task::start(worker, flight, fetch_request);
-                (reader, false)
-            }
-            Join::Unneeded => return Obtained::LookAgain,
+        let Some((reader, joined)) = read_along(ex, primary, join, fetch_request) else {
+            return Obtained::LookAgain;
         };
+        if joined {
+            ex.record.waits();
+        }
         let Some(first_event) = first_event(ex, wanted, &reader, is_for_one).await else {
             return Obtained::Gone;
         };
@@ -183,7 +146,7 @@ pub async fn obtain(
                 ex.record.waits_no_more(None);
             }
         }
-        if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
+        if !joined || may_have(&worker.storage, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
             return Obtained::Answer(Answer {
                 reader,
@@ -195,30 +158,49 @@ pub async fn obtain(
         ex.record.waits_no_more(None);
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;
-        key = key
-            .filter(|_| joins < JOINS_MAX)
-            .and_then(|tried| key_after(worker, wanted, directives, &tried, &first_event));
+        key = key.filter(|_| joins < JOINS_MAX).and_then(|tried| {
+            key_after(
+                &worker.shared.cache,
+                wanted,
+                directives,
+                &tried,
+                &first_event,
+            )
+        });
     }
 }
 
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
 pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
-    let key = flight_key(worker, wanted);
+    let key = flight_key(&worker.shared.cache, wanted);
     let directives = RequestDirectives::default();
     let trip = Trip::new();
     // Nobody waits for it, so it is left out where a quota is used up.
-    let Ok(toll) = toll::miss_behind(ex, &trip) else {
+    let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
-    let join = join_or_start(worker, wanted, &key, &directives, true);
+    let join = join_or_start(
+        (&worker.shared.flights, &worker.storage),
+        wanted,
+        &key,
+        &directives,
+        true,
+    );
     let Join::Started(reader) = join else {
         toll.into_iter().for_each(Toll::give_back);
         return;
     };
     reader.is_content();
     {
-        let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip);
+        let fetch_request = fetch_request(
+            &worker.storage,
+            &ex.listener,
+            wanted,
+            Some(stale),
+            false,
+            trip,
+        );
         let toll = toll.map(Rc::new);
         let fetch_request = FetchRequest {
             toll,
@@ -229,8 +211,8 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
 }
 
 /// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
-pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
-    let key = match worker.shared.cache.store.marker(wanted.primary) {
+pub fn flight_key(cache: &Cache, wanted: &Wanted) -> Vec<u8> {
+    let key = match cache.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
@@ -244,13 +226,13 @@ fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
 fn key_after(
-    worker: &Worker,
+    cache: &Cache,
     wanted: &Wanted,
     directives: &RequestDirectives,
     tried: &[u8],
     first_event: &FirstEvent,
 ) -> Option<Vec<u8>> {
-    let key = flight_key(worker, wanted);
+    let key = flight_key(cache, wanted);
     if key != tried {
         return Some(key);
     }
@@ -277,39 +259,122 @@ fn key_after(
     }
 }
 
+/// How a request looks for others that ask for the same.
+struct Company<'a> {
+    wanted: &'a Wanted,
+    directives: &'a RequestDirectives,
+    /// It queues for the next fetch, like any reload.
+    queues: bool,
+    /// Nothing is stored, and its condition is about what it has itself.
+    asks_about_its_own: bool,
+    may_look_again: bool,
+}
+
+impl Company<'_> {
+    /// Joins a fetch or begins one. True: it fetches alone, because the last answer could not be shared.
+    fn look_for(&self, ex: &Exchange<'_>, key: Option<&[u8]>) -> (Join, bool) {
+        let (worker, wanted) = (ex.worker, self.wanted);
+        let (flights, primary) = (&worker.shared.flights, wanted.primary);
+        let Some(key) = key else {
+            return (Join::Alone, false);
+        };
+        // What is purged meanwhile is purged in another process, which does not know of our fetches.
+        if worker.shared.is_handed_over.load(Ordering::Relaxed) {
+            return (Join::Alone, false);
+        }
+        if is_passed_for_now(flights, &worker.counters, wanted, ex.record.seen) {
+            return (Join::Alone, true);
+        }
+        let may_share = self.directives.may_share();
+        let join = if self.asks_about_its_own {
+            let joined = may_share.then(|| flights.join(primary, key)).flatten();
+            joined.map_or(Join::Alone, Join::Joined)
+        } else if self.queues {
+            let sequence = || worker.shared.cache.store.sequence(primary);
+            flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
+        } else if may_share {
+            let again = self.may_look_again;
+            join_or_start(
+                (flights, &worker.storage),
+                wanted,
+                key,
+                self.directives,
+                again,
+            )
+        } else {
+            Join::Alone
+        };
+        (join, false)
+    }
+}
+
+/// A reader of the fetch, which is started if it is ours. True: it is another request's. `None`: there is no need for one.
+fn read_along(
+    ex: &Exchange<'_>,
+    primary: KeyHash,
+    join: Join,
+    fetch_request: impl FnOnce() -> FetchRequest,
+) -> Option<(FlightReader, bool)> {
+    let worker = ex.worker;
+    let reader = match join {
+        Join::Joined(reader) => {
+            metrics::add(&worker.counters.flights_joined, 1);
+            return Some((reader, true));
+        }
+        Join::Started(reader) => reader,
+        Join::Behind(reader, ahead) => {
+            metrics::add(&worker.counters.flights_queued, 1);
+            let flight = Arc::clone(&reader.flight);
+            task::start_behind(worker, flight, fetch_request(), ahead);
+            return Some((reader, false));
+        }
+        Join::Alone => {
+            let sequence = worker.shared.cache.store.sequence(primary);
+            worker.shared.flights.start_alone(primary, sequence)
+        }
+        Join::Unneeded => return None,
+    };
+    task::start(worker, Arc::clone(&reader.flight), fetch_request());
+    Some((reader, false))
+}
+
 /// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.
 fn join_or_start(
-    worker: &Worker,
+    (flights, storage): (&Flights, &Storage),
     wanted: &Wanted,
     key: &[u8],
     directives: &RequestDirectives,
     may_look_again: bool,
 ) -> Join {
-    let shared = &worker.shared;
     let began = || {
-        let sequence = shared.cache.store.sequence(wanted.primary);
+        let sequence = storage.cache.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared
+            let resident = storage
                 .cache
                 .memory
-                .get(hash_of_key(worker.hasher, key), key)?;
+                .get(hash_of_key(storage.hasher, key), key)?;
             let standing = &resident.object.standing;
-            let verdict = judge(standing, directives, worker.now_ms());
+            let verdict = judge(standing, directives, storage.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
         };
         let is_unneeded = may_look_again && is_served() == Some(true);
         (!is_unneeded).then_some(sequence)
     };
-    shared.flights.join_or_start(wanted.primary, key, began)
+    flights.join_or_start(wanted.primary, key, began)
 }
 
 /// Could the last answer not be shared?
-fn is_passed_for_now(worker: &Worker, wanted: &Wanted, seen: Instant) -> bool {
-    let hit_for_pass = &worker.shared.flights.hit_for_pass;
+fn is_passed_for_now(
+    flights: &Flights,
+    counters: &Counters,
+    wanted: &Wanted,
+    seen: Instant,
+) -> bool {
+    let hit_for_pass = &flights.hit_for_pass;
     let party = Party::of(&wanted.request);
     let is_alone = hit_for_pass.contains(wanted.primary, party, seen);
     if is_alone {
-        metrics::add(&worker.counters.flights_hit_for_pass, 1);
+        metrics::add(&counters.flights_hit_for_pass, 1);
     }
     is_alone
 }
@@ -332,13 +397,8 @@ fn said(request: &Fields) -> Vec<u8> {
 }
 
 /// What was purged after it was looked up is neither validated nor served instead.
-pub fn valid<'a>(worker: &Worker, found: Option<&'a Found>) -> Option<&'a Found> {
-    found.filter(|found| {
-        worker
-            .shared
-            .cache
-            .still_valid(found.stored.object(), found.began)
-    })
+pub fn valid<'a>(cache: &Cache, found: Option<&'a Found>) -> Option<&'a Found> {
+    found.filter(|found| cache.still_valid(found.stored.object(), found.began))
 }
 
 /// Does the request hold a condition that a stored response can answer?
@@ -348,7 +408,7 @@ pub fn is_conditional(request: &Fields) -> bool {
 
 /// What to fetch for a request that came by this listener. `stale`: what is to be validated. `trip`: where it is noted what that takes.
 pub fn fetch_request(
-    worker: &Worker,
+    storage: &Storage,
     listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
@@ -371,7 +431,7 @@ pub fn fetch_request(
         stale_began: stale.map_or(0, |f| f.began),
         is_forwarded: false,
         copied: None,
-        as_sent: collecting::as_sent(worker, wanted),
+        as_sent: collecting::as_sent(storage.cluster.as_deref(), wanted),
         trip,
         toll: None,
     }
@@ -413,7 +473,7 @@ async fn first_event(
 
 /// May a request that joined be given what the fetch brought? `directives`: what the answer has to satisfy of those it said.
 pub fn may_have(
-    worker: &Worker,
+    storage: &Storage,
     wanted: &Wanted,
     directives: &RequestDirectives,
     first_event: &FirstEvent,
@@ -425,8 +485,8 @@ pub fn may_have(
         method: &wanted.head.method,
         fields: &wanted.request,
     };
-    let now = worker.now_ms();
-    let marker = worker.shared.cache.store.marker(wanted.primary);
+    let now = storage.now_ms();
+    let marker = storage.cache.store.marker(wanted.primary);
     let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
     let stored_fields;
     let (is_storable, asked_with, status, fields, standing, its_rules) = match first_event {

@@ -20,21 +20,20 @@
 
 use std::{future::poll_fn, task::Poll};
 
-use http1::ResponseHead;
 use httpcache::{Request, RequestDirectives, Standing, UnixMillis};
-use message::{Authority, Named, Scheme};
+use message::{Authority, Named, ResponseHead, Scheme};
 use profile::Hierarchy;
 use store::KeyHash;
 
 use crate::{
     fetch::{
         response::Asker,
-        whom::{self, To, whom_of},
+        whom::{self, AskContext, To, whom_of},
     },
     request::target,
-    state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use cache::Cache;
 use origin::{
     outcome::UpstreamError,
     trip::Hop,
@@ -42,12 +41,25 @@ use origin::{
 };
 use peers::{
     choice::{Candidate, choose},
+    digest::Digests,
     icp::{Answer, Icp},
     known::hash_of_url,
     proxied,
 };
 use plan::{Ask, Order, Plan, Role, Sibling};
 use record::metrics;
+
+/// What siblings are asked with.
+pub struct SiblingContext<'a> {
+    /// Connections, and the siblings themselves.
+    pub asking: &'a AskContext,
+    /// What they have said that they have.
+    pub digests: &'a Digests,
+    /// The way to ask them what they have, if one is asked so.
+    pub icp: Option<&'a Icp>,
+    /// What was purged here lately is not asked for.
+    pub cache: &'a Cache,
+}
 
 /// What is wanted of siblings.
 pub struct Wish<'a> {
@@ -57,13 +69,11 @@ pub struct Wish<'a> {
     pub asker: Asker<'a>,
     /// The hash of its name.
     pub primary: KeyHash,
-    /// It is known that responses vary.
-    pub varies: bool,
 }
 
 /// May siblings be asked at all?
-fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
-    if worker.shared.peers.siblings().is_empty() {
+fn may_ask(context: &SiblingContext<'_>, wish: &Wish<'_>) -> bool {
+    if context.asking.peers.siblings().is_empty() {
         return false;
     }
     let fields = wish.asker.request;
@@ -77,7 +87,8 @@ fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
     } = wish.to;
     let destination = &asked.destination;
     let is_reachable = || {
-        let checked = (worker.origin.connector).check_literal(destination, &listener.destinations);
+        let checked =
+            (context.asking.origin.connector).check_literal(destination, &listener.destinations);
         checked.is_ok()
     };
     matches!(listener.listener.role, Role::Forward(_))
@@ -101,24 +112,24 @@ fn have_same_rules(plan: &Plan) -> bool {
 
 /// Asks siblings, if they may be asked; what one has is its answer. `request`: in the form for the origin.
 pub async fn ask(
-    worker: &Worker,
+    context: &SiblingContext<'_>,
     watch: &Watch,
     wish: &Wish<'_>,
     request: &[u8],
 ) -> Option<(Upstream, ResponseHead)> {
-    if !may_ask(worker, wish) {
+    if !may_ask(context, wish) {
         return None;
     }
-    let shared = &worker.shared;
-    if (shared.peers.recent).was_invalidated(&shared.cache.store, wish.primary) {
-        metrics::add(&worker.counters.siblings_spared, 1);
+    let peers = &context.asking.peers;
+    if (peers.recent).was_invalidated(&context.cache.store, wish.primary) {
+        metrics::add(&context.asking.origin.counters.siblings_spared, 1);
         return None;
     }
     let url = proxied::url(&wish.to.asked.destination, &wish.to.asked.target);
     let began = Instant::now();
-    let Found { number, first } = one_that_has(worker, wish, &url).await?;
+    let Found { number, first } = one_that_has(context, wish, &url).await?;
     let answer = match number {
-        Some(number) => fetch(worker, watch, wish, number, request).await,
+        Some(number) => fetch(context, watch, wish, number, request).await,
         None => None,
     };
     let decided = Instant::now();
@@ -136,9 +147,9 @@ struct Found {
 }
 
 /// Looks for one that seems to have it. `None`: nobody was asked.
-async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Found> {
+async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) -> Option<Found> {
     let host = &wish.to.asked.destination.host;
-    let shared = &worker.shared;
+    let known = &context.asking.peers;
     let peers = wish
         .to
         .listener
@@ -146,9 +157,11 @@ async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Fou
         .plan
         .siblings
         .iter()
-        .zip(shared.peers.siblings());
+        .zip(known.siblings());
+    // Others say by name alone that they have it.
+    let varies = context.cache.store.marker(wish.primary).is_some();
     let live = peers.enumerate().filter(|(_, (sibling, peer))| {
-        peer.health.is_alive() && sibling.is_for(host) && (!wish.varies || sibling.ask == Ask::Try)
+        peer.health.is_alive() && sibling.is_for(host) && (!varies || sibling.ask == Ask::Try)
     });
     let live: Vec<(usize, &Sibling)> = live.map(|(n, (sibling, _))| (n, sibling)).collect();
     let one_of = |is_one: &dyn Fn(usize, &Sibling) -> bool| {
@@ -156,7 +169,7 @@ async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Fou
             .iter()
             .filter(|(number, sibling)| is_one(*number, sibling));
         let candidates: Vec<Candidate> = ones
-            .filter_map(|(number, _)| Some(shared.peers.sibling(*number)?.candidate(*number, 1)))
+            .filter_map(|(number, _)| Some(known.sibling(*number)?.candidate(*number, 1)))
             .collect();
         choose(Order::Hash, &candidates, hash_of_url(url), 0)[0]
     };
@@ -167,12 +180,12 @@ async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Fou
     // A digest costs nothing to ask.
     let name = name_of(wish.to.asked);
     let says_yes = |number: usize, sibling: &Sibling| {
-        sibling.ask == Ask::Digest && shared.digests.may_have(number, &name)
+        sibling.ask == Ask::Digest && context.digests.may_have(number, &name)
     };
     if let Some(number) = one_of(&says_yes) {
         return Some(found(number));
     }
-    let by_icp = match &shared.icp {
+    let by_icp = match context.icp {
         Some(icp) => first_hit(icp, &live, &name).await,
         None => None,
     };
@@ -240,13 +253,13 @@ async fn first_hit(icp: &Icp, live: &[(usize, &Sibling)], name: &[u8]) -> Option
 
 /// Fetches from a sibling what it seems to have.
 async fn fetch(
-    worker: &Worker,
+    context: &SiblingContext<'_>,
     watch: &Watch,
     wish: &Wish<'_>,
     number: usize,
     request: &[u8],
 ) -> Option<(Upstream, ResponseHead)> {
-    let peer = worker.shared.peers.sibling(number)?;
+    let peer = context.asking.peers.sibling(number)?;
     let limit = wish
         .to
         .listener
@@ -255,7 +268,7 @@ async fn fetch(
         .siblings
         .get(number)?
         .head_wait;
-    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    let loop_id = context.asking.peers.loop_id.as_bytes();
     //= rfc9111 §5.2.1.7   only-if-cached: a sibling serves what it has, and fetches nothing
     let more: [(&[u8], &[u8]); 2] = [
         (b"CDN-Loop", loop_id),
@@ -267,26 +280,32 @@ async fn fetch(
         &more,
     );
     let hop = Hop::to(Hierarchy::Sibling, number);
-    let whom = whom_of(worker, &wish.to.listener.edition, peer, hop, wish.to.trip);
-    let asked_at = worker.now_ms();
+    let whom = whom_of(
+        context.asking,
+        &wish.to.listener.edition,
+        peer,
+        hop,
+        wish.to.trip,
+    );
+    let asked_at = context.asking.now_ms();
     let answer = {
         let _waiting = peer.wait();
-        let asking = upstream::ask_final(&worker.origin, watch, &whom, "GET", &request);
+        let asking = upstream::ask_final(&context.asking.origin, watch, &whom, "GET", &request);
         tokio::time::timeout(limit, asking).await
     };
     match answer.unwrap_or(Err(UpstreamError::Timeout)) {
         Ok((upstream, head))
             if is_from_its_cache(&head)
-                && is_fresh(wish.asker, &head, asked_at, worker.now_ms()) =>
+                && is_fresh(wish.asker, &head, asked_at, context.asking.now_ms()) =>
         {
             peer.health.answered();
-            worker.shared.digests.tried(number, true);
+            context.digests.tried(number, true);
             Some((upstream, head))
         }
         Ok((upstream, head)) => {
             peer.health.answered();
-            worker.shared.digests.tried(number, false);
-            upstream.keep(&worker.origin, watch, &head).await;
+            context.digests.tried(number, false);
+            upstream.keep(&context.asking.origin, watch, &head).await;
             None
         }
         Err(error) => {
@@ -342,7 +361,7 @@ mod tests {
                 target_bytes_max: 100,
             };
             let head = http1::parse_response(text.as_bytes(), &limits, "GET");
-            is_from_its_cache(&head.unwrap().unwrap())
+            is_from_its_cache(&head.unwrap().unwrap().0)
         };
         for status in [200, 203, 204, 301, 302, 404, 410] {
             assert!(from_cache(status), "{status}");

@@ -5,7 +5,7 @@
 //! total, makes them visible (docs/decisions/0009). Of an incomplete body the fragments that are there are published, as an object with
 //! holes (docs/decisions/0021), if later parts can be told to be of the same version.
 
-use std::{rc::Rc, sync::atomic::AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use fields::Fields;
@@ -17,10 +17,11 @@ use crate::{
         flight::{Flight, Keeping},
         response::{FetchRequest, Response},
     },
-    state::Worker,
+    storage::Storage,
 };
 use base::clock::Instant;
 use cache::{
+    Cache,
     disk::DiskIo,
     object::{self, Large, Object},
 };
@@ -100,18 +101,18 @@ pub struct Cut {
 impl Storing {
     /// Decides whether and how a storable response is kept; if not, why not, for Cache-Status.
     pub fn begin(
-        worker: &Rc<Worker>,
+        storage: &Storage,
         flight: &Flight,
         fetch_request: &FetchRequest,
         response: &Response,
     ) -> Result<Storing, &'static str> {
-        let shared = &worker.shared;
-        let store = shared.cache.store.of(flight.primary);
+        let cache = &storage.cache;
+        let store = cache.store.of(flight.primary);
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let record_bytes = || response.stored_bytes(length.min(u64::from(store.fragment_bytes())));
-        let admitted = shared.cache.has_disk
-            && shared.cache.admits(flight.primary, length)
+        let admitted = cache.has_disk
+            && cache.admits(flight.primary, length)
             && store.policy_takes(|| {
                 object::META_FIXED_BYTES as u64 + fetch_request.key.len() as u64 + record_bytes()
             });
@@ -121,17 +122,17 @@ impl Storing {
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
             (u64::from(store.fragment_bytes()), most)
         } else {
-            let most = shared.cache.memory.object_bytes_max().min(rule_bytes_max);
+            let most = cache.memory.object_bytes_max().min(rule_bytes_max);
             (most, most)
         };
         let beside = object::memory_bytes(&response.head, &fetch_request.key);
         let is_too_long = |length: u64| {
-            let fits_memory = || shared.cache.memory.admits(length.saturating_add(beside));
+            let fits_memory = || cache.memory.admits(length.saturating_add(beside));
             length > object_bytes_max || !(to_disk || fits_memory())
         };
         if response.length.is_some_and(is_too_long) {
             let fits_disk =
-                shared.cache.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
+                cache.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
             return Err(match fits_disk {
                 true if !admitted => "not-admitted",
                 true if !to_disk => "store-paused",
@@ -140,14 +141,14 @@ impl Storing {
         }
         // Of a body whose length nobody knows it is promised as it comes.
         let most_kept = response.length.unwrap_or(0).min(fragment_bytes);
-        if !shared.has_room_for(most_kept) {
+        if !storage.has_room_for(most_kept) {
             return Err("no-room");
         }
-        let place = place(worker, flight.began, fetch_request, &response.fields);
+        let place = place(storage, flight.began, fetch_request, &response.fields);
         let Some(place) = place else {
             return Err("vary");
         };
-        if let (Some(disk), false) = (&worker.disk, to_disk) {
+        if let (Some(disk), false) = (&storage.disk, to_disk) {
             // It may still be kept in memory.
             let number = disk.number_of_store(place.primary);
             let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
@@ -165,7 +166,7 @@ impl Storing {
             },
             pieces: Vec::new(),
             room: None,
-            promise: shared.ledger.promise(),
+            promise: storage.ledger.promise(),
             length: response.length,
             is_exact: false,
             bytes: 0,
@@ -177,7 +178,7 @@ impl Storing {
                 && is_divisible(fetch_request, response),
             swap_out: None,
         };
-        kept.room = kept.room_of_first(worker);
+        kept.room = kept.room_of_first(storage);
         if kept.room.is_none() {
             kept.promise.set(most_kept);
         }
@@ -220,7 +221,7 @@ impl Storing {
     }
 
     /// Takes the next piece of the body. `is_exact`: it is all of the body, and keeps no more memory than it has bytes.
-    pub fn take(&mut self, worker: &Worker, flight: &Flight, piece: &Bytes, is_exact: bool) {
+    pub fn take(&mut self, storage: &Storage, flight: &Flight, piece: &Bytes, is_exact: bool) {
         let kept = match self {
             Storing::No => return,
             Storing::Whole(kept) | Storing::Fragments(kept, _) => kept,
@@ -228,7 +229,7 @@ impl Storing {
         kept.pieces.push(piece.clone());
         kept.is_exact = is_exact && kept.pieces.len() == 1;
         kept.bytes += piece.len() as u64;
-        if !kept.is_exact && !kept.is_promised(worker, piece) {
+        if !kept.is_exact && !kept.is_promised(storage, piece) {
             self.give_up(flight);
             return;
         }
@@ -255,23 +256,23 @@ impl Storing {
         if let Storing::Whole(_) = self {
             self.begin_cutting(flight);
         }
-        self.cut_full_fragments(worker, flight);
+        self.cut_full_fragments(storage, flight);
     }
 
     /// The body is complete: publishes the object. `length`: as promised by the head.
-    pub fn complete(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
+    pub fn complete(&mut self, storage: &Storage, flight: &Flight, length: Option<u64>) {
         match std::mem::replace(self, Storing::No) {
             Storing::No => {}
             Storing::Whole(kept) => {
                 if length.is_none_or(|l| l == kept.bytes) {
-                    kept.publish_whole(worker, flight);
+                    kept.publish_whole(storage, flight);
                 }
             }
             Storing::Fragments(mut kept, mut cut) => {
                 let total = cut.stored + kept.bytes;
                 let complete = length.is_none_or(|l| l == total);
-                if complete && (kept.bytes == 0 || cut.store(worker, flight, &mut kept)) {
-                    kept.publish_large(worker, flight, &cut, cut.stored);
+                if complete && (kept.bytes == 0 || cut.store(storage, flight, &mut kept)) {
+                    kept.publish_large(storage, flight, &cut, cut.stored);
                 } else {
                     flight.give_up_storing();
                 }
@@ -280,13 +281,13 @@ impl Storing {
     }
 
     /// No more of the body comes: publishes the fragments that are there. `length`: as promised by the head.
-    pub fn break_off(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
+    pub fn break_off(&mut self, storage: &Storage, flight: &Flight, length: Option<u64>) {
         if let (Storing::Fragments(kept, cut), Some(length)) =
             (std::mem::replace(self, Storing::No), length)
             && kept.is_divisible
             && (1..length).contains(&cut.stored)
         {
-            kept.publish_large(worker, flight, &cut, length);
+            kept.publish_large(storage, flight, &cut, length);
         }
     }
 
@@ -308,13 +309,13 @@ impl Storing {
         }
     }
 
-    fn cut_full_fragments(&mut self, worker: &Worker, flight: &Flight) {
+    fn cut_full_fragments(&mut self, storage: &Storage, flight: &Flight) {
         let Storing::Fragments(kept, cut) = self else {
             return;
         };
         while kept.bytes >= kept.fragment_bytes {
             let rest = kept.split_fragment();
-            let stored = cut.store(worker, flight, kept);
+            let stored = cut.store(storage, flight, kept);
             kept.bytes = rest.iter().map(|p| p.len() as u64).sum();
             kept.pieces = rest;
             if !stored {
@@ -323,7 +324,7 @@ impl Storing {
             }
         }
         kept.room = match kept.bytes {
-            0 => kept.room_of_fragment(worker, cut.stored),
+            0 => kept.room_of_fragment(storage, cut.stored),
             _ => None,
         };
         let left = (kept.length).map_or(0, |length| length.saturating_sub(cut.stored + kept.bytes));
@@ -338,35 +339,35 @@ impl Storing {
 
 impl Kept {
     /// A piece came, and is counted where it was received. Is there room for it, or was it promised?
-    fn is_promised(&mut self, worker: &Worker, piece: &Bytes) -> bool {
+    fn is_promised(&mut self, storage: &Storage, piece: &Bytes) -> bool {
         if self.room.is_some() {
             return true;
         }
         let left = self.promise.bytes().saturating_sub(piece.len() as u64);
         self.promise.set(left);
-        self.length.is_some() || worker.shared.has_room_for(0)
+        self.length.is_some() || storage.has_room_for(0)
     }
 
     /// Room for all of the body, or for its first fragment.
-    fn room_of_first(&self, worker: &Worker) -> Option<Room> {
+    fn room_of_first(&self, storage: &Storage) -> Option<Room> {
         let length = self.length.filter(|_| self.to_disk)?;
         match length <= self.fragment_bytes {
             true if length < ROOM_BYTES_MIN => None,
             true => {
                 let object = self.object(length, Bytes::new(), None);
-                let layout = worker.disk.as_ref()?.layout_of_object(&object, length)?;
-                worker.shared.cache.rooms.room(layout, length)
+                let layout = storage.disk.as_ref()?.layout_of_object(&object, length)?;
+                storage.cache.rooms.room(layout, length)
             }
-            false => self.room_of_fragment(worker, 0),
+            false => self.room_of_fragment(storage, 0),
         }
     }
 
     /// Room for the fragment that begins there.
-    fn room_of_fragment(&self, worker: &Worker, begin: u64) -> Option<Room> {
+    fn room_of_fragment(&self, storage: &Storage, begin: u64) -> Option<Room> {
         let bytes = self.length?.checked_sub(begin)?.min(self.fragment_bytes);
-        let (disk, Place { key, primary, .. }) = (worker.disk.as_ref()?, &self.place);
+        let (disk, Place { key, primary, .. }) = (storage.disk.as_ref()?, &self.place);
         let layout = disk.layout_of_fragment(key, *primary, bytes)?;
-        worker.shared.cache.rooms.room(layout, bytes)
+        storage.cache.rooms.room(layout, bytes)
     }
 
     /// Leaves exactly one fragment in `pieces` and returns the bytes after it.
@@ -423,33 +424,31 @@ impl Kept {
         flight.note_swap_out(out);
     }
 
-    fn publish_whole(mut self, worker: &Rc<Worker>, flight: &Flight) {
-        let shared = &worker.shared;
+    fn publish_whole(mut self, storage: &Storage, flight: &Flight) {
+        let cache = &storage.cache;
         let mut object = self.object(self.bytes, Bytes::new(), None);
-        match &worker.disk {
+        match &storage.disk {
             Some(disk) if self.to_disk => {
                 let start = Instant::now();
                 let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
                 let room = self.room.as_mut().filter(|room| room.has_all(self.bytes));
                 let handed = disk.store_object(&object, &pieces, room, flight.began);
                 self.handed(disk, flight, start, handed);
-                shared.cache.take_back_hidden(&object);
+                cache.take_back_hidden(&object);
             }
             Some(disk) => disk.forget(&object),
             None => {}
         }
         // The older version in memory must go, even if the new one is too large for memory.
         let cost = object.memory_bytes() + self.bytes;
-        if !shared.cache.memory.admits(cost) {
-            shared.cache.memory.remove(object.hash);
+        if !cache.memory.admits(cost) {
+            cache.memory.remove(object.hash);
             return;
         }
-        if !shared.cache.still_valid(&object, flight.began)
-            && !shared.cache.is_purged(&object, flight.began)
-        {
+        if !cache.still_valid(&object, flight.began) && !cache.is_purged(&object, flight.began) {
             // The fetch took so long that a purge meanwhile cannot be ruled out. The older version is out of date in any
             // case.
-            shared.cache.memory.remove(object.hash);
+            cache.memory.remove(object.hash);
             return;
         }
         let room = self.room.take().filter(|room| room.has_all(self.bytes));
@@ -462,13 +461,13 @@ impl Kept {
                 self.pieces.concat().into()
             }
         };
-        shared.cache.memory.insert(object, |object| {
-            shared.cache.may_publish(object, flight.began)
-        });
+        cache
+            .memory
+            .insert(object, |object| cache.may_publish(object, flight.began));
     }
 
     /// `length`: of the whole body, of which the first fragments are stored.
-    fn publish_large(mut self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut, length: u64) {
+    fn publish_large(mut self, storage: &Storage, flight: &Flight, cut: &Cut, length: u64) {
         let fragments = u32::try_from(length.div_ceil(self.fragment_bytes));
         let (Ok(fragments), false) = (fragments, cut.is_overtaken(flight)) else {
             return;
@@ -479,13 +478,13 @@ impl Kept {
             bytes: length,
         };
         let object = self.object(length, Bytes::new(), Some(large));
-        if let Some(disk) = &worker.disk {
+        if let Some(disk) = &storage.disk {
             let start = Instant::now();
             let handed = disk.store_object(&object, &[], None, flight.began);
             self.handed(disk, flight, start, handed);
-            worker.shared.cache.take_back_hidden(&object);
+            storage.cache.take_back_hidden(&object);
         }
-        worker.shared.cache.memory.remove(object.hash);
+        storage.cache.memory.remove(object.hash);
     }
 }
 
@@ -495,8 +494,8 @@ impl Cut {
         self.began != flight.began
     }
 
-    fn store(&mut self, worker: &Worker, flight: &Flight, kept: &mut Kept) -> bool {
-        let Some(disk) = &worker.disk else {
+    fn store(&mut self, storage: &Storage, flight: &Flight, kept: &mut Kept) -> bool {
+        let Some(disk) = &storage.disk else {
             return false;
         };
         let start = Instant::now();
@@ -513,7 +512,7 @@ impl Cut {
         if !handed.is_stored() && flight.readers() > 1 {
             // These readers joined before the purge, and one of them may lag. No head will lead other requests to these
             // fragments.
-            let store = &worker.shared.cache.store;
+            let store = &storage.cache.store;
             let is_purged = store.invalidated_since(*primary, self.began)
                 || store.predicates_since(*primary, self.began);
             if is_purged {
@@ -562,14 +561,14 @@ fn is_divisible(fetch_request: &FetchRequest, response: &Response) -> bool {
 /// The place where the response is stored: under its own key, or that of a variant if it has Vary, a rule adds extras, or a
 /// response of another tag has the name. Variants are found through the marker, which has the list of selecting fields.
 pub fn place(
-    worker: &Worker,
+    storage: &Storage,
     began: Sequence,
     fetch_request: &FetchRequest,
     response: &Fields,
 ) -> Option<Place> {
-    let shared = &worker.shared;
-    let primary = (worker.hasher).hash(name_of_key(&fetch_request.key));
-    let present = shared.cache.store.marker(primary);
+    let cache = &storage.cache;
+    let primary = (storage.hasher).hash(name_of_key(&fetch_request.key));
+    let present = cache.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {
             let known = present.and_then(|marker| {
@@ -583,19 +582,19 @@ pub fn place(
             let bytes = list.to_bytes();
             let resumed = known
                 .filter(|(_, before)| list.continues(before))
-                .filter(|_| !shared.cache.store.invalidated_since(primary, began))
+                .filter(|_| !cache.store.invalidated_since(primary, began))
                 .and_then(|(present, _)| {
-                    let store = &shared.cache.store;
+                    let store = &cache.store;
                     store.resume_marker(primary, present.salt, &bytes)
                 });
-            resumed.or_else(|| set_marker(shared, primary, &bytes, began))?
+            resumed.or_else(|| set_marker(cache, primary, &bytes, began))?
         }
         // No Vary, but there are variants already: with an empty list this becomes the only variant of its tag.
         None if present.is_some()
             || fetch_request.is_contested
             || !fetch_request.extras.is_empty() =>
         {
-            set_marker(shared, primary, b"", began)?
+            set_marker(cache, primary, b"", began)?
         }
         None => {
             return Some(Place {
@@ -606,7 +605,7 @@ pub fn place(
         }
     };
     // Remove the response kept directly under the name, or it would be found first. From the store the marker took it.
-    shared.cache.memory.remove(primary);
+    cache.memory.remove(primary);
     let key = variant_key(
         &fetch_request.key,
         marker.salt,
@@ -615,21 +614,16 @@ pub fn place(
         &fetch_request.extras,
     );
     Some(Place {
-        hash: worker.hasher.hash(&key),
+        hash: storage.hasher.hash(&key),
         key: key.into(),
         primary,
     })
 }
 
 /// As the store's; says once when there are too many lists.
-fn set_marker(
-    shared: &crate::state::Shared,
-    primary: KeyHash,
-    list: &[u8],
-    began: Sequence,
-) -> Option<Marker> {
+fn set_marker(cache: &Cache, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
     static SAID: std::sync::Once = std::sync::Once::new();
-    let store = shared.cache.store.of(primary);
+    let store = cache.store.of(primary);
     let marker = store.set_marker(primary, list, began);
     if marker.is_none() && store.lists_refused() > 0 {
         SAID.call_once(|| {

@@ -17,19 +17,23 @@ use base::clock::Instant;
 use std::{pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use http1::{Fault, Reject, ResponseHead};
+use http1::{Fault, Reject};
 use httpcache::{NotStorable, UnixMillis};
+use message::ResponseHead;
 
 use crate::{
     fetch::{
+        ask,
         collecting::{self, Came, Collecting},
         flight::{
-            Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY, Validated, Worth,
+            Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, LOOK_EVERY,
+            SMALL_WINDOW_BYTES, Validated, Worth,
         },
         hit_for_pass::{Noted, Party},
+        interim,
         prepare::{self, confirmed},
         response::{FetchRequest, Response},
-        siblings::{self, Wish},
+        siblings::{SiblingContext, Wish},
         storing::Storing,
         whom::{self, To},
     },
@@ -47,10 +51,7 @@ use origin::{
     outcome::UpstreamError,
     upstream::{Upstream, is_interim},
 };
-use record::metrics;
-
-/// A transfer's window while the shared budget is exceeded.
-pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
+use record::metrics::{self, Counters};
 
 /// The longest that a reload waits until the fetch before it is answered.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
@@ -137,7 +138,11 @@ impl Fetch {
 
     async fn run(&self) {
         let asked_at = self.worker.now_ms();
-        let purges = collecting::began(&self.worker, &self.fetch_request, self.flight.began);
+        let purges = collecting::began(
+            self.worker.pushing.as_deref(),
+            &self.fetch_request,
+            self.flight.began,
+        );
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let asked = match self.fetch_request.is_for_one {
@@ -188,7 +193,14 @@ impl Fetch {
         let update = (&head.fields, head.version);
         worker.shared.flights.remove(flight);
         let began = flight.began;
-        let confirmed = confirmed(worker, fetch_request, stale, update, asked_at, began);
+        let confirmed = confirmed(
+            &worker.storage,
+            fetch_request,
+            stale,
+            update,
+            asked_at,
+            began,
+        );
         let storable = confirmed.is_kept;
         let validated = Validated {
             object: confirmed.object,
@@ -204,7 +216,7 @@ impl Fetch {
     /// Sends the request and waits for the final head; interim ones go to the readers at once.
     async fn ask(&self, stale: Option<&Object>) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch, fetch_request) = (&self.worker, &self.watch, &self.fetch_request);
-        let request = request_bytes(worker, fetch_request, stale);
+        let request = request_bytes(&worker.counters, fetch_request, stale);
         let trip = &fetch_request.trip;
         if stale.is_some() {
             trip.validates();
@@ -214,47 +226,34 @@ impl Fetch {
             listener: &fetch_request.listener,
             trip,
         };
-        if let Some((upstream, head)) = self.ask_siblings(to, &request).await {
-            whom::note_levels(&upstream, &head);
-            return Ok((upstream, head));
-        }
-        let (mut upstream, mut head) = whom::ask(worker, watch, to, "GET", &request).await?;
-        while is_interim(&head) {
-            if head.status != 100 {
-                self.flight.hint(Hint {
-                    head: Arc::new(prepare::interim(&to.listener.edition, &head)),
-                    asked_with: Arc::clone(&fetch_request.request),
-                });
-            }
-            head = whom::next_head(worker, watch, &mut upstream, "GET").await?;
-        }
-        whom::note_levels(&upstream, &head);
-        Ok((upstream, head))
-    }
-
-    /// Asks siblings for what they have, but not whether what is stored here is still good.
-    async fn ask_siblings(&self, to: To<'_>, request: &[u8]) -> Option<(Upstream, ResponseHead)> {
-        let (worker, fetch_request) = (&self.worker, &self.fetch_request);
-        if worker.shared.peers.siblings().is_empty()
-            || fetch_request.stale.is_some()
-            || fetch_request.is_conditional
-            // A sibling has what the origin sends, not what the route makes of it.
-            || fetch_request.asked.mirror.is_some()
-        {
-            return None;
-        }
+        // Not whether what is stored is still good; and a sibling has what the origin sends, not what the route makes of it.
+        let asks_siblings =
+            stale.is_none() && !fetch_request.is_conditional && to.asked.mirror.is_none();
+        let shared = &worker.shared;
+        let context = SiblingContext {
+            asking: &worker.asking,
+            digests: &shared.digests,
+            icp: shared.icp.as_deref(),
+            cache: &shared.cache,
+        };
         let wish = Wish {
             to,
             asker: fetch_request.asker(),
             primary: self.flight.primary,
-            varies: worker
-                .shared
-                .cache
-                .store
-                .marker(self.flight.primary)
-                .is_some(),
         };
-        Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await
+        let answered = ask::ask_for_all(&context, watch, &wish, asks_siblings, &request);
+        let (mut upstream, mut head) = answered.await?;
+        while is_interim(&head) {
+            if head.status != 100 {
+                self.flight.hint(Hint {
+                    head: Arc::new(interim::as_it_goes_on(&to.listener.edition, &head)),
+                    asked_with: Arc::clone(&fetch_request.request),
+                });
+            }
+            head = whom::next_head(&worker.asking, watch, &mut upstream, "GET").await?;
+        }
+        whom::note_levels(&upstream, &head);
+        Ok((upstream, head))
     }
 
     /// Publishes the response and moves its body. `purges`: how they stood when it was asked for.
@@ -285,7 +284,7 @@ impl Fetch {
             key: storing.key().map_or(&self.fetch_request.key, |key| key),
             asked: asked_at,
         };
-        let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);
+        let mut collecting = Collecting::begin(&worker.storage, &self.fetch_request, &came, purges);
         let (joinable, length) = (response.storable.is_ok(), response.length);
         let is_resumable = response.is_resumable;
         if !joinable {
@@ -320,22 +319,22 @@ impl Fetch {
         // finds the object.
         let moved = match moved {
             Ok(mut last) => {
-                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.storage.disk) {
                     if !disk.has_room_for_object(flight.primary, bytes) {
                         // No reader waits for the disk.
                         self.push_last(last.take());
                     }
                     disk.room_for_object(flight.primary, bytes).await;
                 }
-                storing.complete(worker, flight, length);
+                storing.complete(&worker.storage, flight, length);
                 if let Some(collecting) = collecting {
-                    collecting.complete(worker, length);
+                    collecting.complete(worker.pushing.as_ref(), length);
                 }
                 self.push_last(last);
                 Ok(())
             }
             Err(broken) => {
-                storing.break_off(worker, flight, length);
+                storing.break_off(&worker.storage, flight, length);
                 Err(broken)
             }
         };
@@ -358,12 +357,11 @@ impl Fetch {
         }
         let storing = match response.storable {
             Ok(()) if fetch_request.is_forwarded && fetch_request.copied.is_none() => Storing::No,
-            Ok(()) => {
-                Storing::begin(worker, flight, fetch_request, response).unwrap_or_else(|why| {
+            Ok(()) => Storing::begin(&worker.storage, flight, fetch_request, response)
+                .unwrap_or_else(|why| {
                     response.not_stored = Some(why);
                     Storing::No
-                })
-            }
+                }),
             Err(_) => Storing::No,
         };
         response.stored = !matches!(storing, Storing::No);
@@ -379,7 +377,7 @@ impl Fetch {
             && !is_for_one
             && replaces
         {
-            prepare::end_of(worker, stale);
+            prepare::end_of(&worker.storage, stale);
         }
         storing
     }
@@ -438,7 +436,7 @@ impl Fetch {
                     continue;
                 }
             }
-            if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.disk) {
+            if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.storage.disk) {
                 // A body that comes faster than the disk writes waits for the disk, for a while.
                 disk.room_for_fragment(flight.primary).await;
             }
@@ -448,7 +446,7 @@ impl Fetch {
                 .await
             {
                 Ok(Some(piece)) => {
-                    storing.take(worker, flight, &piece, body.is_exact());
+                    storing.take(&worker.storage, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {
                         *collecting = None;
                         if matches!(storing, Storing::No) {
@@ -479,7 +477,11 @@ impl Fetch {
 }
 
 /// The request as it goes to the origin.
-fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&Object>) -> Vec<u8> {
+fn request_bytes(
+    counters: &Counters,
+    fetch_request: &FetchRequest,
+    stale: Option<&Object>,
+) -> Vec<u8> {
     let mut fields = match fetch_request.is_conditional {
         true => onward::end_to_end(&fetch_request.request),
         false => onward::plain_fields(&fetch_request.request),
@@ -487,7 +489,7 @@ fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&O
     fields.remove(b"if-range");
     fields.remove(b"range");
     if let Some(stale) = stale {
-        metrics::add(&worker.counters.revalidations, 1);
+        metrics::add(&counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
     if fetch_request.takes_trailers {

@@ -1,41 +1,62 @@
-//! Whom to ask: the one place that decides where a request goes that the cache does not answer.
+//! Whom to ask of parents, servers and origins.
 //!
 //! A route of a reverse listener names its origin, or several servers in its place ([`upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
 //! in its place ([`peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
-//! asked, once. Siblings are asked before, by `task`, for what may be shared.
+//! asked, once. Siblings and members are asked before (`ask`).
 //!
 //! A destination that the listener may not reach is refused whoever would be asked for it: a parent is no way round the rules, as far
 //! as the address can be seen here (a literal, `localhost`); names are resolved by the parent, whose own rules hold.
 //!
 //! Not known here: what is stored, what becomes of the answer.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use bytes::BytesMut;
-use http1::{RequestHead, ResponseHead};
+use httpcache::UnixMillis;
+use message::{RequestHead, ResponseHead};
 use profile::Hierarchy;
 
 use crate::{
     edition::Edition,
     listener::ListenerState,
-    mirror,
     request::{onward, target::Asked},
-    state::Worker,
 };
-use base::{clock::Instant, deadline::Watch};
+use base::{
+    clock::{Instant, WallClock},
+    deadline::{Deadlines, Watch},
+};
 use origin::{
-    Lease,
+    Lease, OriginContext,
     outcome::UpstreamError,
     trip::{Hop, Trip},
     upstream::{self, Fit, Upstream, Whom, is_interim},
 };
 use peers::{
     health::Change,
-    known::{Peer, Way, Ways, hash_of_url},
+    known::{Peer, Peers, Way, Ways, hash_of_url},
     levels, proxied,
 };
 use plan::Role;
 use upstreams::asking;
+
+/// What asking somebody needs of the thread that it runs on.
+pub struct AskContext {
+    /// Connections and their bounds.
+    pub origin: Rc<OriginContext>,
+    /// Parents and siblings.
+    pub peers: Arc<Peers>,
+    /// Time-outs.
+    pub deadlines: Deadlines,
+    /// When answers came.
+    pub wall: Rc<WallClock>,
+}
+
+impl AskContext {
+    /// Wall time now.
+    pub fn now_ms(&self) -> UnixMillis {
+        UnixMillis(self.wall.ms_at(Instant::now()))
+    }
+}
 
 /// What is asked for, on behalf of a client of this listener.
 #[derive(Clone, Copy)]
@@ -50,9 +71,9 @@ pub struct To<'a> {
 
 impl<'a> To<'a> {
     /// The parent of this number.
-    fn parent(self, worker: &'a Worker, number: usize, peer: &'a Peer) -> Whom<'a> {
+    fn parent(self, context: &'a AskContext, number: usize, peer: &'a Peer) -> Whom<'a> {
         let hop = Hop::to(Hierarchy::Parent, number);
-        whom_of(worker, &self.listener.edition, peer, hop, self.trip)
+        whom_of(context, &self.listener.edition, peer, hop, self.trip)
     }
 
     /// The same, for an upstream.
@@ -79,90 +100,58 @@ impl<'a> To<'a> {
     }
 }
 
-/// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
-/// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
-pub async fn ask(
-    worker: &Worker,
+/// Sends a request without a body to whoever is to be asked, and waits for the final head, as the origin gives it. Interim responses
+/// are dropped.
+pub async fn ask_final(
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    match &to.asked.mirror {
-        Some(mirror) if mirror::takes(method) => {
-            // Boxed, because it is rare and would double the future of every fetch.
-            Box::pin(mirror::ask(worker, watch, to, mirror, method, request)).await
-        }
-        _ => ask_first(worker, watch, to, method, request).await,
-    }
-}
-
-/// As [`ask_final`], with the answer as the origin gives it.
-pub async fn ask_untreated(
-    worker: &Worker,
-    watch: &Watch,
-    to: To<'_>,
-    method: &str,
-    request: &[u8],
-) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask_first(worker, watch, to, method, request).await?;
+    let (mut upstream, mut head) = ask_first(context, watch, to, method, request).await?;
     while is_interim(&head) {
-        head = next_head(worker, watch, &mut upstream, method).await?;
+        head = next_head(context, watch, &mut upstream, method).await?;
     }
     Ok((upstream, head))
 }
 
-async fn ask_first(
-    worker: &Worker,
+/// Sends a request without a body to whoever is to be asked, and waits for the first head, as the origin gives it.
+pub async fn ask_first(
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let [first, second] = ways(worker, to)?;
+    let [first, second] = ways(context, to)?;
     let first = first.unwrap_or(Way::Direct);
-    let answer = ask_one(worker, watch, to, first, method, request).await;
+    let answer = ask_one(context, watch, to, first, method, request).await;
     match (answer, second) {
         (Err(error), Some(second)) if error.may_go_on(upstream::is_safe(method)) => {
             tracing::debug!(%error, "the next is asked");
             // Boxed, because it is rare and would double the future of every fetch.
-            Box::pin(ask_one(worker, watch, to, second, method, request)).await
+            Box::pin(ask_one(context, watch, to, second, method, request)).await
         }
         (answer, _) => answer,
     }
 }
 
-/// As [`ask`], and waits for the final head. Interim responses are dropped.
-pub async fn ask_final(
-    worker: &Worker,
-    watch: &Watch,
-    to: To<'_>,
-    method: &str,
-    request: &[u8],
-) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, to, method, request).await?;
-    while is_interim(&head) {
-        head = next_head(worker, watch, &mut upstream, method).await?;
-    }
-    note_levels(&upstream, &head);
-    Ok((upstream, head))
-}
-
 /// The next head of whoever was asked.
 pub async fn next_head(
-    worker: &Worker,
+    context: &AskContext,
     watch: &Watch,
     upstream: &mut Upstream,
     method: &str,
 ) -> Result<ResponseHead, UpstreamError> {
-    let head = upstream.head(&worker.origin, watch, method).await;
-    head.map_err(|error| of_hop(worker, upstream.trip().hop(), error))
+    let head = upstream.head(&context.origin, watch, method).await;
+    head.map_err(|error| of_hop(context, upstream.trip().hop(), error))
 }
 
 /// A failure of whoever was asked: if that was a parent, it is named, and the failure counts against it.
-pub fn of_hop(worker: &Worker, hop: Hop, error: UpstreamError) -> UpstreamError {
+pub fn of_hop(context: &AskContext, hop: Hop, error: UpstreamError) -> UpstreamError {
     let number = usize::from(hop.number);
-    match worker.shared.peers.parent(number) {
+    match context.peers.parent(number) {
         Some(peer) if hop.hierarchy == Hierarchy::Parent => failed(peer, error),
         _ => error,
     }
@@ -170,23 +159,23 @@ pub fn of_hop(worker: &Worker, hop: Hop, error: UpstreamError) -> UpstreamError 
 
 /// A connection to whoever is to be asked, for a request that is sent once, and that request. `request`: in the form for the origin.
 pub async fn connect(
-    worker: &Worker,
+    context: &AskContext,
     to: To<'_>,
     request: Vec<u8>,
 ) -> Result<(Lease, Vec<u8>), UpstreamError> {
-    let [first, second] = ways(worker, to)?;
+    let [first, second] = ways(context, to)?;
     let first = first.unwrap_or(Way::Direct);
     let fit = Fit::Young;
-    let (connected, way) = match (connect_one(worker, to, first, fit).await, second) {
+    let (connected, way) = match (connect_one(context, to, first, fit).await, second) {
         (Err(error), Some(second)) if error.may_go_on(true) => {
-            (connect_one(worker, to, second, fit).await, second)
+            (connect_one(context, to, second, fit).await, second)
         }
         (connected, _) => (connected, first),
     };
     let lease = connected?;
     let request = match way {
         Way::Direct => request,
-        Way::Parent(_) => proxied_request(worker, to.asked, &request),
+        Way::Parent(_) => proxied_request(context, to.asked, &request),
     };
     Ok((lease, request))
 }
@@ -201,32 +190,32 @@ pub struct Tunnel {
 
 /// Opens a tunnel to where `to` leads, directly or through a parent. `head`: of the request for it.
 pub async fn tunnel(
-    worker: &Worker,
+    context: &AskContext,
     to: To<'_>,
     head: &RequestHead,
 ) -> Result<Tunnel, UpstreamError> {
-    let [first, second] = ways(worker, to)?;
+    let [first, second] = ways(context, to)?;
     let first = first.unwrap_or(Way::Direct);
-    match (tunnel_by(worker, to, first, head).await, second) {
+    match (tunnel_by(context, to, first, head).await, second) {
         (Err(error), Some(second)) if error.may_go_on(true) => {
-            Box::pin(tunnel_by(worker, to, second, head)).await
+            Box::pin(tunnel_by(context, to, second, head)).await
         }
         (opened, _) => opened,
     }
 }
 
 async fn tunnel_by(
-    worker: &Worker,
+    context: &AskContext,
     to: To<'_>,
     way: Way,
     head: &RequestHead,
 ) -> Result<Tunnel, UpstreamError> {
-    let lease = connect_one(worker, to, way, Fit::New).await?;
-    let Some((_, peer)) = parent(worker, way) else {
+    let lease = connect_one(context, to, way, Fit::New).await?;
+    let Some((_, peer)) = parent(context, way) else {
         let leftover = BytesMut::new();
         return Ok(Tunnel { lease, leftover });
     };
-    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    let loop_id = context.peers.loop_id.as_bytes();
     let via = onward::via_of(&to.listener.edition, head.version);
     // The names of those on the way stay, so that a circle of several proxies is seen as well.
     let others = [&b"CDN-Loop"[..], b"Via"];
@@ -235,12 +224,12 @@ async fn tunnel_by(
         .flat_map(|name| head.fields.all(name).map(move |value| (name, value)));
     let ours = [(&b"CDN-Loop"[..], loop_id), (b"Via", &via)];
     let request = proxied::connect(&to.asked.host, others.chain(ours));
-    let watch = worker.deadlines.watch();
+    let watch = context.deadlines.watch();
     let mut upstream = Upstream::new(lease, to.trip.clone(), to.listener.edition.origin_waits());
     let answer = async {
-        upstream.send(&worker.origin, &watch, &request).await?;
+        upstream.send(&context.origin, &watch, &request).await?;
         loop {
-            let head = upstream.head(&worker.origin, &watch, "CONNECT").await?;
+            let head = upstream.head(&context.origin, &watch, "CONNECT").await?;
             if !is_interim(&head) {
                 return Ok(head);
             }
@@ -270,43 +259,43 @@ pub fn note_levels(upstream: &Upstream, head: &ResponseHead) {
 ///
 /// # Errors
 /// The listener may not reach the destination.
-pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
+pub fn ways(context: &AskContext, to: To<'_>) -> Result<Ways, UpstreamError> {
     const DIRECT: Ways = [Some(Way::Direct), None];
-    let peers = &worker.shared.peers;
+    let peers = &context.peers;
     let is_forward = matches!(to.listener.listener.role, Role::Forward(_));
     if !is_forward || peers.parents().is_empty() {
         return Ok(DIRECT);
     }
     let destination = &to.asked.destination;
     let rules = &to.listener.destinations;
-    worker.origin.connector.check_literal(destination, rules)?;
+    context.origin.connector.check_literal(destination, rules)?;
     let hash = || hash_of_url(&proxied::url(&to.asked.destination, &to.asked.target));
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
 
 /// Whoever was asked has answered: if that was a parent, its failures are forgotten.
-pub fn answered(worker: &Worker, hop: Hop) {
+pub fn answered(context: &AskContext, hop: Hop) {
     if hop.hierarchy == Hierarchy::Parent
-        && let Some(peer) = worker.shared.peers.parent(hop.number.into())
+        && let Some(peer) = context.peers.parent(hop.number.into())
     {
         peer.health.answered();
     }
 }
 
 async fn ask_one(
-    worker: &Worker,
+    context: &AskContext,
     watch: &Watch,
     to: To<'_>,
     way: Way,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let Some((number, peer)) = parent(worker, way) else {
+    let Some((number, peer)) = parent(context, way) else {
         return match &to.asked.upstream {
             // Boxed, because its future holds two answers.
             Some(of) => {
                 Box::pin(asking::ask(
-                    &worker.origin,
+                    &context.origin,
                     watch,
                     to.upstream(),
                     of,
@@ -315,14 +304,14 @@ async fn ask_one(
                 ))
                 .await
             }
-            None => upstream::ask(&worker.origin, watch, &to.origin(), method, request).await,
+            None => upstream::ask(&context.origin, watch, &to.origin(), method, request).await,
         };
     };
-    let request = proxied_request(worker, to.asked, request);
-    let whom = to.parent(worker, number, peer);
+    let request = proxied_request(context, to.asked, request);
+    let whom = to.parent(context, number, peer);
     let answer = {
         let _waiting = peer.wait();
-        upstream::ask(&worker.origin, watch, &whom, method, &request).await
+        upstream::ask(&context.origin, watch, &whom, method, &request).await
     };
     match answer {
         Ok((upstream, head)) => {
@@ -334,40 +323,36 @@ async fn ask_one(
 }
 
 async fn connect_one(
-    worker: &Worker,
+    context: &AskContext,
     to: To<'_>,
     way: Way,
     fit: Fit,
 ) -> Result<Lease, UpstreamError> {
-    let Some((number, peer)) = parent(worker, way) else {
+    let Some((number, peer)) = parent(context, way) else {
         return match &to.asked.upstream {
-            Some(of) => Box::pin(asking::connect(&worker.origin, to.upstream(), of, fit)).await,
-            None => Ok(upstream::connect(&worker.origin, &to.origin(), fit)
+            Some(of) => Box::pin(asking::connect(&context.origin, to.upstream(), of, fit)).await,
+            None => Ok(upstream::connect(&context.origin, &to.origin(), fit)
                 .await?
                 .0),
         };
     };
-    let whom = to.parent(worker, number, peer);
-    match upstream::connect(&worker.origin, &whom, fit).await {
+    let whom = to.parent(context, number, peer);
+    match upstream::connect(&context.origin, &whom, fit).await {
         Ok((lease, _)) => Ok(lease),
         Err(error) => Err(failed(peer, error)),
     }
 }
 
-fn parent(worker: &Worker, way: Way) -> Option<(usize, &Peer)> {
+fn parent(context: &AskContext, way: Way) -> Option<(usize, &Peer)> {
     match way {
         Way::Direct => None,
-        Way::Parent(number) => worker
-            .shared
-            .peers
-            .parent(number)
-            .map(|peer| (number, peer)),
+        Way::Parent(number) => context.peers.parent(number).map(|peer| (number, peer)),
     }
 }
 
 /// Another proxy as the one who is asked.
 pub fn whom_of<'a>(
-    worker: &'a Worker,
+    context: &'a AskContext,
     edition: &Edition,
     peer: &'a Peer,
     hop: Hop,
@@ -376,7 +361,7 @@ pub fn whom_of<'a>(
     Whom {
         destination: &peer.destination,
         header: None,
-        rules: &worker.shared.peers.rules,
+        rules: &context.peers.rules,
         hop,
         trip,
         verdict: None,
@@ -384,9 +369,9 @@ pub fn whom_of<'a>(
     }
 }
 
-fn proxied_request(worker: &Worker, asked: &Asked, request: &[u8]) -> Vec<u8> {
+fn proxied_request(context: &AskContext, asked: &Asked, request: &[u8]) -> Vec<u8> {
     //= rfc8586 §2   appended to what others have written; neither changed nor removed by a CDN
-    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    let loop_id = context.peers.loop_id.as_bytes();
     proxied::request(
         (&asked.destination, &asked.target),
         request,

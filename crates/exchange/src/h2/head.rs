@@ -4,9 +4,8 @@
 //! connection, a Host unlike `:authority`. So a head is carried over, not repaired.
 
 use fields::Fields;
-use http1::{Framing, RequestHead};
 use http2::RequestView;
-use message::{Scheme, Seen, Version};
+use message::{Framing, RequestHead, Scheme, Seen, Version};
 
 use super::websocket;
 use crate::listener::ListenerState;

@@ -12,7 +12,7 @@ use profile::{Class, Protocol, StageName, access::Asking};
 use crate::{
     conn::look::Passed,
     listener::ListenerState,
-    request::{finished::Finished, ruling::HitChanging},
+    request::{changing::HitChanging, finished::Finished},
     state::Worker,
 };
 use base::clock::Instant;

@@ -20,16 +20,11 @@
 //!
 //! Not known here: what is answered ([`crate::request`]), how a head is encoded (`http2`).
 
-mod head;
-mod hit;
-mod link;
+pub(crate) mod head;
+pub(crate) mod hit;
+pub(crate) mod link;
 mod requests;
 pub mod serve;
 mod stream;
-mod tunnel;
+pub(crate) mod tunnel;
 pub mod websocket;
-
-pub use head::Purpose;
-pub use hit::write_head;
-pub use link::{Came, Stream};
-pub use tunnel::StreamEnd;

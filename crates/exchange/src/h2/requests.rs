@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
-    request::{asking::Kept, exchange::Incoming, finished::Finished},
+    request::{asking::Kept, finished::Finished, incoming::Incoming},
     state::{StreamCount, Worker},
 };
 use base::clock::Instant;

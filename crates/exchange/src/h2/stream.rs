@@ -3,7 +3,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead};
 use profile::{Class, Flags, StageName, access::Asking};
 
 use super::{
@@ -17,8 +17,10 @@ use crate::{
     request::{
         asking::Kept,
         body::RequestBody,
-        exchange::{Asker, Exchange, Incoming},
-        handle, target,
+        exchange::{Asker, Exchange},
+        handle,
+        incoming::Incoming,
+        target,
     },
     state::{StreamCount, Worker},
 };
@@ -157,7 +159,7 @@ async fn from_disk(
 ) -> bool {
     let shared = &worker.shared;
     let sequence = pinned.sequence;
-    let loaded = match &worker.disk {
+    let loaded = match &worker.storage.disk {
         Some(disk) => {
             disk.finish_load(pinned.guard, pinned.hash, &pinned.key)
                 .await

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http1::Framing;
+use message::Framing;
 
 use origin::{BodyFilter, outcome::UpstreamError};
 
 use super::{
-    Mirror,
     replace::Replacing,
+    settings::Mirror,
     verify::{Digest, Verifying, Wrong},
 };
 

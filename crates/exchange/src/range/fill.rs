@@ -17,7 +17,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use store::{Fragment, Sequence};
 
-use crate::{range::fill_lock::FillLock, state::Worker};
+use crate::{range::fill_lock::FillLock, state::Worker, storage::Storage};
 use base::clock::Instant;
 use cache::object::{Large, Object};
 use ledger::Promise;
@@ -50,18 +50,17 @@ impl Filling {
     /// Stores bytes from position `at` on. `replaces`: also fragments that the index believes to have. `None`: there is no
     /// disk, or too much is under way.
     pub fn begin(
-        worker: &Worker,
+        storage: &Storage,
         object: &Object,
         at: u64,
         began: Sequence,
         replaces: bool,
     ) -> Option<Filling> {
-        let shared = &worker.shared;
         let large = object.large?;
-        worker.disk.as_ref()?;
-        let fragment_bytes = u64::from(shared.cache.store.of(object.primary).fragment_bytes());
-        let mut kept = shared.ledger.promise();
-        if !shared.has_room_for(fragment_bytes.min(large.bytes)) {
+        storage.disk.as_ref()?;
+        let fragment_bytes = u64::from(storage.cache.store.of(object.primary).fragment_bytes());
+        let mut kept = storage.ledger.promise();
+        if !storage.has_room_for(fragment_bytes.min(large.bytes)) {
             return None;
         }
         kept.set(fragment_bytes.min(large.bytes));
@@ -89,7 +88,7 @@ impl Filling {
     }
 
     /// Takes the next bytes of the object.
-    pub async fn take(&mut self, worker: &Worker, mut bytes: Bytes) {
+    pub async fn take(&mut self, storage: &Storage, mut bytes: Bytes) {
         while !bytes.is_empty() && !self.is_over {
             let left = self.left();
             let piece = bytes.split_to(left.min(bytes.len()));
@@ -104,7 +103,7 @@ impl Filling {
                 self.pieces.push(piece);
             }
             if piece_len == left {
-                self.store(worker).await;
+                self.store(storage).await;
                 self.fill_lock = None;
                 self.pieces.clear();
                 self.kept_bytes = 0;
@@ -141,8 +140,8 @@ impl Filling {
         !self.is_over && self.kept_bytes > 0
     }
 
-    async fn store(&mut self, worker: &Worker) {
-        let Some(disk) = &worker.disk else {
+    async fn store(&mut self, storage: &Storage) {
+        let Some(disk) = &storage.disk else {
             return;
         };
         let number = (self.at - 1) / self.fragment_bytes;
@@ -187,7 +186,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
             };
             bytes.truncate(left);
             left -= bytes.len();
-            filling.take(&worker, bytes).await;
+            filling.take(&worker.storage, bytes).await;
         }
         drop(under_way);
     });

@@ -30,24 +30,23 @@ mod sending;
 use std::ops::Range;
 
 use fields::Fields;
-use http1::{Framing, ResponseHead};
 use httpcache::{
     ByteRange, ContentRange, RangeAsked, RangeSpec, RequestDirectives, Span as Part, UnixMillis,
     cache_status::Forward,
 };
+use message::{Framing, ResponseHead};
 use profile::Class;
 use store::Sequence;
 
 use self::sending::Flow;
-use crate::request::toll;
 use crate::{
     deliver::{arriving, stored},
     fetch::{
+        ask,
         flight::{FirstEvent, FlightReader},
         prepare::{self, Confirmed},
         response::FetchRequest,
         share,
-        whom::{self, To},
     },
     range::{
         fill::Filling,
@@ -57,7 +56,7 @@ use crate::{
     reply::After,
     request::{
         exchange::{Exchange, forwarded},
-        onward,
+        onward, paying,
         wanted::Wanted,
     },
 };
@@ -144,7 +143,7 @@ pub async fn answer(
     let mut parts = Parts {
         wanted,
         fetch_request: share::fetch_request(
-            ex.worker,
+            &ex.worker.storage,
             &ex.listener,
             wanted,
             None,
@@ -194,7 +193,7 @@ impl Parts<'_, '_> {
         {
             return Outcome::Answered(after);
         }
-        if worker.disk.is_none()
+        if worker.storage.disk.is_none()
             || worker.range_pass_list.contains(primary, worker.now_ms())
             || !worker.shared.cache.admits(primary, size)
         {
@@ -204,7 +203,7 @@ impl Parts<'_, '_> {
             return Outcome::LookAgain;
         }
         let mut fields = onward::plain_fields(&wanted.request);
-        set_range(&mut fields, spec.aligned(size));
+        onward::set_range(&mut fields, spec.aligned(size));
         if let Some(answered) = self.pay().await {
             return answered;
         }
@@ -226,7 +225,10 @@ impl Parts<'_, '_> {
     async fn joined(&mut self, directives: &RequestDirectives) -> Option<After> {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let flights = &worker.shared.flights;
-        let reader = flights.join(wanted.primary, &share::flight_key(worker, wanted))?;
+        let reader = flights.join(
+            wanted.primary,
+            &share::flight_key(&worker.shared.cache, wanted),
+        )?;
         self.ex.record.waits();
         let first_event = reader.first_event().await;
         self.ex.record.hears_head();
@@ -257,7 +259,7 @@ impl Parts<'_, '_> {
         };
         let near = self.fragment_bytes;
         let is_soon = begins <= reader.flight.arrived_bytes().saturating_add(near);
-        if !is_soon || !share::may_have(worker, wanted, directives, first_event) {
+        if !is_soon || !share::may_have(&worker.storage, wanted, directives, first_event) {
             return None;
         }
         let status = forwarded(self.ex.edition(), self.why, |line| {
@@ -270,7 +272,7 @@ impl Parts<'_, '_> {
     /// The stored object may be served, but some of the wanted bytes are holes.
     async fn fill(&mut self, object: Object) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        let (Some(_), Some(large)) = (&worker.disk, &object.large) else {
+        let (Some(_), Some(large)) = (&worker.storage.disk, &object.large) else {
             return Outcome::Fetch;
         };
         let (stored, total, size) = (object.fields(), large.bytes, self.fragment_bytes);
@@ -280,10 +282,10 @@ impl Parts<'_, '_> {
             ByteRange::Several(_) | ByteRange::Unsatisfiable => return Outcome::Pass,
         };
         // Hold the existing fragments before looking for holes, so that none is evicted in between.
-        let disk = worker.disk.as_ref();
+        let disk = worker.storage.disk.as_ref();
         let holding = Holding::of(disk, &object, std::slice::from_ref(&want)).await;
         let mut lacking = holes::missing(
-            worker.disk.as_ref(),
+            worker.storage.disk.as_ref(),
             &worker.shared.cache.fragments,
             &object,
             want.clone(),
@@ -360,7 +362,13 @@ impl Parts<'_, '_> {
         let cookies = confirmed.decision.cookies_of(&head.fields);
         let fresh = confirmed.object;
         let filling = match confirmed.is_kept {
-            true => Filling::begin(worker, &fresh, holes.span.first, began, holes.is_mistaken),
+            true => Filling::begin(
+                &worker.storage,
+                &fresh,
+                holes.span.first,
+                began,
+                holes.is_mistaken,
+            ),
             false => None,
         };
         let flow = Flow {
@@ -385,7 +393,7 @@ impl Parts<'_, '_> {
         spec: RangeSpec,
     ) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        if share::is_conditional(&wanted.request) || worker.disk.is_none() {
+        if share::is_conditional(&wanted.request) || worker.storage.disk.is_none() {
             return Outcome::Fetch;
         }
         let now = worker.now_ms();
@@ -414,7 +422,7 @@ impl Parts<'_, '_> {
         let stored = stale.fields();
         let mut fields = onward::plain_fields(&wanted.request);
         //= rfc9110 §13.2.2   If-None-Match is evaluated first: 304 if it is still the same, else Range applies
-        set_range(&mut fields, spec.aligned(self.fragment_bytes));
+        onward::set_range(&mut fields, spec.aligned(self.fragment_bytes));
         metrics::add(&worker.counters.revalidations, 1);
         self.fetch_request.trip.validates();
         if !httpcache::add_validators(&stored, &mut fields) {
@@ -474,7 +482,7 @@ impl Parts<'_, '_> {
                 self.ex.record.waits_no_more(None);
             }
             FirstEvent::Validated(validated)
-                if share::may_have(worker, wanted, directives, &first_event) =>
+                if share::may_have(&worker.storage, wanted, directives, &first_event) =>
             {
                 self.ex.record.waits_no_more(None);
                 self.began = self.began.min(reader.flight.began);
@@ -515,7 +523,14 @@ impl Parts<'_, '_> {
         let (worker, fetch_request) = (self.ex.worker, &self.fetch_request);
         let update = (update, head.version);
         let (asked_at, began) = (self.asked_at, self.began);
-        prepare::confirmed(worker, fetch_request, stale, update, asked_at, began)
+        prepare::confirmed(
+            &worker.storage,
+            fetch_request,
+            stale,
+            update,
+            asked_at,
+            began,
+        )
     }
 
     /// A part of a new representation, or of one that may differ from the stored one.
@@ -568,9 +583,9 @@ impl Parts<'_, '_> {
         };
         // Whoever waits for it finds the new object, and waits for the part.
         self.validation = None;
-        let filling = object
-            .as_ref()
-            .and_then(|object| Filling::begin(worker, object, span.first, self.began, false));
+        let filling = object.as_ref().and_then(|object| {
+            Filling::begin(&worker.storage, object, span.first, self.began, false)
+        });
         let age_s = response.standing.age_s(worker.now_ms());
         let flow = Flow {
             fields: match &object {
@@ -599,7 +614,7 @@ impl Parts<'_, '_> {
         self.fill_lock = None;
         if may_wait {
             // Requests for another variant do not wait for this one.
-            let key = share::flight_key(worker, self.wanted);
+            let key = share::flight_key(&worker.shared.cache, self.wanted);
             let hash = worker.hasher.hash(&key);
             let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
             self.fill_lock = match is_waited_for {
@@ -613,13 +628,13 @@ impl Parts<'_, '_> {
 
     /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.
     async fn pay(&mut self) -> Option<Outcome> {
-        match toll::miss(self.ex).await {
+        match paying::miss(self.ex).await {
             Ok(toll) => {
                 self.fetch_request.toll = toll.map(Rc::new);
                 None
             }
             Err(stopped) => {
-                let refused = Box::pin(toll::refuse(self.ex, stopped)).await;
+                let refused = Box::pin(paying::refuse(self.ex, stopped)).await;
                 Some(Outcome::Answered(refused))
             }
         }
@@ -627,19 +642,9 @@ impl Parts<'_, '_> {
 
     /// Asks the origin, and notes how long it took.
     async fn ask(&mut self, fields: &Fields) -> Result<(Upstream, ResponseHead), UpstreamError> {
-        let worker = self.ex.worker;
-        let (asked, version) = (&self.wanted.asked, self.wanted.head.version);
-        let request = onward::request(self.ex.edition(), "GET", version, asked, fields);
-        let watch = worker.deadlines.watch();
-        self.ex.record.asks(&asked.destination.host);
-        let to = To {
-            asked,
-            listener: &self.ex.listener,
-            trip: &self.fetch_request.trip,
-        };
-        // Interim responses to this request are not passed on.
-        let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
-        answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
+        self.ex.record.asks(&self.wanted.asked.destination.host);
+        let trip = &self.fetch_request.trip;
+        ask::ask_with(self.ex, self.wanted, fields, trip).await
     }
 }
 
@@ -685,12 +690,6 @@ fn begin_of(spec: RangeSpec, fragment_bytes: u64) -> u64 {
         RangeSpec::FromTo { first, .. } => first / fragment_bytes,
         RangeSpec::Suffix { .. } => u64::MAX,
     }
-}
-
-pub(super) fn set_range(fields: &mut Fields, spec: RangeSpec) {
-    let mut value = Vec::new();
-    spec.write(&mut value);
-    fields.set(b"Range", &value);
 }
 
 /// Can the body have the length of this range?

@@ -13,25 +13,20 @@
 use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
-use http1::ResponseHead;
 use httpcache::{RangeAsked, RangeSpec, UnixMillis};
+use message::ResponseHead;
 
 use super::fill::UnderWay;
 use crate::{
     fetch::{
+        ask,
         flight::{FirstEvent, FlightReader, Join, Keeping, Validated},
         prepare::{self, Confirmed},
         response::FetchRequest,
         share,
-        whom::{self, To},
+        whom::To,
     },
-    request::{
-        exchange::Exchange,
-        find::Found,
-        onward,
-        toll::{self, Toll},
-        wanted::Wanted,
-    },
+    request::{exchange::Exchange, find::Found, onward, paying, toll::Toll, wanted::Wanted},
     state::Worker,
 };
 use origin::{trip::Trip, upstream::Upstream};
@@ -59,7 +54,7 @@ pub enum Validates {
 impl Validation {
     /// Joins a validation, or begins one.
     pub fn join_or_begin(worker: &Rc<Worker>, wanted: &Wanted) -> Validates {
-        let mut key = share::flight_key(worker, wanted);
+        let mut key = share::flight_key(&worker.shared.cache, wanted);
         key.extend_from_slice(BEHIND_KEY);
         let shared = &worker.shared;
         let began = || Some(shared.cache.store.sequence(wanted.primary));
@@ -128,13 +123,13 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
         },
     };
     let mut fields = onward::plain_fields(&wanted.request);
-    super::part::set_range(&mut fields, spec);
+    onward::set_range(&mut fields, spec);
     if !httpcache::add_validators(&stale.object().fields(), &mut fields) {
         return;
     }
     let trip = Trip::new();
     // Nobody waits for it, so it is left out where a quota is used up.
-    let Ok(toll) = toll::miss_behind(ex, &trip) else {
+    let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
     let Validates::First(validation) = Validation::join_or_begin(worker, wanted) else {
@@ -143,7 +138,14 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     };
     let fetch_request = FetchRequest {
         toll: toll.map(Rc::new),
-        ..share::fetch_request(worker, &ex.listener, wanted, Some(stale), false, trip)
+        ..share::fetch_request(
+            &worker.storage,
+            &ex.listener,
+            wanted,
+            Some(stale),
+            false,
+            trip,
+        )
     };
     metrics::add(&worker.counters.revalidations, 1);
     fetch_request.trip.validates();
@@ -159,7 +161,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
             listener: &fetch_request.listener,
             trip: &fetch_request.trip,
         };
-        match whom::ask_final(&worker, &watch, to, "GET", &request).await {
+        match ask::ask_final(&worker.asking, &watch, to, "GET", &request).await {
             Ok((upstream, head)) => {
                 answered(
                     &worker,
@@ -195,13 +197,19 @@ async fn answered(
             metrics::add(&worker.counters.revalidations_not_modified, 1);
             let began = fetch_request.stale_began;
             let update = (&head.fields, head.version);
-            let confirmed =
-                prepare::confirmed(worker, fetch_request, stale, update, asked_at, began);
+            let confirmed = prepare::confirmed(
+                &worker.storage,
+                fetch_request,
+                stale,
+                update,
+                asked_at,
+                began,
+            );
             validation.confirm(fetch_request, &confirmed);
         }
         // It has changed, or cannot be told to be the same.
         200 | 206 | 404 | 410 if !prepare::speaks_for_one(fetch_request) => {
-            prepare::end_of(worker, stale);
+            prepare::end_of(&worker.storage, stale);
         }
         _ => {}
     }

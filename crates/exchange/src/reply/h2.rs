@@ -17,7 +17,7 @@ use fields::Fields;
 use http2::ErrorCode;
 
 use crate::{
-    h2::{Purpose, Stream, StreamEnd, write_head},
+    h2::{head::Purpose, hit::write_head, link::Stream, tunnel::StreamEnd},
     reply::{After, Gone, Length, ReplyHead, Sent},
 };
 use base::{clock::Instant, deadline::Watch};

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use fields::Fields;
 use message::Authority;
 
-use crate::{conn::socket::Conn, h2::StreamEnd};
+use crate::{conn::socket::Conn, h2::tunnel::StreamEnd};
 use base::clock::Instant;
 use h1::H1;
 use h2::H2;

@@ -3,8 +3,8 @@
 //! The short way of a request logs slices of its head ([`of`]); a request that outlives its head keeps copies ([`Kept`]). Without an
 //! access log neither looks at a field.
 
-use http1::{RequestHead, RequestView};
-use message::Version;
+use http1::RequestView;
+use message::{RequestHead, Version};
 use profile::{Protocol, access::Asking};
 
 /// What a head without a body asks. Reads two of its fields only if an access log is written (`logged`).

@@ -10,12 +10,12 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Buf;
-use http1::{Chunk, ChunkedDecoder, Framing, Limits};
-use message::Part;
+use http1::{Chunk, ChunkedDecoder, Limits};
+use message::{Framing, Part};
 
 use crate::{
     conn::{pace::Pace, socket::Conn},
-    h2::{Came, Stream},
+    h2::link::{Came, Stream},
     reply::Reply,
     state::Worker,
 };

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use http1::RequestHead;
+use message::RequestHead;
 use profile::Class;
 
 use crate::{
@@ -21,8 +21,16 @@ use base::{
 use peers::digest::theirs::Format;
 use plan::Role;
 
+/// Answers a request for our digest. `Err`: the request was one.
+pub async fn serve(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match format_of(ex, head) {
+        Some(format) => Err(Box::pin(answer(ex, head, format)).await),
+        None => Ok(()),
+    }
+}
+
 /// The format that is asked for, if a digest is.
-pub fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {
+fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {
     if !head.target.starts_with('/') || matches!(ex.listener.listener.role, Role::Reverse(_)) {
         return None;
     }
@@ -35,7 +43,7 @@ pub fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {
 }
 
 /// Answers a request for a digest.
-pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead, format: Format) -> After {
+async fn answer(ex: &mut Exchange<'_>, head: &RequestHead, format: Format) -> After {
     ex.keep_open_without_body(head.framing);
     let shared = &ex.worker.shared;
     let clients = Clients {

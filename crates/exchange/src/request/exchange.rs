@@ -18,76 +18,21 @@ use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, RequestView};
 use httpcache::cache_status::{CacheStatus, Forward};
-use message::reason_phrase;
+use message::{Framing, reason_phrase};
 use profile::{Class, StageName};
 
 use crate::{
-    conn::{look::Absent, who::Barred},
     edition::Edition,
     listener::ListenerState,
     reply::{After, Length, Reply, ReplyHead},
-    request::{asking::Kept, body::RequestBody, finished::Finished, notes::Notes, ruling},
+    request::{
+        asking::Kept, body::RequestBody, finished::Finished, incoming::Incoming, notes::Notes,
+    },
     state::Worker,
 };
 use base::member::MemberId;
-use cache::preloaded::Preloaded;
 use record::metrics;
-use rules::rulebook::MetBy;
-
-/// A request whose head was parsed.
-pub struct Incoming {
-    /// Its head.
-    pub head: RequestHead,
-    /// How long the head was.
-    pub head_bytes: usize,
-    /// When its first byte was seen.
-    pub began: Instant,
-    /// When the connection was accepted, for the first request on it.
-    pub accepted: Option<Instant>,
-    /// The short way has waited for the disk in vain; nobody is to wait once more.
-    pub skips_disk: bool,
-    /// What the short way has read from disk is of another tag, and has this key.
-    pub other: Option<Bytes>,
-    /// What the short way has read from disk, and may not serve as it is.
-    pub loaded: Option<Box<Preloaded>>,
-    /// What the short way has looked for in vain.
-    pub absent: Option<Absent>,
-    /// The operator's rules that it meets, once they were asked.
-    pub met: Option<MetBy>,
-    /// It is refused for what is said of its client.
-    pub barred: Option<Barred>,
-    /// The short way has counted it at the quotas of each request.
-    pub has_passed: bool,
-}
-
-impl Incoming {
-    /// A head that was parsed; its first byte was seen at `began`.
-    pub fn new(view: &RequestView<'_, '_>, began: Instant, accepted: Option<Instant>) -> Incoming {
-        Incoming {
-            accepted,
-            ..Incoming::of_head(view.to_owned(), view.head_bytes, began)
-        }
-    }
-
-    /// A head of its own, which was so many bytes long.
-    pub fn of_head(head: RequestHead, head_bytes: usize, began: Instant) -> Incoming {
-        Incoming {
-            head,
-            head_bytes,
-            began,
-            accepted: None,
-            skips_disk: false,
-            other: None,
-            loaded: None,
-            absent: None,
-            met: None,
-            barred: None,
-            has_passed: false,
-        }
-    }
-}
 
 /// Who has asked.
 #[derive(Clone, Copy)]
@@ -187,7 +132,10 @@ impl<'c> Exchange<'c> {
         if !said.cache_status.is_empty() {
             head.add(b"Cache-Status", &said.cache_status);
         }
-        ruling::change_answer(self, &said, &mut head);
+        if let Some(changing) = &self.record.changing {
+            let of = (head.status, said.content_type);
+            changing.change_answer(of, &said.cache_status, head.lines_mut());
+        }
         self.reply.begin(head, length);
         let record = &mut self.record;
         record.class = said.class;

@@ -16,11 +16,12 @@ use store::{KeyHash, Sequence};
 
 use crate::{request::wanted::Wanted, state::Worker};
 use cache::{
+    Cache,
     disk::{DiskIo, Unread},
     memory::Resident,
     object::Object,
 };
-use cluster::purging::gate::Served;
+use purging::gate::Served;
 use record::facts::SwapIn;
 use rules::key::{self, variant_key};
 
@@ -74,30 +75,17 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if served == Served::Nothing {
         return None;
     }
-    let began = shared.cache.store.sequence(wanted.primary);
     let reads = served == Served::All && !wanted.skips_disk;
-    let disk = worker.disk.as_ref().filter(|_| reads);
-    let in_memory = |resident: Arc<Resident>| {
-        // Its fragments may not be read.
-        if resident.object.large.is_some() && disk.is_none() {
-            return None;
-        }
-        if !is_cut_as_here(disk, wanted, &resident.object) {
-            shared.cache.forget_stored(&resident.object);
-            return None;
-        }
-        Some(Found {
-            stored: Stored::Memory(resident),
-            swap_in: None,
-            began,
-        })
+    let search = Search {
+        cache: &shared.cache,
+        disk: worker.storage.disk.as_ref().filter(|_| reads),
+        wanted,
+        began: shared.cache.store.sequence(wanted.primary),
     };
-    // A response stored by other cache fields than count here is invisible.
-    let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
+    let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
     // The extras of a rule are in the keys of variants only.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
-    let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
     if wanted.is_absent.take()
         && may_be_direct
         && shared.cache.store.marker(wanted.primary).is_none()
@@ -108,11 +96,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     let mut other = wanted.other.take();
     if may_be_direct {
         match shared.cache.memory.look_up(wanted.primary, &wanted.key) {
-            Ok(resident) => {
-                return Some(resident)
-                    .filter(|it| !is_foreign(&it.object))
-                    .and_then(in_memory);
-            }
+            Ok(resident) => return search.in_memory(resident),
             Err(in_memory) => other = in_memory.or(other),
         }
     }
@@ -132,47 +116,90 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             variant = variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.cache.memory.get(hash, &variant) {
-                return Some(resident)
-                    .filter(|it| !is_foreign(&it.object))
-                    .and_then(in_memory);
+                return search.in_memory(resident);
             }
             (hash, &variant)
         }
     };
-    let disk = disk?;
-    let removals = shared.cache.memory.removals(hash);
-    let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
-    let (object, swap_in, began, removals) = match preloaded {
-        Some(it) => (it.object, it.swap_in, it.began, it.removals),
-        None => {
-            let loaded = disk.load(wanted.primary, hash, key).await;
-            if let Err(Unread::Other(other)) = &loaded {
-                wanted.is_contested.set(is_in_use(other));
-            }
-            let loaded = loaded.ok()?;
-            shared.cache.take_along(loaded.beside, began);
-            (loaded.object, loaded.swap_in, began, removals)
+    search.on_disk(hash, key, is_in_use).await
+}
+
+/// A look for one response.
+struct Search<'a> {
+    cache: &'a Cache,
+    /// `None`: disks are not read for it.
+    disk: Option<&'a DiskIo>,
+    wanted: &'a Wanted,
+    /// The invalidation sequence before it.
+    began: Sequence,
+}
+
+impl Search<'_> {
+    /// What lies in memory, if it is for this request.
+    fn in_memory(&self, resident: Arc<Resident>) -> Option<Found> {
+        let object = &resident.object;
+        // The fragments of a large one may not be read.
+        if self.is_foreign(object) || object.large.is_some() && self.disk.is_none() {
+            return None;
         }
-    };
-    // The second: it was purged while it was read.
-    if is_foreign(&object) || !shared.cache.still_valid(&object, began) {
-        return None;
+        if !is_cut_as_here(self.disk, self.wanted, object) {
+            self.cache.forget_stored(object);
+            return None;
+        }
+        Some(Found {
+            stored: Stored::Memory(resident),
+            swap_in: None,
+            began: self.began,
+        })
     }
-    if !is_cut_as_here(Some(disk), wanted, &object) {
-        shared.cache.forget_stored(&object);
-        return None;
+
+    /// Is it stored by other cache fields than count here, and so invisible?
+    fn is_foreign(&self, object: &Object) -> bool {
+        self.wanted.is_foreign(&object.standing)
     }
-    let memory = &shared.cache.memory;
-    // A large object that takes the place of this one is not in memory. That it came is seen by this.
-    let is_last = || memory.removals(hash) == removals;
-    memory.promote(&object, |object| {
-        shared.cache.may_publish(object, began) && is_last()
-    });
-    Some(Found {
-        stored: Stored::Disk(Box::new(object)),
-        swap_in,
-        began,
-    })
+
+    /// What lies on disk under this key, if it is for this request.
+    async fn on_disk(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        is_in_use: impl Fn(&[u8]) -> bool,
+    ) -> Option<Found> {
+        let (cache, wanted, disk, began) = (self.cache, self.wanted, self.disk?, self.began);
+        let memory = &cache.memory;
+        let removals = memory.removals(hash);
+        let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
+        let (object, swap_in, began, removals) = match preloaded {
+            Some(it) => (it.object, it.swap_in, it.began, it.removals),
+            None => {
+                let loaded = disk.load(wanted.primary, hash, key).await;
+                if let Err(Unread::Other(other)) = &loaded {
+                    wanted.is_contested.set(is_in_use(other));
+                }
+                let loaded = loaded.ok()?;
+                cache.take_along(loaded.beside, began);
+                (loaded.object, loaded.swap_in, began, removals)
+            }
+        };
+        // The second: it was purged while it was read.
+        if self.is_foreign(&object) || !cache.still_valid(&object, began) {
+            return None;
+        }
+        if !is_cut_as_here(Some(disk), wanted, &object) {
+            cache.forget_stored(&object);
+            return None;
+        }
+        // A large object that takes the place of this one is not in memory. That it came is seen by this.
+        let is_last = || memory.removals(hash) == removals;
+        memory.promote(&object, |object| {
+            cache.may_publish(object, began) && is_last()
+        });
+        Some(Found {
+            stored: Stored::Disk(Box::new(object)),
+            swap_in,
+            began,
+        })
+    }
 }
 
 /// Is it cut into fragments as the store cuts them, if it is?

@@ -11,8 +11,8 @@
 
 use std::rc::Rc;
 
-use http1::{Framing, ResponseHead};
 use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
+use message::{Framing, ResponseHead};
 use store::Sequence;
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
     reply::After,
     request::{exchange::Exchange, find, wanted::Wanted},
     state::Worker,
+    storage::Storage,
 };
 use cache::object::Object;
 
@@ -48,18 +49,27 @@ pub async fn note(
     let matches = stored.status == 200
         && response.status == 200
         && httpcache::describes(&response.fields, &fields, stored.body_bytes());
-    let fresh = matches.then(|| freshened(worker, listener, wanted, stored, response, asked_at));
+    let fresh = matches.then(|| {
+        freshened(
+            &worker.storage,
+            listener,
+            wanted,
+            stored,
+            response,
+            asked_at,
+        )
+    });
     let object = fresh.flatten().unwrap_or_else(|| {
         let mut stale = stored.clone();
         stale.standing.expire();
         stale
     });
-    prepare::republish(worker, &object, began.min(found.began));
+    prepare::republish(&worker.storage, &object, began.min(found.began));
 }
 
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.
 fn freshened(
-    worker: &Worker,
+    storage: &Storage,
     listener: &ListenerState,
     wanted: &Wanted,
     stored: &Object,
@@ -72,7 +82,7 @@ fn freshened(
         listener,
     };
     let (fresh, decision) = prepare::freshened(
-        worker,
+        storage,
         asker,
         stored,
         (&response.fields, response.version),

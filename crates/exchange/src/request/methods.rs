@@ -1,13 +1,23 @@
 //! Methods that end here, and protocols that a client may switch to.
 
-use http1::{Framing, RequestHead};
+use message::{Framing, RequestHead, Seen};
 
 use crate::{listener::ListenerState, reply::After, request::exchange::Exchange};
-use message::Seen;
 use plan::Role;
 
-/// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
-pub async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {
+/// Answers OPTIONS and TRACE that end here. `Err`: the request was one.
+//= rfc9110 §7.6.2   the recipient of Max-Forwards: 0 must not forward, and answers as the final recipient
+pub async fn end_here(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
+    match head.method.as_str() {
+        "OPTIONS" | "TRACE" => Box::pin(final_recipient(ex, head))
+            .await
+            .map_or(Ok(()), Err),
+        _ => Ok(()),
+    }
+}
+
+/// `None` when it is to be passed on.
+async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {
     let last = head
         .fields
         .first(b"max-forwards")

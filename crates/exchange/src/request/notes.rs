@@ -14,7 +14,7 @@ use profile::{Class, Flags, StageName};
 use crate::{
     fetch::flight::Flight,
     reply::Sent,
-    request::{asking::Kept, ruling::Changing, toll::Bill},
+    request::{asking::Kept, changing::Changing, toll::Bill},
 };
 use ledger::{Holder, Lot};
 use origin::trip::Trip;

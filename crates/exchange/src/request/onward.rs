@@ -5,14 +5,10 @@
 use std::borrow::Cow;
 
 use fields::Fields;
-use http1::RequestHead;
-use message::{Seen, Version};
+use httpcache::RangeSpec;
+use message::{RequestHead, Seen, Version};
 
-use crate::{
-    edition::Edition,
-    mirror,
-    request::{exchange::Exchange, target::Asked},
-};
+use crate::{edition::Edition, mirror::settings::asks_for_less, request::target::Asked};
 use http1::head_lines;
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
@@ -30,7 +26,7 @@ pub fn request(
         (asked.mirror.as_ref()).is_some_and(|mirror| mirror.wants_identity(method, &asked.target));
     if wants_identity {
         for (name, value) in fields.iter() {
-            if !name.eq_ignore_ascii_case(b"host") && !mirror::asks_for_less(name) {
+            if !name.eq_ignore_ascii_case(b"host") && !asks_for_less(name) {
                 head_lines::write_field(name, value, &mut out);
             }
         }
@@ -49,6 +45,13 @@ pub fn end_to_end(request: &Fields) -> Fields {
     message::remove_hop_by_hop(&mut fields);
     fields.remove(b"proxy-authorization");
     fields
+}
+
+/// Asks for this part.
+pub fn set_range(fields: &mut Fields, spec: RangeSpec) {
+    let mut value = Vec::new();
+    spec.write(&mut value);
+    fields.set(b"Range", &value);
 }
 
 /// Says that trailers are welcome.
@@ -88,14 +91,13 @@ fn own_via_name(edition: &Edition) -> &[u8] {
 /// Has this request been here before?
 //= rfc9110 §7.6.3   Via shows a loop
 //= rfc8586 §3   and so does CDN-Loop, if somebody on the way strips Via
-pub fn is_back(ex: &Exchange<'_>, head: &RequestHead) -> bool {
+pub fn is_back(edition: &Edition, loop_id: &str, head: &RequestHead) -> bool {
     let (seen, fields) = (head.seen, &head.fields);
-    let loop_id = ex.worker.shared.peers.loop_id.as_bytes();
-    seen.intersects(Seen::VIA)
-        && fields
-            .members(b"via")
-            .any(|hop| is_own_via(ex.edition(), hop))
-        || seen.intersects(Seen::CDN_LOOP) && fields.members(b"cdn-loop").any(|id| id == loop_id)
+    seen.intersects(Seen::VIA) && fields.members(b"via").any(|hop| is_own_via(edition, hop))
+        || seen.intersects(Seen::CDN_LOOP)
+            && fields
+                .members(b"cdn-loop")
+                .any(|id| id == loop_id.as_bytes())
 }
 
 /// Is this member of a Via field one that we wrote?

@@ -16,7 +16,7 @@
 //! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
 //! In a cluster it goes to all members. One that has a link and does not have it durably within [`DURABLE_WAIT`] makes the answer 503 and is
-//! named in `"missing"`; one that is away is named in `"away"` and will be told (`cluster::purging`).
+//! named in `"missing"`; one that is away is named in `"away"` and will be told (`purging`).
 //!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
 //! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
@@ -37,8 +37,10 @@ use crate::{
     state::Shared,
 };
 use base::clock::Instant;
-use cache::predicate::{About, TAG_BYTES_MAX};
-use cluster::purging::change::Change;
+use cache::predicate::TAG_BYTES_MAX;
+use cluster::Cluster;
+use purging::change::{Change, Pattern};
+use record::events::Events;
 
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
@@ -125,7 +127,7 @@ pub async fn purge(
     order: &Order,
 ) -> Result<Purged, &'static str> {
     let (change, mut done) = resolved(listeners, order)?;
-    let applied = change.apply(&shared.local_cache());
+    let applied = shared.local_cache().apply(&change);
     match applied.refused {
         Some(NotTaken::TooLong) => return Err(TOO_LONG),
         Some(NotTaken::Full) => {
@@ -139,11 +141,14 @@ pub async fn purge(
     }
     let began = Instant::now();
     let settled = shared.cache.settle(&applied.handles, DURABLE_WAIT);
-    (done.durable, ()) = tokio::join!(settled, told(shared, &change, &mut done.members));
+    (done.durable, ()) = tokio::join!(
+        settled,
+        told(shared.cluster.as_deref(), &change, &mut done.members)
+    );
     if !done.members.missing.is_empty() {
         (done.durable, done.reason) = (false, Some(NOT_ALL));
     }
-    note(shared, order, done.durable, began);
+    note(&shared.events, order, done.durable, began);
     Ok(done)
 }
 
@@ -169,7 +174,7 @@ fn resolved(
         }
         What::Prefix => {
             let prefixes = prefixes(listeners, &order.text, order.names)?;
-            change.patterns = prefixes.into_iter().map(About::Prefix).collect();
+            change.patterns = prefixes.into_iter().map(Pattern::Prefix).collect();
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
                 let names = target::names_of_url(listeners, &order.text, order.names);
@@ -178,7 +183,7 @@ fn resolved(
             done.prefix = text;
         }
         What::Tag => {
-            change.patterns = vec![About::Tag(tag(&order.text)?)];
+            change.patterns = vec![Pattern::Tag(tag(&order.text)?)];
             done.tag = text;
         }
     }
@@ -186,8 +191,8 @@ fn resolved(
 }
 
 /// Tells the other members of the cluster, if there is one, and waits until they have it.
-async fn told(shared: &Shared, change: &Change, members: &mut MembersTold) {
-    let Some(cluster) = &shared.cluster else {
+async fn told(cluster: Option<&Cluster>, change: &Change, members: &mut MembersTold) {
+    let Some(cluster) = cluster else {
         return;
     };
     let outcome = cluster.purging.tell(change, DURABLE_WAIT).await;
@@ -201,8 +206,8 @@ async fn told(shared: &Shared, change: &Change, members: &mut MembersTold) {
 }
 
 /// Marks it in the profile: what it was, not whom it was about.
-fn note(shared: &Shared, order: &Order, durable: bool, began: Instant) {
-    if shared.events.are_wanted() {
+fn note(events: &Events, order: &Order, durable: bool, began: Instant) {
+    if events.are_wanted() {
         let what = match order.what {
             What::Url => "url",
             What::Prefix => "prefix",
@@ -210,7 +215,7 @@ fn note(shared: &Shared, order: &Order, durable: bool, began: Instant) {
         };
         let (soft, ms) = (order.soft, began.elapsed().as_millis() as u64);
         let text = json!({ "what": what, "soft": soft, "durable": durable, "ms": ms });
-        shared.events.mark(MarkKind::Purge, &text.to_string());
+        events.mark(MarkKind::Purge, &text.to_string());
     }
 }
 

@@ -8,35 +8,33 @@
 //!
 //! Not known here: which rules fit (`rulebook`).
 
-use std::{net::IpAddr, rc::Rc};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::RequestHead;
 use httpcache::cache_status::CacheStatus;
-use message::{Authority, Scheme, reason_phrase};
+use message::{Authority, RequestHead, Scheme, reason_phrase};
 use profile::Class;
 
 use crate::{
     listener::ListenerState,
     reply::{After, Length, ReplyHead},
     request::{
-        exchange::{Exchange, Incoming, Said},
+        changing::Changing,
+        exchange::{Exchange, Said},
+        incoming::Incoming,
         target,
     },
 };
 use base::clock::Instant;
 use plan::{Canned, Text, Verdict};
-use rules::rulebook::{
-    Met, MetBy, Question,
-    edits::{self, AskedFor, Values},
-};
+use rules::rulebook::{Met, MetBy, Question, edits::Values};
 
-/// Asks the rules; gives the end of a request that is not simply served.
-pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After> {
+/// Asks the rules. `Err`: they have answered the request.
+pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), After> {
     let listener = Rc::clone(&ex.listener);
     if listener.book.is_empty() {
-        return None;
+        return Ok(());
     }
     let head = &incoming.head;
     let met = with_question(&listener, head, |question| {
@@ -46,17 +44,21 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Option<After
         // A tunnel asks no further; for all others they are looked at again, with the key.
         ex.record.tolls = listener.tolls_of(ruled.met);
         if ex.member.is_none() && listener.book.changes_answers(ruled.met) {
-            ex.record.changing = Some(Box::new(Changing::of(ex, question, ruled.met)));
+            ex.record.changing = Some(Box::new(changing(ex, question, ruled.met)));
         }
         met
-    })?;
+    });
+    let Some(met) = met else {
+        return Ok(());
+    };
     incoming.met = Some(met);
-    let (number, verdict) = listener.book.request(met, ex.member.is_none()).verdict?;
-    if *verdict == Verdict::Allow {
-        return None;
+    match listener.book.request(met, ex.member.is_none()).verdict {
+        None | Some((_, Verdict::Allow)) => Ok(()),
+        Some((number, verdict)) => {
+            ex.edition().rule_counts.decided(number);
+            Err(Box::pin(decided(ex, &incoming.head, verdict)).await)
+        }
     }
-    ex.edition().rule_counts.decided(number);
-    Some(Box::pin(decided(ex, &incoming.head, verdict)).await)
 }
 
 /// The rules that a request meets.
@@ -104,120 +106,13 @@ pub fn with_question<T>(
     Some(ask(&place.question(method, fields)))
 }
 
-/// What the fields of a request or its answer are changed by.
-pub struct Changing {
-    /// The rules that it meets.
-    met: Met,
-    client: IpAddr,
-    listener: Rc<ListenerState>,
-    method: String,
-    scheme: Option<Scheme>,
-    host: String,
-    port: u16,
-    path: String,
-    id: u64,
-}
-
-impl Changing {
-    fn of(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
-        let asked = AskedFor::of(question);
-        Changing {
-            met,
-            client: ex.peer.ip(),
-            listener: Rc::clone(&ex.listener),
-            method: asked.method.to_owned(),
-            scheme: asked.scheme,
-            host: asked.host.to_owned(),
-            port: asked.port,
-            path: asked.path.to_owned(),
-            id: match &ex.record.changing {
-                Some(changing) => changing.id,
-                None => ex.worker.next_id(),
-            },
-        }
-    }
-
-    fn values<'a>(&'a self, cache_status: &'a [u8], status: u16) -> Values<'a> {
-        Values {
-            client: self.client,
-            listener: name_of(&self.listener),
-            asked: AskedFor {
-                method: &self.method,
-                scheme: self.scheme,
-                host: &self.host,
-                port: self.port,
-                path: &self.path,
-            },
-            id: self.id,
-            cache_status,
-            status,
-        }
-    }
-
-    /// Changes the fields of the request.
-    pub fn change_request(&self, fields: &mut Fields) {
-        let changes = self.listener.book.request_edits(self.met);
-        edits::change_request(fields, &changes, &self.values(b"", 0));
-    }
-}
-
-/// As variables tell it: its name, or its address.
-pub fn name_of(listener: &ListenerState) -> &str {
-    match listener.listener.name.as_str() {
-        "" => &listener.name,
-        name => name,
-    }
-}
-
-/// What changes the fields of a request that meets these rules.
-pub fn changing_request(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
-    Changing::of(ex, question, met)
-}
-
-/// Changes the head of an answer as rules say.
-pub fn change_answer(ex: &Exchange<'_>, said: &Said<'_>, head: &mut ReplyHead) {
-    let Some(changing) = &ex.record.changing else {
-        return;
+/// What changes the fields of a request that meets these rules, and those of its answer.
+pub fn changing(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
+    let id = match &ex.record.changing {
+        Some(changing) => changing.id,
+        None => ex.worker.next_id(),
     };
-    let status = head.status;
-    let book = &changing.listener.book;
-    let changes = book.response_edits(changing.met, status, said.content_type);
-    let values = changing.values(&said.cache_status, status);
-    edits::change_head(head.lines_mut(), &changes, &values);
-}
-
-/// A hit of the short way: what its head is changed by.
-pub struct HitChanging<'a> {
-    /// The rules that the request meets.
-    pub met: Met,
-    /// What was asked for.
-    pub asked: AskedFor<'a>,
-    /// Its client.
-    pub client: IpAddr,
-    /// A number of this request alone.
-    pub id: u64,
-}
-
-impl HitChanging<'_> {
-    /// Changes its head.
-    pub fn change(
-        &self,
-        listener: &ListenerState,
-        (status, content_type): (u16, &[u8]),
-        cache_status: &[u8],
-        lines: &mut Vec<u8>,
-    ) {
-        let changes = listener.book.response_edits(self.met, status, content_type);
-        let values = Values {
-            client: self.client,
-            listener: name_of(listener),
-            asked: self.asked,
-            id: self.id,
-            cache_status,
-            status,
-        };
-        edits::change_head(lines, &changes, &values);
-    }
+    Changing::of(&ex.listener, ex.peer.ip(), question, met, id)
 }
 
 /// Carries out what a rule decides.
@@ -293,7 +188,7 @@ async fn canned_answer(ex: &mut Exchange<'_>, canned: &Canned) -> After {
 fn url_of(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
     let listener = Rc::clone(&ex.listener);
     with_question(&listener, head, |question| {
-        let changing = Changing::of(ex, question, Met::NONE);
+        let changing = changing(ex, question, Met::NONE);
         url(&changing.values(b"", 0), to)
     })?
 }

@@ -22,7 +22,7 @@ use message::{Authority, Named, Scheme};
 
 use crate::{
     listener::{ListenerState, RouteState},
-    mirror::Mirror,
+    mirror::settings::Mirror,
 };
 use origin::Destination;
 use plan::Role;

@@ -4,8 +4,8 @@ use std::{cell::Cell, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::RequestHead;
-use httpcache::{ClientDirectives, Standing, StandingFlags};
+use httpcache::{ClientDirectives, Standing, StandingFlags, cache_status::Forward};
+use message::{Framing, RequestHead, Seen};
 use store::KeyHash;
 
 use crate::request::target::Asked;
@@ -57,6 +57,25 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Why the cache has no part in it; `None`: it has.
+    pub fn passes_by(&self) -> Option<Forward> {
+        let head = &self.head;
+        let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
+        if !self.is_read() || head.framing != Framing::None || self.upgrade.is_some() {
+            Some(Forward::Method)
+        } else if head.seen.intersects(conditions) {
+            //= rfc9211 §2.2   request: what the request says, not its method, forbids an answer from here
+            Some(Forward::Request)
+        } else {
+            self.bypass.then_some(Forward::Bypass)
+        }
+    }
+
+    /// Does it only read?
+    pub fn is_read(&self) -> bool {
+        matches!(self.head.method.as_str(), "GET" | "HEAD")
+    }
+
     /// Was it stored, or fetched, by a word that does not count for this request's listener?
     pub fn is_foreign(&self, standing: &Standing) -> bool {
         standing.flags.intersects(self.foreign)

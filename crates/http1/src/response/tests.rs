@@ -4,14 +4,14 @@ use super::*;
 
 /// The outcome of parsing `text`, which must be one whole head answering `to`.
 fn outcome(to: &str, text: &str) -> Result<String, Fault> {
-    let head = match parse_response(text.as_bytes(), &Limits::default(), to) {
+    let (head, head_bytes) = match parse_response(text.as_bytes(), &Limits::default(), to) {
         Ok(head) => head.expect("the head is complete"),
         Err(reject) => {
             assert_eq!(reject.status(), 502);
             return Err(reject.fault());
         }
     };
-    assert_eq!(head.head_bytes, text.len());
+    assert_eq!(head_bytes, text.len());
     let keep = if head.keep_alive { " keep" } else { "" };
     Ok(format!("{} {:?}{keep}", head.status, head.framing))
 }
@@ -27,15 +27,15 @@ fn ok(lines: &str) -> String {
 #[test]
 fn a_plain_response() {
     let text = b"HTTP/1.1 404 Not  Found\r\nContent-Length: 5\r\nX:y\r\n\r\nhello";
-    let head = parse_response(text, &Limits::default(), "GET")
+    let (head, head_bytes) = parse_response(text, &Limits::default(), "GET")
         .unwrap()
         .unwrap();
     assert_eq!((head.status, head.reason.as_str()), (404, "Not  Found"));
     assert_eq!(head.fields.as_wire(), b"Content-Length: 5\r\nX: y\r\n");
     assert_eq!(head.framing, Framing::Length(5));
-    assert_eq!(&text[head.head_bytes..], b"hello");
+    assert_eq!(&text[head_bytes..], b"hello");
     assert!(head.keep_alive);
-    for len in 0..head.head_bytes {
+    for len in 0..head_bytes {
         assert!(
             parse_response(&text[..len], &Limits::default(), "GET")
                 .unwrap()
@@ -159,7 +159,7 @@ fn white_space_behind_a_name_goes() {
     for lines in ["X : y", "X \t :y", "X\t: y "] {
         let text = ok(&format!("Content-Length: 5\r\n{lines}\r\nZ: 1"));
         let head = parse_response(text.as_bytes(), &Limits::default(), "GET");
-        let head = head.unwrap().unwrap();
+        let (head, _) = head.unwrap().unwrap();
         let expected = b"Content-Length: 5\r\nX: y\r\nZ: 1\r\n";
         assert_eq!(head.fields.as_wire(), expected, "{lines:?}");
         assert_eq!(head.framing, Framing::Length(5));
@@ -174,7 +174,7 @@ fn white_space_behind_a_name_goes() {
 #[test]
 fn equal_lengths_become_one() {
     let text = ok("content-length: 5\r\nX: y\r\nContent-Length: 5\r\nContent-Length: 5");
-    let head = parse_response(text.as_bytes(), &Limits::default(), "GET")
+    let (head, _) = parse_response(text.as_bytes(), &Limits::default(), "GET")
         .unwrap()
         .unwrap();
     assert_eq!(head.framing, Framing::Length(5));
@@ -221,7 +221,7 @@ fn limits_hold() {
         };
         let of = |text: &str| {
             let parsed = parse_response(text.as_bytes(), &limits, "GET");
-            let lines = parsed.map(|head| head.map(|head| head.fields.iter().count()));
+            let lines = parsed.map(|parsed| parsed.map(|(head, _)| head.fields.iter().count()));
             lines.map_err(|reject| reject.fault())
         };
         assert_eq!(of(&many(most)), Ok(Some(most)));
@@ -234,11 +234,11 @@ fn a_later_minor_version_is_read_as_1_1() {
     for minor in 2..=9 {
         let text = format!("HTTP/1.{minor} 200 OK\r\nContent-Length: 3\r\n\r\nabc");
         let head = parse_response(text.as_bytes(), &Limits::default(), "GET");
-        let head = head.unwrap().unwrap();
+        let (head, head_bytes) = head.unwrap().unwrap();
         assert_eq!((head.status, head.framing), (200, Framing::Length(3)));
         assert_eq!((head.version, head.keep_alive), (Version::Http11, true));
-        assert_eq!(head.head_bytes, text.len() - 3);
-        for cut in 0..head.head_bytes {
+        assert_eq!(head_bytes, text.len() - 3);
+        for cut in 0..head_bytes {
             let part = parse_response(&text.as_bytes()[..cut], &Limits::default(), "GET");
             assert!(matches!(part, Ok(None)), "{cut}");
         }

@@ -4,10 +4,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::connecting::connector_settings;
+use crate::connecting::connector;
 use base::{chance, clock::Clock};
 use exchange::{edition::Edition, state::Shared};
-use origin::Connector;
 use tls::acme::{self, Looked, Means};
 
 /// The longest sleep: the clock may be set meanwhile.
@@ -50,14 +49,10 @@ pub async fn run(shared: Arc<Shared>) {
 /// Orders if it is time. `None`: there is nothing to order.
 async fn look(edition: &Edition, clock: &Clock, is_ending: bool, jitter: f64) -> Option<Looked> {
     let timeouts = &edition.plan.timeouts;
-    let connector = || {
-        let settings = connector_settings(&edition.plan);
-        Connector::new(settings, edition.tls.clone())
-    };
     let means = Means {
         acme: edition.plan.acme.as_ref()?,
         challenges: &edition.served.iter().flatten().next()?.challenges(),
-        connector: &connector,
+        connector: &|| connector(edition),
         own_addresses: &edition.own_addresses,
         answer_max: timeouts.origin_first_byte,
         retry: timeouts.acme_retry,

@@ -29,7 +29,6 @@ use store::KeyHasher;
 use tokio::net::{UdpSocket, lookup_host};
 
 use base::{access::Clients, clock::Instant, phase::Phase};
-use cluster::purging::gate::Served;
 use exchange::{
     edition::Edition,
     listener::{ListenerState, listener_states},
@@ -38,6 +37,7 @@ use exchange::{
 };
 use peers::icp::{Icp, Manners, Treatment, add};
 use plan::Role;
+use purging::gate::Served;
 
 /// How often the names of siblings are looked up.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);

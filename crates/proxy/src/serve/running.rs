@@ -21,7 +21,7 @@ use super::{
     threads::Threads,
 };
 use crate::{
-    connecting::connector_settings,
+    connecting::{connector, connector_settings},
     reload::{self, Control},
     upgrade::successor,
 };
@@ -61,7 +61,10 @@ impl Running {
         if let Some(icp) = &shared.icp {
             tokio::task::spawn_local(answers::serve(Arc::clone(shared), Arc::clone(icp)));
         }
-        fetching::start(&shared.digests, &shared.edition().plan);
+        let (rules, editions) = (shared.peers.rules.clone(), shared.editions.subscribe());
+        let connector = Box::new(move || connector(&editions.borrow()));
+        let means = fetching::Means { connector, rules };
+        fetching::start(&shared.digests, &shared.edition().plan, means);
         let upgrade: admin::Upgrade = |shared| Box::pin(successor::ask(shared));
         let admin = self.admin.take().map(|socket| {
             tokio::task::spawn_local(admin::serve(Arc::clone(shared), upgrade, socket))

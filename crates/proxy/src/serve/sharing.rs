@@ -125,7 +125,11 @@ pub(crate) fn shared(
         rules,
         events: Arc::default(),
         top: None,
-        peers: Peers::new(plan, edition.own_addresses.clone(), &edition.via_line),
+        peers: Arc::new(Peers::new(
+            plan,
+            edition.own_addresses.clone(),
+            &edition.via_line,
+        )),
         icp: None,
         cluster: Cluster::new(plan, opened.map(|opened| &*opened.set))
             .map_err(StoreError::Random)?

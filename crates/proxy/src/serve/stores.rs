@@ -9,7 +9,7 @@ use device::Device;
 use super::error::ServeError;
 use crate::upgrade::predecessor::Predecessor;
 use cache::opening::{self, Absent, Candidates, Opened};
-use cluster::purging;
+use cluster::purges;
 use plan::Plan;
 
 /// What a start has of stores.
@@ -21,7 +21,7 @@ pub(super) struct Stores {
     /// The devices of the process before, until it lets them go.
     pub passed: Vec<Arc<Device>>,
     /// The journal of the cluster's purges.
-    pub purges: Option<purging::Opened>,
+    pub purges: Option<purges::Opened>,
 }
 
 /// Looks at those of a plan. `None`: the process before has them, and can be followed by one with this plan.
@@ -56,9 +56,9 @@ impl Stores {
             }
             (None, None) => opening::look(plan, None)?,
         };
-        let purges = plan.cluster.as_ref().map(purging::Opened::open);
+        let purges = plan.cluster.as_ref().map(purges::Opened::open);
         let purges = purges.transpose().map_err(ServeError::Purges)?;
-        let candidates = match purges.as_ref().is_some_and(purging::Opened::is_fresh) {
+        let candidates = match purges.as_ref().is_some_and(purges::Opened::is_fresh) {
             true => candidates.start_empty("there is no journal of the cluster's purges"),
             false => candidates,
         };

@@ -1,10 +1,7 @@
 //! The admin interface of a whole proxy: real sockets on loopback, a store in a temporary file, an origin that
 //! counts what it is asked.
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    thread,
-};
+use std::{net::SocketAddr, thread};
 
 use ::proxy::plan::{Listener, Plan, Role, Route};
 
@@ -251,8 +248,7 @@ fn answers_are_counted_by_listener_origin_and_status() {
     assert_eq!(ask(reverse, "/in/a"), 200);
     assert_eq!(ask(reverse, "/out"), 404);
     assert_eq!(ask(reverse, " "), 400);
-    // Nobody listens there: it is the port of something that has gone.
-    let gone = TcpListener::bind(local()).unwrap().local_addr().unwrap();
+    let gone = nobody();
     assert_eq!(ask(forward, &format!("http://{gone}/")), 502);
     let all = |text: &str| -> Option<()> {
         for (listener, of, status, count) in [

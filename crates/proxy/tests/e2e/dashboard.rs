@@ -68,12 +68,6 @@ impl House {
     }
 }
 
-/// An address at which nobody listens.
-fn nobody() -> std::net::SocketAddr {
-    let listener = std::net::TcpListener::bind(local()).unwrap();
-    listener.local_addr().unwrap()
-}
-
 #[test]
 fn live_tells_classes_stages_origins_and_names() {
     let house = House::start(true);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ::proxy::plan::{AccessFormat, AccessLog, Destinations, Forward, Listener, LogTarget, Role};
 
 use crate::harness::{
-    running::{forward_plan, local, plan, url},
+    running::{forward_plan, local, nobody, plan, url},
     *,
 };
 
@@ -58,7 +58,7 @@ fn other_targets_are_refused() {
 
 #[test]
 fn an_origin_that_is_not_there_is_a_bad_gateway() {
-    let gone = Origin::sending("").address;
+    let gone = nobody();
     let proxy = Proxy::start(forward_plan(&[]));
     let answer = proxy.get(&format!("http://{gone}/a"));
     assert_eq!(answer.status, 502);

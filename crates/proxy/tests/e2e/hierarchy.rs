@@ -8,7 +8,7 @@ use ::proxy::plan::{
 use serde_json::Value;
 
 use crate::harness::{
-    running::{forward_plan, with_admin},
+    running::{forward_plan, nobody, with_admin},
     *,
 };
 
@@ -63,11 +63,6 @@ pub fn peers_of(entries: &[Value]) -> Vec<String> {
         format!("{}/{}", word("hierarchy"), word("peer"))
     };
     entries.iter().map(of).collect()
-}
-
-/// An address where nobody answers.
-fn nobody() -> SocketAddr {
-    Origin::sending("").address
 }
 
 /// Answers as itself, and what may be stored.

@@ -226,3 +226,29 @@ fn a_full_house_does_not_kill_a_parent_that_is_looked_at() {
     assert_eq!(first.read("GET").text(), "top");
     assert_eq!(proxy.get("http://origin.test/last").text(), "top");
 }
+
+#[test]
+fn a_parent_that_answers_a_look_with_a_hint_first_is_well() {
+    let top = Origin::start(|exchange| {
+        let hint = match exchange.path() {
+            "/health" => "HTTP/1.1 103 Early Hints\r\n\r\n",
+            _ => "",
+        };
+        let answer = ok(&["Cache-Control: no-store"], "top");
+        exchange.send([hint.as_bytes(), &answer].concat());
+    });
+    let second = saying("second");
+    let mut plan = leaf(vec![
+        parent("top", top.address),
+        parent("second", second.address),
+    ]);
+    plan.parents[0].health = Some(Health {
+        path: "/health".to_owned(),
+        at: None,
+    });
+    plan.parents[0].health_interval = Duration::from_secs(1);
+    let proxy = Proxy::start(plan);
+    // Once the second look begins, the first one is over.
+    eventually("two looks", || (top.count("/health") > 1).then_some(()));
+    assert_eq!(proxy.get("http://origin.test/a").text(), "top");
+}

@@ -87,11 +87,6 @@ fn count_answers(proxy: &Proxy, n: usize) -> BTreeMap<String, usize> {
     counts
 }
 
-/// A port where nobody listens.
-fn dead() -> SocketAddr {
-    TcpListener::bind(local()).unwrap().local_addr().unwrap()
-}
-
 #[test]
 fn shares_are_those_of_the_weights() {
     let [a, b, c] = ["a", "b", "c"].map(saying);
@@ -299,7 +294,7 @@ fn a_post_is_sent_to_one_server_once() {
 #[test]
 fn a_post_goes_to_the_next_server_if_no_connection_can_be_made() {
     let a = saying("a");
-    let mut plan = plan_of(vec![Server::at(url(dead())), Server::at(url(a.address))]);
+    let mut plan = plan_of(vec![Server::at(url(nobody())), Server::at(url(a.address))]);
     plan.upstreams[0].balance = Balance::RoundRobin;
     let proxy = Proxy::start(plan);
     for n in 0..20 {
@@ -528,7 +523,7 @@ fn the_log_names_the_server_that_was_asked() {
         host: "localhost".to_owned(),
         ..url(a.address)
     };
-    let mut plan = plan_of(vec![Server::at(url(dead())), Server::at(live)]);
+    let mut plan = plan_of(vec![Server::at(url(nobody())), Server::at(live)]);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
     plan.logs.access = Some(::proxy::plan::AccessLog {

@@ -9,9 +9,7 @@
 //!
 //! Not known here: markers, the index.
 
-use crate::Sequence;
-use crate::store::Store;
-use std::sync::atomic::Ordering;
+use crate::sequence::Sequence;
 
 /// Passes to a round of the hand: as many as a marker's age can tell.
 const PASSES: usize = 3;
@@ -45,14 +43,6 @@ impl Aging {
             self.ended[PASSES - 1] = now;
             self.sweeps_since = 0;
         }
-    }
-}
-
-impl Store {
-    /// What is not younger lies in regions that were opened since.
-    pub(crate) fn all_opened_after(&self) -> Sequence {
-        let opened = self.opened_at.iter().map(|at| at.load(Ordering::Relaxed));
-        opened.min().unwrap_or(0)
     }
 }
 

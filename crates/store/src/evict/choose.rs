@@ -17,18 +17,18 @@
 //! evicted.
 
 use crate::evict::left::Name;
-use crate::evict::moves;
-use crate::evict::needed;
+use crate::evict::need;
 use crate::evict::region::Hand;
-use crate::geometry::Geometry;
+use crate::evict::room::{Book, Room};
+use crate::lock::lock;
 use crate::mistakes::Mistake;
+use crate::sequence::Sequence;
 use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::writer::Writer;
 use extent::{Chunk, Chunks, Extent};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 
 /// Evictions that one insert does to bring the store below its watermark, and again to find a run.
@@ -42,40 +42,6 @@ const SPARED_MAX: usize = 256;
 
 /// Stretches that one insert clears to find a run.
 const STRETCHES_MAX: usize = 2;
-
-/// What one pass of the book's hand clears.
-const STRETCH_BYTES: u64 = 8 << 20;
-
-/// How room is made.
-#[derive(Debug)]
-pub(crate) enum Room {
-    Hand(Hand),
-    Book(Book),
-}
-
-/// What making room by the book needs to remember.
-#[derive(Debug)]
-pub(crate) struct Book {
-    /// For each shard, a stamp that its coldest record is not older than.
-    bounds: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The shard whose turn it is.
-    next_shard: usize,
-    /// Where the next stretch begins.
-    at: u32,
-    /// Evict down to this many used chunks.
-    shed_to: Option<u64>,
-}
-
-impl Book {
-    pub(crate) fn new(shards: usize) -> Self {
-        Self {
-            bounds: (0..shards).map(|shard| Reverse((0, shard))).collect(),
-            next_shard: 0,
-            at: 0,
-            shed_to: None,
-        }
-    }
-}
 
 impl Store {
     /// Before each insert.
@@ -129,7 +95,7 @@ impl Store {
             };
             let region = hand.advance()?;
             writer.space.free(region);
-            for bad in crate::lock(&self.bad).iter() {
+            for bad in lock(&self.bad).iter() {
                 if region.covers(*bad) {
                     writer.space.reserve(*bad);
                 }
@@ -143,7 +109,7 @@ impl Store {
 
     /// Goes on with the sweep in step with the writes: `written` chunks are about to be written.
     pub(crate) fn sweep_some(&self, writer: &mut Writer, written: Chunks) {
-        let is_full = !moves::has_some_room(writer);
+        let is_full = !writer.has_some_room();
         let Room::Hand(hand) = &mut writer.room else {
             return;
         };
@@ -184,7 +150,7 @@ impl Store {
                 hand.aging.sweep_begins(self.all_opened_after(), sweeps);
             }
             let mut shard = self.shard(at / segments);
-            let mut left = crate::lock(&self.left);
+            let mut left = lock(&self.left);
             let leaves = |short| left.add_swept(Name::new(at, short));
             let spared = &mut sweep.spared;
             let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
@@ -201,12 +167,18 @@ impl Store {
         steps
     }
 
+    /// What is not younger lies in regions that were opened since.
+    fn all_opened_after(&self) -> Sequence {
+        let opened = self.opened_at.iter().map(|at| at.load(Ordering::Relaxed));
+        opened.min().unwrap_or(0)
+    }
+
     /// Is no write to that region under way? Readers there do not matter: see [`Self::leave_to_readers`].
     pub(crate) fn region_is_quiet(&self, region: Extent) -> bool {
         if self.limits.mistakes.make(Mistake::FreeWhileRead) {
             return true;
         }
-        let flying = crate::lock(&self.flights)
+        let flying = lock(&self.flights)
             .iter()
             .any(|flight| flight.extent.overlaps(region));
         !flying && (0..self.shards.len()).all(|number| !self.shard(number).writes_within(region))
@@ -262,10 +234,10 @@ impl Store {
         if !self.takes_records() {
             return; // the allocator does not know the used chunks yet
         }
-        let freed = std::mem::take(&mut *crate::lock(&self.freed));
+        let freed = std::mem::take(&mut *lock(&self.freed));
         freed
             .into_iter()
-            .for_each(|extent| Self::give_back(writer, extent));
+            .for_each(|extent| writer.give_back(extent));
     }
 
     /// Evicts down to the low watermark once the high one is reached, some records at a time.
@@ -314,7 +286,7 @@ impl Store {
         };
         freed
             .into_iter()
-            .for_each(|extent| Self::give_back(writer, extent));
+            .for_each(|extent| writer.give_back(extent));
         self.counters.evictions.add(1);
         self.counters.evicted_chunks.add(u64::from(chunks.0));
         true
@@ -342,7 +314,7 @@ impl Store {
                 book.bounds.push(Reverse((stamp, number)));
             } else if entry.is_writing() {
                 set_aside.push(Reverse((bound, number)));
-            } else if spared < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+            } else if spared < SPARED_MAX && need::is_needed(&shard.needed, hash) {
                 spared += 1;
                 shard.touch(spot, self.clock.fetch_add(1, Ordering::Relaxed));
                 book.bounds.push(Reverse((bound, number)));
@@ -372,7 +344,7 @@ impl Store {
                 .expect("a record in the book that the index does not know breaks S1");
             let extent = shard.entry(spot).extent();
             let len = extent.len;
-            if tried < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+            if tried < SPARED_MAX && need::is_needed(&shard.needed, hash) {
                 // The policy has removed it, so add it again.
                 let bytes = u64::from(len.0) * self.chunk_bytes() as u64;
                 let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -400,44 +372,6 @@ impl Store {
         }
         freed
             .into_iter()
-            .for_each(|extent| Self::give_back(writer, extent));
-    }
-}
-
-impl Book {
-    fn next_stretch(&mut self, needed: Chunks, geometry: &Geometry) -> Extent {
-        let total = geometry.data_chunks;
-        // Twice what is needed: a record may reach into the stretch from before it.
-        let usual = (STRETCH_BYTES / u64::from(geometry.chunk_bytes)) as u32;
-        let len = usual
-            .min(total / 16)
-            .max(needed.0.saturating_mul(2))
-            .min(total);
-        if self.at.checked_add(len).is_none_or(|end| end > total) {
-            self.at = 0;
-        }
-        let first = self.at;
-        self.at += len;
-        Extent::new(Chunk(first), Chunks(len))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hand_of_the_book_goes_round() {
-        let geometry = Geometry::plan(4 << 20, 512).unwrap();
-        let total = geometry.data_chunks;
-        let mut book = Book::new(1);
-        let len = total / 3;
-        let firsts: Vec<u32> = (0..4)
-            .map(|_| book.next_stretch(Chunks(len / 2), &geometry).first.0)
-            .collect();
-        assert_eq!(firsts[0], 0);
-        assert!(firsts[1] < firsts[2] && firsts[3] == 0);
-        let whole = book.next_stretch(Chunks(total), &geometry);
-        assert_eq!((whole.first.0, whole.len.0), (0, total));
+            .for_each(|extent| writer.give_back(extent));
     }
 }

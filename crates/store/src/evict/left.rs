@@ -22,10 +22,8 @@
 //! Limits: [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered.
 //! Source: docs/decisions/0030.
 
-use crate::Sequence;
-use crate::index::Short;
-use crate::index::key::KeyHash;
-use crate::store::Store;
+use crate::index::pieces::Short;
+use crate::sequence::Sequence;
 use std::collections::BTreeSet;
 
 /// Names in one set.
@@ -132,41 +130,9 @@ impl Left {
     }
 }
 
-impl Store {
-    /// The name of a key.
-    pub(crate) fn name_of(&self, hash: KeyHash) -> Name {
-        let number = self.shard_of(hash);
-        let segments = self.limits.segments;
-        // As `Index::segment_of`, for which a shard's index is not needed.
-        let segment = crate::index::segment_of(hash, segments);
-        Name::new(number * segments + segment, Short::of(hash))
-    }
-
-    /// A record or a marker has left the index, and its bytes, or those of variants, may be found after a crash.
-    pub(crate) fn has_left(&self, hash: KeyHash) {
-        self.name_has_left(self.name_of(hash));
-    }
-
-    pub(crate) fn name_has_left(&self, name: Name) {
-        crate::lock(&self.left).add(name, self.sequence());
-    }
-
-    /// May the disk have bytes of that key that the index does not know?
-    pub(crate) fn may_come_back(&self, hash: KeyHash) -> bool {
-        self.limits.policy().is_some()
-            || self.is_scanning()
-            || crate::lock(&self.left).has(self.name_of(hash))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Geometry;
-    use crate::record::NewRecord;
-    use crate::recover::open::Identity;
-    use crate::settings::Settings;
-    use crate::write::writer::Outcome;
 
     fn name(n: u64) -> Name {
         Name(n)
@@ -205,40 +171,5 @@ mod tests {
         let back = Left::decode(&left.encode().unwrap(), 50);
         assert!(back.has(name(1)) && back.has(name(2)) && !back.has(name(3)));
         assert!(Left::all(1).has(name(9)));
-    }
-
-    #[test]
-    fn who_finds_a_record_gone_finds_its_name_though_it_is_not_logged_yet() {
-        let geometry = Geometry::plan(4 << 20, 512).unwrap();
-        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
-        let store = Store::create(geometry, &Settings::default(), identity);
-        while let Some(work) = store.next_work(0) {
-            store.work_done(work.id, Ok(None), 0);
-        }
-        let hash = store.hasher().hash(b"/a");
-        let record = NewRecord {
-            hash,
-            primary: hash,
-            key: b"/a",
-            meta: b"",
-            body: &[b"x"],
-            fragment: None,
-            total: None,
-            began: store.sequence(),
-            server: 0,
-        };
-        assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
-        std::thread::scope(|scope| {
-            // This lock protects the log.
-            let background = store.background();
-            let invalidating = scope.spawn(|| store.invalidate(hash));
-            while store.contains(hash) {
-                std::thread::yield_now();
-            }
-            let may_come_back = store.may_come_back(hash);
-            drop(background);
-            assert!(may_come_back);
-            assert!(invalidating.join().unwrap().indexed);
-        });
     }
 }

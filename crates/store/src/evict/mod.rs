@@ -2,7 +2,11 @@
 
 pub mod aging;
 pub mod choose;
+pub mod grid;
 pub mod left;
 pub mod moves;
+pub mod need;
 pub mod needed;
 pub mod region;
+pub mod room;
+pub mod window;

@@ -24,34 +24,24 @@
 //!
 //! Not known here: the answers that need the records.
 
-use crate::evict::choose::Room;
-use crate::evict::needed::NEEDS_MAX;
-use crate::evict::region::{Grid, Hand};
-use crate::geometry::Geometry;
+use crate::evict::need::{Moving, NEEDS_MAX};
+use crate::evict::region::Hand;
+use crate::evict::room::Room;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
-use crate::record::Corrupt;
+use crate::lock::lock;
+use crate::record::corrupt::Corrupt;
 use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;
-use crate::write::writer::{Outcome, Writer};
+use crate::write::insert::Outcome;
+use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent};
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// The most moves under way. If reads wait in a long queue, one after the other would take too long.
 pub const MOVES_MAX: usize = 16;
-
-/// Needed records are moved when the hand is this near, in stretches, including the one that is swept next;
-const LOOK_AHEAD_STRETCHES: u32 = 2;
-
-/// in a small store, through which the hand goes within seconds, this many bytes: with a long queue of reads a
-/// stretch ahead would be too late, and the sweep would wait;
-const LOOK_AHEAD_BYTES: u64 = 16 << 20;
-
-/// up to this share of it.
-const LOOK_AHEAD_SHARE: u32 = 4;
 
 /// Moved records leave the ends of clusters and regions empty. This many percent, and a region, are kept for that.
 const WASTE_PERCENT: u64 = 10;
@@ -78,30 +68,6 @@ impl Move {
     }
 }
 
-/// The state of its move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Moving {
-    No,
-    Queued,
-    UnderWay,
-}
-
-impl Moving {
-    pub(crate) fn queued(is_queued: bool) -> Self {
-        match is_queued {
-            true => Self::Queued,
-            false => Self::No,
-        }
-    }
-}
-
-/// Moves to hand out, and how many are under way.
-#[derive(Debug, Default)]
-pub(crate) struct Moves {
-    queue: VecDeque<KeyHash>,
-    under_way: usize,
-}
-
 /// Where a needed record could be written to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum RoomToMove {
@@ -115,7 +81,7 @@ enum RoomToMove {
 impl Store {
     /// Does a record wait for a move that is possible now? Then call [`Self::next_move`].
     pub fn wants_moves(&self) -> bool {
-        let moves = crate::lock(&self.moves);
+        let moves = lock(&self.moves);
         !moves.queue.is_empty() && moves.under_way < MOVES_MAX
     }
 
@@ -124,7 +90,7 @@ impl Store {
         while self.wants_moves() && !self.is_scanning() && !self.is_closed_to_inserts() {
             let room = self.room_to_move();
             let hash = {
-                let mut moves = crate::lock(&self.moves);
+                let mut moves = lock(&self.moves);
                 let hash = moves.queue.pop_front()?;
                 moves.under_way += 1;
                 hash
@@ -133,7 +99,7 @@ impl Store {
             if read.is_some() {
                 return read.map(Move);
             }
-            crate::lock(&self.moves).under_way -= 1;
+            lock(&self.moves).under_way -= 1;
         }
         None
     }
@@ -215,7 +181,7 @@ impl Store {
         }
         drop(shard);
         self.counters.moves_failed.add(u64::from(is_given_up));
-        crate::lock(&self.moves).under_way -= 1;
+        lock(&self.moves).under_way -= 1;
         writes
     }
 
@@ -269,7 +235,7 @@ impl Store {
     }
 
     pub(crate) fn enqueue(&self, hash: KeyHash) -> bool {
-        let mut moves = crate::lock(&self.moves);
+        let mut moves = lock(&self.moves);
         let has_room = moves.queue.len() < NEEDS_MAX;
         if has_room {
             moves.queue.push_back(hash);
@@ -281,7 +247,7 @@ impl Store {
         let writer = self.writer();
         match &writer.room {
             Room::Hand(hand) if hand.is_ready() && !self.is_kept(hand) => RoomToMove::Plenty,
-            Room::Hand(hand) if hand.is_ready() || has_some_room(&writer) => RoomToMove::Kept,
+            Room::Hand(hand) if hand.is_ready() || writer.has_some_room() => RoomToMove::Kept,
             _ => RoomToMove::None,
         }
     }
@@ -348,7 +314,7 @@ impl Store {
             }
             let extent = shard.entry(spot).extent();
             let freed = shard.drop_record(spot, hash, Fate::Evicted);
-            crate::lock(&self.left).add_swept(self.name_of(hash));
+            lock(&self.left).add_swept(self.name_of(hash));
             // A record that can be read but not written again stays in place for the answers that need it.
             let _ = shard.keep_if_needed(hash, extent, freed);
             self.counters.evictions.add(1);
@@ -358,17 +324,4 @@ impl Store {
         self.due_chunks.store(due.0, Ordering::Relaxed);
         !sweep.spared.is_empty()
     }
-}
-
-/// The look-ahead in chunks.
-pub(crate) fn look_ahead_chunks(grid: &Grid, geometry: &Geometry) -> u32 {
-    let small = (LOOK_AHEAD_BYTES / u64::from(geometry.chunk_bytes)) as u32;
-    let small = small.min(geometry.data_chunks / LOOK_AHEAD_SHARE);
-    small.max(grid.stretch_chunks().saturating_mul(LOOK_AHEAD_STRETCHES))
-}
-
-/// Has the current region room left?
-pub(crate) fn has_some_room(writer: &Writer) -> bool {
-    let open = writer.open.as_ref();
-    writer.space.largest().is_some() || open.is_some_and(|open| open.left().0 > 0)
 }

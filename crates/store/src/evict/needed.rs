@@ -8,25 +8,18 @@
 //! them it stays in place, pinned, and is not written again ([`Store::look_up_needed`]), because it was valid when
 //! they began.
 //!
-//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a
+//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`](super::need::NEEDED_SHARE)) and [`NEEDS_MAX`] needs in all; beyond them a
 //! record is not noted, and is evicted in its turn.
 //!
 //! Not known here: fragments, clients, moves.
 
-use crate::evict::moves::Moving;
-use crate::index::key::{KeyHash, NumberMap};
+use crate::evict::need::{Moving, NEEDS_MAX, Need, is_needed};
+use crate::index::key::KeyHash;
 use crate::index::reading::{Lookup, Read};
 use crate::store::Store;
-use extent::Extent;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Needed records take at most this share of the data area, since each is written once more when the hand goes round.
-pub(crate) const NEEDED_SHARE: u64 = 4;
-
-/// The most needs; two of one record count twice.
-pub const NEEDS_MAX: usize = 1 << 16;
 
 /// The result of [`Store::need`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,28 +30,6 @@ pub enum Needed {
     Absent,
     /// Refused: too much is needed already.
     Full,
-}
-
-/// A record in a shard's table of needed records.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Need {
-    /// The number of needs.
-    count: u32,
-    /// Its bytes in the store's sum.
-    bytes: u64,
-    pub moving: Moving,
-    /// It could not be moved, and is evicted like any other.
-    pub given_up: bool,
-    /// It has left the index, because it was killed or found no room, and stays here until it is released.
-    pub kept: Option<Extent>,
-}
-
-/// A shard's table of needed records, by whole hash.
-pub(crate) type NeedMap = NumberMap<u64, Need>;
-
-/// Must the sweep spare it?
-pub(crate) fn is_needed(needed: &NeedMap, hash: KeyHash) -> bool {
-    needed.get(&hash.0).is_some_and(|need| !need.given_up)
 }
 
 /// The needs of one holder. Dropping it releases all of them.
@@ -238,10 +209,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// The needs in a table, and their bytes.
-pub(crate) fn sums(needed: &NeedMap) -> (u64, u64) {
-    let count = needed.values().map(|need| u64::from(need.count)).sum();
-    (count, needed.values().map(|need| need.bytes).sum())
 }

@@ -1,4 +1,4 @@
-//! The grid of regions, and the hand that goes round it.
+//! The hand that goes round the regions.
 //!
 //! With the policy `second-chance` the store is written like a ring: region after region, and what lies in front is cleared
 //! a *stretch* (a few neighbouring regions) at a time. A region goes through
@@ -18,128 +18,25 @@
 //!
 //! A note is at least two operations, one after the other, and each waits in the device's queue. Where reads wait for seconds,
 //! more is written during a note than lies ahead. Then sweeps begin earlier and notes cover more regions ([`Hand::advance`]), until
-//! notes end in time ([`Hand::end_note`]); up to [`LATE_SHARE`] of the area. A new store begins with that, since it costs no record.
+//! notes end in time ([`Hand::end_note`]); up to [what the grid allows](Grid::late_max). A new store begins with that, since it costs no record.
 //!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
 use crate::evict::aging::Aging;
-use crate::geometry::Geometry;
+use crate::evict::grid::{Grid, READY_MIN};
 use crate::index::key::KeyHash;
 use crate::recover::journal;
 use crate::write::frontier::Frontier;
-use extent::{Chunk, Chunks, Extent};
+use extent::{Chunk, Extent};
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// A stretch is about this share of the data area.
-const STRETCH_SHARE: u32 = 64;
-/// In a small store up to this share and this many bytes, so that a burst finds room.
-const SMALL_STRETCH_SHARE: u32 = 16;
-const SMALL_STRETCH_BYTES: u64 = 4 << 20;
-
-/// In such a store a sweep begins when less than this share of a stretch is empty ahead, in a larger store when less
-/// than a whole stretch is.
-const SMALL_LEAD_SHARE: u32 = 2;
-
-/// One note in the journal covers regions of about this many bytes, so that small regions do not cost a flush each.
-const NOTE_BYTES: u64 = 16 << 20;
-
-/// At most this share of the regions is kept empty beyond the usual, where notes are late.
-const LATE_SHARE: u32 = 8;
-
-/// And at most so many: a larger store's regions are so large that a usual lead is enough.
-const LATE_REGIONS_MAX: u32 = 32;
 
 /// That number of regions falls by this share of it, and at least by one, with each note that ends early.
 const LATE_FALLS_SHARE: u32 = 8;
 
 /// A note is nearly late if less than this share of the lead is ready when it ends.
 const LOW_SHARE: usize = 4;
-
-/// Regions kept ready beyond the ones of one note.
-const READY_MIN: usize = 1;
-
-/// The data area as regions of equal size.
-#[derive(Clone, Copy, Debug)]
-pub struct Grid {
-    /// Chunks of a region.
-    pub region_chunks: u32,
-    /// How many regions there are.
-    pub regions: u32,
-    /// How many of them are swept at a time.
-    pub stretch_regions: u32,
-    /// A sweep begins when fewer lie ahead, swept or ready.
-    pub lead_regions: u32,
-    note_regions: u32,
-}
-
-impl Grid {
-    pub(crate) fn of(geometry: &Geometry) -> Self {
-        Self::new(
-            geometry.regions(),
-            geometry.region_chunks,
-            geometry.chunk_bytes,
-        )
-    }
-
-    /// A grid of `regions` regions of `chunks` chunks.
-    pub fn new(regions: u32, region_chunks: u32, chunk_bytes: u32) -> Self {
-        let region_bytes = u64::from(region_chunks) * u64::from(chunk_bytes);
-        let small =
-            (SMALL_STRETCH_BYTES / region_bytes).min(u64::from(regions / SMALL_STRETCH_SHARE));
-        let stretch_regions = (regions / STRETCH_SHARE).max(small as u32).max(1);
-        let note_regions = (NOTE_BYTES / region_bytes).clamp(1, u64::from(stretch_regions)) as u32;
-        Self {
-            region_chunks,
-            regions,
-            stretch_regions,
-            lead_regions: (regions / STRETCH_SHARE)
-                .max(stretch_regions / SMALL_LEAD_SHARE)
-                .max(1)
-                + READY_MIN as u32,
-            note_regions,
-        }
-    }
-
-    /// The most regions kept empty beyond the usual.
-    fn late_max(&self) -> u32 {
-        (self.regions / LATE_SHARE).min(LATE_REGIONS_MAX)
-    }
-
-    /// The most regions that one note covers.
-    fn note_max(&self) -> u32 {
-        self.note_regions + self.late_max()
-    }
-
-    /// The most regions that are noted ahead of the one that is filled.
-    pub(crate) fn ready_max(&self) -> u32 {
-        READY_MIN as u32 + self.stretch_regions + self.late_max() + self.note_max()
-    }
-
-    pub(crate) fn region_of(&self, chunk: Chunk) -> u32 {
-        chunk.0 / self.region_chunks
-    }
-
-    /// Neighbouring regions, as one extent.
-    pub fn extent(&self, regions: Range<u32>) -> Extent {
-        let first = regions.start * self.region_chunks;
-        Extent::new(
-            Chunk(first),
-            Chunks((regions.end - regions.start) * self.region_chunks),
-        )
-    }
-
-    /// Chunks that are written from the begin of a sweep until little is ready.
-    pub(crate) fn lead_chunks(&self) -> u32 {
-        (self.lead_regions - READY_MIN as u32) * self.region_chunks
-    }
-
-    /// Chunks of a stretch.
-    pub fn stretch_chunks(&self) -> u32 {
-        self.stretch_regions * self.region_chunks
-    }
-}
 
 /// A pass through the index that removes the records that begin in a stretch.
 #[derive(Clone, Debug)]
@@ -491,6 +388,7 @@ impl Hand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::Geometry;
 
     fn hand() -> Hand {
         let geometry = Geometry::plan(16 << 20, 512).unwrap();

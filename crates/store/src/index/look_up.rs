@@ -8,15 +8,19 @@
 
 use crate::index::Spot;
 use crate::index::key::KeyHash;
-use crate::index::reading::{Lookup, Read, ReadGuard};
+use crate::index::reading::{Lookup, Read};
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::shard::{Fate, Shard};
-use crate::store::{BAD_MAX, Store};
+use crate::store::Store;
 use crate::write::cluster::Flight;
 use bytes::Bytes;
 use extent::Extent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Extents that can be set aside; beyond that, bad ones are used again.
+const BAD_MAX: usize = 4096;
 
 impl Store {
     /// Finds a record, and counts that as a use.
@@ -104,7 +108,7 @@ impl Store {
         extent: Extent,
         counts: impl Fn(&Flight) -> bool,
     ) -> Option<Bytes> {
-        let flights = crate::lock(&self.flights);
+        let flights = lock(&self.flights);
         let covering = flights
             .iter()
             .filter(|flight| flight.extent.covers(extent) && counts(flight));
@@ -138,7 +142,7 @@ impl Store {
         let (_, freed) = shard.unpin(extent.first);
         self.has_left(hash);
         self.counters.read_failures.add(1);
-        let mut bad = crate::lock(&self.bad);
+        let mut bad = lock(&self.bad);
         let known = bad.contains(&extent);
         if !known && bad.len() < BAD_MAX {
             bad.push(extent);
@@ -153,6 +157,45 @@ impl Store {
         ReadGuard {
             store: Arc::clone(self),
             read: Some(read),
+        }
+    }
+}
+
+/// Returns a [`Read`] to its store when dropped.
+#[derive(Debug)]
+pub struct ReadGuard {
+    pub(crate) store: Arc<Store>,
+    pub(crate) read: Option<Read>,
+}
+
+impl ReadGuard {
+    /// The read is done: as [`Store::read_done`].
+    pub fn done(mut self) -> bool {
+        self.read
+            .take()
+            .is_some_and(|read| self.store.read_done(read))
+    }
+
+    /// The device refused: as [`Store::read_failed`].
+    pub fn failed(mut self) {
+        if let Some(read) = self.read.take() {
+            self.store.read_failed(read);
+        }
+    }
+
+    /// The read.
+    pub fn read(&self) -> &Read {
+        self.read
+            .as_ref()
+            .expect("only done and drop take the read, and they are the end of the guard")
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        if let Some(read) = self.read.take() {
+            // The reader has gone, so the answer does not matter.
+            let _ = self.store.read_done(read);
         }
     }
 }
@@ -204,7 +247,7 @@ mod tests {
         writes.extend(store.flush());
         // As far as a completion comes before another thread purges the record.
         let (ending, records) = {
-            let mut flights = crate::lock(&store.flights);
+            let mut flights = lock(&store.flights);
             (flights[0].extent, flights[0].records.take().unwrap())
         };
         for &(hash, first) in records.iter() {

@@ -21,35 +21,26 @@
 //! Two primaries of one place (`index`) share a marker. Each then takes the other's for its own: misses, since the full key of a
 //! variant names its primary.
 //!
-//! Limits: lists see `lists`; markers [`MARKERS_PER_RECORD`] a record and [`SPARE_MARKERS`] a segment.
+//! Limits: lists see `lists`; markers [`MARKERS_PER_RECORD`] a record and [`SPARE_MARKERS`](super::SPARE_MARKERS) a segment.
 //! Not known here: what a list means.
 
 #[cfg(test)]
 mod tests;
 
-mod lasting;
+pub mod lasting;
 
-pub(crate) use lasting::{Carried, Fresh};
-
-use crate::Sequence;
-use crate::evict::left::Name;
+use crate::index::entry::Entry;
 use crate::index::entry::Mark;
 use crate::index::key::KeyHash;
-use crate::index::lists::{Full, LIST_BYTES_MAX, List};
+use crate::index::lists::{Full, List};
+use crate::index::pieces::Short;
 use crate::index::salts::Salts;
 use crate::index::segment::Segment;
-use crate::index::{Entry, Index, Short, Spot};
-use crate::store::Store;
+use crate::index::{Index, Spot};
 use std::sync::Arc;
 
-/// Markers of a segment: so many for each record it has, and [`SPARE_MARKERS`].
+/// Markers of a segment: so many for each record it has, and [`SPARE_MARKERS`](super::SPARE_MARKERS).
 const MARKERS_PER_RECORD: usize = 3;
-
-/// Markers that a segment may have without any record.
-pub(crate) const SPARE_MARKERS: usize = 1 << 12;
-
-/// As many as that where nothing is ever stored (`Store::volatile`), in each of a few segments.
-pub(crate) const SPARE_MARKERS_VOLATILE: usize = 1 << 16;
 
 /// How to find the variants of a primary key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -275,58 +266,5 @@ impl Index {
             Some(mark) => Err(format!("{mark:?} has no list")),
             None => Ok(()),
         }
-    }
-}
-
-impl Store {
-    /// How to find the variants of a primary key, if it has any.
-    pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
-        let mut shard = self.shard(self.shard_of(primary));
-        shard.index.marker(primary).map(|(marker, _)| marker)
-    }
-
-    /// The marker of a primary key with that list: the present one, or, if its list is another or there is none,
-    /// a new one with a new salt, which puts all variants stored so far, and what was stored without one, out of reach. None if the primary
-    /// was invalidated since `began`, the list is longer than [`LIST_BYTES_MAX`], or there are too many different lists: then nothing
-    /// is to be stored.
-    pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
-        let number = self.shard_of(primary);
-        let segments = self.limits.segments;
-        let mut shard = self.shard(number);
-        if list.len() > LIST_BYTES_MAX || !shard.admits(primary, began) {
-            return None;
-        }
-        // What was stored without a marker lies in its place.
-        if shard.has(primary) {
-            let (_, freed) = shard.kill(primary);
-            self.queue_freed(freed);
-            self.has_left(primary);
-        }
-        let leaves = |segment, short| {
-            self.name_has_left(Name::new(number * segments + segment, short));
-        };
-        let Ok((marker, is_new)) = shard.index.set_marker(primary, list, leaves) else {
-            self.counters.lists_refused.add(1);
-            return None;
-        };
-        if is_new && self.is_scanning() {
-            shard.fresh.add(self.name_of(primary));
-        }
-        Some(marker)
-    }
-
-    /// How often there was no room for one more list.
-    pub fn lists_refused(&self) -> u64 {
-        self.counters.lists_refused.get()
-    }
-
-    /// The marker of that salt with another list, which leads to what was stored with the one before as well. None if there is no such
-    /// marker any more, or the list is too long, or there are too many different lists. A crash may bring back the one before.
-    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
-        let mut shard = self.shard(self.shard_of(primary));
-        if list.len() > LIST_BYTES_MAX {
-            return None;
-        }
-        shard.index.resume_marker(primary, salt, list)
     }
 }

@@ -1,50 +1,38 @@
 //! The compact index of one shard: where the record of a key lies, in eight bytes and a little a record; or, of a resource with
 //! variants, its marker, in as many.
 //!
-//! A key's hash is used piece by piece:
-//!
-//! ```text
-//!   63          42 41      32 31   27 26             0
-//!   |   segment   |   shard  |   -   |     short     |
-//! ```
-//!
-//! The topmost 22 bits choose the segment, a table of its own ([`Segment`]) that grows by itself, so that growing stops
-//! the shard for one segment's time only; the lowest 27 bits are the key within it ([`Short`]); the ten between them
-//! are for whoever chooses the shard.
-//!
-//! A `Short` is not the key, nor is the whole hash. Of two keys with one segment and one `Short` only one has an entry;
-//! the other finds it, reads the record, compares the full key, and takes it for a miss. With 10,000 entries a segment
-//! that happens to one absent key in 13,000.
+//! Of a key it has pieces of the hash (`pieces`), not the key: a record is found by them, and verified by its full key.
 //!
 //! Not known here: keys, records, shards, locks; what is evicted.
 //! Limits: 2^22 segments; the limits of a segment.
 
-mod entry;
+pub mod carried;
+pub mod entry;
 pub mod key;
 pub mod lists;
 pub mod look_up;
 pub mod marker;
+pub mod notes;
+pub mod pieces;
 pub mod reading;
 mod salts;
-mod segment;
+pub mod segment;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+pub mod variants;
 
-pub(crate) use entry::{CHUNKS_MAX, Entry, encodable_chunks};
-#[cfg(test)]
-pub(crate) use segment::BUCKETS_MIN;
-pub(crate) use segment::{Place, Segment, Short};
-
+use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
 use crate::index::lists::Lists;
-use crate::index::marker::SPARE_MARKERS;
+use crate::index::pieces::{SEGMENTS_MAX, Short, segment_of};
+use crate::index::segment::{Place, Segment};
 
-/// The bits of a hash that choose the segment, the topmost.
-const SEGMENT_BITS: u32 = 22;
+/// Markers that a segment may have without any record.
+pub(crate) const SPARE_MARKERS: usize = 1 << 12;
 
-/// The most segments an index can have: more could not be told apart.
-pub(crate) const SEGMENTS_MAX: usize = 1 << SEGMENT_BITS;
+/// As many as that where nothing is ever stored (`Store::volatile`), in each of a few segments.
+pub(crate) const SPARE_MARKERS_VOLATILE: usize = 1 << 16;
 
 /// Where an entry lies. Good until the next `insert`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,12 +53,6 @@ pub(crate) struct Index {
     pub spare_markers: usize,
     /// Entries that a segment will have, as far as is known; 0: nothing is.
     expected: usize,
-}
-
-/// Which of so many segments a hash belongs to.
-pub(crate) fn segment_of(hash: KeyHash, segments: usize) -> usize {
-    let top = hash.0 >> (u64::BITS - SEGMENT_BITS);
-    ((top * segments as u64) >> SEGMENT_BITS) as usize
 }
 
 impl Index {

@@ -3,13 +3,12 @@
 //! Not known here: the index, the use of the bytes.
 
 use crate::index::key::KeyHash;
-use crate::store::{Sequence, Store};
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
-use std::sync::Arc;
 
-/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], even if the read
-/// failed or its waiter has gone; [`Store::guard`] ensures that.
+/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`](crate::Store::read_done), even if the read
+/// failed or its waiter has gone; [`Store::guard`](crate::Store::guard) ensures that.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a read pins its extent until read_done"]
 pub struct Read {
@@ -29,7 +28,7 @@ impl Read {
         self.hash
     }
 
-    /// `Some` if the record is near the hand. If it is whole and may be served, write it again: [`Store::renew`].
+    /// `Some` if the record is near the hand. If it is whole and may be served, write it again: [`Store::renew`](crate::Store::renew).
     pub fn renewal(&self) -> Option<Renewal> {
         self.renew.then_some(Renewal {
             hash: self.hash,
@@ -39,7 +38,7 @@ impl Read {
     }
 }
 
-/// A record to be written again, see [`Store::renew`].
+/// A record to be written again, see [`Store::renew`](crate::Store::renew).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Renewal {
     pub(crate) hash: KeyHash,
@@ -57,43 +56,4 @@ pub enum Lookup {
     /// The record's write is not complete. Its bytes, as they will be on disk (except the place in the header of a
     /// waiting record).
     Buffered(Bytes),
-}
-
-/// Returns a [`Read`] to its store when dropped.
-#[derive(Debug)]
-pub struct ReadGuard {
-    pub(crate) store: Arc<Store>,
-    pub(crate) read: Option<Read>,
-}
-
-impl ReadGuard {
-    /// The read is done: as [`Store::read_done`].
-    pub fn done(mut self) -> bool {
-        self.read
-            .take()
-            .is_some_and(|read| self.store.read_done(read))
-    }
-
-    /// The device refused: as [`Store::read_failed`].
-    pub fn failed(mut self) {
-        if let Some(read) = self.read.take() {
-            self.store.read_failed(read);
-        }
-    }
-
-    /// The read.
-    pub fn read(&self) -> &Read {
-        self.read
-            .as_ref()
-            .expect("only done and drop take the read, and they are the end of the guard")
-    }
-}
-
-impl Drop for ReadGuard {
-    fn drop(&mut self) {
-        if let Some(read) = self.read.take() {
-            // The reader has gone, so the answer does not matter.
-            let _ = self.store.read_done(read);
-        }
-    }
 }

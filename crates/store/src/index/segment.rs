@@ -34,8 +34,8 @@
 
 use super::entry::{Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
 use super::salts::Salts;
-use crate::index::key::KeyHash;
-use crate::index::trace::Notes;
+use crate::index::notes::Notes;
+use crate::index::pieces::Short;
 
 /// Entries in a bucket: a cache line of them.
 const SLOTS: usize = 8;
@@ -57,26 +57,6 @@ const _: () = assert!(Short::BITS - BUCKETS_MIN.ilog2() == REMAINDER_BITS);
 fn growth(n: u32) -> u32 {
     const PAGE: u32 = PAGE_BUCKETS as u32;
     ((n / 8 + PAGE / 2) / PAGE * PAGE).max(PAGE)
-}
-
-/// What a segment knows of a key. Not the key: two may share one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub(crate) struct Short(u32);
-
-impl Short {
-    /// How many bits of the hash a segment takes.
-    pub(crate) const BITS: u32 = 27;
-    const MASK: u32 = (1 << Self::BITS) - 1;
-
-    /// The lowest bits of a key's hash.
-    pub(crate) fn of(hash: KeyHash) -> Self {
-        Short(hash.0 as u32 & Self::MASK)
-    }
-
-    /// As a number below 2^27.
-    pub(crate) fn number(self) -> u32 {
-        self.0
-    }
 }
 
 /// Where an entry lies. Good until the next `insert`, which may move any entry.

@@ -1,6 +1,8 @@
 //! The index against a `HashMap`; damage; and figures, when asked for:
 //! `cargo test --release -p store index -- --ignored --nocapture --test-threads=1`.
 
+use super::entry::encodable_chunks;
+use super::segment::BUCKETS_MIN;
 use super::*;
 use extent::{Chunk, Chunks, Extent};
 use std::collections::HashMap;

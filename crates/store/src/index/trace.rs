@@ -8,15 +8,12 @@
 //! All entries have traces: records, fragments, variants, and the markers that lead to variants.
 //!
 //! Not known here: what a follower makes of it.
-//! Limits: [`NOTES_MAX`] notes a segment between two collections; beyond that they are lost, and the follower is told to begin anew.
+//! Limits: [`NOTES_MAX`](super::notes::NOTES_MAX) notes a segment between two collections; beyond that they are lost, and the follower is told to begin anew.
 //! A store that nobody follows pays eight bytes a segment, and a comparison for each entry that comes or leaves.
 
 use crate::index::key::{KeyHash, KeyHasher};
-use crate::index::{Short, segment_of};
+use crate::index::pieces::{Short, segment_of};
 use crate::store::Store;
-
-/// Notes of a segment, of some 2,500 entries, between two collections.
-pub const NOTES_MAX: usize = 512;
 
 /// How the traces of an index are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,36 +55,6 @@ pub enum Traced {
     Came(u64),
     /// An entry left.
     Left(u64),
-}
-
-/// Changes of a segment that nobody has collected yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Notes {
-    /// In the order in which they happened.
-    notes: Vec<(Short, bool)>,
-    /// There were more than fit.
-    are_lost: bool,
-}
-
-impl Notes {
-    pub(crate) fn came(&mut self, short: Short) {
-        self.note(short, true);
-    }
-
-    pub(crate) fn left(&mut self, short: Short) {
-        self.note(short, false);
-    }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.notes.capacity() * size_of::<(Short, bool)>()
-    }
-
-    fn note(&mut self, short: Short, came: bool) {
-        match self.notes.len() < NOTES_MAX {
-            true => self.notes.push((short, came)),
-            false => self.are_lost = true,
-        }
-    }
 }
 
 impl Store {

@@ -5,9 +5,9 @@
 //! Limits: patterns of [`TEXT_BYTES_MAX`].
 //! Not known here: pages, and what an entry means for the index.
 
-use crate::Sequence;
 use crate::index::key::KeyHash;
 use crate::layout::{log_key, log_matching};
+use crate::sequence::Sequence;
 
 /// The longest pattern of an entry; a longer one is refused.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;

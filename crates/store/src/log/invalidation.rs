@@ -6,8 +6,8 @@
 //!
 //! Limits: [`REMEMBERED_MAX`] primaries a shard.
 
-use crate::Sequence;
 use crate::index::key::{KeyHash, NumberMap};
+use crate::sequence::Sequence;
 
 /// The most invalidations remembered in a shard; a further one clears the table and raises the horizon.
 pub(crate) const REMEMBERED_MAX: usize = 1024;

@@ -29,7 +29,7 @@
 //!   L2  a page is put into the ring when all of it was acknowledged, and its successor is begun when the ring has it
 //!   L3  page numbers, commit numbers and positions go on above all that was acknowledged or replayed, over crashes too
 //!
-//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`]
+//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`](replay::Replay)
 //! read is flushed too (the opening superblock does it) before the first commit is written: what one process has
 //! seen may still be in a volatile cache. And [`Log::opening_writes`] are among the first that are made: a flush that failed
 //! may have dropped what a read still shows.
@@ -38,26 +38,23 @@
 //! Not known here: what entries mean, durability handles, checkpoints, the place of the area in the store.
 //! Source: docs/decisions/0016.
 
-mod entry;
+pub mod entry;
 pub mod invalidation;
 mod page;
 pub mod predicates;
-mod replay;
+pub mod replay;
 pub mod soft;
 pub mod weed;
+pub mod weeding;
 
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Entry, TEXT_BYTES_MAX};
-#[cfg(test)]
-pub(crate) use replay::Damaged;
-pub(crate) use replay::Replay;
-
-use crate::Sequence;
+use crate::log::entry::{Entry, TEXT_BYTES_MAX};
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use page::{Area, PAGE_BYTES, Page};
 use std::collections::VecDeque;

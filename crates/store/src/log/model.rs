@@ -5,6 +5,7 @@
 //! up, and the horizon is no higher than it was unless a page of the ring was harmed. A failure names
 //! its seed: `SEED=n cargo test -p store --lib log::model`.
 
+use super::replay::Replay;
 use super::tests::{EPOCH, SECRET};
 use super::*;
 use crate::index::key::KeyHash;

@@ -17,9 +17,9 @@
 //! Not known here: which pages count, the time of writing.
 
 use super::entry::Entry;
-use crate::Sequence;
 use crate::layout::log_page as field;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
@@ -154,7 +154,7 @@ impl Page {
 
     /// The page as it is written by the commit that its head names.
     pub(crate) fn encode(&self, epoch: u64, secret: &Secret) -> Bytes {
-        let mut bytes = crate::write::buffer::aligned(PAGE_BYTES);
+        let mut bytes = crate::memory::aligned(PAGE_BYTES);
         let b = &mut bytes[..];
         let head = &self.head;
         field::MAGIC.put(b, &MAGIC);

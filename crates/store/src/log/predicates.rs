@@ -16,9 +16,9 @@
 //! a checkpoint without it is published, so that after a crash the last checkpoint and the log together have no more either.
 //! Not known here: what kinds there are (`Manner`), the log, the records.
 
-use crate::Sequence;
 use crate::layout::{predicate as field, predicates as fixed};
-use crate::log::TEXT_BYTES_MAX;
+use crate::log::entry::TEXT_BYTES_MAX;
+use crate::sequence::Sequence;
 use crate::settings::{About, Manner, Words};
 use std::collections::BTreeMap;
 use std::ops::Bound;

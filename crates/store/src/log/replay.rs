@@ -21,8 +21,8 @@
 use super::entry::Entry;
 use super::page::{self, Area, Head, PAGE_BYTES, Page};
 use super::{Log, Position, Ring};
-use crate::Sequence;
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use std::collections::VecDeque;
 
 /// Commit numbers go on so far above the highest seen: of the last commits, one under way and perhaps many that failed,
@@ -67,69 +67,34 @@ struct Found<'a> {
     body: &'a [u8],
 }
 
+/// The pages of an area that are whole, each in its place.
+struct Slots<'a> {
+    places: Area,
+    /// The newer of each pair.
+    tails: [Option<Found<'a>>; 2],
+    ring: Vec<Option<Found<'a>>>,
+}
+
 impl<'a> Replay<'a> {
     /// Reads the whole area of a log that should exist.
     ///
     /// # Errors
     /// See [`Damaged`].
     pub(crate) fn of(area: &'a [u8], epoch: u64, secret: Secret) -> Result<Self, Damaged> {
-        let places = Area::of(area.len() as u64).ok_or(Damaged::Length)?;
-        let read = |slot: u64| {
-            let at = slot as usize * PAGE_BYTES;
-            let (head, body) = page::decode(area.get(at..at + PAGE_BYTES)?, epoch, &secret)?;
-            Some(Found { head, body })
-        };
-        let tails = [0, 1].map(|pair| {
-            places
-                .tail(pair)
-                .into_iter()
-                .filter_map(read)
-                .max_by_key(age)
-        });
-        let newest = tails.into_iter().flatten().max_by_key(age);
-        let mut newest = newest.ok_or(Damaged::NoTail)?;
-        let pair_of_newest = usize::from(tails[1].is_some_and(|tail| age(&tail) == age(&newest)));
-
-        let slots = 2..2 + places.ring_pages();
-        let ring: Vec<Option<Found>> = slots
-            .map(|slot| read(slot).filter(|found| places.ring(found.head.number) == slot))
-            .collect();
-        let in_ring = |number: u64| {
-            ring.get((places.ring(number) - 2) as usize)
-                .copied()
-                .flatten()
-        };
-        let end = |found: &Found| (found.head.number, found.head.end());
-        if let Some(last) = ring.iter().flatten().max_by_key(|found| end(found)) {
-            if last.head.number > newest.head.number + 1 {
-                return Err(Damaged::Stale);
-            }
-            // A start found a page in one slot of the tail only, for a crash had prevented the other, put it into the ring, and
-            // now that slot is gone too. Nothing newer was acknowledged: it would be in two slots.
-            if end(last) > end(&newest) {
-                newest = *last;
-            }
-        }
-
-        let mut pages = VecDeque::from([newest]);
-        let mut first = newest;
-        let oldest = newest.head.number.saturating_sub(places.ring_pages());
-        for number in (oldest..newest.head.number).rev() {
-            match in_ring(number) {
-                Some(found) if found.head.leads_to(&first.head) => first = found,
-                _ => break,
-            }
-            pages.push_front(first);
-        }
-
+        let slots = Slots::read(area, epoch, &secret)?;
+        let newest = slots.newest()?;
+        let pages = slots.pages_up_to(newest);
+        let first = pages.front().map_or(newest, |first| *first);
         let horizon = first.head.before;
         // The newest may have been on its way to the ring, where it took the place of the oldest.
-        let whole = horizon <= newest.head.horizon || pages.len() as u64 >= places.ring_pages();
-        let commits = ring.iter().chain(&tails).flatten();
+        let whole =
+            horizon <= newest.head.horizon || pages.len() as u64 >= slots.places.ring_pages();
+        let commits = slots.ring.iter().chain(&slots.tails).flatten();
         let commit = commits.map(|found| found.head.commit).max().unwrap_or(0);
-        let same = in_ring(newest.head.number).is_some_and(|found| found.body == newest.body);
+        let in_ring = slots.in_ring(newest.head.number);
+        let same = in_ring.is_some_and(|found| found.body == newest.body);
         let log = Log {
-            area: places,
+            area: slots.places,
             epoch,
             secret,
             page: Page {
@@ -142,7 +107,7 @@ impl<'a> Replay<'a> {
             held: pages.iter().map(|found| found.head.before).collect(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            pair: 1 - pair_of_newest,
+            pair: 1 - slots.newest_pair(),
             commit: commit + COMMITS_SKIPPED,
             under_way: None,
             // What was found waits for nothing more: a clean stop asks whether all is durable.
@@ -160,6 +125,76 @@ impl<'a> Replay<'a> {
                 rest: &[],
             },
         })
+    }
+}
+
+impl<'a> Slots<'a> {
+    fn read(area: &'a [u8], epoch: u64, secret: &Secret) -> Result<Self, Damaged> {
+        let places = Area::of(area.len() as u64).ok_or(Damaged::Length)?;
+        let read = |slot: u64| {
+            let at = slot as usize * PAGE_BYTES;
+            let (head, body) = page::decode(area.get(at..at + PAGE_BYTES)?, epoch, secret)?;
+            Some(Found { head, body })
+        };
+        let tails = [0, 1].map(|pair| {
+            places
+                .tail(pair)
+                .into_iter()
+                .filter_map(read)
+                .max_by_key(age)
+        });
+        let slots = 2..2 + places.ring_pages();
+        let ring = slots
+            .map(|slot| read(slot).filter(|found| places.ring(found.head.number) == slot))
+            .collect();
+        Ok(Self {
+            places,
+            tails,
+            ring,
+        })
+    }
+
+    fn newest_of_tail(&self) -> Option<Found<'a>> {
+        self.tails.into_iter().flatten().max_by_key(age)
+    }
+
+    /// The pair of the tail that has the newest page of both.
+    fn newest_pair(&self) -> usize {
+        let newest = self.newest_of_tail();
+        usize::from(self.tails[1].as_ref().map(age) == newest.as_ref().map(age))
+    }
+
+    fn in_ring(&self, number: u64) -> Option<Found<'a>> {
+        let slot = self.places.ring(number) - 2;
+        self.ring.get(slot as usize).copied().flatten()
+    }
+
+    /// The page that was written last.
+    fn newest(&self) -> Result<Found<'a>, Damaged> {
+        let newest = self.newest_of_tail().ok_or(Damaged::NoTail)?;
+        let end = |found: &Found| (found.head.number, found.head.end());
+        match self.ring.iter().flatten().max_by_key(|found| end(found)) {
+            Some(last) if last.head.number > newest.head.number + 1 => Err(Damaged::Stale),
+            // A start found a page in one slot of the tail only, for a crash had prevented the other, put it into the ring, and
+            // now that slot is gone too. Nothing newer was acknowledged: it would be in two slots.
+            Some(last) if end(last) > end(&newest) => Ok(*last),
+            _ => Ok(newest),
+        }
+    }
+
+    /// The pages that follow one another up to this one, oldest first.
+    fn pages_up_to(&self, newest: Found<'a>) -> VecDeque<Found<'a>> {
+        let mut pages = VecDeque::from([newest]);
+        let mut first = newest;
+        let oldest = newest.head.number.saturating_sub(self.places.ring_pages());
+        for number in (oldest..newest.head.number).rev() {
+            match self.in_ring(number) {
+                Some(found) if found.head.leads_to(&first.head) => first = found,
+                _ => break,
+            }
+            pages.push_front(first);
+        }
+        pages
     }
 }
 

@@ -8,9 +8,9 @@
 //! and the variants are purged instead.
 //! Not known here: markers, records.
 
-use crate::Sequence;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::layout::checkpoint_soft as field;
+use crate::sequence::Sequence;
 
 /// Soft purges remembered in a shard, at most.
 const REMEMBERED_MAX: usize = 1 << 14;

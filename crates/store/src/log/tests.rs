@@ -1,5 +1,6 @@
 //! One idea a test. A disk in memory; commits are written in whole, in part or not at all, as the test says.
 
+use super::replay::{Damaged, Replay};
 use super::*;
 use crate::index::key::KeyHash;
 use crate::layout::log_page as field;

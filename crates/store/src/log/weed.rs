@@ -26,16 +26,17 @@
 //! Not known here: what a predicate means.
 //! Source: docs/decisions/0029.
 
-use crate::Sequence;
-use crate::background::Background;
 use crate::evict::left::Name;
+use crate::jobs::Background;
+use crate::lock::lock;
+use crate::log::weeding::{Bed, Place, Stage, WeedStep, Weeding};
 use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal;
+use crate::sequence::Sequence;
 use crate::shard::Fate;
 use crate::store::Store;
 use bytes::Bytes;
-use extent::{Chunk, Chunks, Extent};
-use std::ops::Range;
+use extent::Chunk;
 
 /// Bytes read at once; one record may be longer.
 const READ_BYTES: u64 = 1 << 20;
@@ -62,85 +63,16 @@ const TRIES: u32 = 3;
 const HURRY_PERCENT: u64 = 50;
 const HURRY_TIMES: u64 = 4;
 
-/// Where a weeding is while the store's other locks may be held.
-#[derive(Debug, Default)]
-pub(crate) enum Bed {
-    /// None is under way.
-    #[default]
-    Idle,
-    /// It waits for its next step.
-    Here(Box<Weeding>),
-    /// A step is being taken.
-    Busy,
-}
-
-/// What a weeding wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WeedStep {
-    Read {
-        offset: u64,
-        len: usize,
-    },
-    /// Compute, away from the other work.
-    Look,
-}
-
-/// A weeding under way.
-#[derive(Debug)]
-pub(crate) struct Weeding {
-    /// Predicates up to here are dropped at the end.
-    upto: Sequence,
-    stage: Stage,
-    /// The step was handed out.
-    handed_out: bool,
-    /// Where the next batch begins, and how many chunks it spans.
-    next_chunk: u32,
-    window_chunks: u32,
-    places: Vec<Place>,
-    /// The next of them.
-    at: usize,
-    /// Those of the read under way, and what was read.
-    span: Range<usize>,
-    bytes: Option<Bytes>,
-    failed_reads: u32,
-    read_began_ms: u64,
-    not_before_ms: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Gather,
-    Read,
-    Look,
-    End,
-}
-
-/// A record, as the index has it.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    first: u32,
-    chunks: u32,
-    /// Counted through all shards.
-    segment: u32,
-    was_writing: bool,
-}
-
-impl Place {
-    fn extent(self) -> Extent {
-        Extent::new(Chunk(self.first), Chunks(self.chunks))
-    }
-}
-
 impl Store {
     /// The next step, if one is due.
     pub(crate) fn next_weed_step(&self, background: &Background, now_ms: u64) -> Option<WeedStep> {
         if Self::is_idle(background) || self.is_scanning() || !self.takes_records() {
             return None;
         }
-        let mut bed = crate::lock(&self.weeding);
+        let mut bed = lock(&self.weeding);
         if let Bed::Idle = *bed {
             let upto = {
-                let predicates = crate::lock(&self.predicates);
+                let predicates = lock(&self.predicates);
                 predicates.wants_weeding().then(|| predicates.newest())?
             };
             *bed = Bed::Here(Box::new(self.new_weeding(upto)));
@@ -161,7 +93,7 @@ impl Store {
 
     /// In how many milliseconds [`Self::next_work`] may have something although nobody rang; at most `longest`.
     pub fn next_work_in_ms(&self, now_ms: u64, longest: u64) -> u64 {
-        match &*crate::lock(&self.weeding) {
+        match &*lock(&self.weeding) {
             Bed::Here(weeding) if !weeding.handed_out => weeding
                 .not_before_ms
                 .saturating_sub(now_ms)
@@ -261,9 +193,9 @@ impl Store {
 
     /// A step that was handed out is carried out; `bytes` are those of a read that succeeded.
     pub(crate) fn weed_on(&self, bytes: Option<Bytes>, now_ms: u64) {
-        let taken = std::mem::replace(&mut *crate::lock(&self.weeding), Bed::Busy);
+        let taken = std::mem::replace(&mut *lock(&self.weeding), Bed::Busy);
         let Bed::Here(mut weeding) = taken else {
-            *crate::lock(&self.weeding) = taken;
+            *lock(&self.weeding) = taken;
             return;
         };
         weeding.handed_out = false;
@@ -291,11 +223,11 @@ impl Store {
             Stage::End => {
                 self.drop_predicates(weeding.upto);
                 self.counters.weedings.add(1);
-                *crate::lock(&self.weeding) = Bed::Idle;
+                *lock(&self.weeding) = Bed::Idle;
                 return;
             }
         }
-        *crate::lock(&self.weeding) = Bed::Here(weeding);
+        *lock(&self.weeding) = Bed::Here(weeding);
     }
 
     fn pause_weeding(&self, weeding: &mut Weeding, now_ms: u64) {
@@ -305,7 +237,7 @@ impl Store {
         self.counters.weeding_bytes.add(bytes);
         let took_ms = now_ms.saturating_sub(weeding.read_began_ms);
         let mut pause_ms = (took_ms * PAUSE_TIMES).max(bytes / BYTES_A_MS);
-        if crate::lock(&self.predicates).percent_taken() >= HURRY_PERCENT {
+        if lock(&self.predicates).percent_taken() >= HURRY_PERCENT {
             pause_ms /= HURRY_TIMES;
         }
         weeding.not_before_ms = now_ms + pause_ms;
@@ -365,7 +297,7 @@ impl Store {
             if let Some(short) = found {
                 // Under the lock: who finds the record gone must find its name.
                 let name = Name::new(place.segment as usize, short);
-                crate::lock(&self.left).add(name, self.sequence());
+                lock(&self.left).add(name, self.sequence());
                 self.counters.weeded.add(1);
             }
             drop(shard);

@@ -35,12 +35,12 @@
 //! Limits: one note at a time; [`regions_max`]; 8 bytes of memory a region.
 //! Not known here: regions' content, records, when to note. Bytes from disk never cause a panic.
 
-use crate::Sequence;
 use crate::layout::PAGE_BYTES;
 use crate::layout::region_journal_page as field;
+use crate::memory::aligned;
 use crate::script::{Script, Stage, Step};
 use crate::secret::Secret;
-use crate::write::buffer::aligned;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use std::ops::Range;
 use twox_hash::XxHash3_64;

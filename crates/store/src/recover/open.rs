@@ -9,16 +9,17 @@
 //!
 //! To close: [`Store::begin_close`].
 
-use crate::Sequence;
-use crate::background::Background;
-use crate::evict::choose::Room;
+use crate::evict::room::Room;
 use crate::geometry::Geometry;
-use crate::index::marker::SPARE_MARKERS_VOLATILE;
+use crate::index::SPARE_MARKERS_VOLATILE;
+use crate::jobs::Background;
+use crate::joining::{Moves, SetNumbers};
+use crate::lock::lock;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};
 use crate::recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
 use crate::secret::Secret;
-use crate::set::{Moves, SetNumbers};
+use crate::sequence::Sequence;
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
 use bytes::Bytes;
@@ -263,7 +264,7 @@ impl Store {
 
     /// What to write before anything else, each flushed before the next: offsets from the start of the store, whole pages.
     pub fn opening(&self) -> Vec<(u64, Bytes)> {
-        crate::lock(&self.opening).clone()
+        lock(&self.opening).clone()
     }
 
     /// What [`Self::opening`] answers: the superblock's two copies, then `others`.
@@ -276,7 +277,7 @@ impl Store {
             [first, second]
         };
         let copies = offsets.map(|offset| (offset, copy.clone()));
-        *crate::lock(&self.opening) = copies.into_iter().chain(others).collect();
+        *lock(&self.opening) = copies.into_iter().chain(others).collect();
     }
 }
 

@@ -9,7 +9,7 @@
 //! scanned, because only then is it known what is free.
 //!
 //! So that a disk is scanned about as fast as it reads:
-//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`]), and a shell may do it on a thread of its own:
+//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`](crate::WorkOp::Yield)), and a shell may do it on a thread of its own:
 //!   the reads ([`Reads`]) have a lock apart, held for moments. Some disks, virtual ones above all, answer reads that came together
 //!   all at once; with the looking in between, the disk and the processor took turns;
 //! * a record is verified where it was read to, and copied only if it lies across two reads;
@@ -22,135 +22,71 @@
 //! Memory: sixteen reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
 
-use crate::Sequence;
-#[cfg(doc)]
-use crate::background::WorkOp;
-use crate::evict::choose::Room;
-use crate::geometry::Geometry;
-use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::Fresh;
-use crate::index::{Entry, Short};
+use crate::evict::room::Room;
+use crate::index::entry::Entry;
+use crate::index::key::NumberMap;
+use crate::index::marker::lasting::Fresh;
+use crate::index::pieces::Short;
+use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::record::{self, Expected, Head, Header};
-use crate::recover::journal::{self, Journal};
-use crate::recover::rebuild;
-use crate::recover::scan_reads::{Reading, Reads};
+use crate::recover::journal::{self};
+use crate::recover::scan_reads::{Reading, Reads, ScanStep};
+use crate::recover::scanned::{BATCH, Candidate, Scan};
+use crate::sequence::Sequence;
 use crate::shard::{Fate, Shard};
 use crate::store::Store;
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes};
 use extent::{Chunk, Chunks, Extent, Unified};
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 /// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.
 const LOOK_READS: usize = 2;
 
-/// Records entered into the index in one go, at most; and at the end of each region.
-const BATCH: usize = 4096;
-
 /// Room made for what will be seen, for each key seen so far.
 const SEEN_GROWTH_MAX: usize = 7;
 
-/// Records by their first chunk: what the index knows of their keys, their lengths, and whether they were in doubt.
-pub(crate) type Named = NumberMap<u32, (Short, Chunks, bool)>;
+impl Store {
+    /// The next step of the scan.
+    pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
+        lock(&self.scan_reads).as_mut()?.next_step(&self.geometry)
+    }
 
-/// What a scan under way has found.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    /// A record of which a part has been read, from chunk `window_at`. Often empty: then it is where the next read may go on.
-    window: BytesMut,
-    window_at: u32,
-    /// Bytes that it lacks.
-    wanted: usize,
-    /// The region that the window ends in.
-    window_region: Option<u32>,
-    /// Found, and not yet entered.
-    batch: Vec<Candidate>,
-    /// The newest sequence found of each key, for each shard.
-    seen: Vec<NumberMap<u64, Sequence>>,
-    /// The newest variant found of each primary key.
-    variants: NumberMap<u64, Sequence>,
-    /// The root of the list of the variants found, for each primary key and salt.
-    roots: HashMap<(u64, u64), u64>,
-    /// Of each region, as it was when the scan began. Those that are noted meanwhile have been scanned.
-    opened_at: Vec<Sequence>,
-    /// What the log knows: the last invalidation of each primary key.
-    pub kills: NumberMap<u64, Sequence>,
-    /// The last soft purge of each primary key.
-    pub doubts: NumberMap<u64, Sequence>,
-    /// The last replacement of each key, with an ordered policy.
-    pub replaced: NumberMap<u64, Sequence>,
-    /// Fills that began below may have been invalidated without the log knowing it any more.
-    pub horizon: Sequence,
-    /// What the checkpoint, if there was one, had was stored up to here.
-    pub covers: Option<Sequence>,
-    /// What it had in the regions that are scanned.
-    pub named: Named,
-    /// Nothing that counts was found yet in the region being looked at.
-    region_is_empty: bool,
-    /// Whole and alive, so far.
-    records: u64,
-}
+    /// Is there a finished read to look through?
+    pub(crate) fn is_something_to_look_through(&self) -> bool {
+        lock(&self.scan_reads)
+            .as_ref()
+            .is_some_and(Reads::is_something_to_look_through)
+    }
 
-/// A record that was found: it counts, or is dead but has replaced what is older.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    hash: KeyHash,
-    primary: KeyHash,
-    sequence: Sequence,
-    began: Sequence,
-    extent: Extent,
-    alive: bool,
-    doubted: bool,
-}
-
-impl Scan {
-    /// Nothing is found yet, for an index of so many shards.
-    pub(crate) fn new(geometry: &Geometry, journal: &Journal, shards: usize) -> Self {
-        Self {
-            window: BytesMut::new(),
-            window_at: 0,
-            wanted: 0,
-            window_region: None,
-            batch: Vec::with_capacity(BATCH),
-            seen: vec![NumberMap::default(); shards],
-            variants: NumberMap::default(),
-            roots: HashMap::new(),
-            opened_at: (0..geometry.regions())
-                .map(|region| journal.opened_at(region))
-                .collect(),
-            kills: NumberMap::default(),
-            doubts: NumberMap::default(),
-            replaced: NumberMap::default(),
-            horizon: 0,
-            covers: None,
-            named: Named::default(),
-            region_is_empty: true,
-            records: 0,
+    /// A read of the scan is done. `None` if the device refused; its bytes are skipped.
+    pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
+        let mut reads = lock(&self.scan_reads);
+        let reading = reads
+            .as_mut()
+            .and_then(|reads| reads.reads.iter_mut().find(|r| r.number == number));
+        if let Some(reading) = reading {
+            reading.bytes = Some(bytes);
         }
     }
-}
 
-impl Store {
     /// Looks through some of what was read, in order, whatever the order in which it came.
     pub(crate) fn look_on(&self) {
-        let mut guard = crate::lock(&self.scan);
+        let mut guard = lock(&self.scan);
         let Some(scan) = guard.as_mut() else {
             return;
         };
         for _ in 0..LOOK_READS {
             // In a statement of its own: the lock of the reads is not held while this one is looked through.
-            let next = crate::lock(&self.scan_reads)
-                .as_mut()
-                .and_then(Reads::pop_done);
+            let next = lock(&self.scan_reads).as_mut().and_then(Reads::pop_done);
             let Some(reading) = next else { break };
             let done_bytes = self.take_read(scan, reading);
-            if let Some(reads) = crate::lock(&self.scan_reads).as_mut() {
+            if let Some(reads) = lock(&self.scan_reads).as_mut() {
                 reads.progress.done_bytes += done_bytes;
                 reads.progress.records = scan.records;
             }
         }
-        let mut reads_guard = crate::lock(&self.scan_reads);
+        let mut reads_guard = lock(&self.scan_reads);
         let Some(reads) = reads_guard.as_mut() else {
             return;
         };
@@ -159,7 +95,7 @@ impl Store {
             drop(reads_guard);
             *guard = None;
             self.end_scan();
-            *crate::lock(&self.scan_reads) = None;
+            *lock(&self.scan_reads) = None;
         }
     }
 
@@ -342,7 +278,7 @@ impl Store {
         let is_too_old = header.began < scan.horizon && !is_covered;
         if header.sequence < self.accept_from
             || (is_too_old && !mistakes.make(Mistake::NoHorizon))
-            || rebuild::is_killed(&scan.kills, &scan.replaced, header)
+            || scan.is_killed(header)
             || self.is_dead(header.primary, header.began, head.key, head.meta)
         {
             return Worth::Dead;
@@ -580,7 +516,7 @@ impl Store {
             writer.protected.take_anew(&mut space);
         }
         writer.space = space;
-        crate::lock(&self.freed).clear();
+        lock(&self.freed).clear();
         self.open_for_records.store(true, Ordering::SeqCst);
     }
 }

@@ -6,10 +6,8 @@
 //! Not known here: the content.
 //! Limits: [`READS_MAX`] reads under way, as many done and not yet looked through.
 
-use crate::background::Progress;
 use crate::geometry::Geometry;
-use crate::recover::scan::Scan;
-use crate::store::Store;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -20,10 +18,24 @@ const READ_BYTES: u64 = 1 << 20;
 /// of the bytes would still be in the processor's caches.
 const READS_MAX: usize = 8;
 
+/// The progress of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Bytes looked at.
+    pub done_bytes: u64,
+    /// Bytes to look at in all.
+    pub total_bytes: u64,
+    /// Records found so far.
+    pub records: u64,
+    /// Without a checkpoint: records that began before this are refused, since the log does not reach back to them.
+    /// Else 0.
+    pub horizon: Sequence,
+}
+
 /// One read.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    number: u64,
+    pub(super) number: u64,
     pub region: u32,
     /// The offset in the region.
     pub from: u64,
@@ -38,7 +50,7 @@ pub(crate) struct Reads {
     /// The regions left to read, the first one in part.
     regions: VecDeque<u32>,
     at: u64,
-    reads: VecDeque<Reading>,
+    pub(super) reads: VecDeque<Reading>,
     /// Looking through the finished reads was handed out, or is being done.
     pub looking: bool,
     next_number: u64,
@@ -58,17 +70,13 @@ pub(crate) enum ScanStep {
 }
 
 impl Reads {
-    /// The reads of a scan of these regions, in this order.
-    pub(crate) fn new(regions: Vec<u32>, geometry: &Geometry, scan: &Scan) -> Self {
+    /// The reads of a scan of these regions, in this order. `horizon`: see [`Progress`].
+    pub(crate) fn new(regions: Vec<u32>, geometry: &Geometry, horizon: Sequence) -> Self {
         let progress = Progress {
             done_bytes: 0,
             total_bytes: regions.len() as u64 * geometry.region_bytes(),
             records: 0,
-            horizon: if scan.covers.is_none() {
-                scan.horizon
-            } else {
-                0
-            },
+            horizon,
         };
         Self {
             regions: regions.into(),
@@ -88,7 +96,7 @@ impl Reads {
     }
 
     /// What to do next.
-    fn next_step(&mut self, geometry: &Geometry) -> Option<ScanStep> {
+    pub(super) fn next_step(&mut self, geometry: &Geometry) -> Option<ScanStep> {
         if self.is_something_to_look_through() && !self.looking {
             self.looking = true;
             return Some(ScanStep::Look);
@@ -100,7 +108,7 @@ impl Reads {
         self.regions.is_empty() && self.reads.is_empty()
     }
 
-    fn is_something_to_look_through(&self) -> bool {
+    pub(super) fn is_something_to_look_through(&self) -> bool {
         self.reads
             .front()
             .is_some_and(|front| front.bytes.is_some())
@@ -137,32 +145,5 @@ impl Reads {
             offset,
             len,
         })
-    }
-}
-
-impl Store {
-    /// The next step of the scan.
-    pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
-        crate::lock(&self.scan_reads)
-            .as_mut()?
-            .next_step(&self.geometry)
-    }
-
-    /// Is there a finished read to look through?
-    pub(crate) fn is_something_to_look_through(&self) -> bool {
-        crate::lock(&self.scan_reads)
-            .as_ref()
-            .is_some_and(Reads::is_something_to_look_through)
-    }
-
-    /// A read of the scan is done. `None` if the device refused; its bytes are skipped.
-    pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
-        let mut reads = crate::lock(&self.scan_reads);
-        let reading = reads
-            .as_mut()
-            .and_then(|reads| reads.reads.iter_mut().find(|r| r.number == number));
-        if let Some(reading) = reading {
-            reading.bytes = Some(bytes);
-        }
     }
 }

@@ -12,12 +12,12 @@
 //! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
 //! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
 
-use crate::Sequence;
-use crate::background::Background;
-use crate::evict::choose::Room;
-use crate::geometry::Geometry;
-use crate::index::Entry;
-use crate::recover::checkpoint::CheckpointWriter;
+use crate::evict::room::Room;
+use crate::index::entry::Entry;
+use crate::jobs::Background;
+use crate::lock::lock;
+use crate::recover::checkpoint::write::CheckpointWriter;
+use crate::recover::picture::{Snapshot, kind};
 use crate::recover::superblock::{IndexPlace, State, Superblock};
 use crate::script::{Script, Stage, Step};
 use crate::store::Store;
@@ -38,73 +38,10 @@ const LOG_PAGES_MIN: u64 = 4;
 /// And this share of all it has.
 const LOG_PAGES_SHARE: u64 = 4;
 
-/// Predicates take at most this part of the area; for more there is no room, see `predicates`.
-const PREDICATES_SHARE: u64 = 4;
-
 /// Blocks under way.
 const BLOCKS_MAX: usize = 2;
 
-/// Kinds of parts.
-pub(crate) mod kind {
-    pub(crate) const SHAPE: u8 = 1;
-    pub(crate) const SEGMENT: u8 = 2;
-    pub(crate) const SOFT: u8 = 3;
-    pub(crate) const PREDICATES: u8 = 4;
-    pub(crate) const OPEN_REGIONS: u8 = 5;
-    pub(crate) const BOOK: u8 = 6;
-    pub(crate) const FRONTIER: u8 = 7;
-    pub(crate) const LEFT: u8 = 8;
-}
-
-/// Bytes that predicates may take in a checkpoint.
-pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
-    (geometry.checkpoint_bytes / PREDICATES_SHARE) as usize
-}
-
-/// A checkpoint under way.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    writer: Option<CheckpointWriter>,
-    covers: Sequence,
-    /// No write was under way when it began.
-    is_all_written: bool,
-    area_at: u64,
-    next_segment: usize,
-    outstanding: usize,
-    failed: bool,
-    ending: Option<Script>,
-    superblock: Superblock,
-    /// Where the copies lie, in the order in which they are written.
-    copies: [u64; 2],
-    /// The copy written last.
-    copy_begun: Option<u64>,
-    bytes: u64,
-    scratch: Vec<u8>,
-}
-
 impl Snapshot {
-    pub(crate) fn covers(&self) -> Sequence {
-        self.covers
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Is it the last one, of a clean stop?
-    pub(crate) fn is_clean(&self) -> bool {
-        self.superblock.state == State::Clean
-    }
-
-    /// If it failed: the copy of the superblock that may be torn now.
-    pub(crate) fn copy_begun(&self) -> Option<u64> {
-        self.copy_begun
-    }
-
-    pub(crate) fn into_superblock(self) -> Superblock {
-        self.superblock
-    }
-
     /// The next block to write, or a step of the end.
     pub(crate) fn next_step(&mut self, store: &Store) -> Option<Step> {
         if self.failed {
@@ -144,16 +81,6 @@ impl Snapshot {
         self.next_of_ending()
     }
 
-    fn next_of_ending(&mut self) -> Option<Step> {
-        let step = self.ending.as_mut()?.next()?;
-        if let Step::Write(offset, _) = &step
-            && self.copies.contains(offset)
-        {
-            self.copy_begun = Some(*offset);
-        }
-        Some(step)
-    }
-
     /// All segments are written: what remains.
     fn end(&mut self, store: &Store) {
         let Some(mut writer) = self.writer.take() else {
@@ -178,7 +105,7 @@ impl Snapshot {
             && self.is_all_written
             && writer.is_whole()
             && store.limits.policy().is_none();
-        if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
+        if let Some(left) = lock(&store.left).encode().filter(|_| is_known) {
             writer.push(kind::LEFT, 0, &left);
         }
         let mut blocks: VecDeque<(u64, Bytes)> = VecDeque::new();
@@ -203,16 +130,6 @@ impl Snapshot {
         }
         self.ending = Some(Script::new(stages));
     }
-
-    /// A step was carried out. Some: all is done, or has failed.
-    pub(crate) fn step_done(&mut self, ok: bool) -> Option<bool> {
-        if let Some(ending) = &mut self.ending {
-            return ending.done(ok);
-        }
-        self.outstanding -= 1;
-        self.failed |= !ok;
-        (self.failed && self.outstanding == 0).then_some(false)
-    }
 }
 
 impl Store {
@@ -224,7 +141,7 @@ impl Store {
         if background.log.pages_left_before(covers) < pages_min {
             return true;
         }
-        if crate::lock(&self.predicates).wants_checkpoint() {
+        if lock(&self.predicates).wants_checkpoint() {
             return true;
         }
         let last = background.superblock.index.map_or(0, |place| place.bytes);
@@ -269,7 +186,7 @@ impl Store {
         writer.push(kind::SHAPE, 0, &numbers(shape));
         // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
         let predicates = {
-            let mut predicates = crate::lock(&self.predicates);
+            let mut predicates = lock(&self.predicates);
             predicates.checkpoint_begins();
             predicates.encode()
         };
@@ -283,17 +200,17 @@ impl Store {
         if let Room::Hand(hand) = &space.room {
             let mut open: Vec<u32> = hand.open_regions().collect();
             // What is in flight counts only when it is written, which may be too late for its segment.
-            let flights = crate::lock(&self.flights);
+            let flights = lock(&self.flights);
             open.extend(flights.iter().map(|f| hand.grid.region_of(f.extent.first)));
             open.sort_unstable();
             open.dedup();
             writer.push(kind::OPEN_REGIONS, 0, &numbers(open));
         }
-        if let Some(frontier) = self.frontier(&space).filter(|_| clean) {
+        if let Some(frontier) = space.frontier().filter(|_| clean) {
             writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
         }
         // The next start drops what is still being written, whose bytes may reach the disk all the same.
-        let is_all_written = space.open.is_none() && crate::lock(&self.flights).is_empty();
+        let is_all_written = space.open.is_none() && lock(&self.flights).is_empty();
         drop(space);
         let superblock = Superblock {
             state: if clean { State::Clean } else { State::Open },
@@ -312,21 +229,11 @@ impl Store {
             failed: false,
             ending: None,
             superblock,
-            copies: in_order(background.suspect_copy),
+            copies: Superblock::copies_in_order(background.suspect_copy),
             copy_begun: None,
             bytes: 0,
             scratch: Vec::new(),
         }
-    }
-}
-
-/// The copy that may be torn is written first, while the other is whole.
-pub(crate) fn in_order(suspect: u64) -> [u64; 2] {
-    let [first, second] = Superblock::OFFSETS;
-    if suspect == second {
-        [second, first]
-    } else {
-        [first, second]
     }
 }
 

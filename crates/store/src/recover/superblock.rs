@@ -12,11 +12,11 @@
 //!
 //! The secret keys the MACs and is not for printing: `Debug` leaves it out.
 
-use crate::Sequence;
 use crate::geometry::Geometry;
 use crate::layout::superblock as field;
 use crate::layout::{PAGE_BYTES, SUPERBLOCK_BYTES};
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use bytes::Bytes;
 use twox_hash::XxHash3_64;
 
@@ -113,9 +113,19 @@ impl Superblock {
     /// Where the copies lie. Write the first, flush, write the second, flush.
     pub const OFFSETS: [u64; 2] = [0, 32 * 1024];
 
+    /// The copy that may be torn is written first, while the other is whole.
+    pub(crate) fn copies_in_order(suspect: u64) -> [u64; 2] {
+        let [first, second] = Self::OFFSETS;
+        if suspect == second {
+            [second, first]
+        } else {
+            [first, second]
+        }
+    }
+
     /// One copy, [`Self::COPY_BYTES`] long.
     pub fn encode(&self) -> Bytes {
-        let mut bytes = crate::write::buffer::aligned(Self::COPY_BYTES);
+        let mut bytes = crate::memory::aligned(Self::COPY_BYTES);
         let geometry = &self.geometry;
         field::MAGIC.put(&mut bytes, &MAGIC);
         field::VERSION.put_u32(&mut bytes, FORMAT_VERSION);
@@ -368,8 +378,11 @@ mod tests {
                 covers: value,
             };
             let area = superblock.geometry.checkpoint_bytes;
-            let writer =
-                crate::recover::checkpoint::CheckpointWriter::new(area, about, superblock.secret);
+            let writer = crate::recover::checkpoint::write::CheckpointWriter::new(
+                area,
+                about,
+                superblock.secret,
+            );
             let header = writer.finish(value).writes.pop().unwrap().1;
             let mut start = vec![0; Superblock::BYTES + header.len()];
             let checkpoint_at = superblock.geometry.checkpoint_at as usize;

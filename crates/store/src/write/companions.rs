@@ -21,7 +21,7 @@
 //! Not known here: which of them are wanted.
 //! Source: paper 002 (locality buffers).
 
-use crate::evict::region::Grid;
+use crate::evict::grid::Grid;
 use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
 use crate::record::{HEADER_BYTES, Header, RecordParts};

@@ -14,14 +14,9 @@
 //!
 //! Not known here: the content of regions. The reader of a checkpoint knows how far each is filled.
 
-use crate::evict::choose::Room;
-use crate::evict::region::Grid;
-use crate::mistakes::Mistake;
+use crate::evict::grid::Grid;
 use crate::recover::journal::{Journal, UNKNOWN};
-use crate::store::Store;
-use crate::write::writer::Writer;
-use extent::{Chunk, Extent};
-use std::sync::atomic::Ordering;
+use extent::Chunk;
 
 /// No region, no chunk.
 const NONE: u32 = u32::MAX;
@@ -91,40 +86,5 @@ impl Frontier {
         rest_is_free
             && self.ready.iter().all(|&region| is_noted(region))
             && self.ready.iter().chain(&self.swept).all(is_empty)
-    }
-}
-
-impl Store {
-    /// The position of the writer. `None` with an ordered policy.
-    pub(crate) fn frontier(&self, writer: &Writer) -> Option<Frontier> {
-        let Room::Hand(hand) = &writer.room else {
-            return None;
-        };
-        let mut frontier = hand.frontier();
-        // Gaps before it, which large records leave, stay unused.
-        frontier.rest = hand.current.and_then(|region| {
-            let whole = hand.grid.extent(region..region + 1);
-            let free = writer.space.free_pieces();
-            let last = free.into_iter().find(|free| free.end() == whole.end())?;
-            Some((region, last.first))
-        });
-        Some(frontier)
-    }
-
-    /// Makes the writer go on where it was.
-    pub(crate) fn go_on_at(&self, frontier: Frontier) {
-        let mut writer = self.writer();
-        let writer = &mut *writer;
-        if let Room::Hand(hand) = &mut writer.room {
-            if let Some((region, from)) = frontier.rest {
-                let whole = hand.grid.extent(region..region + 1);
-                writer.space.free(Extent::between(from, whole.end()));
-            }
-            hand.go_on_at(frontier);
-            if self.limits.mistakes.make(Mistake::NoteInParts) {
-                hand.note_in_parts();
-            }
-            self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
-        }
     }
 }

@@ -18,14 +18,16 @@
 //! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
 //! least recently used.
 
-use crate::Sequence;
+use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
 use crate::record::{HEADER_BYTES, Head, Header, NewRecord, Placed};
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::write::cluster::Writes;
+use crate::write::insert::{Incoming, Outcome, Placement};
 use crate::write::locality::Gathered;
-use crate::write::writer::{Incoming, Outcome, Placement, Writer};
+use crate::write::waiting::Waiting;
+use crate::write::writer::Writer;
 use bytes::{Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent};
 use std::sync::MutexGuard;
@@ -33,41 +35,6 @@ use std::sync::atomic::Ordering;
 
 /// The place in the header of a waiting record: none.
 const NOWHERE: Chunk = Chunk(u32::MAX);
-
-/// A record in a buffer, as its shard has it.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    /// Distinguishes it from another record of its key.
-    handle: u64,
-    /// As it will be on the disk, except for place and sequence.
-    bytes: Bytes,
-    header: Header,
-    /// Without padding.
-    record_bytes: u64,
-    uses: u8,
-}
-
-impl Waiting {
-    /// Its bytes. Counts as a use.
-    pub(crate) fn serve(&mut self) -> Bytes {
-        self.uses = self.uses.saturating_add(1);
-        self.bytes.clone()
-    }
-
-    /// Its length with padding.
-    pub(crate) fn len_bytes(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    pub(crate) fn began(&self) -> Sequence {
-        self.header.began
-    }
-
-    fn head(&self) -> Head<'_> {
-        let head = self.header.head(&self.bytes);
-        head.expect("this store has put the record together")
-    }
-}
 
 impl Store {
     /// Is a record of that server and length gathered?
@@ -254,9 +221,9 @@ impl Store {
             return None;
         }
         let stamp = || self.clock.fetch_add(1, Ordering::Relaxed);
-        let entry = crate::index::Entry::new(extent, true);
+        let entry = Entry::new(extent, true);
         shard.publish(record.hash, entry, waiting.record_bytes, stamp());
-        for _ in 0..waiting.uses.min(crate::index::Entry::USES_MAX) {
+        for _ in 0..waiting.uses.min(Entry::USES_MAX) {
             if let Some(spot) = shard.find(record.hash) {
                 shard.touch(spot, stamp());
             }

@@ -7,32 +7,28 @@
 //! Limits: an answer has [`HEAD_BYTES_MAX`] of head and [`BODY_BYTES_MAX`] of body, and comes in time; a connection serves one message.
 
 use std::{
-    cell::Cell,
     future::Future,
-    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     time::Duration,
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
-use http1::{Chunk, ChunkedDecoder, Framing, Limits};
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::{mpsc, oneshot},
-    time::timeout,
+use http1::{
+    Limits,
+    head_lines::{write_field, write_number_field},
 };
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use tokio::sync::{mpsc, oneshot};
 
 use base::access::Destinations;
-use origin::{Connector, Destination, Stream, upstream::is_interim};
+use origin::{Destination, OriginContext, once, outcome::UpstreamError};
 use plan::Acme;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
-const READ_BYTES: usize = 16 << 10;
 
 /// A message, and where its answer is waited for.
 pub struct Errand {
@@ -70,15 +66,14 @@ impl HttpClient for Courier {
 /// Carries messages, each within `answer_max`, as long as there are any.
 pub async fn carry(
     mut errands: mpsc::Receiver<Errand>,
-    connector: &Connector,
+    context: &OriginContext,
     acme: &Acme,
     own_addresses: &[SocketAddr],
     answer_max: Duration,
 ) {
     while let Some(Errand { request, answer }) = errands.recv().await {
         let uri = request.uri().clone();
-        let asked = timeout(answer_max, ask(request, connector, acme, own_addresses)).await;
-        let asked = asked.unwrap_or_else(|_| Err(format!("no answer within {answer_max:?}")));
+        let asked = ask(request, context, acme, own_addresses, answer_max).await;
         let result = asked.map_err(|why| Error::Other(format!("{uri}: {why}").into()));
         // Whoever has asked may have given up.
         let _ = answer.send(result);
@@ -110,9 +105,10 @@ pub fn is_this_machine(host: &str) -> bool {
 
 async fn ask(
     mut request: Request<BodyWrapper<Bytes>>,
-    connector: &Connector,
+    context: &OriginContext,
     acme: &Acme,
     own_addresses: &[SocketAddr],
+    within: Duration,
 ) -> Result<BytesResponse, String> {
     let uri = request.uri().clone();
     let to = destination(&uri, acme)?;
@@ -129,130 +125,46 @@ async fn ask(
     let Ok(body) = request.into_body().collect().await;
     let body = body.to_bytes();
     let path = uri.path_and_query().map_or("/", |it| it.as_str());
-    let mut text = format!(
-        "{} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
-        method,
-        to.as_authority()
-    )
-    .into_bytes();
+    let mut bytes = Vec::new();
+    http1::write_request_line(method.as_str(), path, &mut bytes);
+    write_field(b"Host", to.as_authority().as_bytes(), &mut bytes);
+    write_field(b"Connection", b"close", &mut bytes);
     for (name, value) in &headers {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b"\r\n");
+        write_field(name.as_str().as_bytes(), value.as_bytes(), &mut bytes);
     }
     if !body.is_empty() {
-        text.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+        write_number_field(b"Content-Length", body.len() as u64, &mut bytes);
     }
-    text.extend_from_slice(b"\r\n");
-    text.extend_from_slice(&body);
-    let has_place = Cell::new(false);
-    let lease = connector.connect_anew(&to, &access, &has_place).await;
-    let mut lease = lease.map_err(|error| error.to_string())?;
-    let stream = lease.stream();
-    let sent = async {
-        stream.write_all(&text).await?;
-        stream.flush().await
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&body);
+    let request = once::Request {
+        to: &to,
+        access: &access,
+        method: method.as_str(),
+        bytes: &bytes,
+        limits: Limits {
+            head_bytes_max: HEAD_BYTES_MAX,
+            fields_max: 100,
+            ..Limits::default()
+        },
+        within,
     };
-    sent.await.map_err(|error: io::Error| error.to_string())?;
-    answer(stream, method.as_str()).await
-}
-
-async fn answer(stream: &mut Stream, method: &str) -> Result<BytesResponse, String> {
-    let limits = Limits {
-        head_bytes_max: HEAD_BYTES_MAX,
-        fields_max: 100,
-        ..Limits::default()
+    let in_words = |error| match error {
+        UpstreamError::Timeout => format!("no answer within {within:?}"),
+        error => error.to_string(),
     };
-    let mut input = BytesMut::new();
-    let head = loop {
-        let parsed = http1::parse_response(&input, &limits, method);
-        match parsed.map_err(|reject| reject.reason().to_string())? {
-            Some(head) if is_interim(&head) => input.advance(head.head_bytes),
-            Some(head) => break head,
-            None if input.len() > HEAD_BYTES_MAX => return Err("its head is too long".to_owned()),
-            None => {
-                if read(stream, &mut input).await? == 0 {
-                    return Err("the connection ended before the answer".to_owned());
-                }
-            }
-        }
-    };
-    input.advance(head.head_bytes);
-    let body = body(stream, head.framing, &limits, input).await?;
-    let mut response = Response::builder().status(head.status);
-    for (name, value) in head.fields.iter() {
+    let answer = request.send(context).await.map_err(in_words)?;
+    let mut response = Response::builder().status(answer.head.status);
+    for (name, value) in answer.head.fields.iter() {
         response = response.header(name, value);
     }
-    let (parts, ()) = response
-        .body(())
-        .map_err(|error| error.to_string())?
-        .into_parts();
+    let body = answer.body(BODY_BYTES_MAX).await.map_err(in_words)?;
+    let body = Bytes::from(body.ok_or("its body is too long")?);
+    let response = response.body(()).map_err(|error| error.to_string())?;
     Ok(BytesResponse {
-        parts,
+        parts: response.into_parts().0,
         body: Box::new(body),
     })
-}
-
-async fn body(
-    stream: &mut Stream,
-    framing: Framing,
-    limits: &Limits,
-    mut input: BytesMut,
-) -> Result<Bytes, String> {
-    let too_long = || Err("its body is too long".to_owned());
-    let cut = || "the connection ended before the body".to_owned();
-    let mut out = BytesMut::new();
-    match framing {
-        Framing::Length(length) => {
-            if length > BODY_BYTES_MAX as u64 {
-                return too_long();
-            }
-            let length = length as usize;
-            while input.len() < length {
-                if read(stream, &mut input).await? == 0 {
-                    return Err(cut());
-                }
-            }
-            input.truncate(length);
-            return Ok(input.freeze());
-        }
-        Framing::UntilClose => {
-            while read(stream, &mut input).await? > 0 {
-                if input.len() > BODY_BYTES_MAX {
-                    return too_long();
-                }
-            }
-            return Ok(input.freeze());
-        }
-        Framing::Chunked => {}
-        Framing::None => return Ok(Bytes::new()),
-    }
-    let mut decoder = ChunkedDecoder::new(limits);
-    loop {
-        match decoder.next(&input).map_err(|it| it.reason().to_string())? {
-            Chunk::Data { start, end } => {
-                out.extend_from_slice(&input[start..end]);
-                input.advance(end);
-                if out.len() > BODY_BYTES_MAX {
-                    return too_long();
-                }
-            }
-            Chunk::More { consumed } => {
-                input.advance(consumed);
-                if read(stream, &mut input).await? == 0 {
-                    return Err(cut());
-                }
-            }
-            Chunk::End { .. } => return Ok(out.freeze()),
-        }
-    }
-}
-
-async fn read(stream: &mut Stream, input: &mut BytesMut) -> Result<usize, String> {
-    input.reserve(READ_BYTES);
-    let read = stream.read_buf(input).await;
-    read.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 use self::{challenges::Challenges, files::Attempt};
 use super::certificates::Unusable;
 use base::clock::Clock;
-use origin::Connector;
+use origin::{Connector, OriginContext};
 use plan::{Acme, Plan};
 
 /// The longest that an order may take.
@@ -89,11 +89,11 @@ pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
     if is_ending {
         return Looked::Ending;
     }
-    let connector = (means.connector)();
+    let context = OriginContext::apart((means.connector)());
     let (courier, errands) = courier::Courier::new();
     let carrying = courier::carry(
         errands,
-        &connector,
+        &context,
         acme,
         means.own_addresses,
         means.answer_max,

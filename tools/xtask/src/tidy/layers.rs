@@ -35,7 +35,7 @@ const LAYERS: [&[&str]; 19] = [
     &["lab"],
     // The data plane, from below.
     &["base", "plan"],
-    &["rules"],
+    &["rules", "purging"],
     &["record"],
     &["quota", "ledger"],
     &["origin"],

@@ -3,7 +3,7 @@
 //! Not known here: which of these it is.
 
 use bytes::Bytes;
-use http1::ResponseHead;
+use message::ResponseHead;
 use profile::Class;
 
 use super::{Outcome, Parts};

@@ -20,7 +20,7 @@ impl Parts<'_, '_> {
     ) -> Result<Option<Object>, bool> {
         let (worker, size) = (self.ex.worker, self.fragment_bytes);
         let shared = &worker.shared;
-        let (Some(disk), Some(total)) = (&worker.disk, total) else {
+        let (Some(disk), Some(total)) = (&worker.storage.disk, total) else {
             return Err(true);
         };
         let store = shared.cache.store.of(self.wanted.primary);
@@ -44,7 +44,12 @@ impl Parts<'_, '_> {
         if !is_of_use {
             return Err(false);
         }
-        let place = storing::place(worker, self.began, &self.fetch_request, &response.fields);
+        let place = storing::place(
+            &worker.storage,
+            self.began,
+            &self.fetch_request,
+            &response.fields,
+        );
         let Some(place) = place else {
             return Err(false);
         };

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::ResponseHead;
+use message::ResponseHead;
 use profile::Class;
 
 use super::{Outcome, Part, Parts};
@@ -106,7 +106,7 @@ impl Parts<'_, '_> {
         let behind = span.last + 1;
         let from_origin = span.first..behind;
         let body = upstream.body(answered);
-        let origin = FromOrigin::new(worker, body, from_origin, filling);
+        let origin = FromOrigin::new(worker.deadlines.watch(), body, from_origin, filling);
         let origin = Source::Origin(Box::new(origin));
         let mut spans = Vec::with_capacity(3);
         let mut add = |range: Range<u64>, from| {

@@ -332,6 +332,16 @@ pub fn draining_long(mut plan: Plan) -> Plan {
     plan
 }
 
+/// An address where nobody listens, and nobody will: what tests start listens at [`local`].
+pub fn nobody() -> SocketAddr {
+    let port = std::net::TcpListener::bind(local())
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    ([127, 0, 0, 9], port).into()
+}
+
 pub fn local() -> SocketAddr {
     LOCAL.parse().unwrap()
 }

@@ -9,18 +9,16 @@
 //!
 //! Limit: [`FRESH_MAX`] fresh places a shard; with one more all of its places count as fresh.
 
-use crate::Sequence;
 use crate::evict::left::Name;
+use crate::index::Index;
+use crate::index::carried::Carried;
+use crate::index::entry::Entry;
 use crate::index::entry::Mark;
 use crate::index::key::KeyHash;
-use crate::index::lists::{LIST_BYTES_MAX, List};
-use crate::index::marker::Marker;
+use crate::index::lists::List;
 use crate::index::salts::Salts;
 use crate::index::segment::Segment;
-use crate::index::{Entry, Index};
-use crate::layout::{checkpoint_list, record_marker};
-use crate::mistakes::Mistake;
-use crate::store::Store;
+use crate::layout::checkpoint_list;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -44,39 +42,6 @@ impl Fresh {
 
     pub(crate) fn has(&self, name: Name) -> bool {
         self.all || self.names.contains(&name)
-    }
-}
-
-/// A marker as the record of a variant carries it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Carried<'a> {
-    pub salt: u64,
-    pub root: u64,
-    pub list: &'a [u8],
-}
-
-impl<'a> Carried<'a> {
-    /// Appends it to the bytes of a record.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; record_marker::BYTES];
-        record_marker::SALT.put_u64(&mut bytes, self.salt);
-        record_marker::ROOT.put_u64(&mut bytes, self.root);
-        record_marker::LIST_LEN.put_u16(&mut bytes, self.list.len() as u16);
-        bytes.extend_from_slice(self.list);
-        bytes
-    }
-
-    /// Reads what [`Self::encode`] wrote, and how long it is; None for anything else.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
-        let (fixed, rest) = bytes.split_at_checked(record_marker::BYTES)?;
-        let list = rest.get(..usize::from(record_marker::LIST_LEN.u16(fixed)))?;
-        let carried = Self {
-            salt: record_marker::SALT.u64(fixed),
-            root: record_marker::ROOT.u64(fixed),
-            list,
-        };
-        let len = record_marker::BYTES + list.len();
-        (list.len() <= LIST_BYTES_MAX).then_some((carried, len))
     }
 }
 
@@ -236,54 +201,5 @@ impl Index {
         lost.into_iter().for_each(|list| own.give_back(list));
         *place = segment;
         Some(())
-    }
-}
-
-impl Store {
-    /// What the record of a variant is to carry; None: there is no marker any more, so it could not be reached.
-    pub(crate) fn carried(&self, primary: KeyHash) -> Option<Vec<u8>> {
-        let mut shard = self.shard(self.shard_of(primary));
-        let (Marker { salt, list }, root) = shard.index.marker(primary)?;
-        let carried = Carried {
-            salt,
-            root,
-            list: &list,
-        };
-        Some(carried.encode())
-    }
-
-    /// Nothing that was stored under that salt is to be reached.
-    pub(crate) fn give_up_salt(&self, primary: KeyHash, salt: u64) {
-        let mut shard = self.shard(self.shard_of(primary));
-        let present = shard.index.marker(primary);
-        if present.is_some_and(|(marker, _)| marker.salt == salt) {
-            shard.index.drop_marker(primary, false);
-        }
-    }
-
-    /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
-    pub(crate) fn variant_found(
-        &self,
-        primary: KeyHash,
-        began: Sequence,
-        carried: &Carried<'_>,
-        age: Option<Ordering>,
-    ) -> bool {
-        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
-        let mut shard = self.shard(self.shard_of(primary));
-        // It may have been purged since the scan asked.
-        if shard.invalidations.since(primary, began) && !careless {
-            return false;
-        }
-        let name = self.name_of(primary);
-        if shard.fresh.has(name) {
-            return false;
-        }
-        if shard.has(primary) {
-            let (_, freed) = shard.kill(primary);
-            self.queue_freed(freed);
-        }
-        let age = age.filter(|_| !self.limits.mistakes.make(Mistake::HighestSalt));
-        shard.index.found_marker(primary, carried, age)
     }
 }

@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::geometry::Geometry;
+use crate::index::carried::Carried;
+use crate::index::pieces::Short;
 use crate::record::NewRecord;
 use crate::recover::open::Identity;
 use crate::settings::Settings;
-use crate::write::writer::Outcome;
+use crate::store::Store;
+use crate::write::insert::Outcome;
 use std::sync::atomic::Ordering;
 
 fn store(settings: &Settings) -> Store {

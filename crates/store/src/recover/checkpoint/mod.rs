@@ -19,17 +19,12 @@
 //! Limits: the area. The writer holds one block, and those that the caller has not taken yet.
 //! Not known here: the parts' contents, areas, devices.
 
-mod read;
-mod write;
+pub mod read;
+pub mod write;
 
-#[allow(unused_imports)]
-pub(crate) use read::{Checkpoint, CheckpointError, Expected, Part, Parts, Pieces, read};
-#[allow(unused_imports)]
-pub(crate) use write::{CheckpointWriter, Finished};
-
-use crate::Sequence;
 use crate::layout::PAGE_BYTES;
 use crate::layout::{checkpoint_block, checkpoint_header, checkpoint_part};
+use crate::sequence::Sequence;
 
 const MAGIC: [u8; 8] = *b"LgCheck\n";
 const VERSION: u32 = 1;

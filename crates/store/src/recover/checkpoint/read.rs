@@ -7,11 +7,11 @@
 use super::{
     About, BLOCK_BYTES, BLOCK_MAGIC, HEADER_PAGE, MAGIC, PAGE, PART_ALIGN, PAYLOAD_BYTES, VERSION,
 };
-use crate::Sequence;
 use crate::layout::{
     checkpoint_block as block, checkpoint_header as header, checkpoint_part as part,
 };
 use crate::secret::Secret;
+use crate::sequence::Sequence;
 use std::borrow::Cow;
 use std::hash::Hasher;
 use std::ops::Range;

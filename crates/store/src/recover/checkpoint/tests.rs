@@ -1,5 +1,7 @@
 //! Examples, damaged bytes everywhere, forged and mixed checkpoints, and how fast one is verified.
 
+use super::read::{CheckpointError, Expected, read};
+use super::write::{CheckpointWriter, Finished};
 use super::*;
 use crate::secret::Secret;
 use std::borrow::Cow;

@@ -7,12 +7,12 @@ use super::{
     About, BLOCK_BYTES, BLOCK_MAGIC, HEADER_PAGE, MAGIC, PAGE, PART_ALIGN, PAYLOAD_BYTES, VERSION,
     payload_max,
 };
-use crate::Sequence;
 use crate::layout::{
     checkpoint_block as block, checkpoint_header as header, checkpoint_part as part,
 };
+use crate::memory::aligned;
 use crate::secret::Secret;
-use crate::write::buffer::aligned;
+use crate::sequence::Sequence;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::fmt;

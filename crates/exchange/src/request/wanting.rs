@@ -1,0 +1,163 @@
+//! What a request wants: the resource it names, whom to ask for it, and what the operator's rules say of it.
+//!
+//! Fields that end here are gone from then on, and what a rule changes is changed: the variant is chosen by what the origin sees.
+//!
+//! Not known here: what is stored.
+
+use std::{cell::Cell, sync::Arc};
+
+use fields::Fields;
+use message::{Framing, Seen};
+use profile::Flags;
+
+use crate::{
+    conn::proxy_header,
+    fetch::members,
+    reply::After,
+    request::{
+        exchange::Exchange,
+        forwarded as forwarding,
+        incoming::Incoming,
+        methods, ruling,
+        target::{self, Asked, Misplaced, Place},
+        wanted::Wanted,
+    },
+};
+use plan::{Balance, Forwarded};
+
+/// What a request wants. `Err`: it names nothing that is served here, and was told so.
+pub async fn want_or_refuse(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, After> {
+    let framing = incoming.head.framing;
+    let is_coalesced = ex.reply.is_coalesced(incoming.head.host.as_deref());
+    match want(ex, incoming) {
+        Ok(wanted) => Ok(wanted),
+        Err(Misplaced::NoRoute) if is_coalesced => {
+            //= rfc9110 §15.5.20   421: the client may ask again on a connection of its own
+            let reason = "this host is not served on a connection that was opened for another one";
+            Err(ex.refuse(421, reason, None).await)
+        }
+        Err(misplaced) => {
+            let (status, reason) = misplaced.answer();
+            // What is malformed in one place may be so in another.
+            let is_sound = !matches!(misplaced, Misplaced::Malformed(_));
+            (ex.reply).keep_open_if(is_sound && framing == Framing::None);
+            Err(ex.refuse(status, &reason, misplaced.detail_token()).await)
+        }
+    }
+}
+
+/// What a request wants: the resource it names, and what the operator's rules say of it.
+pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
+    let mut head = incoming.head;
+    let listener = &ex.listener;
+    let place = target::locate(listener, &head.method, &head.target, head.host.as_deref())?;
+    let question = place.question(&head.method, &head.fields);
+    let met = incoming.met.unwrap_or_else(|| ruling::met(ex, &question));
+    let is_own = ex.member.is_none();
+    let ruled = listener.book.request(met, is_own);
+    let changing = (is_own && listener.book.changes_requests(ruled.met))
+        .then(|| ruling::changing(ex, &question, ruled.met));
+    let upgrade = methods::asked_upgrade(&head);
+    let takes_trailers = methods::takes_trailers(&head);
+    // First of all: what the origin does not get to see selects nothing.
+    message::remove_hop_by_hop(&mut head.fields);
+    // A member of our cluster that forwards it has described the client already.
+    let is_of_member = ex.member.is_some();
+    let returns_lacking = is_of_member && head.fields.remove(members::LACKING) > 0;
+    if !is_of_member {
+        describe_client(ex, &place, &mut head.fields);
+    }
+    // Before the variant is chosen: that is done by what the origin sees.
+    if let Some(changing) = changing {
+        changing.change_request(&mut head.fields);
+    }
+    let mut withheld = Fields::new();
+    if ruled.strip_cookies {
+        if ex.worker.shared.cluster.is_some() {
+            head.fields
+                .all(b"cookie")
+                .for_each(|value| withheld.push(b"Cookie", value));
+        }
+        head.fields.remove(b"cookie");
+    }
+    // The origin sees no other cookies than the key.
+    let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
+    // No rule is about it, so the key is the same, and nothing has been waited for since it was looked for.
+    let absent = incoming.absent.filter(|_| ruled.shape.is_none());
+    let is_absent = absent.is_some();
+    let (key, primary) = match absent {
+        Some(absent) => (absent.key, absent.hash),
+        None => {
+            let mut key = Vec::with_capacity(128);
+            let name_bytes = place.write_key(ruled.shape, &mut key);
+            let primary = ex.worker.hasher.hash(&key[..name_bytes]);
+            (key, primary)
+        }
+    };
+    ex.record.route = place.route_number();
+    ex.record.tolls = listener.tolls_of(ruled.met);
+    if !ex.record.tolls.is_none() {
+        ex.record.host = place.host().into();
+    }
+    let asked = asked(ex, &place);
+    ex.record.facts.key = primary.0;
+    if head.seen.intersects(Seen::RANGE) {
+        ex.record.facts.flag(Flags::RANGE);
+    }
+    Ok(Wanted {
+        primary,
+        key,
+        asked,
+        request: Arc::new(std::mem::take(&mut head.fields)),
+        withheld,
+        returns_lacking,
+        head,
+        met: ruled.met,
+        bypass: ruled.bypass,
+        client_directives: ruled
+            .client_directives
+            .unwrap_or(listener.rules.client_directives),
+        foreign: listener.foreign,
+        extras: extras.unwrap_or_default(),
+        is_contested: Cell::new(false),
+        upgrade,
+        takes_trailers,
+        // Whoever has waited for a quota looks again.
+        is_absent: Cell::new(is_absent && ex.record.tolls.is_none()),
+        skips_disk: incoming.skips_disk,
+        other: Cell::new(incoming.other),
+        loaded: Cell::new(incoming.loaded),
+    })
+}
+
+/// Tells the origin of the client, as the listener says.
+fn describe_client(ex: &Exchange<'_>, place: &Place<'_>, fields: &mut Fields) {
+    let how = ex.listener.listener.forwarded;
+    // Each proxy adds the address by which it was asked to those that are there.
+    let client = match how {
+        Forwarded::Append => ex.hop.ip(),
+        _ => ex.peer.ip(),
+    };
+    let client_host = place.client_host();
+    let known = forwarding::Known {
+        client,
+        host: client_host.as_deref(),
+        is_https: ex.listener.is_https(),
+    };
+    forwarding::tell(fields, how, known);
+}
+
+/// Whom to ask for what lies in this place.
+fn asked(ex: &Exchange<'_>, place: &Place<'_>) -> Asked {
+    let mut asked = place.ask();
+    if let Some(upstream) = &asked.upstream
+        && upstream.plan.balance == Balance::HashClient
+    {
+        asked.client = Some(ex.peer.ip().to_canonical());
+    }
+    if place.tells_client() {
+        let header = proxy_header::write(ex.peer, ex.listener.listener.address);
+        asked.header = Some(header.into());
+    }
+    asked
+}
