@@ -8,8 +8,9 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
+use cache::Cache;
 use cluster::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
-use exchange::{listener::ListenerState, request::target, state::Shared};
+use exchange::{listener::ListenerState, request::target};
 use plan::{ClusterMiss, ClusterRoute};
 use rules::key::{KEY_PREFIX, name_of_key};
 
@@ -29,14 +30,13 @@ pub enum Unexplained {
 /// # Errors
 /// No listener takes such a URL, or this proxy is no front.
 pub fn explain(
-    shared: &Shared,
+    cluster: Option<&Cluster>,
+    cache: &Cache,
     listeners: &[Rc<ListenerState>],
     url: &str,
+    now_ms: u64,
 ) -> Result<String, Unexplained> {
-    let cluster = shared.cluster.as_deref();
-    let Some(cluster) = cluster else {
-        return Err(Unexplained::NoFront);
-    };
+    let cluster = cluster.ok_or(Unexplained::NoFront)?;
     let mut reader = cluster.reader().ok_or(Unexplained::NoFront)?;
     let hints = reader.groups();
     let mut out = String::new();
@@ -44,13 +44,13 @@ pub fn explain(
         let Ok(place) = target::locate(listener, "GET", url, None) else {
             continue;
         };
-        let ruled = place.ruled_plain(listener, shared.clock.now().as_millis() as u64);
+        let ruled = place.ruled_plain(listener, now_ms);
         let mut key = Vec::new();
         place.write_key(ruled.shape, &mut key);
         let _ = writeln!(out, "listener {name} ({}):", listener.name);
         match ruled.bypass {
             true => out += "  a rule says that the cache is passed by: the origin is asked\n",
-            false => one(shared, (cluster, hints), &key, &mut out),
+            false => one(cache, (cluster, hints), &key, &mut out),
         }
     }
     match out.is_empty() {
@@ -60,14 +60,12 @@ pub fn explain(
 }
 
 /// The same for one key.
-fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
+fn one(cache: &Cache, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
     let name = name_of_key(key);
-    let primary = shared.cache.hasher().hash(name);
+    let primary = cache.hasher().hash(name);
     let uri = String::from_utf8_lossy(name.strip_prefix(KEY_PREFIX).unwrap_or(name));
     let _ = writeln!(out, "  is stored as {uri}");
-    if shared.cache.memory.get(primary, key).is_some()
-        || shared.cache.store.of(primary).may_answer(primary)
-    {
+    if cache.memory.get(primary, key).is_some() || cache.store.of(primary).may_answer(primary) {
         *out += "  is stored here: it is answered from here, or validated\n";
         return;
     }

@@ -1,388 +1,36 @@
 //! All figures, gathered at one moment.
 //!
-//! [`Facts`] has everything that `/metrics` and `/status` report, as plain numbers, so that both agree. A
-//! [`Snapshot`] adds up the workers' counters; two of them make a rate. [`History`] keeps the snapshots of the last
-//! minute.
-//!
-//! Workers count on while we read, so the numbers of one snapshot may differ by the requests that
-//! finished meanwhile.
-//!
-//! Hit ratios leave out tunnels, which cannot be cached, and errors.
+//! [`Facts`] has everything that `/metrics`, `/status` and `/live` report, so that they agree. What is only copied stands in `table`.
 //!
 //! Not known here: HTTP, text formats.
 
-use crate::limits::LimitFacts;
-use base::clock::Instant;
 use std::{
-    array,
-    collections::{BTreeMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use profile::{Class, STAGES, StageName};
-use store::{Figures, Progress};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use store::Figures;
 
-use crate::{histogram::Histogram, process::Process, pushes};
-use base::phase::Phase;
-use cluster::ClusterStatus;
-use exchange::{edition::Edition, state::Shared};
-use record::{
-    labels::Label,
-    metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
-    protocols::ProtocolFigures,
-    rule_counts::RuleCount,
+use crate::{
+    json::InOrder,
+    process::Process,
+    snapshot::Snapshot,
+    table::{self, MemoryFacts, TransferFacts},
 };
+use base::{clock::Instant, phase::Phase};
+use cache::Cache;
+use cluster::{Cluster, ClusterStatus};
+use exchange::{edition::Edition, state::Shared};
+use peers::{
+    digest::{Digests, theirs::Format},
+    icp::Icp,
+    known::{Peer, Peers},
+};
+use quota::Quota;
+use record::{labels::Label, metrics::Counters, rule_counts::RuleCount};
 use upstreams::{UpstreamStanding, standings};
-
-/// Time between two snapshots in [`History`].
-pub const HISTORY_STEP: Duration = Duration::from_secs(5);
-/// Snapshots in [`History`]: the last minute.
-pub const HISTORY_MAX: usize = 13;
-
-const CLASSES: usize = Class::ALL.len();
-
-/// A counter or gauge without labels.
-#[derive(Clone, Copy, Debug)]
-pub struct Simple {
-    /// Its name; that of a gauge ends in `_open`.
-    pub name: &'static str,
-    /// What it counts.
-    pub help: &'static str,
-    /// All workers together.
-    pub value: u64,
-}
-
-impl Simple {
-    /// Is it a gauge?
-    pub fn is_gauge(&self) -> bool {
-        self.name.ends_with("_open")
-    }
-}
-
-/// The requests of one class.
-#[derive(Clone, Debug)]
-pub struct ClassFigures {
-    /// How many.
-    pub requests: u64,
-    /// Bytes sent to clients, heads included.
-    pub bytes: u64,
-    /// How long they took.
-    pub latency: Histogram,
-}
-
-impl ClassFigures {
-    fn new() -> ClassFigures {
-        ClassFigures {
-            requests: 0,
-            bytes: 0,
-            latency: Histogram::new(),
-        }
-    }
-}
-
-/// The workers' counters added up.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// When.
-    at: Instant,
-    classes: Vec<ClassFigures>,
-    /// By [`StageName`].
-    stages: Vec<Histogram>,
-    simple: Vec<Simple>,
-    /// By row: see [`record::labels`].
-    rows: Vec<RowFigures>,
-    /// Answers by status; 0: none was sent.
-    statuses: Vec<u64>,
-    causes: [u64; CAUSES.len()],
-    h2_faults: [u64; http2::Fault::ALL.len()],
-    protocols: Vec<ProtocolFigures>,
-}
-
-/// Answers of one listener with one origin.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RowFigures {
-    /// By class of status: see [`STATUS_CLASSES`].
-    pub answers: [u64; STATUS_CLASSES.len()],
-    /// Bytes sent, heads included.
-    pub bytes: u64,
-}
-
-impl Snapshot {
-    /// Adds up.
-    pub fn of(counters: &[Arc<Counters>], at: Instant) -> Snapshot {
-        let mut classes = vec![ClassFigures::new(); CLASSES];
-        let mut stages = vec![Histogram::new(); STAGES];
-        let mut simple: Vec<Simple> = Vec::new();
-        let mut rows =
-            vec![RowFigures::default(); counters.first().map_or(0, |set| set.rows.len())];
-        let mut statuses = vec![0; STATUSES_MAX];
-        let mut causes = [0; CAUSES.len()];
-        let mut h2_faults = [0; http2::Fault::ALL.len()];
-        let mut protocols = ProtocolFigures::none();
-        for set in counters {
-            ProtocolFigures::add(&mut protocols, &set.protocols);
-            for (sum, row) in rows.iter_mut().zip(&set.rows) {
-                add_all(&mut sum.answers, &row.answers);
-                sum.bytes += row.bytes.load(Ordering::Relaxed);
-            }
-            add_all(&mut statuses, &set.statuses.0);
-            add_all(&mut causes, &set.causes);
-            add_all(&mut h2_faults, &set.h2_faults.0);
-            for (sum, counts) in stages.iter_mut().zip(&set.stages.0) {
-                add_all(&mut sum.counts, counts);
-            }
-            for (class, sum) in classes.iter_mut().enumerate() {
-                sum.requests += set.requests[class].load(Ordering::Relaxed);
-                sum.bytes += set.bytes[class].load(Ordering::Relaxed);
-                sum.latency.sum_us += set.latency_us[class].load(Ordering::Relaxed);
-                let counts = &set.latency.0[class];
-                for (to, from) in sum.latency.counts.iter_mut().zip(counts) {
-                    *to += from.load(Ordering::Relaxed);
-                }
-            }
-            for (at, (name, help, value)) in set.simple().enumerate() {
-                match simple.get_mut(at) {
-                    Some(sum) => sum.value = sum.value.wrapping_add(value),
-                    None => simple.push(Simple { name, help, value }),
-                }
-            }
-        }
-        // 200 is the rest.
-        let all: u64 = classes.iter().map(|class| class.requests).sum();
-        statuses[200] = all.saturating_sub(statuses.iter().sum());
-        Snapshot {
-            at,
-            classes,
-            stages,
-            simple,
-            rows,
-            statuses,
-            causes,
-            h2_faults,
-            protocols,
-        }
-    }
-
-    /// The classes with their figures, in the order of [`Class::ALL`].
-    pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> {
-        Class::ALL.into_iter().zip(&self.classes)
-    }
-
-    /// The stages with the times of those requests that had them, in the order of [`StageName::ALL`].
-    pub fn stages(&self) -> impl Iterator<Item = (StageName, &Histogram)> {
-        StageName::ALL.into_iter().zip(&self.stages)
-    }
-
-    /// Answers by listener and origin, in the order of their labels.
-    pub fn rows(&self) -> &[RowFigures] {
-        &self.rows
-    }
-
-    /// The number of answers of each status that occurred.
-    pub fn statuses(&self) -> impl Iterator<Item = (usize, u64)> {
-        let all = self.statuses.iter().copied().enumerate();
-        all.filter(|(_, answers)| *answers > 0)
-    }
-
-    /// The number of answers by class of status: see [`STATUS_CLASSES`].
-    pub fn status_classes(&self) -> [u64; STATUS_CLASSES.len()] {
-        let mut classes = [0; STATUS_CLASSES.len()];
-        for (status, answers) in self.statuses() {
-            classes[status / 100] += answers;
-        }
-        classes
-    }
-
-    /// Failures of origins by cause, all causes.
-    pub fn causes(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        CAUSES.into_iter().zip(self.causes)
-    }
-
-    /// What clients of HTTP/2 did wrong, all faults.
-    pub fn h2_faults(&self) -> impl Iterator<Item = (http2::Fault, u64)> {
-        http2::Fault::ALL.iter().copied().zip(self.h2_faults)
-    }
-
-    /// Requests and connections by protocol and encryption, those that occurred.
-    pub fn protocols(&self) -> impl Iterator<Item = &ProtocolFigures> {
-        self.protocols.iter().filter(|row| row.occurs())
-    }
-
-    /// The counters and gauges without labels, in the order of their table.
-    pub fn simple(&self) -> &[Simple] {
-        &self.simple
-    }
-
-    /// The counter of that name; 0 if there is none.
-    pub fn value(&self, name: &str) -> u64 {
-        let found = self.simple.iter().find(|s| s.name == name);
-        found.map_or(0, |s| s.value)
-    }
-
-    fn add(&mut self, name: &str, n: u64) {
-        if let Some(simple) = self.simple.iter_mut().find(|s| s.name == name) {
-            simple.value += n;
-        }
-    }
-
-    /// All requests.
-    pub fn requests(&self) -> u64 {
-        self.classes.iter().map(|c| c.requests).sum()
-    }
-
-    /// All bytes sent to clients.
-    pub fn bytes(&self) -> u64 {
-        self.classes.iter().map(|c| c.bytes).sum()
-    }
-
-    /// The latencies of all requests except tunnels, whose duration depends on the client.
-    pub fn latency(&self) -> Histogram {
-        let mut all = Histogram::new();
-        for (class, figures) in self.classes() {
-            if class != Class::Tunnel {
-                all.add(&figures.latency);
-            }
-        }
-        all
-    }
-
-    /// Hits among all requests; `None` if there were none.
-    pub fn hit_ratio_documents(&self) -> Option<f64> {
-        self.hit_ratio(|c| c.requests)
-    }
-
-    /// Bytes from cache among all bytes sent; `None` if there were none.
-    pub fn hit_ratio_bytes(&self) -> Option<f64> {
-        self.hit_ratio(|c| c.bytes)
-    }
-
-    fn hit_ratio(&self, measure: impl Fn(&ClassFigures) -> u64) -> Option<f64> {
-        let (mut hits, mut all) = (0, 0);
-        for (class, figures) in self.classes() {
-            if matches!(class, Class::Tunnel | Class::Error) {
-                continue;
-            }
-            all += measure(figures);
-            if class.is_hit() {
-                hits += measure(figures);
-            }
-        }
-        (all > 0).then(|| hits as f64 / all as f64)
-    }
-
-    /// The difference to `earlier`, and the seconds between. Gauges keep their present values.
-    pub fn since(&self, earlier: &Snapshot) -> (Snapshot, f64) {
-        let pairs = self.classes.iter().zip(&earlier.classes);
-        let classes = pairs.map(|(now, then)| ClassFigures {
-            requests: now.requests.wrapping_sub(then.requests),
-            bytes: now.bytes.wrapping_sub(then.bytes),
-            latency: now.latency.since(&then.latency),
-        });
-        let pairs = self.stages.iter().zip(&earlier.stages);
-        let stages = pairs.map(|(now, then)| now.since(then));
-        let pairs = self.simple.iter().zip(&earlier.simple);
-        let simple = pairs.map(|(now, then)| Simple {
-            value: if now.is_gauge() {
-                now.value
-            } else {
-                now.value.wrapping_sub(then.value)
-            },
-            ..*now
-        });
-        let pairs = self.rows.iter().zip(&earlier.rows);
-        let rows = pairs.map(|(now, then)| RowFigures {
-            answers: array::from_fn(|i| now.answers[i].wrapping_sub(then.answers[i])),
-            bytes: now.bytes.wrapping_sub(then.bytes),
-        });
-        let pairs = self.statuses.iter().zip(&earlier.statuses);
-        let passed = Snapshot {
-            at: self.at,
-            classes: classes.collect(),
-            stages: stages.collect(),
-            simple: simple.collect(),
-            rows: rows.collect(),
-            // Saturating: 200 is a difference of sums that are not of one moment.
-            statuses: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
-            causes: array::from_fn(|i| self.causes[i].wrapping_sub(earlier.causes[i])),
-            h2_faults: array::from_fn(|i| self.h2_faults[i].wrapping_sub(earlier.h2_faults[i])),
-            protocols: (self.protocols.iter().zip(&earlier.protocols))
-                .map(|(now, then)| now.since(then))
-                .collect(),
-        };
-        (passed, self.at.duration_since(earlier.at).as_secs_f64())
-    }
-}
-
-fn add_all(sums: &mut [u64], counters: &[AtomicU64]) {
-    for (sum, counter) in sums.iter_mut().zip(counters) {
-        *sum += counter.load(Ordering::Relaxed);
-    }
-}
-
-/// The snapshots of the last minute, oldest first; at most [`HISTORY_MAX`].
-#[derive(Default)]
-pub struct History(VecDeque<Snapshot>);
-
-impl History {
-    /// Adds one, in place of the oldest when it is full.
-    pub fn note(&mut self, snapshot: Snapshot) {
-        if self.0.len() >= HISTORY_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(snapshot);
-    }
-
-    /// The figures of the last minute, and the seconds they cover; `None` before the first snapshot.
-    pub fn recent(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
-        self.0.front().map(|oldest| now.since(oldest))
-    }
-}
-
-/// The memory tier.
-#[derive(Clone, Copy, Debug)]
-pub struct MemoryFacts {
-    /// Bytes held.
-    pub bytes: u64,
-    /// The bound on them.
-    pub bytes_max: u64,
-    /// Objects held.
-    pub objects: u64,
-    /// Objects evicted since the start.
-    pub evicted: u64,
-    /// Objects not kept because they would have driven out too many.
-    pub burst_refused: u64,
-    /// Fragments of large objects held.
-    pub fragments: u64,
-    /// Their bytes, which count in `bytes`.
-    pub fragment_bytes: u64,
-    /// Fragments pushed out since the start.
-    pub fragments_evicted: u64,
-    /// Bytes of fragments sent since the start.
-    pub fragment_served_bytes: u64,
-}
-
-/// One store.
-#[derive(Clone, Debug)]
-pub struct StoreFacts {
-    /// File or device.
-    pub path: String,
-    /// Its size.
-    pub bytes: u64,
-    /// Is storing paused because a write failed?
-    pub paused: bool,
-    /// Is its device set aside?
-    pub aside: bool,
-    /// Bytes of abandoned reads that the device has not finished.
-    pub abandoned_bytes: u64,
-    /// The progress of the scan after an unclean stop; `None` if there is none.
-    pub recovery: Option<Progress>,
-    /// The store's figures.
-    pub figures: Figures,
-}
 
 /// Everything at one moment.
 #[derive(Clone, Debug)]
@@ -399,24 +47,26 @@ pub struct Facts {
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
-    /// Bytes of incomplete heads.
-    pub head_bytes: u64,
-    /// Bytes of bodies on their way from origins to clients and store.
-    pub transfer_bytes: u64,
-    /// The bound on them.
-    pub transfer_bytes_max: u64,
-    /// Memory in which long bodies are received where they are stored.
-    pub room_bytes: u64,
+    /// Heads and bodies on their way.
+    pub transfers: TransferFacts,
     /// The stores.
     pub stores: Vec<StoreFacts>,
     /// Stores that could not be opened.
     pub stores_absent: u64,
+    /// Reads that are due and wait for a slow device.
+    pub reads_waiting: u64,
+    /// Each worker.
+    pub workers: Vec<WorkerFacts>,
     /// The workers' counters and the purges of the admin interface.
     pub counted: Snapshot,
     /// The configuration.
     pub configuration: ConfigurationFacts,
     /// The labels of their rows.
     pub labels: Vec<Label>,
+    /// Parents and siblings, in the order of the configuration.
+    pub peers: Vec<PeerFacts>,
+    /// The digests of siblings that are asked by digest.
+    pub digests: Vec<DigestFacts>,
     /// Servers behind a name.
     pub upstreams: Vec<UpstreamStanding>,
     /// What rules have decided, and how many requests had each tag.
@@ -435,7 +85,7 @@ pub struct ConfigurationFacts {
     /// The edition in force.
     pub edition: u32,
     /// When it was loaded, since 1970.
-    pub loaded: std::time::Duration,
+    pub loaded: Duration,
     /// Reloads that were refused.
     pub failures: u64,
     /// Listener, first name and end (seconds since 1970) of each certificate.
@@ -444,73 +94,235 @@ pub struct ConfigurationFacts {
     pub acme: Option<(u64, u64)>,
 }
 
+/// One worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerFacts {
+    requests: u64,
+    connections_open: u64,
+}
+
+/// One store.
+#[derive(Clone, Debug, Serialize)]
+pub struct StoreFacts {
+    /// File or device.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    io_engine: &'static str,
+    /// Is storing paused because a write failed?
+    pub paused: bool,
+    /// Is its device set aside, because it does not answer?
+    pub aside: bool,
+    /// Bytes of abandoned reads that the device has not finished.
+    #[serde(skip)]
+    pub abandoned_bytes: u64,
+    /// During the scan after an unclean stop.
+    pub recovery: Option<Recovery>,
+    /// The store's figures.
+    #[serde(flatten, serialize_with = "in_status")]
+    pub figures: Figures,
+}
+
+/// The progress of a scan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recovery {
+    /// Bytes looked at.
+    pub done_bytes: u64,
+    /// Bytes to look at in all.
+    pub total_bytes: u64,
+    records: u64,
+}
+
+/// A parent or a sibling.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerFacts {
+    role: &'static str,
+    name: String,
+    address: String,
+    /// Whether requests may go there; a dead one is probed until it answers.
+    alive: bool,
+    /// Failures since it last answered, 3 at most.
+    failures: u32,
+    /// Requests that wait for the head of its answer.
+    waiting: u64,
+}
+
+/// The digest of a sibling.
+#[derive(Clone, Debug, Serialize)]
+pub struct DigestFacts {
+    sibling: String,
+    /// `null`: there is none at present, because it could not be fetched, is too old, or is distrusted.
+    format: Option<&'static str>,
+    age_s: u64,
+    objects: u64,
+}
+
+/// A limit (`[[limit]]`) and its counts.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitFacts {
+    /// As it is configured.
+    pub name: String,
+    what: &'static str,
+    /// Requests or connections within it.
+    pub passed: u64,
+    /// Those that waited for their turn.
+    pub delayed: u64,
+    /// Those beyond it.
+    pub refused: u64,
+    /// Clients, hosts or listeners that are counted apart now.
+    pub keys: u64,
+    keys_max: u64,
+    /// Look-ups for some that shared a count.
+    pub keys_shared: u64,
+}
+
 impl Facts {
     /// Gathers the figures. `purges`: those by the admin interface.
     pub fn gather(shared: &Shared, purges: u64) -> Facts {
-        let now = Instant::now();
-        let mut counted = Snapshot::of(&shared.counters, now);
+        let (now, edition, cache) = (Instant::now(), shared.edition(), &shared.cache);
+        let cluster = shared.cluster.as_deref();
+        let of_peers = (shared.icp.as_deref(), &*shared.digests);
+        let mut counted = counted(&shared.counters, of_peers, cluster, now);
         counted.add("purges", purges);
-        let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
-        let cluster = shared.cluster.iter();
-        let of_cluster = cluster.clone().flat_map(|cluster| cluster.figures());
-        let of_purges = cluster.clone().flat_map(|it| it.purging.figures.all());
-        let of_pushes = cluster.flat_map(|cluster| pushes::figures(cluster));
-        let of_peers = icp
-            .chain(shared.digests.figures())
-            .chain(of_cluster)
-            .chain(of_purges)
-            .chain(of_pushes);
-        let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
-        counted.simple.extend(simple);
-        let stores = shared.cache.store.stores().zip(&shared.cache.devices);
-        let stores = stores.map(|(store, device)| StoreFacts {
-            path: device.path().display().to_string(),
-            bytes: store.geometry().total_bytes,
-            paused: store.is_paused(base::clock::unix_ms()),
-            aside: device.health().is_aside(),
-            abandoned_bytes: device.health().abandoned_bytes(),
-            recovery: store.recovery(),
-            figures: store.figures(),
-        });
+        let waiting = cache.read_queues.iter().map(|queue| queue.waiting() as u64);
         Facts {
             version: env!("CARGO_PKG_VERSION"),
             phase: *shared.phase.borrow(),
             uptime: now.duration_since(shared.began),
             io_engine: shared.io_engine,
-            connections_max: shared.edition().plan.limits.connections_max as u64,
-            memory: MemoryFacts {
-                bytes: shared.cache.memory.bytes() + shared.cache.fragments.bytes(),
-                bytes_max: shared.cache.memory.bytes_max(),
-                objects: shared.cache.memory.objects(),
-                evicted: shared.cache.memory.evicted(),
-                burst_refused: shared.cache.memory.burst_refused(),
-                fragments: shared.cache.fragments.fragments(),
-                fragment_bytes: shared.cache.fragments.bytes(),
-                fragments_evicted: shared.cache.fragments.evicted(),
-                fragment_served_bytes: shared.cache.fragments.served_bytes(),
-            },
-            head_bytes: shared.heads.bytes(),
-            transfer_bytes: shared.ledger.bytes(),
-            transfer_bytes_max: shared.edition().plan.limits.transfer_buffer_bytes,
-            room_bytes: shared.cache.rooms.bytes(),
-            stores: stores.collect(),
-            stores_absent: shared.cache.absent.len() as u64,
+            connections_max: edition.plan.limits.connections_max as u64,
+            memory: MemoryFacts::now(cache),
+            transfers: TransferFacts::now(
+                &shared.heads,
+                &shared.ledger,
+                &edition.plan.limits.transfer_buffer_bytes,
+                cache,
+            ),
+            stores: stores(cache, shared.io_engine),
+            stores_absent: cache.absent.len() as u64,
+            reads_waiting: waiting.sum(),
+            workers: shared.counters.iter().map(|set| worker(set)).collect(),
             counted,
             labels: shared.labels.all(),
+            peers: peers(&shared.peers),
+            digests: digests(&shared.digests, &edition, now),
             rules: shared.rules.all(),
-            limits: LimitFacts::all(&shared.edition().quotas),
+            limits: edition.quotas.iter().map(|quota| limit(quota)).collect(),
             configuration: ConfigurationFacts {
-                edition: shared.edition().number,
-                loaded: shared.edition().loaded.at,
+                edition: edition.number,
+                loaded: edition.loaded.at,
                 failures: shared.reloads.failures(),
-                certificates: certificates(&shared.edition()),
-                acme: acme(&shared.edition()),
+                certificates: certificates(&edition),
+                acme: acme(&edition),
             },
-            upstreams: standings(&shared.edition().upstreams),
+            upstreams: standings(&edition.upstreams),
             process: Process::now(),
-            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
+            cluster: cluster.map(Cluster::status),
         }
     }
+}
+
+/// What workers have counted, and what is counted beside them: of peers and of the cluster.
+fn counted(
+    workers: &[Arc<Counters>],
+    (icp, digests): (Option<&Icp>, &Digests),
+    cluster: Option<&Cluster>,
+    now: Instant,
+) -> Snapshot {
+    let mut counted = Snapshot::of(workers, now);
+    if let Some(icp) = icp {
+        counted.append(icp.counters.all());
+    }
+    counted.append(digests.figures());
+    if let Some(cluster) = cluster {
+        counted.append(cluster.figures());
+        counted.append(cluster.purging.figures.all());
+        counted.append(table::pushes(cluster));
+    }
+    counted
+}
+
+fn worker(counters: &Counters) -> WorkerFacts {
+    WorkerFacts {
+        requests: counters.requests.iter().map(|n| n.load(Relaxed)).sum(),
+        connections_open: counters.client_connections_open.load(Relaxed),
+    }
+}
+
+fn stores(cache: &Cache, io_engine: &'static str) -> Vec<StoreFacts> {
+    let stores = cache.store.stores().zip(&cache.devices);
+    let facts = stores.map(|(store, device)| StoreFacts {
+        path: device.path().display().to_string(),
+        bytes: store.geometry().total_bytes,
+        io_engine,
+        paused: store.is_paused(base::clock::unix_ms()),
+        aside: device.health().is_aside(),
+        abandoned_bytes: device.health().abandoned_bytes(),
+        recovery: store.recovery().map(|scan| Recovery {
+            done_bytes: scan.done_bytes,
+            total_bytes: scan.total_bytes,
+            records: scan.records,
+        }),
+        figures: store.figures(),
+    });
+    facts.collect()
+}
+
+/// The room for records first, in three parts: those that can be looked up, what was written and belongs to no record any more, what was never
+/// written since the store was made.
+fn in_status<S: Serializer>(figures: &Figures, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(None)?;
+    map.serialize_entry("live_bytes", &figures.live_bytes)?;
+    map.serialize_entry("dead_bytes", &figures.dead_bytes)?;
+    map.serialize_entry("never_written_bytes", &figures.never_written_bytes)?;
+    map.serialize_entry("now", &InOrder(figures.gauges().collect()))?;
+    map.serialize_entry("since_opened", &InOrder(figures.counters().collect()))?;
+    map.end()
+}
+
+fn limit(quota: &Quota) -> LimitFacts {
+    let counts = &quota.counts;
+    LimitFacts {
+        name: quota.plan.name.clone(),
+        what: quota.plan.what.name(),
+        passed: counts.passed.load(Relaxed),
+        delayed: counts.delayed.load(Relaxed),
+        refused: counts.refused.load(Relaxed),
+        keys: quota.keys() as u64,
+        keys_max: quota.plan.keys.keys_max as u64,
+        keys_shared: counts.shared.load(Relaxed),
+    }
+}
+
+fn peers(peers: &Peers) -> Vec<PeerFacts> {
+    let standing = |role, peer: &Peer| PeerFacts {
+        role,
+        name: peer.name.to_string(),
+        address: format!("{}:{}", peer.destination.host, peer.destination.port),
+        alive: peer.health.is_alive(),
+        failures: peer.health.failures(),
+        waiting: peer.waiting(),
+    };
+    let parents = peers.parents().iter();
+    let siblings = peers.siblings().iter();
+    parents
+        .map(|peer| standing("parent", peer))
+        .chain(siblings.map(|peer| standing("sibling", peer)))
+        .collect()
+}
+
+fn digests(digests: &Digests, edition: &Edition, now: Instant) -> Vec<DigestFacts> {
+    let numbered = digests.siblings().filter_map(|number| {
+        let standing = digests.theirs(number)?.standing(now);
+        let sibling = edition.plan.siblings.get(number)?;
+        Some(DigestFacts {
+            sibling: sibling.at.to_string(),
+            format: standing.format.map(Format::name),
+            age_s: standing.age_s,
+            objects: standing.objects,
+        })
+    });
+    numbered.collect()
 }
 
 fn acme(edition: &Edition) -> Option<(u64, u64)> {
@@ -531,87 +343,4 @@ fn certificates(edition: &Edition) -> Vec<(String, String, i64)> {
     }
     let told = |((listener, name), end)| (listener, name, end);
     all.into_iter().map(told).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(at: Instant, requests: &[(Class, u64, u32)]) -> Snapshot {
-        let workers = [Arc::new(Counters::default()), Arc::new(Counters::default())];
-        for (n, &(class, bytes, us)) in requests.iter().enumerate() {
-            workers[n % 2].finish(class, bytes, us);
-        }
-        Snapshot::of(&workers, at)
-    }
-
-    #[test]
-    fn workers_are_added_up() {
-        let s = snapshot(
-            Instant::now(),
-            &[
-                (Class::MemoryHit, 10, 100),
-                (Class::MemoryHit, 20, 200),
-                (Class::Miss, 5, 1000),
-            ],
-        );
-        assert_eq!((s.requests(), s.bytes()), (3, 35));
-        let hits = &s.classes[Class::MemoryHit as usize];
-        assert_eq!((hits.requests, hits.bytes), (2, 30));
-        assert_eq!(hits.latency.mean_us(), Some(150.0));
-    }
-
-    #[test]
-    fn hit_ratios_leave_out_tunnels_and_errors() {
-        let s = snapshot(
-            Instant::now(),
-            &[
-                (Class::MemoryHit, 100, 1),
-                (Class::DiskHit, 200, 1),
-                (Class::Collapsed, 100, 1),
-                (Class::Miss, 600, 1),
-                (Class::Tunnel, 1 << 30, 1),
-                (Class::Error, 1 << 30, 1),
-            ],
-        );
-        assert_eq!(s.hit_ratio_documents(), Some(0.5));
-        assert_eq!(s.hit_ratio_bytes(), Some(0.3));
-        assert_eq!(snapshot(Instant::now(), &[]).hit_ratio_documents(), None);
-    }
-
-    #[test]
-    fn stages_are_counted_but_for_memory_hits() {
-        let mut stages = [None; STAGES];
-        stages[StageName::SwapIn as usize] = Some(profile::Stage {
-            start_us: 5,
-            first_us: 10,
-            total_us: 1000,
-        });
-        let workers = [Arc::new(Counters::default())];
-        let began = Snapshot::of(&workers, Instant::now());
-        for class in [Class::DiskHit, Class::MemoryHit, Class::DiskHit] {
-            workers[0].staged(class, &stages);
-        }
-        let (passed, _) = Snapshot::of(&workers, Instant::now()).since(&began);
-        for (name, times) in passed.stages() {
-            let expected = if name == StageName::SwapIn { 2 } else { 0 };
-            assert_eq!(times.count(), expected, "{name:?}");
-        }
-    }
-
-    #[test]
-    fn history_tells_the_last_minute() {
-        let start = Instant::now();
-        let mut history = History::default();
-        let mut requests = Vec::new();
-        for step in 0..100 {
-            requests.push((Class::Miss, 1, 10));
-            history.note(snapshot(start + HISTORY_STEP * step, &requests));
-        }
-        assert_eq!(history.0.len(), HISTORY_MAX);
-        let now = snapshot(start + HISTORY_STEP * 99, &requests);
-        let (passed, seconds) = history.recent(&now).unwrap();
-        assert_eq!((passed.requests(), seconds), (12, 60.0));
-        assert_eq!(passed.latency().count(), 12);
-    }
 }

@@ -4,12 +4,12 @@
 
 use std::array;
 
-use record::metrics::{BUCKETS, bucket_edge_us};
+use record::buckets::{BUCKETS, bucket_edge_us};
 
 /// A distribution of latencies.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// How many by bucket, see [`record::metrics::bucket_of`].
+    /// How many by bucket, see [`record::buckets::bucket_of`].
     pub counts: [u64; BUCKETS],
     /// All added up, microseconds; 0 where only the buckets are counted.
     pub sum_us: u64,
@@ -85,7 +85,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::metrics::bucket_of;
+    use record::buckets::bucket_of;
 
     #[test]
     fn quantiles_are_right_to_a_bucket() {

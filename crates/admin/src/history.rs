@@ -5,13 +5,16 @@
 //!
 //! The control thread keeps both. Limits: [`SAMPLES_MAX`] and [`FINE_SAMPLES_MAX`] samples, about 300 bytes each.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{array, collections::VecDeque, time::Duration};
 
 use profile::Class;
 use serde::Serialize;
 
-use crate::{facts::Snapshot, process::Process, rounded, status::InOrder};
-use record::metrics::STATUS_CLASSES;
+use crate::{
+    json::{InOrder, rounded},
+    process::Process,
+    snapshot::{Passed, Snapshot},
+};
 
 /// Time between two samples of the hour.
 pub const STEP: Duration = Duration::from_secs(10);
@@ -24,25 +27,70 @@ pub const FINE_SAMPLES_MAX: usize = 300;
 /// Fine steps to one of the hour.
 const FINE_STEPS: u32 = (STEP.as_secs() / FINE_STEP.as_secs()) as u32;
 
-/// A sample.
-#[derive(Clone, Copy)]
-struct Sample {
-    requests_per_s: f64,
-    hits_per_s: f64,
-    response_bytes_per_s: f64,
-    hit_ratio_documents: Option<f64>,
-    hit_ratio_bytes: Option<f64>,
-    class_per_s: [f64; Class::ALL.len()],
-    status_per_s: [f64; STATUS_CLASSES.len()],
-    origin_failures_per_s: f64,
-    disk_reads_per_s: f64,
-    disk_writes_per_s: f64,
-    disk_write_bytes_mean: Option<f64>,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
-    connections_open: u64,
-    cpu_cores: Option<f64>,
-    resident_bytes: Option<u64>,
+/// A column: its name, and its value in a sample, of what happened since the one before. Of the process: its processor time between the two a
+/// second, and its memory.
+type Column = (&'static str, fn(&Passed, &Process) -> f64);
+
+/// All columns but those of classes, which stand behind the first five.
+const COLUMNS: [Column; 19] = [
+    ("requests_per_s", |it, _| it.per_s(it.counted.requests())),
+    ("hits_per_s", |it, _| it.per_s(it.counted.hits())),
+    ("response_bytes_per_s", |it, _| it.per_s(it.counted.bytes())),
+    // Tunnels and errors are left out.
+    ("hit_ratio_documents", |it, _| {
+        maybe(it.counted.hit_ratio_documents())
+    }),
+    ("hit_ratio_bytes", |it, _| {
+        maybe(it.counted.hit_ratio_bytes())
+    }),
+    ("status_none_per_s", |it, _| answers_per_s(it, 0)),
+    ("status_2xx_per_s", |it, _| answers_per_s(it, 2)),
+    ("status_3xx_per_s", |it, _| answers_per_s(it, 3)),
+    ("status_4xx_per_s", |it, _| answers_per_s(it, 4)),
+    ("status_5xx_per_s", |it, _| answers_per_s(it, 5)),
+    ("origin_failures_per_s", |it, _| it.rate("origin_errors")),
+    ("disk_reads_per_s", |it, _| it.rate("disk_reads")),
+    ("disk_writes_per_s", |it, _| it.rate("disk_writes")),
+    // Bytes of a write of records.
+    ("disk_write_bytes_mean", |it, _| {
+        let sum = |counter| it.counted.value(counter) as f64;
+        rounded(sum("disk_write_bytes") / sum("disk_writes"))
+    }),
+    // All requests except tunnels.
+    ("p50_us", |it, _| {
+        maybe(it.counted.latency().quantile_us(0.5))
+    }),
+    ("p99_us", |it, _| {
+        maybe(it.counted.latency().quantile_us(0.99))
+    }),
+    ("connections_open", |it, _| {
+        it.counted.value("client_connections_open") as f64
+    }),
+    // 1.5 means one and a half cores.
+    ("cpu_cores", |_, process| maybe(process.cpu_s)),
+    ("resident_bytes", |_, process| {
+        maybe(process.resident_bytes.map(|n| n as f64))
+    }),
+];
+const BEFORE_CLASSES: usize = 5;
+
+fn answers_per_s(passed: &Passed, class: usize) -> f64 {
+    passed.per_s(passed.counted.status_classes()[class])
+}
+
+/// What has no data is no number, which JSON says as `null`.
+fn maybe(value: Option<f64>) -> f64 {
+    value.map_or(f64::NAN, rounded)
+}
+
+/// The values of a sample: the columns, then the classes.
+type Sample = [f64; COLUMNS.len() + Class::ALL.len()];
+
+fn sample(passed: &Passed, process: &Process) -> Sample {
+    let columns = COLUMNS.map(|(_, of)| of(passed, process)).into_iter();
+    let classes = passed.counted.classes();
+    let mut all = columns.chain(classes.map(|(_, it)| passed.per_s(it.requests)));
+    array::from_fn(|_| all.next().unwrap_or(f64::NAN))
 }
 
 /// Samples of one step, oldest first.
@@ -96,24 +144,24 @@ impl Hour {
         self.fine.columns()
     }
 
-    /// What happened since the last fine sample but one, and in how many seconds; `None` before the first.
-    pub fn lately(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
+    /// What happened since the last fine sample but one; `None` before the first.
+    pub fn lately(&self, now: &Snapshot) -> Option<Passed> {
         let last = self.fine.before.as_ref().map(|(before, _)| before);
-        let (passed, seconds) = now.since(self.earlier.as_ref().or(last)?);
-        (seconds > 0.0).then_some((passed, seconds))
+        now.since(self.earlier.as_ref().or(last)?)
     }
 
     /// Processor time a second of the last fine sample.
     pub fn cpu_cores(&self) -> Option<f64> {
-        self.fine.samples.back()?.cpu_cores
+        let cores = self.last("cpu_cores", 1).pop();
+        cores.filter(|cores| !cores.is_nan())
     }
 
-    /// All requests and those answered from the cache, a second, of the last samples at most; oldest first.
-    pub fn trend(&self, samples: usize) -> (Vec<f64>, Vec<f64>) {
+    /// A column of so many of the last fine samples at most; oldest first.
+    pub fn last(&self, column: &str, samples: usize) -> Vec<f64> {
         let all = &self.fine.samples;
         let last = all.iter().skip(all.len().saturating_sub(samples));
-        last.map(|sample| (sample.requests_per_s, sample.hits_per_s))
-            .unzip()
+        let at = COLUMNS.iter().position(|(name, _)| *name == column);
+        at.map_or_else(Vec::new, |at| last.map(|it| it[at]).collect())
     }
 }
 
@@ -129,92 +177,38 @@ impl Ring {
 
     fn note(&mut self, now: Snapshot, process: Process) {
         if let Some((before, process_before)) = &self.before {
-            let (passed, seconds) = now.since(before);
-            if seconds <= 0.0 {
+            let Some(passed) = now.since(before) else {
                 return;
-            }
+            };
             if self.samples.len() >= self.samples_max {
                 self.samples.pop_front();
             }
+            let cpu = process.cpu_s.zip(process_before.cpu_s);
+            let cpu_s = cpu.map(|(now, then)| (now - then) / passed.seconds);
             self.samples
-                .push_back(Sample::of(&passed, seconds, &process, process_before));
+                .push_back(sample(&passed, &Process { cpu_s, ..process }));
         }
         self.before = Some((now, process));
     }
 
     fn columns(&self) -> Columns {
-        let of = |get: &dyn Fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<_>>();
-        let maybe = |get: &dyn Fn(&Sample) -> Option<f64>| self.samples.iter().map(get).collect();
-        let status = |class: usize| of(&|s| s.status_per_s[class]);
+        let column = |at: usize| self.samples.iter().map(|it| it[at]).collect::<Vec<_>>();
+        let names = COLUMNS.iter().enumerate();
+        let mut columns: Vec<_> = names.map(|(at, (name, _))| (*name, column(at))).collect();
+        let behind = columns.split_off(BEFORE_CLASSES);
         let class = |class: Class| {
-            let column = of(&|s| s.class_per_s[class as usize]);
+            let column = column(COLUMNS.len() + class as usize);
             let occurs = column.iter().any(|n| *n > 0.0);
             occurs.then_some((class.as_str(), column))
         };
         Columns {
             step_s: self.step.as_secs(),
             samples_max: self.samples_max,
-            requests_per_s: of(&|s| s.requests_per_s),
-            hits_per_s: of(&|s| s.hits_per_s),
-            response_bytes_per_s: of(&|s| s.response_bytes_per_s),
-            hit_ratio_documents: maybe(&|s| s.hit_ratio_documents),
-            hit_ratio_bytes: maybe(&|s| s.hit_ratio_bytes),
+            before_classes: InOrder(columns),
             class_per_s: InOrder(Class::ALL.into_iter().filter_map(class).collect()),
-            status_none_per_s: status(0),
-            status_2xx_per_s: status(2),
-            status_3xx_per_s: status(3),
-            status_4xx_per_s: status(4),
-            status_5xx_per_s: status(5),
-            origin_failures_per_s: of(&|s| s.origin_failures_per_s),
-            disk_reads_per_s: of(&|s| s.disk_reads_per_s),
-            disk_writes_per_s: of(&|s| s.disk_writes_per_s),
-            disk_write_bytes_mean: maybe(&|s| s.disk_write_bytes_mean),
-            p50_us: maybe(&|s| s.p50_us),
-            p99_us: maybe(&|s| s.p99_us),
-            connections_open: of(&|s| s.connections_open as f64),
-            cpu_cores: maybe(&|s| s.cpu_cores),
-            resident_bytes: maybe(&|s| s.resident_bytes.map(|bytes| bytes as f64)),
+            behind: InOrder(behind),
         }
     }
-}
-
-impl Sample {
-    fn of(passed: &Snapshot, seconds: f64, process: &Process, before: &Process) -> Sample {
-        let per_s = |n: u64| rounded(n as f64 / seconds);
-        let latency = passed.latency();
-        let hits = passed.classes().filter(|(class, _)| class.is_hit());
-        let cpu = process.cpu_s.zip(before.cpu_s);
-        let mut class_per_s = [0.0; Class::ALL.len()];
-        for (class, figures) in passed.classes() {
-            class_per_s[class as usize] = per_s(figures.requests);
-        }
-        Sample {
-            requests_per_s: per_s(passed.requests()),
-            hits_per_s: per_s(hits.map(|(_, figures)| figures.requests).sum()),
-            response_bytes_per_s: per_s(passed.bytes()),
-            hit_ratio_documents: passed.hit_ratio_documents().map(rounded),
-            hit_ratio_bytes: passed.hit_ratio_bytes().map(rounded),
-            class_per_s,
-            status_per_s: passed.status_classes().map(per_s),
-            origin_failures_per_s: per_s(passed.value("origin_errors")),
-            disk_reads_per_s: per_s(passed.value("disk_reads")),
-            disk_writes_per_s: per_s(passed.value("disk_writes")),
-            disk_write_bytes_mean: mean(
-                passed.value("disk_write_bytes"),
-                passed.value("disk_writes"),
-            ),
-            p50_us: latency.quantile_us(0.5).map(rounded),
-            p99_us: latency.quantile_us(0.99).map(rounded),
-            connections_open: passed.value("client_connections_open"),
-            cpu_cores: cpu.map(|(now, then)| rounded((now - then) / seconds)),
-            resident_bytes: process.resident_bytes,
-        }
-    }
-}
-
-/// `None` of nothing.
-fn mean(sum: u64, count: u64) -> Option<f64> {
-    (count > 0).then(|| rounded(sum as f64 / count as f64))
 }
 
 /// The document.
@@ -222,31 +216,12 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
 pub struct Columns {
     step_s: u64,
     samples_max: usize,
-    requests_per_s: Vec<f64>,
-    hits_per_s: Vec<f64>,
-    response_bytes_per_s: Vec<f64>,
-    /// Tunnels and errors are left out.
-    hit_ratio_documents: Vec<Option<f64>>,
-    hit_ratio_bytes: Vec<Option<f64>>,
+    #[serde(flatten)]
+    before_classes: InOrder<Vec<f64>>,
     /// The classes that occur.
     class_per_s: InOrder<Vec<f64>>,
-    status_none_per_s: Vec<f64>,
-    status_2xx_per_s: Vec<f64>,
-    status_3xx_per_s: Vec<f64>,
-    status_4xx_per_s: Vec<f64>,
-    status_5xx_per_s: Vec<f64>,
-    origin_failures_per_s: Vec<f64>,
-    disk_reads_per_s: Vec<f64>,
-    disk_writes_per_s: Vec<f64>,
-    /// Bytes of a write of records.
-    disk_write_bytes_mean: Vec<Option<f64>>,
-    /// All requests except tunnels.
-    p50_us: Vec<Option<f64>>,
-    p99_us: Vec<Option<f64>>,
-    connections_open: Vec<f64>,
-    /// Processor time a second: 1.5 means one and a half cores.
-    cpu_cores: Vec<Option<f64>>,
-    resident_bytes: Vec<Option<f64>>,
+    #[serde(flatten)]
+    behind: InOrder<Vec<f64>>,
 }
 
 #[cfg(test)]
@@ -317,8 +292,8 @@ mod tests {
             let text = serde_json::to_string(&columns).unwrap();
             assert!(text.len() < 64 << 10, "{} bytes", text.len());
         }
-        let (requests, hits) = hour.trend(60);
-        assert_eq!((requests.len(), hits.len()), (60, 60));
+        let requests = hour.last("requests_per_s", 60);
+        assert_eq!((requests.len(), requests[59]), (60, 20.0));
         assert_eq!(hour.cpu_cores(), Some(0.5));
     }
 }

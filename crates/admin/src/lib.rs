@@ -19,8 +19,8 @@
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
 //!
-//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. `facts` gathers,
-//! `status` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
+//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. A figure
+//! stands once, in `table`; `facts` gathers, `status`, `live` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
 //!
 //! Allowed addresses may use it, but web pages in a browser there must not. A browser lets a page read, and send
 //! PURGE and DELETE, only under the page's own host name. With DNS rebinding that name may point here, so Host must
@@ -38,14 +38,14 @@ pub mod health;
 mod histogram;
 mod history;
 mod http;
-mod limits;
-mod live;
-mod members;
+mod json;
+pub mod live;
 mod process;
-mod pushes;
 mod room;
 mod scrape;
+mod snapshot;
 mod status;
+mod table;
 mod upstreams;
 
 use base::clock::Instant;
@@ -54,7 +54,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -69,7 +69,7 @@ use tokio::{
 
 use crate::{
     explaining::{Unexplained, explain},
-    facts::{Facts, HISTORY_STEP, History, Snapshot},
+    facts::Facts,
     health::watch,
     history::Hour,
     http::{Answer, Request},
@@ -77,6 +77,7 @@ use crate::{
     process::Process,
     room::{Place, Room},
     scrape::Format,
+    snapshot::{HISTORY_STEP, History, Snapshot},
     status::Status,
 };
 use base::phase::Phase;
@@ -87,7 +88,7 @@ use exchange::{
     state::Shared,
 };
 use plan::host_fits;
-use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook};
+use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook, top::Top};
 
 /// The origins told are those of one to two such periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);
@@ -267,7 +268,9 @@ impl Admin {
         let Some(url) = url.and_then(purge::percent_decode) else {
             return Answer::text(400, "say /cluster/route?url=http://www.example.org/");
         };
-        match explain(&self.shared, &self.listeners(), &url) {
+        let (cluster, cache) = (self.shared.cluster.as_deref(), &self.shared.cache);
+        let now_ms = self.shared.clock.now().as_millis() as u64;
+        match explain(cluster, cache, &self.listeners(), &url, now_ms) {
             Ok(words) => Answer::text(200, words.trim_end()),
             Err(why @ Unexplained::NoFront) => Answer::text(503, &why.to_string()),
             Err(why @ Unexplained::NoListener) => Answer::text(404, &why.to_string()),
@@ -276,6 +279,12 @@ impl Admin {
 
     fn facts(&self) -> Facts {
         Facts::gather(&self.shared, self.purges.get())
+    }
+
+    /// What is asked for most, if that is counted.
+    fn top(&self) -> Option<MutexGuard<'_, Top>> {
+        let top = self.shared.top.as_ref()?;
+        Some(top.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Answers in its turn; health has none.
@@ -299,28 +308,9 @@ impl Admin {
         if request.method == "PURGE" {
             return self.answer_purge(request).await;
         }
-        //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
-        let path = match http1::parse_target(request.method, request.target) {
-            Ok(Target::Origin(path)) => {
-                let is_own = request.host.is_none_or(|host| self.is_own_host(host));
-                if !matches!(request.method, "DELETE" | "POST") && !is_own {
-                    return Answer::text(421, FOREIGN_NAME);
-                }
-                path
-            }
-            Ok(Target::Absolute {
-                authority, path, ..
-            }) if self.is_own_name(authority) => path,
-            Ok(Target::Absolute { .. }) => {
-                return Answer::text(
-                    421,
-                    "this is the admin interface, not the proxy; GET / lists what is here",
-                );
-            }
-            Ok(Target::Authority(_) | Target::Asterisk) => {
-                return not_allowed("GET, HEAD, POST, PURGE, DELETE");
-            }
-            Err(reject) => return Answer::text(reject.status(), reject.reason()),
+        let path = match self.path(request) {
+            Ok(path) => path,
+            Err(refusal) => return refusal,
         };
         let (path, query) = match path.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -341,13 +331,16 @@ impl Admin {
             "/healthz" if gets => self.health(),
             "/livez" if gets => self.liveness(),
             "/status" if gets => {
-                let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
-                Answer::json(200, &status)
+                let top = self.top().map(|top| top.told());
+                let configured = (&*self.shared.edition(), &self.shared.reloads);
+                let history = self.history.borrow();
+                Answer::json(200, &Status::of(self.facts(), configured, &history, top))
             }
             "/live" if gets => {
                 let (history, hour) = (self.history.borrow(), self.hour.borrow());
                 let origins = self.origins.borrow();
-                let live = Live::of(&self.shared, &self.facts(), &history, &hour, &origins);
+                let top = self.top().map(|top| top.rankings(live::RANKED_MAX));
+                let live = Live::of(self.facts(), &history, &hour, &origins, top);
                 Answer::json_in_a_line(&live)
             }
             "/history" if gets => self.answer_history(query),
@@ -381,26 +374,54 @@ impl Admin {
         }
     }
 
-    fn health(&self) -> Answer {
-        match *self.shared.phase.borrow() {
-            Phase::Running => match watch::standstill(&self.shared) {
-                Some(cause) => Answer::text(503, &cause),
-                None => {
-                    let mut lines = vec!["ok".to_owned()];
-                    lines.extend(watch::ailments(&self.shared));
-                    Answer::text(200, &lines.join("\n"))
+    /// The path of a request that may be answered, with its query.
+    fn path<'a>(&self, request: &Request<'a>) -> Result<&'a str, Answer> {
+        //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
+        match http1::parse_target(request.method, request.target) {
+            Ok(Target::Origin(path)) => {
+                let is_own = request.host.is_none_or(|host| self.is_own_host(host));
+                match matches!(request.method, "DELETE" | "POST") || is_own {
+                    true => Ok(path),
+                    false => Err(Answer::text(421, FOREIGN_NAME)),
                 }
-            },
-            Phase::Draining | Phase::Stopping => Answer::text(503, "draining"),
+            }
+            Ok(Target::Absolute {
+                authority, path, ..
+            }) if self.is_own_name(authority) => Ok(path),
+            Ok(Target::Absolute { .. }) => Err(Answer::text(
+                421,
+                "this is the admin interface, not the proxy; GET / lists what is here",
+            )),
+            Ok(Target::Authority(_) | Target::Asterisk) => {
+                Err(not_allowed("GET, HEAD, POST, PURGE, DELETE"))
+            }
+            Err(reject) => Err(Answer::text(reject.status(), reject.reason())),
         }
+    }
+
+    fn health(&self) -> Answer {
+        let phase = *self.shared.phase.borrow();
+        let lines = match (phase, self.standstill()) {
+            (Phase::Draining | Phase::Stopping, _) => return Answer::text(503, "draining"),
+            (Phase::Running, Some(cause)) => return Answer::text(503, &cause),
+            (Phase::Running, None) => watch::ailments(&self.shared.cache),
+        };
+        let lines = [vec!["ok".to_owned()], lines].concat();
+        Answer::text(200, &lines.join("\n"))
     }
 
     /// Would a restart help? While it drains, it would not: that ends by itself.
     fn liveness(&self) -> Answer {
-        match watch::standstill(&self.shared) {
+        match self.standstill() {
             Some(cause) => Answer::text(503, &cause),
             None => Answer::text(200, "ok"),
         }
+    }
+
+    /// Why the process cannot go on serving.
+    fn standstill(&self) -> Option<String> {
+        let phase = *self.shared.phase.borrow();
+        watch::standstill(phase, &self.shared.pulses, &self.shared.cache)
     }
 
     async fn answer_purge(&self, request: &Request<'_>) -> Answer {
@@ -551,11 +572,6 @@ fn is_of_a_foreign_page(request: &Request<'_>) -> bool {
 }
 
 const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";
-
-/// Rounds to three digits after the point.
-fn rounded(x: f64) -> f64 {
-    (x * 1000.0).round() / 1000.0
-}
 
 const INDEX: &str = "Loligo, admin interface
 

@@ -8,6 +8,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use serde::Serialize;
+
 /// Units of processor time a second in `/proc`: USER_HZ, 100 on every machine that we run on.
 const TICKS_A_SECOND: f64 = 100.0;
 /// Where `/proc/self/stat` has user time, system time and the time of the start, counted from behind the name.
@@ -16,7 +18,7 @@ const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;
 
 /// The state of the process.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Process {
     /// Processor time so far, of all threads, user and system; seconds.
     pub cpu_s: Option<f64>,
@@ -27,6 +29,7 @@ pub struct Process {
     /// The limit of open files.
     pub max_fds: Option<u64>,
     /// When it started, seconds since 1970.
+    #[serde(skip)]
     pub started_unix_s: Option<f64>,
 }
 

@@ -3,23 +3,23 @@
 //! Names carry their units. Ratios and latencies without data are `null`. `recent` covers the last minute, all else
 //! the time since the start. `counters` has every counter under its name in `/metrics`, grouped by subject.
 
-use std::{net::SocketAddr, sync::PoisonError};
+use std::net::SocketAddr;
 
 use profile::Class;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::limits::LimitFacts;
 use crate::{
-    facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
-    histogram::Histogram,
-    rounded,
+    facts::{DigestFacts, Facts, LimitFacts, PeerFacts, StoreFacts, WorkerFacts},
+    json::{HitRatio, InOrder, Latency, rounded, word_of},
+    process::Process,
+    snapshot::{ClassFigures, History, Passed, RowFigures, Simple, Snapshot},
+    table::{MemoryFacts, TransferFacts},
 };
-use base::{clock::Instant, phase::Phase, x509};
+use base::{reloads::Reloads, x509};
 use cluster::ClusterStatus;
-use exchange::{edition::Edition, state::Shared};
-use peers::{digest::theirs::Format, known::Peer};
+use exchange::edition::Edition;
 use plan::Role;
-use record::{labels::Label, metrics::STATUS_CLASSES, top::Told};
+use record::{labels::Label, metrics::STATUS_CLASSES, rule_counts::RuleCount, top::Told};
 use tls::certificates::Shown;
 use upstreams::UpstreamStanding;
 
@@ -35,14 +35,14 @@ pub struct Status {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitFacts>,
     admin: Option<SocketAddr>,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerFacts>,
     connections: Connections,
     hit_ratio: HitRatio,
     requests: Requests,
     recent: Option<Recent>,
-    memory: Memory,
-    transfers: Transfers,
-    stores: Vec<Store>,
+    memory: MemoryFacts,
+    transfers: TransferFacts,
+    stores: Vec<StoreFacts>,
     counters: InOrder<InOrder<u64>>,
     /// Answers by status.
     statuses: Vec<Answers>,
@@ -52,54 +52,23 @@ pub struct Status {
     origin_failures: InOrder<u64>,
     /// Requests that rules have decided, and those with each tag.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    rules: Vec<RuleFigures>,
-    process: ProcessFigures,
+    rules: Vec<RuleCount>,
+    process: Process,
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    peers: Vec<PeerStanding>,
+    peers: Vec<PeerFacts>,
     /// Servers behind a name, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    digests: Vec<SiblingsDigest>,
+    digests: Vec<DigestFacts>,
     /// The cluster, if this is a member of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterStatus>,
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
-}
-
-#[derive(Serialize)]
-struct RuleFigures {
-    /// `denied`, `answered`, `redirected`, `tagged`.
-    decision: &'static str,
-    /// The rule's name, or its number; or the tag.
-    name: String,
-    requests: u64,
-}
-
-#[derive(Serialize)]
-struct PeerStanding {
-    role: &'static str,
-    name: String,
-    address: String,
-    /// Whether requests may go there; a dead one is probed until it answers.
-    alive: bool,
-    /// Failures since it last answered, 3 at most.
-    failures: u32,
-    /// Requests that wait for the head of its answer.
-    waiting: u64,
-}
-
-#[derive(Serialize)]
-struct SiblingsDigest {
-    sibling: String,
-    /// `null`: there is none at present, because it could not be fetched, is too old, or is distrusted.
-    format: Option<&'static str>,
-    age_s: u64,
-    objects: u64,
 }
 
 #[derive(Serialize)]
@@ -116,14 +85,6 @@ struct AnswersOf {
     origin: String,
     response_bytes: u64,
     by_status: InOrder<u64>,
-}
-
-#[derive(Serialize)]
-struct ProcessFigures {
-    cpu_s: Option<f64>,
-    resident_bytes: Option<u64>,
-    open_fds: Option<u64>,
-    max_fds: Option<u64>,
 }
 
 /// The configuration in force.
@@ -152,10 +113,10 @@ struct LastRefused {
 }
 
 impl Configuration {
-    fn of(shared: &Shared, edition: &Edition) -> Configuration {
+    fn of(edition: &Edition, reloads: &Reloads) -> Configuration {
         let lines = |words: &str| words.lines().map(str::to_owned).collect();
         let loaded = &edition.loaded;
-        let last = shared.reloads.last_refused().map(|last| LastRefused {
+        let last = reloads.last_refused().map(|last| LastRefused {
             unix_s: rounded(last.at.as_secs_f64()),
             by: last.by,
             why: lines(&last.why),
@@ -166,7 +127,7 @@ impl Configuration {
             by: loaded.by.clone(),
             wanting_a_restart: loaded.wanting_a_restart.clone(),
             running: lines(&loaded.words),
-            reloads_refused: shared.reloads.failures(),
+            reloads_refused: reloads.failures(),
             last_refused: last,
         }
     }
@@ -194,24 +155,11 @@ struct Certificate {
 }
 
 #[derive(Serialize)]
-struct Worker {
-    requests: u64,
-    connections_open: u64,
-}
-
-#[derive(Serialize)]
 struct Connections {
     open: u64,
     max: u64,
     accepted: u64,
     refused: u64,
-}
-
-/// Hits among requests, tunnels and errors left out; `null` of nothing.
-#[derive(Serialize)]
-pub struct HitRatio {
-    documents: Option<f64>,
-    bytes: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -230,15 +178,6 @@ struct ByClass {
     latency_us: Option<Latency>,
 }
 
-/// What is told of a distribution of times, microseconds.
-#[derive(Serialize)]
-pub struct Latency {
-    mean: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
-}
-
 #[derive(Serialize)]
 struct Recent {
     seconds: f64,
@@ -250,74 +189,26 @@ struct Recent {
     by_class: InOrder<f64>,
 }
 
-#[derive(Serialize)]
-struct Memory {
-    bytes: u64,
-    bytes_max: u64,
-    objects: u64,
-    evicted: u64,
-    burst_refused: u64,
-}
-
-#[derive(Serialize)]
-struct Transfers {
-    bytes: u64,
-    bytes_max: u64,
-    room_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct Store {
-    path: String,
-    bytes: u64,
-    io_engine: &'static str,
-    paused: bool,
-    /// Its device does not answer and is set aside.
-    aside: bool,
-    /// During the scan after an unclean stop.
-    recovery: Option<Recovery>,
-    /// Bytes of records that can be looked up. With the next two: the whole room for records.
-    live_bytes: u64,
-    /// Bytes that were written and belong to no record any more.
-    dead_bytes: u64,
-    /// Bytes never written since the store was made.
-    never_written_bytes: u64,
-    now: InOrder<u64>,
-    since_opened: InOrder<u64>,
-}
-
-#[derive(Serialize)]
-struct Recovery {
-    done_bytes: u64,
-    total_bytes: u64,
-    records: u64,
-}
-
-/// A JSON object with its members in this order.
-pub struct InOrder<T>(pub Vec<(&'static str, T)>);
-
-impl<T: Serialize> Serialize for InOrder<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
 impl Status {
-    /// Puts the document together.
-    pub fn of(shared: &Shared, facts: Facts, history: &History) -> Status {
+    /// Puts the document together. `top`: what is asked for most, if that is counted.
+    pub fn of(
+        facts: Facts,
+        (edition, reloads): (&Edition, &Reloads),
+        history: &History,
+        top: Option<Told>,
+    ) -> Status {
         let counted = &facts.counted;
-        let edition = shared.edition();
         Status {
             version: facts.version,
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
-            configuration: Configuration::of(shared, &edition),
+            configuration: Configuration::of(edition, reloads),
             listeners: (edition.plan.listeners.iter().enumerate())
                 .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
                 .collect(),
-            limits: facts.limits.clone(),
+            limits: facts.limits,
             admin: edition.plan.admin.as_ref().map(|admin| admin.address),
-            workers: workers(shared),
+            workers: facts.workers,
             connections: Connections {
                 open: counted.value("client_connections_open"),
                 max: facts.connections_max,
@@ -331,95 +222,25 @@ impl Status {
                 latency_us: Latency::of(&counted.latency()),
                 by_class: by_class(counted, ByClass::of),
             },
-            recent: history.recent(counted).and_then(Recent::of),
-            memory: Memory {
-                bytes: facts.memory.bytes,
-                bytes_max: facts.memory.bytes_max,
-                objects: facts.memory.objects,
-                evicted: facts.memory.evicted,
-                burst_refused: facts.memory.burst_refused,
-            },
-            transfers: Transfers {
-                bytes: facts.transfer_bytes,
-                bytes_max: facts.transfer_bytes_max,
-                room_bytes: facts.room_bytes,
-            },
+            recent: history.recent(counted).as_ref().map(Recent::of),
+            memory: facts.memory,
+            transfers: facts.transfers,
+            stores: facts.stores,
             counters: grouped(counted.simple()),
             statuses: (counted.statuses())
                 .map(|(status, answers)| Answers { status, answers })
                 .collect(),
             answers: answers(&facts.labels, counted),
-            rules: (facts.rules.iter())
-                .map(|rule| RuleFigures {
-                    decision: rule.decision.unwrap_or("tagged"),
-                    name: rule.name.clone(),
-                    requests: rule.count,
-                })
-                .collect(),
             origin_failures: InOrder(counted.causes().filter(|(_, n)| *n > 0).collect()),
-            process: ProcessFigures {
-                cpu_s: facts.process.cpu_s,
-                resident_bytes: facts.process.resident_bytes,
-                open_fds: facts.process.open_fds,
-                max_fds: facts.process.max_fds,
-            },
-            peers: peers(shared),
+            rules: facts.rules,
+            process: facts.process,
+            peers: facts.peers,
             upstreams: facts.upstreams,
-            digests: siblings_digests(shared),
+            digests: facts.digests,
             cluster: facts.cluster,
-            top: shared.top.as_ref().map(|top| {
-                let top = top.lock().unwrap_or_else(PoisonError::into_inner);
-                top.told()
-            }),
-            stores: facts
-                .stores
-                .into_iter()
-                .map(|store| Store::of(store, facts.io_engine))
-                .collect(),
+            top,
         }
     }
-}
-
-/// A phase as it is told.
-pub fn word_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Running => "running",
-        Phase::Draining => "draining",
-        Phase::Stopping => "stopping",
-    }
-}
-
-fn peers(shared: &Shared) -> Vec<PeerStanding> {
-    let standing = |role, peer: &Peer| PeerStanding {
-        role,
-        name: peer.name.to_string(),
-        address: format!("{}:{}", peer.destination.host, peer.destination.port),
-        alive: peer.health.is_alive(),
-        failures: peer.health.failures(),
-        waiting: peer.waiting(),
-    };
-    let parents = shared.peers.parents().iter();
-    let siblings = shared.peers.siblings().iter();
-    parents
-        .map(|peer| standing("parent", peer))
-        .chain(siblings.map(|peer| standing("sibling", peer)))
-        .collect()
-}
-
-fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
-    let digests = &shared.digests;
-    let edition = shared.edition();
-    let numbered = digests.siblings().filter_map(|number| {
-        let standing = digests.theirs(number)?.standing(Instant::now());
-        let sibling = edition.plan.siblings.get(number)?;
-        Some(SiblingsDigest {
-            sibling: sibling.at.to_string(),
-            format: standing.format.map(Format::name),
-            age_s: standing.age_s,
-            objects: standing.objects,
-        })
-    });
-    numbered.collect()
 }
 
 impl Listener {
@@ -449,16 +270,6 @@ impl Certificate {
     }
 }
 
-impl HitRatio {
-    /// Of what was counted.
-    pub fn of(counted: &Snapshot) -> HitRatio {
-        HitRatio {
-            documents: counted.hit_ratio_documents().map(rounded),
-            bytes: counted.hit_ratio_bytes().map(rounded),
-        }
-    }
-}
-
 impl ByClass {
     fn of(figures: &ClassFigures) -> ByClass {
         ByClass {
@@ -469,52 +280,16 @@ impl ByClass {
     }
 }
 
-impl Latency {
-    /// `None` of nothing.
-    pub fn of(latency: &Histogram) -> Option<Latency> {
-        let quantile = |q| latency.quantile_us(q).map(rounded);
-        Some(Latency {
-            mean: rounded(latency.mean_us()?),
-            p50: quantile(0.5)?,
-            p90: quantile(0.9)?,
-            p99: quantile(0.99)?,
-        })
-    }
-}
-
 impl Recent {
-    fn of((passed, seconds): (Snapshot, f64)) -> Option<Recent> {
-        let per_s = |n: u64| rounded(n as f64 / seconds);
-        (seconds > 0.0).then(|| Recent {
-            seconds: rounded(seconds),
-            requests_per_s: per_s(passed.requests()),
-            response_bytes_per_s: per_s(passed.bytes()),
-            hit_ratio: HitRatio::of(&passed),
-            latency_us: Latency::of(&passed.latency()),
-            by_class: by_class(&passed, |figures| per_s(figures.requests)),
-        })
-    }
-}
-
-impl Store {
-    fn of(store: StoreFacts, io_engine: &'static str) -> Store {
-        let figures = &store.figures;
-        Store {
-            path: store.path,
-            bytes: store.bytes,
-            io_engine,
-            paused: store.paused,
-            aside: store.aside,
-            recovery: store.recovery.map(|progress| Recovery {
-                done_bytes: progress.done_bytes,
-                total_bytes: progress.total_bytes,
-                records: progress.records,
-            }),
-            live_bytes: figures.live_bytes,
-            dead_bytes: figures.dead_bytes,
-            never_written_bytes: figures.never_written_bytes,
-            now: InOrder(figures.gauges().collect()),
-            since_opened: InOrder(figures.counters().collect()),
+    fn of(passed: &Passed) -> Recent {
+        let counted = &passed.counted;
+        Recent {
+            seconds: rounded(passed.seconds),
+            requests_per_s: passed.per_s(counted.requests()),
+            response_bytes_per_s: passed.per_s(counted.bytes()),
+            hit_ratio: HitRatio::of(counted),
+            latency_us: Latency::of(&counted.latency()),
+            by_class: by_class(counted, |figures| passed.per_s(figures.requests)),
         }
     }
 }
@@ -529,15 +304,6 @@ fn answers(labels: &[Label], counted: &Snapshot) -> Vec<AnswersOf> {
         by_status: InOrder(STATUS_CLASSES.into_iter().zip(row.answers).collect()),
     };
     rows.map(of).collect()
-}
-
-fn workers(shared: &Shared) -> Vec<Worker> {
-    use std::sync::atomic::Ordering::Relaxed;
-    let worker = |set: &std::sync::Arc<record::metrics::Counters>| Worker {
-        requests: set.requests.iter().map(|n| n.load(Relaxed)).sum(),
-        connections_open: set.client_connections_open.load(Relaxed),
-    };
-    shared.counters.iter().map(worker).collect()
 }
 
 fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T> {
@@ -595,7 +361,8 @@ mod tests {
         let mut history = History::default();
         history.note(Snapshot::of(&shared.counters, shared.began));
         shared.counters[1].finish(Class::Miss, 1000, 5000);
-        let status = Status::of(&shared, Facts::gather(&shared, 2), &history);
+        let configured = (&*shared.edition(), &shared.reloads);
+        let status = Status::of(Facts::gather(&shared, 2), configured, &history, None);
         let json: serde_json::Value =
             serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();
         assert_eq!(json["phase"], "running");

@@ -3,6 +3,7 @@
 //! | folder | story |
 //! |---|---|
 //! | `conn`, `h2` | a client's connection, as HTTP/1 and HTTP/2 have it |
+//! | `hit` | a stored object that answers at once |
 //! | `request` | what is asked for, and what to do with it |
 //! | `fetch`, `range`, `mirror` | asking an origin, sharing what it answers, storing it |
 //! | `deliver`, `reply` | putting the answer together, and sending it |
@@ -16,6 +17,7 @@ pub mod deliver;
 pub mod edition;
 pub mod fetch;
 pub mod h2;
+pub mod hit;
 pub mod listener;
 pub mod mirror;
 pub mod range;

@@ -247,6 +247,8 @@ pub struct Worker {
     pub tls: TlsContext,
     /// Where a response head is put together.
     pub output: RefCell<Vec<u8>>,
+    /// Where our Cache-Status of a hit is put together.
+    pub said: RefCell<Vec<u8>>,
     /// Where a key is put together.
     pub key: RefCell<Vec<u8>>,
     /// Hash function of the store.
@@ -346,6 +348,7 @@ impl Worker {
             input,
             tls,
             output: RefCell::new(Vec::with_capacity(16 << 10)),
+            said: RefCell::new(Vec::with_capacity(64)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
             pseudonyms,

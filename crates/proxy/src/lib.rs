@@ -24,7 +24,7 @@ mod user;
 mod worker;
 
 pub use ::plan;
-pub use admin::explain;
+pub use admin::{explain, live};
 pub use base::clock::Clock;
 pub use base::mistakes::Mistake;
 #[cfg(feature = "mistakes")]

@@ -10,25 +10,16 @@ use std::{
     time::Duration,
 };
 
+use crate::buckets::{BUCKETS, Counts, bucket_edge_us, bucket_of};
+
 /// How often it is measured. So 100 values a second and worker.
 pub const TIMER: Duration = Duration::from_millis(10);
 
-/// Four buckets to a power of two, up to about 67 s.
-const BUCKETS: usize = 27 * 4;
-
 /// Lateness so far, by buckets, and the largest since it was last read.
+#[derive(Default)]
 pub struct Lag {
-    counts: [AtomicU64; BUCKETS],
+    counts: Counts<BUCKETS>,
     max_us: AtomicU64,
-}
-
-impl Default for Lag {
-    fn default() -> Self {
-        Lag {
-            counts: [const { AtomicU64::new(0) }; BUCKETS],
-            max_us: AtomicU64::new(0),
-        }
-    }
 }
 
 /// What was counted when it was last read.
@@ -55,7 +46,7 @@ impl Lag {
     /// Notes one lateness. One thread only.
     pub fn note(&self, late: Duration) {
         let us = u32::try_from(late.as_micros()).unwrap_or(u32::MAX).max(1);
-        let count = &self.counts[bucket_of(us)];
+        let count = &self.counts.0[bucket_of(us)];
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
         self.max_us.fetch_max(us.into(), Relaxed);
     }
@@ -63,7 +54,7 @@ impl Lag {
     /// What was noted since `last`, which is moved on. `None`: nothing.
     pub fn since(&self, last: &mut Read) -> Option<Percentiles> {
         let mut new = [0; BUCKETS];
-        for (new, (count, last)) in new.iter_mut().zip(self.counts.iter().zip(&mut last.0)) {
+        for (new, (count, last)) in new.iter_mut().zip(self.counts.0.iter().zip(&mut last.0)) {
             let count = count.load(Relaxed);
             *new = count.wrapping_sub(*last);
             *last = count;
@@ -77,7 +68,7 @@ impl Lag {
                 seen += count;
                 seen >= wanted
             });
-            bucket.map(|bucket| edge_us(bucket).min(max_us))
+            bucket.map(|bucket| (bucket_edge_us(bucket) as u64).min(max_us))
         };
         Some(Percentiles {
             p50_us: rank(50)?,
@@ -85,21 +76,6 @@ impl Lag {
             max_us,
         })
     }
-}
-
-fn bucket_of(us: u32) -> usize {
-    let power = us.ilog2();
-    let quarter = match power {
-        0 | 1 => us << (2 - power) & 3,
-        _ => us >> (power - 2) & 3,
-    };
-    ((power * 4 + quarter) as usize).min(BUCKETS - 1)
-}
-
-/// The upper edge of a bucket.
-fn edge_us(bucket: usize) -> u64 {
-    let (power, quarter) = (bucket as u64 / 4, bucket as u64 % 4);
-    ((5 + quarter) << power) / 4
 }
 
 #[cfg(test)]
@@ -124,16 +100,5 @@ mod tests {
         let second = lag.since(&mut last).unwrap();
         assert_eq!((second.p50_us, second.max_us), (1, 1_000_000_000));
         assert_eq!(lag.since(&mut last), None);
-    }
-
-    #[test]
-    fn a_bucket_holds_its_values() {
-        for us in (0..32).flat_map(|power| [1u32 << power, (1u32 << power).saturating_add(1)]) {
-            let bucket = bucket_of(us);
-            assert!(
-                bucket == BUCKETS - 1 || u64::from(us) <= edge_us(bucket),
-                "{us}"
-            );
-        }
     }
 }

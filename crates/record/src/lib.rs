@@ -1,6 +1,7 @@
 //! Counters, labels, access log and profile.
 #![forbid(unsafe_code)]
 
+pub mod buckets;
 pub mod events;
 pub mod facts;
 pub mod journal;

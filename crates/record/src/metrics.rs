@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use profile::{Class, STAGES, Stage};
 
-use crate::origins::Origins;
-
+use crate::buckets::{BUCKETS, Counts, bucket_of};
 use crate::lag::Lag;
+use crate::origins::Origins;
 use crate::protocols::Protocols;
-
-/// Latency buckets: four to a power of two, from 1 us to about 67 s.
-pub const BUCKETS: usize = 27 * 4;
 
 /// Messages for people that were dropped because nobody read standard error. Of the process: the command counts them.
 pub static DIAGNOSTICS_LOST: AtomicU64 = AtomicU64::new(0);
@@ -31,13 +28,13 @@ macro_rules! counters {
             /// Bytes sent to clients by class, heads included.
             pub bytes: [AtomicU64; 11],
             /// Latency by class, see [`bucket_of`].
-            pub latency: Box<Latency>,
+            pub latency: Box<[Counts<BUCKETS>; 11]>,
             /// How late the worker's loop was.
             pub lag: Lag,
             /// Latencies by class added up, microseconds.
             pub latency_us: [AtomicU64; 11],
             /// Times of the stages of all requests but memory hits: see [`Counters::staged`].
-            pub stages: Box<StageTimes>,
+            pub stages: Box<[Counts<BUCKETS>; STAGES]>,
             /// Requests and connections by protocol and encryption.
             pub protocols: Box<Protocols>,
             /// What the origins took.
@@ -45,11 +42,11 @@ macro_rules! counters {
             /// Answers by listener, origin and class of status; see `labels`.
             pub rows: Box<[Row]>,
             /// Answers by status except 200, which is the rest.
-            pub statuses: Box<Statuses>,
+            pub statuses: Box<Counts<STATUSES_MAX>>,
             /// Failures of origins by cause: see [`CAUSES`].
             pub causes: [AtomicU64; CAUSES.len()],
             /// What clients did against the rules of HTTP/2, in the order of [`http2::Fault::ALL`].
-            pub h2_faults: Box<Faults>,
+            pub h2_faults: Box<Counts<{ http2::Fault::ALL.len() }>>,
             $(#[doc = $help] pub $field: AtomicU64,)*
         }
 
@@ -145,18 +142,6 @@ counters! {
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
 
-/// The counters of handshakes that failed, by why.
-pub const HANDSHAKE_FAILURES: [&str; 8] = [
-    "tls_handshakes_failed",
-    "tls_handshakes_declined",
-    "tls_handshakes_uncertified",
-    "tls_handshakes_left",
-    "tls_handshakes_timed_out",
-    "tls_handshakes_plain",
-    "tls_handshakes_crowded",
-    "tls_handshakes_given_up",
-];
-
 /// Answers of one row, by class of status, and their bytes: a cache line.
 #[derive(Default)]
 pub struct Row {
@@ -173,15 +158,6 @@ pub const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"
 
 /// Statuses counted one by one: 100 to 599. An origin's other ones count as none.
 pub const STATUSES_MAX: usize = 100 * STATUS_CLASSES.len();
-
-/// Counts by status.
-pub struct Statuses(pub [AtomicU64; STATUSES_MAX]);
-
-impl Default for Statuses {
-    fn default() -> Self {
-        Statuses([const { AtomicU64::new(0) }; STATUSES_MAX])
-    }
-}
 
 /// Why an origin's answer failed: the error types of RFC 9209 §2.3 that we use, as in Cache-Status. The last one
 /// counts all others.
@@ -205,37 +181,6 @@ pub const CAUSES: [&str; 18] = [
     "proxy_internal_error",
     "other",
 ];
-
-/// Counts by fault.
-pub struct Faults(pub [AtomicU64; http2::Fault::ALL.len()]);
-
-impl Default for Faults {
-    fn default() -> Self {
-        Faults([const { AtomicU64::new(0) }; http2::Fault::ALL.len()])
-    }
-}
-
-/// Counts by latency bucket for each class.
-pub struct Latency(pub [[AtomicU64; BUCKETS]; 11]);
-
-impl Default for Latency {
-    fn default() -> Self {
-        Latency(std::array::from_fn(|_| {
-            std::array::from_fn(|_| AtomicU64::new(0))
-        }))
-    }
-}
-
-/// Counts by latency bucket for each stage.
-pub struct StageTimes(pub [[AtomicU64; BUCKETS]; STAGES]);
-
-impl Default for StageTimes {
-    fn default() -> Self {
-        StageTimes(std::array::from_fn(|_| {
-            std::array::from_fn(|_| AtomicU64::new(0))
-        }))
-    }
-}
 
 /// How many connections of clients each of these workers has.
 pub fn open_of(workers: &[std::sync::Arc<Counters>]) -> impl Fn(usize) -> u64 {
@@ -261,26 +206,6 @@ pub fn sub(counter: &AtomicU64, n: u64) {
         counter.load(Ordering::Relaxed).wrapping_sub(n),
         Ordering::Relaxed,
     );
-}
-
-/// The bucket for a latency in microseconds: four buckets to a power of two.
-#[inline]
-pub fn bucket_of(us: u32) -> usize {
-    let us = us.max(1);
-    let power = 31 - us.leading_zeros();
-    let quarter = if power >= 2 {
-        (us >> (power - 2)) & 3
-    } else {
-        (us << (2 - power)) & 3
-    };
-    ((power * 4 + quarter) as usize).min(BUCKETS - 1)
-}
-
-/// The upper edge of a bucket, microseconds.
-pub fn bucket_edge_us(bucket: usize) -> f64 {
-    let power = (bucket / 4) as i32;
-    let quarter = (bucket % 4) as f64;
-    2f64.powi(power) * (1.0 + (quarter + 1.0) / 4.0)
 }
 
 impl Counters {
@@ -321,7 +246,7 @@ impl Counters {
         let class = class as usize;
         add(&self.requests[class], 1);
         add(&self.bytes[class], bytes);
-        add(&self.latency.0[class][bucket_of(us)], 1);
+        add(&self.latency[class].0[bucket_of(us)], 1);
         add(&self.latency_us[class], u64::from(us));
     }
 
@@ -332,28 +257,10 @@ impl Counters {
         if class == Class::MemoryHit {
             return;
         }
-        for (counts, stage) in self.stages.0.iter().zip(stages) {
+        for (counts, stage) in self.stages.iter().zip(stages) {
             if let Some(stage) = stage {
-                add(&counts[bucket_of(stage.total_us)], 1);
+                add(&counts.0[bucket_of(stage.total_us)], 1);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buckets_rise_and_hold_their_values() {
-        let mut last = 0;
-        for us in [
-            1u32, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 50_000, 3_000_000, 60_000_000,
-        ] {
-            let bucket = bucket_of(us);
-            assert!(bucket >= last, "{us}");
-            assert!(f64::from(us) <= bucket_edge_us(bucket), "{us} in {bucket}");
-            last = bucket;
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::metrics::{BUCKETS, bucket_of};
+use crate::buckets::{BUCKETS, bucket_of};
 
 /// The origins that a table tells apart.
 pub const ORIGINS_MAX: usize = 256;

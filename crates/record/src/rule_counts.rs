@@ -10,6 +10,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use serde::Serialize;
+
 use plan::{Rule, Verdict};
 use rules::rulebook::{Tag, tags_of};
 
@@ -41,14 +43,21 @@ pub struct RuleCounts {
 }
 
 /// One count.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RuleCount {
-    /// `denied`, `answered`, `redirected`, or nothing for a tag.
-    pub decision: Option<&'static str>,
-    /// The name of the rule, or the tag.
+    /// `denied`, `answered`, `redirected`; `tagged` of a tag.
+    pub decision: &'static str,
+    /// The rule's name, or its number; or the tag.
     pub name: String,
     /// How many requests.
-    pub count: u64,
+    pub requests: u64,
+}
+
+impl RuleCount {
+    /// Is it of a tag?
+    pub fn is_of_a_tag(&self) -> bool {
+        self.decision == TAGGED
+    }
 }
 
 impl KnownRules {
@@ -72,12 +81,12 @@ impl KnownRules {
     pub fn all(&self) -> Vec<RuleCount> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |row: &Row| RuleCount {
-            decision: Some(row.what).filter(|what| *what != TAGGED),
+            decision: row.what,
             name: row.name.clone(),
-            count: row.count.load(Ordering::Relaxed),
+            requests: row.count.load(Ordering::Relaxed),
         };
         let mut all: Vec<_> = known.iter().map(count).collect();
-        all.sort_by_key(|count| count.decision.is_none());
+        all.sort_by_key(RuleCount::is_of_a_tag);
         all
     }
 }
@@ -167,15 +176,15 @@ mod tests {
         let all: Vec<_> = known
             .all()
             .into_iter()
-            .map(|it| (it.decision, it.name, it.count))
+            .map(|it| (it.decision, it.name, it.requests))
             .collect();
         assert_eq!(
             all,
             [
-                (Some("denied"), "rule 1".to_owned(), 1),
-                (Some("denied"), "ads".to_owned(), 2),
-                (None, "a".to_owned(), 0),
-                (None, "b".to_owned(), 2),
+                ("denied", "rule 1".to_owned(), 1),
+                ("denied", "ads".to_owned(), 2),
+                ("tagged", "a".to_owned(), 0),
+                ("tagged", "b".to_owned(), 2),
             ]
         );
         for n in 0..3000 {
@@ -188,8 +197,8 @@ mod tests {
         assert!(all.len() <= LABELS_MAX);
         let sum: u64 = all
             .iter()
-            .filter(|it| it.decision.is_some())
-            .map(|it| it.count)
+            .filter(|it| !it.is_of_a_tag())
+            .map(|it| it.requests)
             .sum();
         assert_eq!(sum, 3003);
     }

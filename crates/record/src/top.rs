@@ -15,7 +15,7 @@ use std::{
 };
 
 use profile::{Class, access::Entry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sketch::{Heavy, Sketch, Tally, cut};
 
@@ -41,7 +41,8 @@ pub struct Share {
 }
 
 /// A host or URL of a ranking.
-#[derive(Serialize, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ranked {
     /// Host or URL.
     pub name: String,
@@ -58,11 +59,15 @@ pub struct Ranked {
 }
 
 /// The three rankings of hosts, or of URLs.
-#[derive(Serialize, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Rankings {
-    by_requests: Vec<Ranked>,
-    by_misses: Vec<Ranked>,
-    by_bytes: Vec<Ranked>,
+    /// By requests.
+    pub by_requests: Vec<Ranked>,
+    /// By requests that the cache did not answer.
+    pub by_misses: Vec<Ranked>,
+    /// By bytes sent.
+    pub by_bytes: Vec<Ranked>,
 }
 
 /// What is told in `/status`.

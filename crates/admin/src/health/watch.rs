@@ -27,7 +27,8 @@ use std::{
 
 use device::Device;
 
-use cache::opening::Absent;
+use base::{phase::Phase, pulse::Pulse};
+use cache::{Cache, opening::Absent};
 use exchange::state::Shared;
 
 /// The interval between two checks.
@@ -53,7 +54,8 @@ const STORE_STILL_MAX: Duration = Duration::from_secs(300);
 
 /// Watches until the process ends.
 pub async fn run(shared: Arc<Shared>) {
-    let silent_max = silent_max(&shared);
+    let silent_max = shared.edition().plan.storing.read_wait;
+    let silent_max = silent_max.clamp(SILENT_MIN, SILENT_MAX);
     let devices = shared.cache.devices.iter().cloned();
     let mut watched: Vec<_> = devices.map(Watched::new).collect();
     let mut was_still = false;
@@ -62,7 +64,8 @@ pub async fn run(shared: Arc<Shared>) {
         for device in &mut watched {
             device.look(silent_max, Instant::now());
         }
-        let still = standstill(&shared);
+        let phase = *shared.phase.borrow();
+        let still = standstill(phase, &shared.pulses, &shared.cache);
         match (&still, was_still) {
             (Some(cause), false) => tracing::error!("{cause}"),
             (None, true) => tracing::warn!("what did not move moves again"),
@@ -72,34 +75,25 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-fn silent_max(shared: &Shared) -> Duration {
-    (shared.edition().plan.storing.read_wait).clamp(SILENT_MIN, SILENT_MAX)
-}
-
-/// The reason, if the process cannot go on serving.
-pub fn standstill(shared: &Shared) -> Option<String> {
-    if shared.is_draining() {
+/// The reason, if the process cannot go on serving. `pulses`: the workers'.
+pub fn standstill(phase: Phase, pulses: &[Pulse], cache: &Cache) -> Option<String> {
+    if phase != Phase::Running {
         return None; // threads are ending
     }
     let age = |age: Duration| age.as_secs();
-    for (index, pulse) in shared.pulses.iter().enumerate() {
+    for (index, pulse) in pulses.iter().enumerate() {
         if pulse.age() > WORKER_STILL_MAX {
             let age = age(pulse.age());
             return Some(format!("worker {index} has not moved for {age} s"));
         }
     }
-    if let Some(pulse) = shared.cache.wake_up.background_pulse()
+    if let Some(pulse) = cache.wake_up.background_pulse()
         && pulse.age() > BACKGROUND_STILL_MAX
     {
         let age = age(pulse.age());
         return Some(format!("the background thread has not moved for {age} s"));
     }
-    let mut works = shared
-        .cache
-        .wake_up
-        .works()
-        .iter()
-        .zip(&shared.cache.devices);
+    let mut works = cache.wake_up.works().iter().zip(&cache.devices);
     works.find_map(|(work, device)| {
         let is_still = work.still_for() > STORE_STILL_MAX && !device.health().is_aside();
         let (path, age) = (work.path.display(), age(work.still_for()));
@@ -108,14 +102,14 @@ pub fn standstill(shared: &Shared) -> Option<String> {
 }
 
 /// A sentence for each part that does not work while the rest goes on.
-pub fn ailments(shared: &Shared) -> Vec<String> {
-    let aside = (shared.cache.devices.iter())
+pub fn ailments(cache: &Cache) -> Vec<String> {
+    let aside = (cache.devices.iter())
         .filter(|device| device.health().is_aside())
         .map(|device| {
             let path = device.path().display();
             format!("store {path}: its device does not answer; what is stored there comes from the origin")
         });
-    let absent = shared.cache.absent.iter().map(|absent| {
+    let absent = cache.absent.iter().map(|absent| {
         let Absent { path, why } = absent;
         format!("store {}: left out: {why}", path.display())
     });

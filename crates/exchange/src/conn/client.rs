@@ -21,16 +21,18 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use http1::{Reject, Scratch, parse_request};
+use httpcache::UnixMillis;
 use message::{Framing, Version};
 use profile::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     conn::{
-        fast::{self, Fast, OnDisk, Sent, Unsent},
-        socket::Conn,
+        fast::{self, Fast, OnDisk},
+        socket::{Conn, More},
     },
     h2,
+    hit::answer::{Sent, Unsent},
     listener::ListenerState,
     reply::{After, Reply, h1::H1},
     request::{
@@ -44,6 +46,7 @@ use crate::{
     state::{ConnectionCount, READ_BYTES, Worker},
 };
 use base::{
+    heads::Heads,
     member::MemberId,
     socket::{self, Socket},
 };
@@ -79,23 +82,13 @@ enum Turn {
     Over,
 }
 
-/// What came when more of a head was read.
-pub enum More {
-    /// There is more.
-    Bytes,
-    /// The connection has ended.
-    Closed,
-    /// It has to go, to make room.
-    Crowded,
-}
-
 /// A head that has not come in so long is a slow one; what has to go earlier is large.
 const SLOW_HEAD: Duration = Duration::from_secs(1);
 
 /// Says it once a minute: whoever has reached the limit has many of them.
-fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
+fn warn_of_limit(now: UnixMillis, peer: SocketAddr) {
     static SAID: Seldom = Seldom::new();
-    if SAID.is_due(worker.now_ms().0 / 1000) {
+    if SAID.is_due(now.0 / 1000) {
         tracing::warn!(%peer, "connection limit reached; raise limits.connections-max. Further ones are counted only");
     }
 }
@@ -115,7 +108,7 @@ pub fn admit(
     let count = ConnectionCount::take(worker);
     if count.is_none() {
         metrics::add(&worker.counters.client_connections_refused, 1);
-        warn_of_limit(worker, peer);
+        warn_of_limit(worker.now_ms(), peer);
         return None;
     }
     metrics::add(&worker.counters.client_connections, 1);
@@ -179,7 +172,7 @@ pub async fn serve(
             // Go's client agrees on HTTP/2 with its proxy, and then sends CONNECT in HTTP/1.1. Nothing may be sent before that shows.
             Some(true) if !is_forward => Some(true),
             Some(false) => Some(false),
-            _ => Box::pin(h2::serve::has_preface(&worker, &mut conn)).await,
+            _ => Box::pin(h2::serve::has_preface(&worker.input, &mut conn)).await,
         };
         match speaks {
             None => return,
@@ -321,8 +314,8 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
 enum Progress {
     /// All answered.
     Answered,
-    /// Answered except for what the socket did not take.
-    Unsent(Box<Unsent>),
+    /// Answered except for what the socket did not take. True: the client may send another request.
+    Unsent(Box<Unsent>, bool),
     /// Needs the long way.
     Request(Box<Incoming>),
     /// To be read from disk first.
@@ -363,24 +356,25 @@ impl Conn {
                     }
                 }
                 // Boxed, so that an idle connection stays small.
-                Progress::Unsent(unsent) => {
+                Progress::Unsent(unsent, keep_open) => {
                     // There is no room for what came behind it: the answer that was begun is ended, and then the connection.
-                    let is_held = self.holds_input(worker);
+                    let is_held = self.holds_input(&worker.heads);
                     if !is_held {
                         self.input.clear();
                     }
-                    if !Box::pin(fast::send_rest(worker, self, *unsent)).await || !is_held {
+                    let rest = fast::send_rest(worker, self, *unsent, keep_open);
+                    if !Box::pin(rest).await || !is_held {
                         return Turn::Closed;
                     }
                 }
                 Progress::Request(incoming) => {
-                    if !self.holds_input(worker) {
+                    if !self.holds_input(&worker.heads) {
                         self.accepted = incoming.accepted;
                         return Turn::Crowded(began);
                     }
                     return Turn::Request(incoming);
                 }
-                Progress::OnDisk(on_disk) if !self.holds_input(worker) => {
+                Progress::OnDisk(on_disk) if !self.holds_input(&worker.heads) => {
                     self.accepted = on_disk.accepted();
                     return Turn::Crowded(began);
                 }
@@ -462,7 +456,7 @@ impl Conn {
             return Err(Turn::TimedOut(began));
         }
         let watch = Rc::clone(&self.watch);
-        match watch.limit(left, pin!(self.read_more(worker))).await {
+        match watch.limit(left, pin!(self.read_more(&worker.input))).await {
             Err(_) => Err(Turn::TimedOut(began)),
             Ok(More::Bytes) => Ok(()),
             Ok(More::Crowded) => Err(Turn::Crowded(began)),
@@ -480,31 +474,13 @@ impl Conn {
 
     /// Counts what is left behind a request. False: there is no room for it.
     #[inline]
-    fn holds_input(&mut self, worker: &Worker) -> bool {
+    fn holds_input(&mut self, heads: &Rc<Heads>) -> bool {
         if self.input.is_empty() {
             self.kept = None;
             return true;
         }
-        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+        let kept = self.kept.get_or_insert_with(|| heads.place());
         kept.hold(self.input.len())
-    }
-
-    /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
-    pub async fn read_more(&mut self, worker: &Worker) -> More {
-        poll_fn(|cx| {
-            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
-                return Poll::Ready(More::Crowded);
-            }
-            let mut space = worker.input.borrow_mut();
-            let mut buf = ReadBuf::new(&mut space);
-            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
-            if result.is_err() || buf.filled().is_empty() {
-                return Poll::Ready(More::Closed);
-            }
-            self.input.extend_from_slice(buf.filled());
-            Poll::Ready(More::Bytes)
-        })
-        .await
     }
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
@@ -570,14 +546,12 @@ impl Conn {
                 metrics::add(&worker.counters.tls_early_hits, 1);
             }
             let progress = match answered {
-                Fast::Hit(Sent::All(true)) => {
+                Fast::Hit(Sent::All) if view.keep_alive => {
                     began = Instant::now();
                     continue;
                 }
-                Fast::Hit(Sent::All(false) | Sent::Gone) => {
-                    return (bytes.len(), Progress::Close);
-                }
-                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent),
+                Fast::Hit(Sent::All | Sent::Gone) => return (bytes.len(), Progress::Close),
+                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent, view.keep_alive),
                 Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
                 Fast::NotHere => {
                     let incoming = Incoming::new(&view, began, accepted);

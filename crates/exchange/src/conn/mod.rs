@@ -2,7 +2,6 @@
 
 pub mod client;
 pub mod fast;
-pub mod look;
 pub mod pace;
 pub mod port_purge;
 pub mod proxy_header;

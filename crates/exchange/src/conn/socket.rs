@@ -4,20 +4,21 @@
 
 use base::clock::Instant;
 use std::{
-    cell::OnceCell,
+    cell::{OnceCell, RefCell},
     future::poll_fn,
     io::IoSlice,
     net::SocketAddr,
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::{Arc, atomic::Ordering},
+    task::{Poll, ready},
     time::Duration,
 };
 
 use bytes::BytesMut;
 use device::Arena;
 use profile::Encryption;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
 use crate::{
     conn::pace::{ASK_EVERY, Pace, Wrote},
@@ -69,6 +70,16 @@ pub struct Conn {
     holder: OnceCell<Arc<Holder>>,
     /// Is it sent pages of memory, or a copy? `None`: nothing there was sent yet.
     takes_pages: Option<bool>,
+}
+
+/// What came when more of a head was read.
+pub enum More {
+    /// There is more.
+    Bytes,
+    /// The connection has ended.
+    Closed,
+    /// It has to go, to make room.
+    Crowded,
 }
 
 impl Conn {
@@ -173,6 +184,24 @@ impl Conn {
         self.input.reserve(bytes);
         let read = self.stream.read_buf(&mut self.input);
         self.watch.limit(limit, pin!(read)).await
+    }
+
+    /// Reads more of a head. It comes by way of the worker's `space`, so that no more is kept than what has come.
+    pub async fn read_more(&mut self, space: &RefCell<Box<[u8]>>) -> More {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(More::Crowded);
+            }
+            let mut space = space.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space);
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            if result.is_err() || buf.filled().is_empty() {
+                return Poll::Ready(More::Closed);
+            }
+            self.input.extend_from_slice(buf.filled());
+            Poll::Ready(More::Bytes)
+        })
+        .await
     }
 
     /// Sends what an encrypted connection still has, and says that this is its end. A client that does not take it in time goes without.

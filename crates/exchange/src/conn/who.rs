@@ -21,9 +21,8 @@ use http1::RequestView;
 
 use crate::{
     conn::{
-        client::More,
         proxy_header::{self, Fault, Named},
-        socket::Conn,
+        socket::{Conn, More},
     },
     listener::ListenerState,
     request::{
@@ -123,7 +122,7 @@ impl Conn {
             if left.is_zero() {
                 return Err(HeaderFault::Late);
             }
-            let more = watch.limit(left, pin!(self.read_more(worker))).await;
+            let more = watch.limit(left, pin!(self.read_more(&worker.input))).await;
             match more.map_err(|_| HeaderFault::Late)? {
                 More::Bytes => {}
                 _ if self.input.is_empty() => return Ok(None),

@@ -14,14 +14,16 @@
 //! | `link` | what the connection and its streams share |
 //! | `stream` | the task of a stream: from disk, or the long way |
 //! | `head` | a request's head as the rest of the proxy has it |
-//! | `hit` | a stored object as the answer to a plain request |
+//! | `block` | an answer's head as a block of fields |
+//! | `hit` | how hits are sent ([`crate::hit`]) |
 //! | `tunnel` | a stream as two flows of bytes, after CONNECT |
 //! | `websocket` | the handshake of WebSocket with an HTTP/1.1 origin (RFC 8441) |
 //!
 //! Not known here: what is answered ([`crate::request`]), how a head is encoded (`http2`).
 
+pub(crate) mod block;
 pub(crate) mod head;
-pub(crate) mod hit;
+mod hit;
 pub(crate) mod link;
 mod requests;
 pub mod serve;

@@ -3,23 +3,31 @@
 //! A plain request for what is fresh in memory is answered here, without a task and without an allocation. All others get a task, which
 //! belongs to the connection.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use http2::{ErrorCode, Event, Fault, RequestView, ResetBy};
+use http2::{Connection, ErrorCode, Event, Fault, RequestView, ResetBy, StreamId};
 use profile::{Class, Protocol, StageName, access::Asking};
 
 use super::{
+    block::block_of,
     head,
-    hit::{self, Hit, Who},
+    hit::ByConnection,
     serve::Server,
     stream::{self, Work},
     websocket::Key,
 };
 use crate::{
-    conn::look::{self, Asker, Fresh, Looked, NOT_PLAIN, Pinned, Plain},
-    request::{asking::Kept, finished::Finished, incoming::Incoming},
-    state::{StreamCount, Worker},
+    hit::{
+        answer::{Asked, Hit},
+        look::{self, Asker, Looked, NOT_PLAIN, Pinned, Plain},
+    },
+    request::{
+        asking::Kept,
+        finished::Finished,
+        incoming::{Absent, Incoming},
+    },
+    state::StreamCount,
 };
 use base::clock::Instant;
 use record::{
@@ -80,36 +88,8 @@ impl Server<'_> {
                 Some(Event::Request { stream, head }) => {
                     metrics::add(&worker.counters.h2_streams, 1);
                     self.requests += 1;
-                    let (ends, head_bytes) = (head.ends, head.head_bytes);
-                    match self.request(&head, began) {
-                        Do::Hit(body) => {
-                            if link.is_early() {
-                                metrics::add(&worker.counters.tls_early_hits, 1);
-                            }
-                            let out = worker.output.borrow();
-                            http.begin(stream, [&out, b""], body.is_empty());
-                            if !body.is_empty() {
-                                http.piece(stream, body, now);
-                                http.end(stream);
-                            }
-                        }
-                        Do::Task(work) => {
-                            let holder = link.holder(&worker.shared.ledger);
-                            let Some(count) = StreamCount::take(worker, &holder, head_bytes) else {
-                                metrics::add(&worker.counters.h2_streams_refused, 1);
-                                http.reset(stream, ErrorCode::REFUSED_STREAM);
-                                continue;
-                            };
-                            drop(http);
-                            let worker = Rc::clone(worker);
-                            let stream = link.open(stream, ends);
-                            cost += TASK_COST - HIT_COST;
-                            self.tasks
-                                .spawn_local(stream::run(worker, stream, work, count));
-                        }
-                        Do::Refuse => http.reset(stream, ErrorCode::REFUSED_STREAM),
-                    }
-                    cost += HIT_COST;
+                    let what = self.request(&head, began);
+                    cost += self.carry_out(what, &mut http, stream, now);
                 }
                 Some(Event::Data {
                     stream,
@@ -141,6 +121,48 @@ impl Server<'_> {
             }
             if cost >= TURN_COST {
                 return (used, Taken::Enough);
+            }
+        }
+    }
+
+    /// Does what is to be done about a request. Returns what it costs.
+    fn carry_out(
+        &mut self,
+        what: Do,
+        http: &mut Connection,
+        stream: StreamId,
+        now: Duration,
+    ) -> usize {
+        let (worker, link) = (self.worker, &self.link);
+        match what {
+            Do::Hit(body) => {
+                if link.is_early() {
+                    metrics::add(&worker.counters.tls_early_hits, 1);
+                }
+                let out = worker.output.borrow();
+                http.begin(stream, [&out, b""], body.is_empty());
+                if !body.is_empty() {
+                    http.piece(stream, body, now);
+                    http.end(stream);
+                }
+                HIT_COST
+            }
+            Do::Task(work) => {
+                let holder = link.holder(&worker.shared.ledger);
+                let head_bytes = work.incoming.head_bytes;
+                let Some(count) = StreamCount::take(worker, &holder, head_bytes) else {
+                    metrics::add(&worker.counters.h2_streams_refused, 1);
+                    http.reset(stream, ErrorCode::REFUSED_STREAM);
+                    return 0;
+                };
+                let stream = link.open(stream, work.has_ended);
+                let task = stream::run(Rc::clone(worker), stream, work, count);
+                self.tasks.spawn_local(task);
+                TASK_COST
+            }
+            Do::Refuse => {
+                http.reset(stream, ErrorCode::REFUSED_STREAM);
+                HIT_COST
             }
         }
     }
@@ -179,6 +201,7 @@ impl Server<'_> {
         });
     }
 
+    /// What is to be done about a request that was seen at that moment.
     fn request(&mut self, view: &RequestView<'_>, began: Instant) -> Do {
         let (worker, conn) = (self.worker, &mut self.conn);
         if !conn.follow(worker) {
@@ -194,48 +217,23 @@ impl Server<'_> {
             false => None,
         };
         let accepted = conn.accepted.take();
-        let listener = Rc::clone(&conn.listener);
-        head::write_target(view, &listener, &mut self.target);
-        let client = conn.peer.ip();
+        head::write_target(view, &conn.listener, &mut self.target);
         let who = &mut self.who;
-        if !Rc::ptr_eq(&who.listener, &listener) {
-            who.listener = Rc::clone(&listener);
+        if !Rc::ptr_eq(&who.listener, &conn.listener) {
+            who.listener = Rc::clone(&conn.listener);
         }
         (who.peer, who.hop) = (conn.peer, conn.hop);
         let is_plain = view.method == "GET"
             && view.ends
             && barred.is_none()
             && !view.seen.intersects(NOT_PLAIN);
-        let mut pinned: Option<Box<Pinned>> = None;
-        let mut absent = None;
-        if is_plain {
-            let mut front = worker.front.borrow_mut();
-            let asker = Asker {
-                listener: &listener,
-                client,
-                is_member: false,
-                standing: &mut conn.standing,
-            };
-            let plain = Plain {
-                target: &self.target,
-                host: Some(view.authority),
-                fields: view.fields,
-            };
-            match look::look(worker, &mut front, asker, plain, began) {
-                Looked::Long => {}
-                Looked::Absent(found) => absent = Some(found),
-                Looked::OnDisk(found) => pinned = Some(found),
-                Looked::Fresh(fresh) => {
-                    let of = OfHit {
-                        worker,
-                        who,
-                        target: &self.target,
-                        view,
-                    };
-                    return of.answer(fresh, (began, accepted), &mut self.said);
-                }
-            }
-        }
+        let (pinned, absent) = match is_plain {
+            true => match self.hit(view, began, accepted) {
+                Ok(body) => return Do::Hit(body),
+                Err(found) => found,
+            },
+            false => (None, None),
+        };
         let random = || {
             let halves = [worker.next_id(), worker.next_id()];
             let mut random = [0; 16];
@@ -254,75 +252,148 @@ impl Server<'_> {
         Do::Task(Box::new(Work {
             who: self.who.clone(),
             incoming,
+            has_ended: view.ends,
             purpose,
             pinned,
         }))
     }
-}
 
-/// A hit in memory.
-struct OfHit<'a> {
-    worker: &'a Worker,
-    who: &'a Who,
-    target: &'a str,
-    view: &'a RequestView<'a>,
-}
-
-impl OfHit<'_> {
-    /// Counts, logs, and leaves the head of the answer in the worker's output.
-    fn answer(
-        &self,
-        fresh: Fresh<'_, '_>,
-        (began, accepted): (Instant, Option<Instant>),
-        said: &mut Vec<u8>,
-    ) -> Do {
-        let OfHit {
-            worker, who, view, ..
-        } = *self;
-        let Fresh {
-            resident,
-            hash,
-            place,
-            rules,
-            passed,
-        } = fresh;
+    /// Answers a plain request from memory: the head is left in the worker's output, and this is the body. `Err`: what was found of it
+    /// besides, so that nobody looks again.
+    fn hit(
+        &mut self,
+        view: &RequestView<'_>,
+        seen: Instant,
+        accepted: Option<Instant>,
+    ) -> Result<Bytes, (Option<Box<Pinned>>, Option<Absent>)> {
+        let (worker, who) = (self.worker, &self.who);
+        let mut front = worker.front.borrow_mut();
+        let asker = Asker {
+            listener: &who.listener,
+            client: who.peer.ip(),
+            is_member: false,
+            standing: &mut self.conn.standing,
+        };
+        let plain = Plain {
+            target: &self.target,
+            host: Some(view.authority),
+            fields: view.fields,
+        };
+        let fresh = match look::look(worker, &mut front, asker, plain, seen) {
+            Looked::Fresh(fresh) => fresh,
+            Looked::Long => return Err((None, None)),
+            Looked::Absent(absent) => return Err((None, Some(absent))),
+            Looked::OnDisk(pinned) => return Err((Some(pinned), None)),
+        };
+        let asked = Asked {
+            asking: asking_of(view, &self.target, worker.logs_access.get()),
+            fields: view.fields,
+            seen,
+            accepted,
+        };
+        let (resident, memory) = (fresh.resident, &worker.shared.cache.memory);
         let object = &resident.object;
-        let mut stages = Stages::default();
-        if let (true, Some(accepted)) = (worker.journals(), accepted) {
-            stages.set(StageName::ClientConnect, accepted, accepted, began, began);
-        }
-        let field = |name: &[u8]| match worker.logs_access.get() {
-            true => view.fields.first(name).unwrap_or_default(),
-            false => b"",
-        };
-        let block = (worker.shared.cache.memory).block_of(resident, || hit::block_of(object));
-        let client = who.peer.ip();
-        let hit = Hit {
-            who,
-            object,
+        let block = memory.block_of(resident, || block_of(object));
+        let mut sink = ByConnection {
             block: block.map(|block| &block[..]),
-            now: worker.unix_ms(began),
-            class: Class::MemoryHit,
-            began: accepted.unwrap_or(began),
-            seen: began,
-            started: began,
-            stages,
-            facts: Facts::of_hit(accepted.is_some(), hash.0, object.stored_bytes()),
-            route: place.route_number(),
-            asking: Asking {
-                method: view.method.as_bytes(),
-                host: view.authority.as_bytes(),
-                target: self.target.as_bytes(),
-                bytes_in: view.head_bytes as u64,
-                referer: field(b"referer"),
-                user_agent: field(b"user-agent"),
-            },
-            tag: rules.tag,
-            changing: rules.changing(&place, view.fields, client, || worker.next_id()),
-            passed,
         };
-        let mut out = worker.output.borrow_mut();
-        hit.answer(worker, said, &mut out);
-        Do::Hit(object.body.clone())
+        Hit::in_memory(fresh, who.by(), asked).answer(worker, &mut sink);
+        Ok(object.body.clone())
+    }
+}
+
+/// What a request asks. Reads two of its fields only if an access log is written (`logged`).
+fn asking_of<'a>(view: &RequestView<'a>, target: &'a str, logged: bool) -> Asking<'a> {
+    let fields = view.fields;
+    let field = |name: &[u8]| match logged {
+        true => fields.first(name).unwrap_or_default(),
+        false => b"",
+    };
+    Asking {
+        method: view.method.as_bytes(),
+        host: view.authority.as_bytes(),
+        target: target.as_bytes(),
+        bytes_in: view.head_bytes as u64,
+        referer: field(b"referer"),
+        user_agent: field(b"user-agent"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cache::{disk::DiskIo, lazy::LazyReads};
+    use device::{Device, Engine, EngineKind};
+    use fields::Fields;
+    use message::{Scheme, Seen};
+    use record::journal::Journal;
+
+    use super::*;
+    use crate::{
+        conn::socket::Conn,
+        listener::listener_states,
+        state::{Shared, Worker},
+        testing,
+    };
+
+    /// A worker with a disk on which nothing is stored.
+    fn worker(shared: &Arc<Shared>) -> Rc<Worker> {
+        let (edition, cache) = (shared.edition(), &shared.cache);
+        let engine = Rc::new(Engine::new(EngineKind::Auto, Device::memory(1 << 20)).unwrap());
+        let (mode, deadline) = Default::default();
+        let disk = DiskIo::new(
+            Arc::clone(&cache.store),
+            vec![LazyReads::new(engine, mode, deadline, Arc::default())],
+            (Arc::clone(&shared.counters[0]), Arc::clone(&shared.events)),
+            Arc::clone(&cache.wake_up),
+            &edition.plan.storing,
+            shared.clock.clone(),
+        );
+        let tls = origin::Tls::only(Vec::new());
+        let connector = origin::Connector::new(origin::Settings::default(), tls);
+        let journal = Journal::open(&edition.plan, 0, false).unwrap().writer();
+        let shared = Arc::clone(shared);
+        Rc::new(Worker::new(shared, 0, Some(disk), connector, journal))
+    }
+
+    fn view(fields: &Fields, seen: Seen) -> RequestView<'_> {
+        RequestView {
+            method: "GET",
+            scheme: Some(Scheme::Http),
+            authority: "a.example",
+            path: "/a",
+            protocol: None,
+            fields,
+            seen,
+            content_length: None,
+            ends: true,
+            expect_continue: false,
+            takes_trailers: false,
+            priority: http2::Priority::default(),
+            head_bytes: 100,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_miss_is_told_that_there_is_nothing() {
+        let shared = testing::shared();
+        let worker = worker(&shared);
+        let states = listener_states(&shared.edition(), worker.hasher);
+        let listening = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listening.local_addr().unwrap();
+        let _client = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (socket, peer) = listening.accept().await.unwrap();
+        let conn = Conn::new(&worker, Rc::clone(&states[0]), socket, peer, None);
+        let mut server = Server::new(&worker, conn);
+        let mut ask = |seen| match server.request(&view(&Fields::new(), seen), Instant::now()) {
+            Do::Task(work) => *work,
+            _ => panic!("nothing is stored"),
+        };
+        let absent = ask(Seen::default()).incoming.absent.unwrap();
+        let key = String::from_utf8_lossy(&absent.key);
+        assert!(key.contains("http://a.example/a"), "{key}");
+        // Looked for by the long way alone.
+        assert!(ask(Seen::PRAGMA).incoming.absent.is_none());
     }
 }

@@ -14,6 +14,7 @@
 //! must be complete within `timeouts.client-head`.
 
 use std::{
+    cell::RefCell,
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
     pin::{Pin, pin},
@@ -33,7 +34,10 @@ use tokio::{
 
 use super::{hit::Who, link::Link, requests::Taken};
 use crate::{
-    conn::{client::More, pace::ASK_EVERY, socket::Conn},
+    conn::{
+        pace::ASK_EVERY,
+        socket::{Conn, More},
+    },
     state::Worker,
 };
 use base::{clock::Instant, socket};
@@ -58,9 +62,8 @@ pub struct Server<'w> {
     pub(super) tasks: JoinSet<()>,
     /// Of the last request.
     pub(super) who: Who,
-    /// Scratch space: the target of a request, the value of Cache-Status.
+    /// Scratch space: the target of a request.
     pub(super) target: String,
-    pub(super) said: Vec<u8>,
     turn: Turn,
     /// Since when what is kept of the input is a frame that is not complete.
     partial_since: Option<Instant>,
@@ -106,7 +109,7 @@ impl Drop for Open<'_> {
 
 /// Does a connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
 //= rfc9113 §3.3   prior knowledge: the preface comes at once
-pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
+pub async fn has_preface(space: &RefCell<Box<[u8]>>, conn: &mut Conn) -> Option<bool> {
     let watch = Rc::clone(&conn.watch);
     let timeouts = &conn.listener.edition.plan.timeouts;
     let (mut limit, client_head) = (timeouts.client_idle, timeouts.client_head);
@@ -122,7 +125,7 @@ pub async fn has_preface(worker: &Worker, conn: &mut Conn) -> Option<bool> {
             return None;
         }
         let listener = conn.listener.id;
-        let more = pin!(conn.read_more(worker));
+        let more = pin!(conn.read_more(space));
         match watch.limit_idle_of(listener, limit, more).await {
             Ok(More::Bytes) => limit = client_head,
             _ => return None,
@@ -169,7 +172,7 @@ fn limits_of(conn: &Conn) -> Limits {
 }
 
 impl<'w> Server<'w> {
-    fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
+    pub(super) fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
         let link = Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early());
         // What is encrypted and what is queued is held by one.
         link.is_known_as(conn.holder(&worker.shared.ledger));
@@ -185,7 +188,6 @@ impl<'w> Server<'w> {
             },
             conn,
             target: String::new(),
-            said: Vec::new(),
             turn: Turn::new(),
             partial_since: None,
             idle_since: None,
@@ -345,7 +347,6 @@ impl<'w> Server<'w> {
         self.link.http().release_buffers(&mut self.turn);
         self.link.release_buffers();
         self.target = String::new();
-        self.said = Vec::new();
         self.tasks = JoinSet::new();
     }
 

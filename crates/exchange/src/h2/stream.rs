@@ -4,33 +4,26 @@
 use std::{rc::Rc, time::Duration};
 
 use message::{Framing, RequestHead};
-use profile::{Class, Flags, StageName, access::Asking};
+use profile::Class;
 
 use super::{
     head::Purpose,
-    hit::{Hit, Who},
+    hit::{ByStream, Who},
     link::{Owned, QUEUED_BYTES_MAX, Stream},
 };
 use crate::{
-    conn::look::Pinned,
+    hit::{disk, look::Pinned},
     reply::{Reply, h2::H2},
     request::{
-        asking::Kept,
         body::RequestBody,
         exchange::{Asker, Exchange},
         handle,
         incoming::Incoming,
-        target,
     },
     state::{StreamCount, Worker},
 };
-use base::clock::Instant;
-use cache::{disk::Unread, preloaded::Preloaded};
-use ledger::pause;
-use record::{
-    facts::{Facts, Stages},
-    metrics,
-};
+use ledger::{Lot, pause};
+use record::metrics;
 
 /// How long a GET that has not ended is waited for, to see whether it has a body.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -39,54 +32,72 @@ const END_WAIT: Duration = Duration::from_secs(1);
 pub struct Work {
     pub who: Who,
     pub incoming: Incoming,
+    /// Nothing follows its head.
+    pub has_ended: bool,
     pub purpose: Purpose,
     /// Its object, if that is on disk and may answer it.
     pub pinned: Option<Box<Pinned>>,
 }
 
 /// Answers the request.
-pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: StreamCount) {
+pub async fn run(worker: Rc<Worker>, stream: Stream, mut work: Box<Work>, _count: StreamCount) {
     let owned = Owned(stream.clone());
     let is_taken_back = stream.is_reset();
+    let pinned = work.pinned.take().filter(|_| !is_taken_back);
+    // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
+    let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
+    let (mut turn, mut room) = (None, None);
+    match pinned {
+        Some(pinned) if is_large(&pinned) => {
+            let bytes = pinned.guard.read().len;
+            // Not pinned for as long as the client likes: it is looked up again.
+            drop(pinned);
+            turn = owned.0.turn_of_large().await;
+            // Else the client has gone.
+            if turn.is_some() {
+                let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
+                let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
+                let counted = pause::room_for_whole(ledger, &holder, bytes, &watch, paused);
+                room = Some(counted.await);
+            }
+        }
+        Some(pinned) => {
+            let is_early = stream.is_early();
+            let mut sink = ByStream {
+                stream: &stream,
+                ledger: &worker.shared.ledger,
+            };
+            let by = work.who.by();
+            let sent = disk::answer(&worker, by, &mut work.incoming, *pinned, &mut sink).await;
+            if sent.is_some() {
+                metrics::add(&worker.counters.tls_early_hits, u64::from(is_early));
+                return;
+            }
+        }
+        None => {}
+    }
+    long_way(&worker, stream, work, is_taken_back, room).await;
+    // Behind the exchange, whose last word it would cut off.
+    drop(turn);
+    drop(owned);
+}
+
+/// Answers the request by an exchange. `room`: what counts for the record that is read.
+async fn long_way(
+    worker: &Rc<Worker>,
+    stream: Stream,
+    work: Box<Work>,
+    is_taken_back: bool,
+    room: Option<Lot>,
+) {
     let Work {
         who,
         mut incoming,
         purpose,
-        mut pinned,
+        ..
     } = *work;
-    if is_taken_back {
-        pinned = None;
-    }
-    // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
-    let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
-    let turn = match &pinned {
-        Some(found) if is_large(found) => {
-            let bytes = found.guard.read().len;
-            // Not pinned for as long as the client likes: it is looked up again.
-            pinned = None;
-            let turn = owned.0.turn_of_large().await;
-            let room = async {
-                let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
-                let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
-                pause::room_for_whole(ledger, &holder, bytes, &watch, paused).await
-            };
-            match turn {
-                Some(turn) => Some((turn, room.await)),
-                None => None, // the client has gone
-            }
-        }
-        _ => None,
-    };
-    let (turn, room) = turn.unzip();
-    let is_early = stream.is_early();
-    if let Some(pinned) = pinned
-        && from_disk(&worker, &stream, &who, &mut incoming, *pinned).await
-    {
-        metrics::add(&worker.counters.tls_early_hits, u64::from(is_early));
-        return;
-    }
     // The one place where a request that is no hit begins to have effects.
-    if is_early {
+    if stream.is_early() {
         if !stream.await_handshake().await {
             return;
         }
@@ -103,7 +114,7 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
     let is_served = !matches!(purpose, Purpose::OtherProtocol);
     let body = match purpose {
         Purpose::Ask if !is_taken_back => {
-            RequestBody::of_stream(incoming.head.framing, &stream, &worker)
+            RequestBody::of_stream(incoming.head.framing, &stream, worker)
         }
         _ => RequestBody::none(),
     };
@@ -116,14 +127,8 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         hop: who.hop,
         member: None,
     };
-    let mut ex = Exchange::new(
-        &worker,
-        Rc::clone(&who.listener),
-        asker,
-        &incoming,
-        body,
-        reply,
-    );
+    let listener = Rc::clone(&who.listener);
+    let mut ex = Exchange::new(worker, listener, asker, &incoming, body, reply);
     ex.record.room = room;
     //= CVE-2023-44487   a request that was reset before anything was done for it costs a record, and no fetch
     if is_taken_back {
@@ -136,10 +141,6 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, work: Box<Work>, _count: St
         return;
     }
     Box::pin(handle::handle(&mut ex, incoming)).await;
-    // Behind the exchange, whose last word it would cut off.
-    drop(ex);
-    drop(turn);
-    drop(owned);
 }
 
 /// Some clients end a GET by an empty DATA frame of its own. It would pass by the cache, as one with a body does.
@@ -147,120 +148,4 @@ fn may_lack_body(head: &RequestHead, purpose: &Purpose) -> bool {
     matches!(purpose, Purpose::Ask)
         && head.framing == Framing::Chunked
         && matches!(&head.method[..], "GET" | "HEAD")
-}
-
-/// Reads an object from disk and sends it, with one read. False: the request must take the long way, with what was read.
-async fn from_disk(
-    worker: &Rc<Worker>,
-    stream: &Stream,
-    who: &Who,
-    incoming: &mut Incoming,
-    pinned: Pinned,
-) -> bool {
-    let shared = &worker.shared;
-    let sequence = pinned.sequence;
-    let loaded = match &worker.storage.disk {
-        Some(disk) => {
-            disk.finish_load(pinned.guard, pinned.hash, &pinned.key)
-                .await
-        }
-        None => Err(Unread::Absent),
-    };
-    let (object, swap_in) = match loaded {
-        Ok(loaded) => {
-            shared.cache.take_along(loaded.beside, sequence);
-            (loaded.object, loaded.swap_in)
-        }
-        Err(Unread::Absent) => return false,
-        Err(Unread::GivenUp) => {
-            incoming.skips_disk = true;
-            return false;
-        }
-        Err(Unread::Other(other)) => {
-            incoming.other = Some(other);
-            return false;
-        }
-    };
-    let read = Instant::now();
-    let now = worker.unix_ms(read);
-    if object.large.is_some()
-        || !object.standing.is_fresh_for(who.listener.foreign, now)
-        || !shared.cache.still_valid(&object, sequence)
-    {
-        incoming.loaded = Some(Box::new(Preloaded {
-            object,
-            swap_in,
-            began: sequence,
-            removals: pinned.removals,
-        }));
-        return false;
-    }
-    let mut facts = Facts::of_hit(
-        incoming.accepted.is_some(),
-        pinned.hash.0,
-        object.stored_bytes(),
-    );
-    let (seen, mut stages) = (incoming.began, Stages::default());
-    let began = incoming.accepted.unwrap_or(seen);
-    if let Some(accepted) = incoming.accepted {
-        stages.set(StageName::ClientConnect, began, accepted, seen, seen);
-    }
-    if let Some(swap_in) = swap_in {
-        facts.swapped_in(&mut stages, began, swap_in);
-    }
-    let (rules, client) = (pinned.rules, who.peer.ip());
-    let head = &incoming.head;
-    let place = match rules.changes {
-        true => target::locate(&who.listener, "GET", &head.target, head.host.as_deref()).ok(),
-        false => None,
-    };
-    let changing = (place.as_ref())
-        .and_then(|place| rules.changing(place, &head.fields, client, || worker.next_id()));
-    let kept;
-    let asking = match worker.logs_access.get() {
-        true => {
-            kept = Kept::of(head, incoming.head_bytes, true);
-            kept.with_body(0)
-        }
-        false => Asking {
-            method: b"GET",
-            ..Asking::default()
-        },
-    };
-    if stream.is_gone() {
-        metrics::add(&worker.counters.client_aborts, 1);
-        facts.flag(Flags::CLIENT_ABORTED);
-    }
-    let hit = Hit {
-        who,
-        object: &object,
-        block: None,
-        now,
-        class: Class::DiskHit,
-        began,
-        seen,
-        started: read,
-        stages,
-        facts,
-        route: pinned.route,
-        asking,
-        tag: rules.tag,
-        changing,
-        passed: pinned.passed,
-    };
-    let mut out = worker.output.borrow_mut();
-    hit.answer(worker, &mut Vec::with_capacity(64), &mut out);
-    stream.begin(&out, object.body.is_empty());
-    if !object.body.is_empty() {
-        // Counted as long as it is queued; what goes to memory counts there.
-        let holder = stream.holder(&shared.ledger);
-        stream.piece(holder.count(object.body.clone()));
-        stream.end(None);
-    }
-    drop(out);
-    shared
-        .cache
-        .memory
-        .promote(&object, |object| shared.cache.may_publish(object, sequence));
-    true
 }

@@ -17,7 +17,7 @@ use fields::Fields;
 use http2::ErrorCode;
 
 use crate::{
-    h2::{head::Purpose, hit::write_head, link::Stream, tunnel::StreamEnd},
+    h2::{block::write_head, head::Purpose, link::Stream, tunnel::StreamEnd},
     reply::{After, Gone, Length, ReplyHead, Sent},
 };
 use base::{clock::Instant, deadline::Watch};

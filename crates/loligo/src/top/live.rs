@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use proxy::live::{Disk, Minute, Now, OriginsTold, TopTold, Trend};
 use serde::Deserialize;
 
 /// The document.
@@ -28,7 +29,7 @@ pub struct Live {
     #[serde(default)]
     pub minute: Option<Minute>,
     /// The last minutes.
-    pub origins: Origins,
+    pub origins: OriginsTold,
     /// Queues of the stores' devices.
     #[serde(default)]
     pub disk: Disk,
@@ -40,7 +41,7 @@ pub struct Live {
     pub resident_bytes: Option<u64>,
     /// If `admin.top` is on.
     #[serde(default)]
-    pub top: Option<Top>,
+    pub top: Option<TopTold>,
     /// The last two minutes.
     #[serde(default)]
     pub trend: Trend,
@@ -161,220 +162,4 @@ pub struct Hits {
     pub r#false: u64,
     /// It had to validate it.
     pub stale: u64,
-}
-
-/// Rates of the last second or two.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Now {
-    /// All requests.
-    pub requests_per_s: f64,
-    /// To clients.
-    pub response_bytes_per_s: f64,
-    /// Requests of class error.
-    pub errors_per_s: f64,
-    /// Of records.
-    pub disk_reads_per_s: f64,
-    /// Of clusters.
-    pub disk_writes_per_s: f64,
-    /// Of these.
-    pub disk_write_bytes_per_s: f64,
-    /// Of TLS clients.
-    pub handshakes: Handshakes,
-}
-
-/// Handshakes of TLS clients.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Handshakes {
-    /// Of new sessions.
-    pub full_per_s: f64,
-    /// Of sessions that were resumed.
-    pub resumed_per_s: f64,
-}
-
-/// The last minute.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Minute {
-    /// How much of it there was.
-    pub seconds: f64,
-    /// Tunnels and errors left out.
-    pub hit_ratio: HitRatio,
-    /// Of all but tunnels.
-    pub latency_us: Option<Latency>,
-    /// Those that occurred.
-    pub classes: Vec<Class>,
-    /// Those that occurred; memory hits left out.
-    pub stages: Vec<Stage>,
-    /// Those that occurred.
-    pub protocols: Vec<Protocol>,
-}
-
-/// A protocol with an encryption.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Protocol {
-    /// As in a request line.
-    pub protocol: String,
-    /// The version of TLS, or `none`.
-    pub tls: String,
-    /// How many.
-    pub requests_per_s: f64,
-    /// Of all requests, 0 to 1.
-    pub share: f64,
-    /// Client connections that speak it now.
-    pub connections_open: u64,
-}
-
-/// Parts of 1; `None` of nothing.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct HitRatio {
-    /// Of the requests.
-    pub documents: Option<f64>,
-    /// Of the bytes.
-    pub bytes: Option<f64>,
-}
-
-/// Of the times to answer, microseconds.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Latency {
-    /// Half took less.
-    pub p50: f64,
-    /// All but a hundredth took less.
-    pub p99: f64,
-}
-
-/// Requests of a class.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// How many.
-    pub requests_per_s: f64,
-    /// Of all requests, 0 to 1.
-    pub share: f64,
-    /// To clients.
-    pub response_bytes_per_s: f64,
-    /// `None` of a class that is not timed.
-    pub latency_us: Option<Latency>,
-}
-
-/// A stage.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Stage {
-    /// Its name.
-    pub name: String,
-    /// Requests that had it.
-    pub requests_per_s: f64,
-    /// Microseconds.
-    pub p50_us: Option<f64>,
-    /// Microseconds.
-    pub p99_us: Option<f64>,
-}
-
-/// The origins of the last minutes.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Origins {
-    /// Are all told by name?
-    pub are_named: bool,
-    /// The slowest first.
-    pub rows: Vec<Origin>,
-    /// All others together.
-    pub rest: Option<Origin>,
-}
-
-/// An origin.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Origin {
-    /// URL or host.
-    pub name: String,
-    /// Asked of it.
-    pub requests: u64,
-    /// Those without a usable answer.
-    pub failures: u64,
-    /// Until the head of the answer, microseconds.
-    pub p50_us: Option<f64>,
-    /// The same.
-    pub p99_us: Option<f64>,
-}
-
-/// Queues of the stores' devices.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Disk {
-    /// Reads.
-    pub reads_under_way: u64,
-    /// Reads that are due.
-    pub reads_waiting: u64,
-    /// Writes.
-    pub writes_under_way: u64,
-    /// Stores; empty: there is no disk.
-    pub stores: Vec<Store>,
-}
-
-/// A store.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Store {
-    /// File or device.
-    pub path: String,
-    /// Storing pauses after a failed write.
-    pub is_paused: bool,
-    /// Its device does not answer.
-    pub is_aside: bool,
-}
-
-/// The rankings.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Top {
-    /// Of hosts.
-    pub hosts: Rankings,
-    /// Of URLs.
-    pub urls: Rankings,
-}
-
-/// The heaviest names by each measure.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Rankings {
-    /// By requests.
-    pub by_requests: Vec<Ranked>,
-    /// By requests that the cache did not answer.
-    pub by_misses: Vec<Ranked>,
-    /// By bytes sent.
-    pub by_bytes: Vec<Ranked>,
-}
-
-/// A name of a ranking.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Ranked {
-    /// Host or URL.
-    pub name: String,
-    /// Requests.
-    pub requests: u64,
-    /// Those that the cache did not answer.
-    pub misses: u64,
-    /// Bytes sent.
-    pub bytes: u64,
-    /// Its part of what is ranked, 0 to 1.
-    pub share: f64,
-    /// How much too high what is ranked may be.
-    pub over: u64,
-}
-
-/// The last two minutes, oldest first.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Trend {
-    /// All requests.
-    pub requests_per_s: Vec<f64>,
 }

@@ -4,9 +4,9 @@
 
 use std::cmp::Ordering;
 
-use crate::top::live::{
-    Cluster, Live, Member, Minute, Now, Origin, Protocol, Ranked, Rankings, Server,
-};
+use proxy::live::{ClassRow, Latency, Minute, Now, OriginRow, ProtocolRow, Ranked, Rankings};
+
+use crate::top::live::{Cluster, Live, Member, Server};
 use crate::top::words::{NONE, about, bytes, count, harmless, percent, rate, short, time};
 
 /// Servers of which it is told why they are not up.
@@ -164,7 +164,7 @@ fn falling(a: Option<f64>, b: Option<f64>) -> Ordering {
 }
 
 fn origins(live: &Live, by: usize) -> Table {
-    let mut all: Vec<&Origin> = live.origins.rows.iter().collect();
+    let mut all: Vec<&OriginRow> = live.origins.rows.iter().collect();
     all.sort_by(|a, b| {
         let first = match by {
             4 => falling(a.p99_us, b.p99_us),
@@ -175,7 +175,7 @@ fn origins(live: &Live, by: usize) -> Table {
         first.then_with(|| a.name.cmp(&b.name))
     });
     let rest = live.origins.rest.iter();
-    let row = |origin: &Origin| {
+    let row = |origin: &OriginRow| {
         vec![
             harmless(&origin.name),
             count(origin.requests),
@@ -201,8 +201,8 @@ fn origins(live: &Live, by: usize) -> Table {
 fn classes(live: &Live, by: usize) -> Table {
     let minute = live.minute.clone().unwrap_or_default();
     let mut all = minute.classes;
-    let p50 = |class: &crate::top::live::Class| class.latency_us.as_ref().map_or(0.0, |l| l.p50);
-    let p99 = |class: &crate::top::live::Class| class.latency_us.as_ref().map_or(0.0, |l| l.p99);
+    let p50 = |class: &ClassRow| class.latency_us.as_ref().map_or(0.0, |l| l.p50);
+    let p99 = |class: &ClassRow| class.latency_us.as_ref().map_or(0.0, |l| l.p99);
     match by {
         0 => {}
         1 => all.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s)),
@@ -356,8 +356,7 @@ fn cluster(cluster: &Cluster, by: usize) -> Table {
 pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 4] {
     let now = live.now.clone().unwrap_or_default();
     let minute = live.minute.clone().unwrap_or_default();
-    let latency =
-        |get: fn(&crate::top::live::Latency) -> f64| time(minute.latency_us.as_ref().map(get));
+    let latency = |get: fn(&Latency) -> f64| time(minute.latency_us.as_ref().map(get));
     let cores = live
         .cpu_cores
         .map_or_else(|| NONE.to_owned(), |n| format!("{n:.2}"));
@@ -410,7 +409,7 @@ pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 4] {
 
 /// What clients speak.
 fn of_protocols(minute: &Minute, now: &Now) -> Vec<(&'static str, String)> {
-    let share = |is_meant: fn(&Protocol) -> bool| {
+    let share = |is_meant: fn(&ProtocolRow) -> bool| {
         let rows = minute.protocols.iter().filter(|row| is_meant(row));
         let share = rows.map(|row| row.share).sum();
         (!minute.protocols.is_empty()).then_some(share)

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use expect_test::expect;
+use proxy::live::OriginRow;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
@@ -352,10 +353,10 @@ fn scrolling_stops_at_the_ends() {
     let mut state = state();
     let mut many = live();
     many.origins.rows = (0..100)
-        .map(|n| live::Origin {
+        .map(|n| OriginRow {
             name: format!("origin-{n:02}"),
             p99_us: Some(f64::from(1000 - n)),
-            ..live::Origin::default()
+            ..OriginRow::default()
         })
         .collect();
     state.answered(Ok(many));

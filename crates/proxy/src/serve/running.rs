@@ -130,7 +130,8 @@ const ADMIN_ENDS_MAX: Duration = Duration::from_secs(2);
 /// Says so as long as all threads move: a manager that hears nothing starts the process anew.
 async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
     loop {
-        if watch::standstill(&shared).is_none() {
+        let phase = *shared.phase.borrow();
+        if watch::standstill(phase, &shared.pulses, &shared.cache).is_none() {
             manager.is_well();
         }
         tokio::time::sleep(every).await;

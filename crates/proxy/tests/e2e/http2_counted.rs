@@ -1,16 +1,20 @@
 //! What clients speak, as metrics and profile tell it.
 
-use profile::{Encryption, Flags, Protocol};
+use std::time::Duration;
+
+use device::{Device, FaultPlan, Operation};
+use profile::{Class, Encryption, Flags, Protocol, StageName};
 use proxy::plan::Listener;
 
 use crate::{
     harness::{
-        FRESH, Origin, Proxy, eventually, ok, plan_for,
+        FRESH, Origin, Proxy, await_hit_by_read, eventually, ok, pattern, plan_for,
         profiled::Profile,
-        running::with_admin,
+        running::{own_host_plan, with_admin},
         tls::{Authority, listener_tls},
     },
     http2_client::{Client, HOST, play, speaking},
+    http2_raw::{RST_STREAM, Raw, frame, get},
 };
 
 #[test]
@@ -97,4 +101,39 @@ fn each_protocol_and_encryption_is_counted_and_recorded() {
             (Protocol::Http2, Encryption::Tls13, true),
         ]
     );
+}
+
+#[test]
+fn a_hit_that_is_reset_while_it_is_read_has_sent_nothing() {
+    let origin = Origin::sending(ok(&[FRESH], &pattern(20_000)));
+    let faults = FaultPlan::new();
+    let device = Device::faulty(64 << 20, faults.clone());
+    let profile = Profile::new();
+    let mut plan = profile.under(speaking(with_admin(own_host_plan(&origin))));
+    plan.memory_bytes = 0;
+    plan.storing.read_wait = Duration::from_secs(60);
+    let proxy = Proxy::start_on(plan, device);
+    proxy.get("/a");
+    await_hit_by_read(&proxy, "/a");
+
+    faults.hold(Operation::Read);
+    let mut raw = Raw::connect(proxy.address());
+    assert!(raw.send(&get(1, "/a")));
+    eventually("it is read", || (faults.held() > 0).then_some(()));
+    let cancel = u32::from(h2::Reason::CANCEL);
+    assert!(raw.send(&frame(RST_STREAM, 0, 1, &cancel.to_be_bytes())));
+    eventually("it is reset", || {
+        (proxy.counter("h2_resets") == 1).then_some(())
+    });
+    faults.release(Operation::Read);
+    eventually("it is over", || {
+        (proxy.counter("client_aborts") == 1).then_some(())
+    });
+    let records = profile.records(proxy);
+    let record = records.last().unwrap();
+    assert_eq!((record.class, record.status), (Class::DiskHit, 200));
+    assert!(record.flags.contains(Flags::CLIENT_ABORTED));
+    assert_eq!(record.bytes_out, 0);
+    let reply = record.stages[StageName::ProxyReply as usize];
+    assert!(reply.is_none(), "{reply:?}");
 }

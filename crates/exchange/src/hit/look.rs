@@ -2,14 +2,15 @@
 //!
 //! A plain request is a GET without directive, condition, range and body. The key is put together in scratch space; the operator's rules,
 //! the front, freshness and quotas are asked; nothing is allocated. Whoever calls sends the object in the words of its protocol
-//! ([`crate::conn::fast`], [`crate::h2`]).
+//! ([`crate::hit`]).
 //!
 //! Not known here: sockets, how a request or an answer looks on the wire.
 
 use std::{net::IpAddr, sync::Arc};
 
+use httpcache::UnixMillis;
 use message::Seen;
-use store::{KeyHash, Lookup, ReadGuard, Sequence};
+use store::{KeyHash, KeyHasher, Lookup, ReadGuard, Sequence};
 
 use crate::{
     listener::ListenerState,
@@ -22,9 +23,13 @@ use crate::{
     state::Worker,
 };
 use base::clock::Instant;
-use cache::memory::{Front, Resident};
+use cache::{
+    Cache,
+    memory::{Front, Resident},
+};
 use plan::Verdict;
 use purging::gate::Served;
+use quota::Chosen;
 use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
 /// Fields that make a request take the long way; so does a body.
@@ -84,6 +89,8 @@ pub struct Fresh<'a, 'f> {
     pub hash: KeyHash,
     /// What is asked for.
     pub place: Place<'a>,
+    /// When it was looked for.
+    pub now: UnixMillis,
     /// What the rules say.
     pub rules: RulesOfHit,
     /// Whose bytes are counted.
@@ -131,100 +138,142 @@ pub fn look<'a, 'f>(
     plain: Plain<'a>,
     began: Instant,
 ) -> Looked<'a, 'f> {
-    let Asker {
-        listener, client, ..
-    } = asker;
-    let Ok(place) = target::locate(listener, "GET", plain.target, plain.host) else {
+    let now = worker.unix_ms(began);
+    let mut key = worker.key.borrow_mut();
+    let Some(sought) = Sought::of(asker, plain, now, &worker.hasher, &mut key) else {
         return Looked::Long;
     };
-    let mut key = worker.key.borrow_mut();
-    key.clear();
-    let mut tolls = listener.tolls.each;
-    let (book, edition) = (&listener.book, listener.edition.number);
-    let mut rules = RulesOfHit::default();
-    let name_bytes = if book.is_empty() {
-        place.write_key(None, &mut key)
-    } else {
-        let unix_ms = worker.unix_ms(began).0;
-        let among = asker
-            .standing
-            .of(book, edition, client, listener.number, unix_ms);
-        let met = book.met(among, &place.question("GET", plain.fields));
-        let ruled = book.request(met, !asker.is_member);
-        // What fields make a difference to is found through its marker.
-        if ruled.bypass
-            || ruled.shape.is_some_and(Shape::has_extras)
-            || ruled.verdict.is_some_and(|(_, it)| *it != Verdict::Allow)
-        {
-            return Looked::Long;
-        }
-        tolls = listener.tolls_of(ruled.met).each;
-        rules = RulesOfHit {
-            tag: ruled.tag,
-            changes: !asker.is_member && book.changes_answers(ruled.met),
-            met: ruled.met,
-        };
-        place.write_key(ruled.shape, &mut key)
-    };
-    let hash = worker.hasher.hash(&key[..name_bytes]);
-    let tag = rules.tag;
-    // Asked when it is known that it is a hit: the long way counts all others.
-    let passed_at = |place: &Place<'_>| match tolls.is_empty() {
-        true => Ok(None),
-        false => toll::passes(listener, tolls, (client, place.host()), tag).map(Some),
-    };
-    let served = worker.shared.served();
+    let (cache, served) = (&worker.shared.cache, worker.shared.served());
     if served == Served::Nothing {
         return Looked::Long;
     }
-    let looked_up = front.look_up(&worker.shared.cache.memory, hash, &key);
-    let is_absent = matches!(looked_up, Err(None)) && book.is_empty();
-    let Ok(resident) = looked_up else {
-        match &worker.storage.disk {
-            Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
-            _ => return Looked::Long,
+    let found = front.look_up(&cache.memory, sought.hash, &key);
+    match (found, &worker.storage.disk) {
+        (Ok(resident), _) => sought.in_memory(resident, now),
+        (Err(other), Some(disk)) if served == Served::All && !disk.is_shut(sought.hash) => {
+            sought.on_disk(cache, &key, other.is_none())
         }
+        (Err(_), _) => Looked::Long,
+    }
+}
+
+/// What is looked for.
+struct Sought<'a> {
+    listener: &'a ListenerState,
+    client: IpAddr,
+    place: Place<'a>,
+    hash: KeyHash,
+    rules: RulesOfHit,
+    /// The quotas of each request.
+    tolls: Chosen,
+}
+
+impl<'a> Sought<'a> {
+    /// Writes its key. `None`: the operator's rules, or the lack of a resource, want the long way.
+    #[inline]
+    fn of(
+        asker: Asker<'a, '_>,
+        plain: Plain<'a>,
+        now: UnixMillis,
+        hasher: &KeyHasher,
+        key: &mut Vec<u8>,
+    ) -> Option<Sought<'a>> {
+        let (listener, client) = (asker.listener, asker.client);
+        let place = target::locate(listener, "GET", plain.target, plain.host).ok()?;
+        key.clear();
+        let (book, edition) = (&listener.book, listener.edition.number);
+        let mut tolls = listener.tolls.each;
+        let mut rules = RulesOfHit::default();
+        let name_bytes = if book.is_empty() {
+            place.write_key(None, key)
+        } else {
+            let among = (asker.standing).of(book, edition, client, listener.number, now.0);
+            let met = book.met(among, &place.question("GET", plain.fields));
+            let ruled = book.request(met, !asker.is_member);
+            // What fields make a difference to is found through its marker.
+            if ruled.bypass
+                || ruled.shape.is_some_and(Shape::has_extras)
+                || ruled.verdict.is_some_and(|(_, it)| *it != Verdict::Allow)
+            {
+                return None;
+            }
+            tolls = listener.tolls_of(ruled.met).each;
+            rules = RulesOfHit {
+                tag: ruled.tag,
+                changes: !asker.is_member && book.changes_answers(ruled.met),
+                met: ruled.met,
+            };
+            place.write_key(ruled.shape, key)
+        };
+        Some(Sought {
+            listener,
+            client,
+            place,
+            hash: hasher.hash(&key[..name_bytes]),
+            rules,
+            tolls,
+        })
+    }
+
+    /// Is it within its quotas? Asked when it is known that it is a hit: the long way counts all others.
+    #[inline]
+    fn passes(&self) -> Option<Passed> {
+        if self.tolls.is_empty() {
+            return Some(None);
+        }
+        let whose = (self.client, self.place.host());
+        let bill = toll::passes(self.listener, self.tolls, whose, self.rules.tag);
+        bill.ok().map(Some)
+    }
+
+    /// May it be served as it is?
+    #[inline]
+    fn in_memory<'f>(self, resident: &'f Arc<Resident>, now: UnixMillis) -> Looked<'a, 'f> {
+        let object = &resident.object;
+        if object.large.is_some() || !object.standing.is_fresh_for(self.listener.foreign, now) {
+            return Looked::Long;
+        }
+        let Some(passed) = self.passes() else {
+            return Looked::Long;
+        };
+        Looked::Fresh(Fresh {
+            resident,
+            hash: self.hash,
+            place: self.place,
+            now,
+            rules: self.rules,
+            passed,
+        })
+    }
+
+    /// Pins it. `may_be_absent`: memory has nothing under its hash.
+    fn on_disk<'f>(self, cache: &Cache, key: &[u8], may_be_absent: bool) -> Looked<'a, 'f> {
+        let (hash, key) = (self.hash, || key.to_vec());
         // Noted before the look-up: what is invalidated after it is not served.
-        let store = worker.shared.cache.store.of(hash);
+        let store = cache.store.of(hash);
         let sequence = store.sequence();
-        let removals = worker.shared.cache.memory.removals(hash);
+        let removals = cache.memory.removals(hash);
         let read = match store.look_up(hash) {
             Lookup::OnDisk(read) => read,
-            Lookup::Absent if is_absent => {
-                let key = key.clone();
-                return Looked::Absent(Absent { key, hash });
+            Lookup::Absent if may_be_absent && self.listener.book.is_empty() => {
+                return Looked::Absent(Absent { key: key(), hash });
             }
             Lookup::Absent | Lookup::Buffered(_) => return Looked::Long,
         };
-        let Ok(passed) = passed_at(&place) else {
+        let Some(passed) = self.passes() else {
             return Looked::Long;
         };
-        return Looked::OnDisk(Box::new(Pinned {
+        Looked::OnDisk(Box::new(Pinned {
             guard: store.guard(read),
-            key: key.clone(),
+            key: key(),
             hash,
-            route: place.route_number(),
+            route: self.place.route_number(),
             sequence,
             removals,
-            rules,
+            rules: self.rules,
             passed,
-        }));
-    };
-    let now = worker.unix_ms(began);
-    let object = &resident.object;
-    if object.large.is_some() || !object.standing.is_fresh_for(listener.foreign, now) {
-        return Looked::Long;
+        }))
     }
-    let Ok(passed) = passed_at(&place) else {
-        return Looked::Long;
-    };
-    Looked::Fresh(Fresh {
-        resident,
-        hash,
-        place,
-        rules,
-        passed,
-    })
 }
 
 impl RulesOfHit {
