@@ -20,7 +20,7 @@ use cluster::ClusterStatus;
 use exchange::edition::Edition;
 use plan::Role;
 use record::{labels::Label, metrics::STATUS_CLASSES, rule_counts::RuleCount, top::Told};
-use tls::served::Shown;
+use tls::certificates::Shown;
 use upstreams::UpstreamStanding;
 
 /// The whole document.

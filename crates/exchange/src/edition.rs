@@ -17,7 +17,7 @@ use plan::Plan;
 use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
 use rules::{key::tags_in_use, rulebook::Rulebook};
-use tls::served::{ServedTls, Shown};
+use tls::{certificates::Shown, served::ServedTls};
 use upstreams::Upstream;
 
 /// A configuration in the forms that requests want.

@@ -19,8 +19,10 @@ use fields::Fields;
 use httparse::Status;
 use message::{BODY_BYTES_MAX, Seen, is_token_byte};
 
+use crate::limits::Limits;
+use crate::lines;
+use crate::reject::{Fault, Reject};
 use crate::request::room_for;
-use crate::{Fault, Limits, Reject, lines};
 
 /// The most bytes of chunk extensions in one body, blanks and semicolons counted.
 //= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions

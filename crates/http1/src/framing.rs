@@ -9,7 +9,7 @@
 use httparse::Header;
 use message::{Seen, is_token, parse_content_length, split_tokens};
 
-use crate::Fault;
+use crate::reject::Fault;
 
 /// The most options in all Connection lines of a message. More are refused, because removing hop-by-hop fields
 /// compares each option with each field.

@@ -8,6 +8,7 @@
 //! | file | story |
 //! |---|---|
 //! | `request`, `response` | a head from the first byte to the empty line |
+//! | `limits` | how much of a head is accepted |
 //! | `lines` | line ends, where a head ends, checks that httparse does not make |
 //! | `framing` | Content-Length, Transfer-Encoding, Connection: where the body ends, whether the connection stays |
 //! | `chunked` | the chunked coding as a state machine |
@@ -26,6 +27,7 @@
 mod chunked;
 mod framing;
 pub mod head_lines;
+mod limits;
 mod lines;
 mod reject;
 mod request;
@@ -37,6 +39,7 @@ pub use chunked::{
     Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX, is_forbidden_trailer,
 };
 pub use framing::CONNECTION_OPTIONS_MAX;
+pub use limits::{FIELDS_MAX, Limits};
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};
 pub use request::{RequestView, Scratch, parse_request};
@@ -45,27 +48,3 @@ pub use target::{Target, parse_target};
 pub use write::{
     LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
-
-/// The most field lines in a head, if nothing else is said.
-pub const FIELDS_MAX: usize = 1024;
-
-/// How much of a head is accepted. More is refused with 431, or 414 for the target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// The head, from the first byte to the empty line, in bytes.
-    pub head_bytes_max: usize,
-    /// Field lines in a head or a trailer section. Only heads with more than a [`Scratch`] has room for cost an allocation.
-    pub fields_max: usize,
-    /// The request target, in bytes.
-    pub target_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head_bytes_max: 64 * 1024,
-            fields_max: FIELDS_MAX,
-            target_bytes_max: 16 * 1024,
-        }
-    }
-}

@@ -8,7 +8,7 @@
 use memchr::{memchr, memchr_iter};
 use message::Version;
 
-use crate::Fault;
+use crate::reject::Fault;
 
 /// Empty lines a client may send before a request.
 //= rfc9112 §2.2   a server ignores at least one empty line before the request-line

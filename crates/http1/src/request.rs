@@ -20,7 +20,9 @@ use memchr::memchr;
 use message::{Framing, METHOD_BYTES_MAX, RequestHead, Seen, Version, host_text, is_target};
 
 use crate::framing::Facts;
-use crate::{Fault, Limits, Reject, lines};
+use crate::limits::Limits;
+use crate::lines;
+use crate::reject::{Fault, Reject};
 
 /// Field lines for which there is room without an allocation. Heads with more are rare: a browser sends twenty.
 const AT_HAND: usize = 128;

@@ -14,8 +14,10 @@ use httparse::{Error, Header, Status};
 use message::{Framing, ResponseHead, Seen, Version};
 
 use crate::framing::Facts;
+use crate::limits::Limits;
+use crate::lines;
+use crate::reject::{Fault, Reject};
 use crate::request::{Scratch, needs_room, room_for, to_fields};
-use crate::{Fault, Limits, Reject, lines};
 
 /// Parses the response head at the start of `buf`, and says how many bytes it has; the body begins behind them. `to` is the method of the request: responses to HEAD and CONNECT
 /// have no body. Heads of 1xx are returned like others, with [`Framing::None`].

@@ -7,7 +7,7 @@
 
 use message::{Authority, is_target, split_absolute};
 
-use crate::{Fault, Reject};
+use crate::reject::{Fault, Reject};
 
 /// The four forms of a request target (RFC 9112 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

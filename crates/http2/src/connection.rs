@@ -29,6 +29,7 @@ mod data;
 mod input;
 mod output;
 mod settings;
+mod stage;
 mod time;
 
 use std::time::Duration;
@@ -37,18 +38,21 @@ use bytes::Bytes;
 use fields::Fields;
 
 use crate::budget::Budget;
+use crate::error::{Counts, ErrorCode, Fault};
 use crate::frame::{self, flag, kind};
-use crate::head::HeadBuffer;
+use crate::head::{HeadBuffer, RequestView};
 use crate::hpack::Decoder;
+use crate::limits::Limits;
 use crate::mistakes::{Mistake, makes};
 use crate::pace::Pace;
+use crate::priority::Priority;
 use crate::ready::Ready;
+use crate::stream_id::StreamId;
 use crate::streams::{Gone, Streams};
-use crate::{Counts, ErrorCode, Fault, Limits, Priority, RequestView, StreamId, Turn};
+use crate::turn::Turn;
 
-use data::DataFrame;
-use input::Stage;
 use settings::{PeerSettings, WINDOW_DEFAULT};
+use stage::{DataFrame, Drain, Incomplete, Stage};
 
 /// While this much of our own output waits, no input is taken: a client that does not read cannot make us answer.
 pub const OUTPUT_WAITING_MAX: usize = 32 * 1024;
@@ -110,16 +114,6 @@ pub enum ResetBy {
     Us(Fault),
 }
 
-/// How far a drain has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Drain {
-    No,
-    /// The client was told; at this time, or when it answers the PING, it is told the last stream.
-    Asked(Duration),
-    /// Later streams are not ours.
-    Final,
-}
-
 /// The server's side of a connection.
 pub struct Connection {
     limits: Limits,
@@ -133,7 +127,7 @@ pub struct Connection {
     data: Option<DataFrame>,
     /// The field block that is not complete, and of whom it is.
     block: Vec<u8>,
-    block_of: Option<block::Incomplete>,
+    block_of: Option<Incomplete>,
     decoder: Decoder,
     head: HeadBuffer,
     recv_window: i64,

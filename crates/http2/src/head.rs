@@ -15,8 +15,10 @@ use message::{
     Authority, METHOD_BYTES_MAX, Scheme, Seen, host_text, is_target, is_token, parse_content_length,
 };
 
+use crate::error::Fault;
 use crate::hpack::{Field, Kind};
-use crate::{Fault, Limits, Priority};
+use crate::limits::Limits;
+use crate::priority::Priority;
 
 /// A request head, checked; borrowed from the connection.
 #[derive(Clone, Copy, Debug)]

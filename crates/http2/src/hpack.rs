@@ -19,6 +19,3 @@ mod table;
 pub use decode::{BadBlock, Decoder};
 pub use encode::{write_field, write_lines, write_status};
 pub use note::{Field, Kind};
-
-/// Room that an entry takes beyond its name and value (RFC 7541 §4.1).
-pub const ENTRY_OVERHEAD_BYTES: usize = 32;

@@ -45,6 +45,7 @@
 //! | `connection` | the state machine: what the caller sees; in its folder what comes in, field blocks, what goes out, time |
 //! | `head` | a request's head, checked as strictly as `http1` checks one |
 //! | `hpack`, `huffman` | field blocks |
+//! | `stream_id` | which stream |
 //! | `streams` | streams by identifier, and those that have gone |
 //! | `ready`, `priority` | whose DATA is next (RFC 9218) |
 //! | `turn` | what is to be written, without a copy of large pieces |
@@ -72,6 +73,7 @@ pub mod mistakes;
 mod pace;
 mod priority;
 mod ready;
+mod stream_id;
 mod streams;
 mod turn;
 
@@ -82,18 +84,5 @@ pub use head::RequestView;
 pub use hpack::{write_field, write_lines, write_status};
 pub use limits::Limits;
 pub use priority::Priority;
+pub use stream_id::StreamId;
 pub use turn::{COPIED_BYTES_MAX, Turn};
-
-/// A stream of one connection. The number is never used again on it; the place in memory may be, and is checked.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StreamId {
-    id: u32,
-    slot: u32,
-}
-
-impl StreamId {
-    /// The number on the wire, odd.
-    pub const fn number(self) -> u32 {
-        self.id
-    }
-}

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::Limits;
+use crate::limits::Limits;
 
 /// The rate is an average over this much waiting.
 const WINDOW: Duration = Duration::from_secs(60);

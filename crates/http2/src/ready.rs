@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::priority::URGENCIES;
-use crate::{Priority, StreamId};
+use crate::priority::{Priority, URGENCIES};
+use crate::stream_id::StreamId;
 
 #[derive(Default)]
 struct Level {

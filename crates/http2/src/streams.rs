@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::limits::Limits;
 use crate::pace::Pace;
-use crate::{Limits, Priority, StreamId};
+use crate::priority::Priority;
+use crate::stream_id::StreamId;
 
 /// How many streams that have gone are remembered.
 const GONE_MAX: usize = 256;

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-use crate::StreamId;
+use crate::stream_id::StreamId;
 
 /// Pieces up to this are copied.
 pub const COPIED_BYTES_MAX: usize = 1536;

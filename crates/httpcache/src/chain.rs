@@ -21,10 +21,12 @@
 
 use crate::date::UnixMillis;
 use crate::directives::ResponseDirectives;
+use crate::exchange::{Request, Response};
 use crate::freshness::{Standing, has_explicit_lifetime};
+use crate::rules::Rules;
 use crate::storable::{sets_cookie, speaks_of_reuse, understood};
+use crate::targeted::TARGETED_FIELDS;
 use crate::vary::vary_list;
-use crate::{Request, Response, Rules, TARGETED_FIELDS};
 use fields::Fields;
 
 /// An answer on the way, or at the end of it, and when it came.

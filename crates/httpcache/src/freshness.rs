@@ -16,8 +16,9 @@ use fields::Fields;
 
 use crate::date::{Dated, UnixMillis, date_of};
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives, delta_seconds, pragma_no_cache};
+use crate::exchange::{Request, Response};
+use crate::rules::Rules;
 use crate::validate::stored_tag;
-use crate::{Request, Response, Rules};
 
 /// The clocks of two cores, or one clock before and after a small correction, may differ by this much.
 const CLOCK_TOLERANCE_MS: u64 = 60_000;

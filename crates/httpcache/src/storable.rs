@@ -14,14 +14,15 @@ use fields::Fields;
 
 use crate::date::{UnixMillis, date_of};
 use crate::directives::{RequestDirectives, ResponseDirectives};
+use crate::exchange::{Request, Response};
 use crate::freshness::{
     Standing, StandingFlags, explicit_lifetime_s, has_explicit_lifetime, has_validator,
     heuristically_cacheable, kept_by_rule,
 };
 use crate::judge::{Verdict, judge};
+use crate::rules::Rules;
 use crate::vary::{VaryList, vary_list};
 use crate::withheld::is_withheld;
-use crate::{Request, Response, Rules};
 
 /// Why a response is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

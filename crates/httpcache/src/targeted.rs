@@ -16,8 +16,8 @@
 
 use fields::Fields;
 
-use crate::Rules;
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives};
+use crate::rules::Rules;
 use crate::structured::{Value, dictionary};
 
 /// The target list, the most applicable first. (RFC 9213 §2.2)

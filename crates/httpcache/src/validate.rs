@@ -13,8 +13,8 @@
 
 use fields::Fields;
 
-use crate::Rules;
 use crate::date::{Dated, Single, date_of, single};
+use crate::rules::Rules;
 use crate::withheld::{is_cookie, take_cookies, take_withheld};
 
 /// What a client's conditions say about a stored response.

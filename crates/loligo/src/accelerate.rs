@@ -20,7 +20,7 @@ const COMMAND: &str = "loligo accelerate";
 /// Runs the front, or asks the one that runs.
 pub fn run(command: AccelerateFlags) -> ExitCode {
     let machine = Machine::this();
-    let (settled, raw) = match crate::settle_with(&command.flags, &machine, add_own) {
+    let (settled, raw) = match crate::settle::settle_with(&command.flags, &machine, add_own) {
         Ok(settled) => settled,
         Err(code) => return code,
     };

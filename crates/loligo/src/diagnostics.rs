@@ -92,7 +92,10 @@ impl Diagnostics {
         let (sender, receiver) = sync_channel(LINES_MAX);
         let shared = Arc::clone(&self.0);
         let thread = thread::Builder::new().name("diagnostics".into());
-        if thread.spawn(move || run(&receiver, &shared, out)).is_ok() {
+        if thread
+            .spawn(move || run(&receiver, &shared.written, &shared.lost, out))
+            .is_ok()
+        {
             let _ = self.0.queue.set(sender);
         }
     }
@@ -124,13 +127,13 @@ impl Diagnostics {
     }
 }
 
-fn run(receiver: &Receiver<Vec<u8>>, shared: &Shared, mut out: impl Write) {
+fn run(receiver: &Receiver<Vec<u8>>, written: &AtomicU64, lost: &AtomicU64, mut out: impl Write) {
     // How many losses were told.
     let mut told = 0;
     while let Ok(line) = receiver.recv() {
         let _ = out.write_all(&line);
-        shared.written.fetch_add(1, Ordering::AcqRel);
-        let lost = shared.lost.load(Ordering::Relaxed);
+        written.fetch_add(1, Ordering::AcqRel);
+        let lost = lost.load(Ordering::Relaxed);
         if lost > told {
             let _ = writeln!(
                 out,

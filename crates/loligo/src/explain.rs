@@ -11,7 +11,7 @@ use proxy::plan::Minute;
 
 use crate::cli::{ExplainFlags, Flags};
 
-use crate::settle;
+use crate::settle::settle;
 
 /// Says it.
 pub fn run(flags: &ExplainFlags) -> ExitCode {

@@ -22,27 +22,23 @@ mod profile_export;
 mod reload;
 mod report;
 mod serve;
+mod settle;
 mod store_tool;
 mod top;
 mod upgrade;
 
 use std::ffi::OsString;
-use std::io::{self, Read as _};
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use commands::{help, print};
 
 use cli::{Cli, ClusterCommand, Command, Flags, ProfileCommand};
-use config::file::{self, FILE_BYTES_MAX};
+use config::Settled;
 use config::machine::Machine;
-use config::problem::Problem;
 use config::raw::Raw;
-use config::{Settled, into_plan};
 use proxy::Succession;
-
-const EXIT_UNREADABLE: u8 = 2;
+use settle::{complain_of, read_and_settle, settle};
 
 /// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`loligo-lab`'s `examples/pages.rs`).
 pub fn command() -> clap::Command {
@@ -143,79 +139,4 @@ fn new_key() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Reads the file, adds the flags, checks all of it; complains on standard error.
-fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
-    settle_with(flags, &Machine::this(), |_| {})
-}
-
-/// The same, with settings of the command's own behind the flags.
-fn settle_with(
-    flags: &Flags,
-    machine: &Machine,
-    add_own: impl Fn(&mut Raw),
-) -> Result<(Settled, Raw), ExitCode> {
-    read_and_settle(flags, machine, add_own).map_err(complain_of)
-}
-
-fn complain_of(unsettled: Unsettled) -> ExitCode {
-    match unsettled {
-        Unsettled::Unreadable(why) => {
-            eprintln!("loligo: {why}");
-            ExitCode::from(EXIT_UNREADABLE)
-        }
-        Unsettled::Wrong(problems) => complain(problems),
-    }
-}
-
-/// Why a configuration cannot be used.
-pub enum Unsettled {
-    /// Its file cannot be read: which, and why.
-    Unreadable(String),
-    /// It is wrong.
-    Wrong(Vec<Problem>),
-}
-
-/// Reads the file, adds the flags, checks all of it.
-pub fn read_and_settle(
-    flags: &Flags,
-    machine: &Machine,
-    add_own: impl Fn(&mut Raw),
-) -> Result<(Settled, Raw), Unsettled> {
-    let mut raw = match &flags.config {
-        None => Raw::default(),
-        Some(path) => {
-            let text = read(path)
-                .map_err(|e| Unsettled::Unreadable(format!("{}: {e}", path.display())))?;
-            // Such a file says nothing; complaints about what it does not say would mislead.
-            file::parse(&text, path).map_err(|problem| Unsettled::Wrong(vec![problem]))?
-        }
-    };
-    flags.add_to(&mut raw);
-    add_own(&mut raw);
-    into_plan(&raw, machine)
-        .map(|settled| (settled, raw))
-        .map_err(Unsettled::Wrong)
-}
-
-fn complain(problems: Vec<Problem>) -> ExitCode {
-    for problem in problems {
-        eprintln!("loligo: {problem}");
-    }
-    ExitCode::FAILURE
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "too large for a configuration file",
-        ));
-    }
-    Ok(text)
 }

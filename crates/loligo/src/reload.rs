@@ -6,8 +6,8 @@
 
 use std::process::ExitCode;
 
-use crate::EXIT_UNREADABLE;
 use crate::cli::ReloadFlags;
+use crate::settle::EXIT_UNREADABLE;
 use crate::top::ask::{self, Place};
 use crate::top::words::harmless;
 

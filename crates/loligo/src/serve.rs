@@ -12,7 +12,7 @@ use crate::config::machine::Machine;
 use crate::config::problem::Problem;
 use crate::config::raw::Raw;
 use crate::diagnostics::Diagnostics;
-use crate::{Unsettled, read_and_settle};
+use crate::settle::{Unsettled, read_and_settle};
 
 /// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
 /// is read with again. `succession`: whose place it takes, and who may take its own.

@@ -16,8 +16,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use proxy::{Launch, Predecessor};
 
-use crate::EXIT_UNREADABLE;
 use crate::cli::UpgradeFlags;
+use crate::settle::EXIT_UNREADABLE;
 use crate::top::ask::{self, Place};
 
 /// Says to a new process that its standard input leads to the one whose place it takes.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve` | opening, listening, starting the threads, ending them |
 //! | `worker` | a thread that accepts connections and answers requests |
+//! | `connecting` | what a plan says of connections to origins |
 //! | `reload` | another configuration takes the place of the one in force |
 //! | `upgrade` | another process takes the place of this one |
 //! | `user` | whoever starts as root becomes a user |
@@ -13,6 +14,7 @@
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]
 
+mod connecting;
 mod reload;
 mod serve;
 #[cfg(feature = "simulation")]
@@ -39,6 +41,6 @@ pub use serve::{
     Ready, ServeError, Stopper, Succession, serve, start, start_at, start_in_succession, start_on,
     start_reloadable,
 };
-pub use tls::served::{Shown, check_certificate, check_client_ca, look_at_certificate};
+pub use tls::certificates::{Shown, check_certificate, check_client_ca, look_at_certificate};
 pub use upgrade::predecessor::Predecessor;
 pub use user::UserError;

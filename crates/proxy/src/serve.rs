@@ -1,93 +1,56 @@
 //! Coming up, accepting, going down.
 //!
-//! The control thread listens, opens the stores, starts background thread and workers, which accept (`accepting`); then it runs the admin
-//! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
-//! `timeouts.drain`), clusters written, and the stores closed by the background thread.
+//! The control thread listens (`sockets`), opens the stores (`stores`), puts together what all threads share (`sharing`) and starts them
+//! (`threads`); workers accept. Then it runs the admin interface and takes signals (`running`). Going down: no new connections, idle ones
+//! closed, requests in progress finished (at most `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
 mod answers;
 mod error;
 mod marks;
 mod preparing;
+pub(crate) mod running;
 mod seconds;
+pub(crate) mod sharing;
+mod sockets;
 mod stopping;
-
-pub use base::phase::Stopper;
-pub use error::ServeError;
+mod stores;
+pub(crate) mod threads;
 
 use self::{
     error::log_error,
-    preparing::{cache_of, choose_engine, describe, listen, listen_with, open_icp, served, tls},
+    preparing::{Engine, choose_engine, served, tls},
+    running::Running,
     seconds::Seconds,
-    stopping::{Signals, drain, tell_how_they_closed},
+    sharing::{Found, shared},
+    sockets::Sockets,
+    stopping::Signals,
+    stores::Stores,
+    threads::Starting,
 };
-use base::clock::Instant;
-use quota::Quotas;
-use std::{
-    net::{self, SocketAddr},
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
-    thread::JoinHandle,
-    time::Duration,
-};
+pub use base::phase::Stopper;
+pub use error::ServeError;
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
-use device::{Device, EngineKind};
-use profile::MarkKind;
-use tokio::{
-    net::TcpListener,
-    runtime::{self, LocalOptions, LocalRuntime},
-    sync::{oneshot, watch as state_watch},
-};
+use device::Device;
+use tokio::runtime::{self, LocalOptions, LocalRuntime};
 
 use crate::{
-    reload::{self, Control, Reading, Reread},
-    upgrade::{
-        predecessor::Predecessor,
-        step::{self, Step},
-        successor,
-    },
-    user, worker,
-    worker::{connector, connector_settings},
+    reload::{Control, Reading, Reread},
+    upgrade::predecessor::Predecessor,
+    user,
 };
-use admin::health::{panicking, watch};
-use base::accepting::Dealers;
+use admin::health::panicking;
 use base::{
     clock::Clock,
-    heads::HeadBudget,
-    listening::{ListenerId, Listening},
     notify::Manager,
-    phase::Phase,
-    pulse::Pulse,
-};
-use base::{
     reloads::Reloads,
     upgrades::{Launch, Upgrades},
 };
-use cache::{
-    background::BackgroundThread,
-    opening::{self, Absent, Opened, StoreError},
-};
-use cluster::{Cluster, ClusterThread, purges};
-use exchange::{
-    edition::{self, Edition, Loaded, Parts},
-    fetch::flight::Flights,
-    state::{Bounds, Shared},
-};
-use ledger::Ledger;
-use origin::Tls;
-use peers::{digest::Digests, fetching, known::Peers};
+use cache::opening::Candidates;
+use exchange::state::Shared;
+use peers::digest::Digests;
 use plan::Plan;
-use record::{
-    events::Events,
-    journal::Journal,
-    labels::{COUNTED_MAX, Labels},
-    metrics::Counters,
-    rule_counts::KnownRules,
-};
-use tls::served::ServedTls;
-use upstreams::probe::Looks;
+use record::{events::Events, journal::Journal};
 
 /// What is up, once it is.
 #[derive(Clone, Debug)]
@@ -108,6 +71,21 @@ pub struct Ready {
     pub io_engine_reason: Option<String>,
     /// Worker threads.
     pub workers: usize,
+}
+
+impl Ready {
+    fn of(plan: &Plan, stores: Vec<String>, engine: Engine) -> Ready {
+        Ready {
+            listeners: plan.listeners.iter().map(|l| l.address).collect(),
+            admin: plan.admin.as_ref().map(|a| a.address),
+            icp: plan.icp.listen,
+            cluster: plan.cluster.as_ref().map(|c| c.address),
+            stores,
+            io_engine: engine.name,
+            io_engine_reason: engine.reason,
+            workers: plan.workers,
+        }
+    }
 }
 
 /// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
@@ -230,444 +208,136 @@ fn run_from(
     from: &mut Option<Predecessor>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    let How {
-        clock,
-        is_process,
-        reread,
-        devices,
-        succession: Succession { launch, .. },
-    } = how;
-    let Reading {
-        mut plan, words, ..
-    } = configuration;
-    let configured = plan.clone();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
-    let _inside = runtime.enter();
+    let inside = runtime.enter();
+    let (mut running, ready) = come_up(&runtime, configuration, how, from)?;
+    on_ready(&ready, Stopper(running.shared.phase.clone()));
+    running.manager.is_ready("edition 1 of the configuration");
+    runtime.block_on(running.until_drained());
+    let succeeded = running.shared.upgrades.end();
+    drop(inside);
+    drop(runtime);
+    running.close();
+    succeeded.map_err(ServeError::Successor)
+}
+
+/// Opens, listens and starts, in the order in which that can fail.
+fn come_up(
+    runtime: &LocalRuntime,
+    configuration: Reading,
+    how: How,
+    from: &mut Option<Predecessor>,
+) -> Result<(Running, Ready), ServeError> {
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
-    let signals = is_process.then(Signals::take).transpose()?;
-    let manager = Rc::new(match is_process {
+    let signals = how.is_process.then(Signals::take).transpose()?;
+    let manager = Rc::new(match how.is_process {
         true => Manager::of_environment(),
         false => Manager::default(),
     });
-    // Before anybody can connect: without its stores the proxy may not be wanted at all.
-    let in_memory = devices.is_some();
-    let candidates = match &from {
-        Some(from) => {
-            from.check(&plan).map_err(ServeError::TakeOver)?;
-            None
-        }
-        None => Some(opening::look(&plan, devices)?),
+    let (mut plan, words) = (configuration.plan, configuration.words);
+    let configured = plan.clone();
+    let in_memory = how.devices.is_some();
+    let (candidates, sockets) = open_as_root(&mut plan, how.devices, from.as_mut())?;
+    let engine = choose_engine(&plan, in_memory);
+    let tls = tls(&plan)?;
+    let mut stores = Stores::open(&plan, candidates, from.as_mut())?;
+    let digests = Digests::new(&plan, stores.opened.as_ref().map(|opened| &*opened.set))?;
+    let served = served(&plan, &how.clock)?;
+    let found = Found {
+        opened: stores.opened.as_ref(),
+        absent: std::mem::take(&mut stores.absent),
+        seed: from.as_ref().and_then(Predecessor::hash_seed),
     };
-    let listening = Listening::default();
-    let mut sockets: Vec<Vec<net::TcpListener>> = Vec::new();
-    for listener in &mut plan.listeners {
-        let taken = from.as_mut();
-        let taken = taken.map(|from| from.sockets(false, listener.address));
-        sockets.push(listen_with(
-            taken.unwrap_or_default(),
-            &mut listener.address,
-            plan.workers,
-        )?);
+    let mut shared = shared(plan, how.clock, found, engine.name, (tls.clone(), served))?;
+    shared.doors.send_replace(from.is_none());
+    shared.upgrades = (how.succession.launch)
+        .map(Upgrades::by)
+        .unwrap_or_default();
+    shared.is_process = how.is_process;
+    shared.say_what_is_configured(words);
+    (shared.icp, shared.digests) = (sockets.icp.map(Arc::new), Arc::new(digests));
+    if let (Some(cluster), Some(purges)) = (&shared.cluster, stores.purges.take()) {
+        cluster.purging.set_journal(purges);
     }
-    let admin_socket = match &mut plan.admin {
-        Some(admin) => {
-            let as_read = admin.address;
-            let taken = from.as_mut().map(|from| from.sockets(true, as_read));
-            let sockets = listen_with(taken.unwrap_or_default(), &mut admin.address, 1)?;
-            let socket = sockets.into_iter().next();
-            socket
-                .iter()
-                .for_each(|socket| listening.keep_admin(as_read, socket));
-            socket.map(TcpListener::from_std).transpose()?
-        }
-        None => None,
+    let (reloads, asks) = Reloads::new();
+    if how.reread.is_some() {
+        shared.reloads = reloads;
+    }
+    let edition = shared.edition();
+    let plan = &edition.plan;
+    shared.listening = sockets.listening;
+    for (id, (as_read, sockets)) in edition.ids.iter().zip(sockets.listeners) {
+        (shared.listening).offer(*id, as_read, sockets, plan.workers);
+    }
+    // Somebody may come who listens, or a configuration that writes something.
+    let may_listen = plan.admin.is_some() || how.reread.is_some();
+    let journal = open_journal(plan, &mut shared, may_listen)?;
+    let shared = Arc::new(shared);
+    let kind = engine.kind;
+    let ready = Ready::of(plan, stores.describe(), engine);
+    let starting = Starting {
+        runtime,
+        shared: &shared,
+        engine: kind,
+        journal: &journal,
     };
-    let cluster_socket = match &mut plan.cluster {
-        Some(cluster) => listen(&mut cluster.address, 1)?.into_iter().next(),
-        None => None,
+    let threads = starting.all(stores, from, (sockets.cluster, tls))?;
+    let seconds = Seconds::start(Arc::clone(&shared))?;
+    if let Some(user) = &plan.user {
+        user::verify(user)?;
+    }
+    let reloading = how.reread.map(|reread| {
+        let logs = journal.log_files(shared.cache.keys_id());
+        let control = Control::new(
+            Arc::clone(&shared),
+            reread,
+            configured,
+            logs,
+            Rc::clone(&manager),
+        );
+        (control, asks)
+    });
+    let running = Running {
+        shared,
+        threads,
+        seconds,
+        journal,
+        manager,
+        signals,
+        admin: sockets.admin,
+        reloading,
     };
-    let icp = open_icp(&mut plan)?;
-    // From here on nothing needs root.
+    Ok((running, ready))
+}
+
+/// Does what may need root's rights, and gives them up.
+fn open_as_root(
+    plan: &mut Plan,
+    devices: Option<Vec<Arc<Device>>>,
+    from: Option<&mut Predecessor>,
+) -> Result<(Option<Candidates>, Sockets), ServeError> {
+    // Before anybody can connect: without its stores the proxy may not be wanted at all.
+    let candidates = stores::look(plan, devices, from.as_deref())?;
+    let sockets = Sockets::open(plan, from)?;
     if let Some(user) = &plan.user {
         if let Some(candidates) = &candidates {
             candidates.give_to(user)?;
         }
         user::become_user(user)?;
     }
-    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, in_memory);
-    let tls = tls(&plan)?;
-    let mut taken_devices = Vec::new();
-    let candidates = match (candidates, from.as_mut()) {
-        (Some(candidates), _) => candidates,
-        (None, Some(from)) => {
-            taken_devices = from.freeze().map_err(ServeError::TakeOver)?;
-            opening::look_at_passed(&plan, &taken_devices)?
-        }
-        (None, None) => opening::look(&plan, None)?,
-    };
-    let purges = plan.cluster.as_ref().map(purges::Opened::open);
-    let purges = purges.transpose().map_err(ServeError::Purges)?;
-    let candidates = match purges.as_ref().is_some_and(purges::Opened::is_fresh) {
-        true => candidates.start_empty("there is no journal of the cluster's purges"),
-        false => candidates,
-    };
-    let (opened, absent) = match from {
-        Some(_) => candidates.open_unmarked(&plan)?,
-        None => candidates.open(&plan)?,
-    };
-    let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
-    let served = served(&plan, &clock)?;
-    let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let seed = from.as_ref().and_then(Predecessor::hash_seed);
-    let found = Found {
-        opened: opened.as_ref(),
-        absent,
-        seed,
-    };
-    let mut shared = shared(plan, clock, found, io_engine, (tls.clone(), served))?;
-    shared.listening = listening;
-    shared.doors.send_replace(from.is_none());
-    shared.upgrades = launch.map(Upgrades::by).unwrap_or_default();
-    shared.is_process = is_process;
-    shared.say_what_is_configured(words);
-    let (reloads, asks) = Reloads::new();
-    if reread.is_some() {
-        shared.reloads = reloads;
-    }
-    let edition = shared.edition();
-    let plan = &edition.plan;
-    let as_read = configured.listeners.iter().map(|listener| listener.address);
-    for ((id, as_read), sockets) in edition.ids.iter().zip(as_read).zip(sockets) {
-        shared.listening.offer(*id, as_read, sockets, plan.workers);
-    }
-    // Somebody may come who listens, or a configuration that writes something.
-    let may_listen = plan.admin.is_some() || reread.is_some();
+    Ok((candidates, sockets))
+}
+
+/// The journal, and the events that go to it, after the marks of the start.
+fn open_journal(plan: &Plan, shared: &mut Shared, may_listen: bool) -> Result<Journal, ServeError> {
     let journal = Journal::open(plan, shared.cache.keys_id(), may_listen);
-    let mut journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
+    let journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
-    shared.events.open_with(marks::of_start(&shared));
-    (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
-    if let (Some(cluster), Some(purges)) = (&shared.cluster, purges) {
-        cluster.purging.set_journal(purges);
-    }
-    let shared = Arc::new(shared);
-    let mut phases = shared.phase.subscribe();
-    let stopper = Stopper(shared.phase.clone());
-
-    // While another process still serves, all threads are started that can be without writing anything.
-    let mut started = None;
-    if let Some(taking) = from.as_mut() {
-        started = Some(start_workers(&runtime, &shared, engine, &journal)?);
-        let taken = taking.take_over(&taken_devices);
-        let taken = taken.map_err(ServeError::TakeOver)?;
-        for (store, held) in shared.cache.store.stores().zip(&taken.held) {
-            store.protect(held);
-        }
-    }
-    let taken_from = from.take();
-    if let (Some(_), Some(opened)) = (&taken_from, &opened) {
-        opened.mark()?;
-    }
-    let background_thread = match opened {
-        Some(opened) => {
-            let (wake_up, events) = (
-                Arc::clone(&shared.cache.wake_up),
-                Arc::clone(&shared.events),
-            );
-            let means = (engine, shared.edition().plan.storing.read_wait);
-            let (background_thread, is_ready) =
-                BackgroundThread::start(opened.stores, means, wake_up, events)?;
-            runtime.block_on(await_ready(is_ready))?;
-            Some(background_thread)
-        }
-        None => None,
-    };
-    let (threads, dealers) = match started {
-        Some(started) => started,
-        None => start_workers(&runtime, &shared, engine, &journal)?,
-    };
-    if taken_from.is_some() {
-        step::at(Step::NewOpens);
-    }
-    shared.doors.send_replace(true);
-    if let Some(from) = taken_from {
-        from.listen_on(&shared)?;
-    }
-    let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
-    let ready = Ready {
-        listeners: plan.listeners.iter().map(|l| l.address).collect(),
-        admin: plan.admin.as_ref().map(|a| a.address),
-        icp: plan.icp.listen,
-        cluster: plan.cluster.as_ref().map(|c| c.address),
-        stores: store_words,
-        io_engine,
-        io_engine_reason,
-        workers: plan.workers,
-    };
-    let seconds = Seconds::start(Arc::clone(&shared))?;
-    if let Some(user) = &plan.user {
-        user::verify(user)?;
-    }
-    on_ready(&ready, stopper.clone());
-    manager.is_ready("edition 1 of the configuration");
-
-    runtime.block_on(async {
-        tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
-        if let Some(icp) = &shared.icp {
-            tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
-        }
-        let (rules, editions) = (shared.peers.rules.clone(), shared.editions.subscribe());
-        let connector = Box::new(move || connector(&editions.borrow()));
-        fetching::start(&shared.digests, plan, fetching::Means { connector, rules });
-        let upgrade: admin::Upgrade = |shared| Box::pin(successor::ask(shared));
-        let admin = admin_socket.map(|socket| {
-            tokio::task::spawn_local(admin::serve(Arc::clone(&shared), upgrade, socket))
-        });
-        tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
-        if let Some(reread) = reread {
-            let logs = journal.log_files(shared.cache.keys_id());
-            let manager = Rc::clone(&manager);
-            let control = Control::new(Arc::clone(&shared), reread, configured, logs, manager);
-            tokio::task::spawn_local(control.run(asks));
-            tokio::task::spawn_local(reload::renewing::run(Arc::clone(&shared)));
-            tokio::task::spawn_local(reload::ordering::run(Arc::clone(&shared)));
-        }
-        if let Some(every) = manager.watchdog() {
-            tokio::task::spawn_local(tell_that_we_are_well(
-                Arc::clone(&shared),
-                Rc::clone(&manager),
-                every,
-            ));
-        }
-        if let Some(signals) = signals {
-            let obeying = signals.obey(Arc::clone(&shared), stopper, journal.reopener());
-            tokio::task::spawn_local(obeying);
-        }
-        let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
-        shared.listening.forget_all();
-        // Another process is the service then.
-        if !shared.is_handed_over.load(Ordering::SeqCst) {
-            manager.stops();
-        }
-        drain(&shared, &threads).await;
-        if let (Some(admin), true) = (admin, shared.is_handed_over.load(Ordering::SeqCst)) {
-            // Whoever has asked for the upgrade waits for an answer.
-            let _ = tokio::time::timeout(ADMIN_ENDS_MAX, admin).await;
-        }
-    });
-    let succeeded = shared.upgrades.end();
-    drop(_inside);
-    drop(runtime);
-    seconds.stop();
-    if let Some(thread) = cluster_thread {
-        thread.stop();
-    }
-    // Before the stores, whose devices may take long.
-    shared.events.flush();
-    let closed = background_thread
-        .map(BackgroundThread::close)
-        .unwrap_or_default();
-    // Behind them: the last clusters are written while they are closed.
-    shared.events.mark(MarkKind::Stop, &marks::stop(&shared));
-    shared.events.flush();
-    journal.stop();
-    tell_how_they_closed(&shared, closed);
-    succeeded.map_err(ServeError::Successor)
-}
-
-/// How long the admin interface may take to end its answers, once another process has taken over.
-const ADMIN_ENDS_MAX: Duration = Duration::from_secs(2);
-
-/// Says so as long as all threads move: a manager that hears nothing starts the process anew.
-async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
-    loop {
-        let phase = *shared.phase.borrow();
-        if watch::standstill(phase, &shared.pulses, &shared.cache).is_none() {
-            manager.is_well();
-        }
-        tokio::time::sleep(every).await;
-    }
-}
-
-/// What a start has found of stores.
-pub(crate) struct Found<'a> {
-    /// Those that are open.
-    pub opened: Option<&'a Opened>,
-    /// Those that are not.
-    pub absent: Vec<Absent>,
-    /// Without a store: what key hashes are seeded with, if another process has chosen it.
-    pub seed: Option<u64>,
-}
-
-/// What all threads of a proxy share.
-///
-/// # Errors
-/// The system gives no random numbers.
-pub(crate) fn shared(
-    plan: Plan,
-    clock: Clock,
-    found: Found<'_>,
-    io_engine: &'static str,
-    (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
-) -> Result<Shared, StoreError> {
-    let (labels, rules) = (Labels::default(), KnownRules::default());
-    let Found {
-        opened,
-        absent,
-        seed,
-    } = found;
-    let store = match opened {
-        Some(opened) => Arc::clone(&opened.set),
-        None => opening::without_device(seed)?,
-    };
-    let via_tag = edition::via_tag();
-    let edition = Edition::new(Parts {
-        number: 1,
-        ids: (0..plan.listeners.len() as u32).map(ListenerId).collect(),
-        rows: labels.rows(&plan.listeners),
-        rule_counts: rules.counts(&plan.rules),
-        quotas: Quotas::new(&plan.quotas, None),
-        plan,
-        tls,
-        served,
-        upstreams_before: Vec::new(),
-        hasher: store.hasher(),
-        via_tag,
-        loaded: Loaded {
-            at: clock.now(),
-            by: "the start".to_owned(),
-            ..Loaded::default()
-        },
-    });
-    let plan = &edition.plan;
-    let flights = Arc::new(Flights::new(plan.limits.waiters_max));
-    let cache = Arc::new(cache_of(
-        plan,
-        store,
-        opened,
-        absent,
-        Arc::clone(&flights) as _,
-    ));
-    Ok(Shared {
-        followed: (0..plan.workers).map(|_| AtomicU32::new(0)).collect(),
-        reloads: Reloads::default(),
-        listening: Listening::default(),
-        doors: state_watch::Sender::new(true),
-        upgrades: Upgrades::default(),
-        is_handed_over: AtomicBool::new(false),
-        is_process: false,
-        via_tag,
-        bounds: Bounds::of(plan),
-        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
-        ledger: Ledger::new(plan.limits.transfer_buffer_bytes),
-        cache,
-        flights,
-        counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::with_rows(COUNTED_MAX)))
-            .collect(),
-        pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
-        labels,
-        rules,
-        events: Arc::default(),
-        top: None,
-        peers: Arc::new(Peers::new(
-            plan,
-            edition.own_addresses.clone(),
-            &edition.via_line,
-        )),
-        icp: None,
-        cluster: Cluster::new(plan, opened.map(|opened| &*opened.set))
-            .map_err(StoreError::Random)?
-            .map(Arc::new),
-        digests: Arc::default(),
-        connections: AtomicUsize::new(0),
-        streams: AtomicUsize::new(0),
-        stream_head_bytes: AtomicU64::new(0),
-        phase: state_watch::channel(Phase::Running).0,
-        began: Instant::now(),
-        clock,
-        io_engine,
-        editions: state_watch::Sender::new(Arc::new(edition)),
-    })
-}
-
-fn start_workers(
-    runtime: &LocalRuntime,
-    shared: &Arc<Shared>,
-    engine: EngineKind,
-    journal: &Journal,
-) -> Result<(Vec<JoinHandle<()>>, Dealers), ServeError> {
-    let (dealers, receivers) = Dealers::new(shared.counters.len());
-    let mut threads = Vec::new();
-    let mut readies = Vec::new();
-    for (index, dealt) in receivers.into_iter().enumerate() {
-        let (ready, is_ready) = oneshot::channel();
-        let start = worker::Start {
-            shared: Arc::clone(shared),
-            index,
-            engine,
-            journal: journal.writer(),
-            dealt,
-            dealers: dealers.clone(),
-        };
-        threads.push(worker::spawn(start, ready)?);
-        readies.push(is_ready);
-    }
-    runtime.block_on(async {
-        for ready in readies {
-            await_ready(ready).await?;
-        }
-        Ok::<_, ServeError>(())
-    })?;
-    Ok((threads, dealers))
-}
-
-/// The thread of our cluster, if there is one.
-fn start_cluster(
-    shared: &Arc<Shared>,
-    socket: Option<net::TcpListener>,
-    dealers: Dealers,
-    tls: Tls,
-) -> Result<Option<ClusterThread>, ServeError> {
-    let (Some(cluster), Some(socket)) = (&shared.cluster, socket) else {
-        return Ok(None);
-    };
-    let edition = shared.edition();
-    let start = cluster::Start {
-        local: shared.local_cache(),
-        cluster: Arc::clone(cluster),
-        counters: shared.counters.clone(),
-        phases: shared.phase.subscribe(),
-        listeners: edition.ids.clone(),
-        rules: shared.peers.rules.clone(),
-        dns: edition.plan.dns.clone(),
-        socket,
-        dealers,
-        connecting: (connector_settings(&edition.plan), tls),
-    };
-    Ok(Some(ClusterThread::start(start)?))
-}
-
-/// Waits until a thread says that it has come up.
-pub(crate) async fn await_ready(
-    ready: oneshot::Receiver<Result<(), String>>,
-) -> Result<(), ServeError> {
-    match ready.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(reason)) => Err(ServeError::Worker(reason)),
-        Err(_) => Err(ServeError::Worker("it ended at once".into())),
-    }
-}
-
-/// The servers of upstreams that are looked at with this configuration.
-pub(crate) fn looks_of(edition: &Edition) -> Looks {
-    Looks {
-        upstreams: edition.upstreams.clone(),
-        own_addresses: edition.own_addresses.clone(),
-        limits: edition.response_limits,
-        connecting: (connector_settings(&edition.plan), edition.tls.clone()),
-    }
+    let at = shared.events.unix_us();
+    let marks = marks::of_start(at, plan, shared.io_engine, &shared.cache);
+    shared.events.open_with(marks);
+    Ok(journal)
 }

@@ -8,6 +8,8 @@
 //!
 //! Not known here: what is asked, and what is right.
 
+pub(crate) mod workers;
+
 use std::{
     cell::RefCell,
     net::SocketAddr,
@@ -18,12 +20,16 @@ use std::{
 
 use device::{Device, EngineKind};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
     task::JoinHandle,
 };
 
 use crate::{
-    serve::{self, ServeError},
+    serve::{
+        ServeError,
+        sharing::{self, Found},
+        threads::await_ready,
+    },
     worker,
 };
 use admin::health;
@@ -44,15 +50,6 @@ pub use base::socket::{
     memory::{Connection, pair, set_network},
     reset_when_closed,
 };
-
-thread_local! {
-    static WORKERS: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes a worker that has come up on this thread.
-pub(crate) fn register(worker: &Rc<Worker>) {
-    WORKERS.with_borrow_mut(|workers| workers.push(Rc::downgrade(worker)));
-}
 
 /// From now on chance and wall time on this thread follow from these. To be called inside a runtime whose clock stands.
 pub fn begin(seed: u64, unix: Duration) {
@@ -83,10 +80,10 @@ impl Proxy {
         let candidates = opening::look(&plan, Some(devices))?;
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
-        let shared = serve::shared(
+        let shared = sharing::shared(
             plan,
             clock,
-            serve::Found {
+            Found {
                 opened: opened.as_ref(),
                 absent,
                 seed: None,
@@ -106,27 +103,38 @@ impl Proxy {
                 let task =
                     background::as_task(opened.stores, wake_up, Arc::default(), stopped, ready);
                 let task = tokio::task::spawn_local(task);
-                serve::await_ready(is_ready).await?;
+                await_ready(is_ready).await?;
                 Some((stop, task))
             }
             None => None,
         };
-        WORKERS.take();
+        workers::taken();
         let count = shared.edition().plan.workers;
         let (dealers, receivers) = Dealers::new(count);
         let mut workers = Vec::new();
         for (index, dealt) in receivers.into_iter().enumerate() {
-            workers.push(start_worker(&shared, index, dealt, &dealers, &journal).await?);
+            let start = worker::Start {
+                shared: Arc::clone(&shared),
+                index,
+                engine: EngineKind::Auto,
+                journal: journal.writer(),
+                dealt,
+                dealers: dealers.clone(),
+            };
+            workers.push(start_worker(start).await?);
         }
         tokio::task::spawn_local(health::watch::run(Arc::clone(&shared)));
         let editions = shared.editions.subscribe();
-        tokio::task::spawn_local(upstreams::probe::run(editions, serve::looks_of));
+        tokio::task::spawn_local(upstreams::probe::run(
+            editions,
+            crate::serve::running::looks_of,
+        ));
         Ok(Proxy {
             listeners: listener_states(&shared.edition(), shared.cache.hasher()),
             shared,
             dealers,
             workers: RefCell::new(workers),
-            known: WORKERS.take(),
+            known: workers::taken(),
             background: RefCell::new(background),
         })
     }
@@ -247,23 +255,9 @@ impl Proxy {
     }
 }
 
-async fn start_worker(
-    shared: &Arc<Shared>,
-    index: usize,
-    dealt: mpsc::Receiver<Dealt>,
-    dealers: &Dealers,
-    journal: &Journal,
-) -> Result<JoinHandle<()>, ServeError> {
+async fn start_worker(start: worker::Start) -> Result<JoinHandle<()>, ServeError> {
     let (ready, is_ready) = oneshot::channel();
-    let start = worker::Start {
-        shared: Arc::clone(shared),
-        index,
-        engine: EngineKind::Auto,
-        journal: journal.writer(),
-        dealt,
-        dealers: dealers.clone(),
-    };
     let task = tokio::task::spawn_local(worker::run(start, ready));
-    serve::await_ready(is_ready).await?;
+    await_ready(is_ready).await?;
     Ok(task)
 }

@@ -2,9 +2,9 @@
 //!
 //! | file | tells |
 //! |---|---|
+//! | `certificates` | certificates and keys in files |
 //! | `served` | from files to what a listener shows, and who resumes what |
 //! | `names` | which certificate a client is shown |
-//! | `x509` | names and times in a certificate |
 //! | `sessions` | those that are kept here, and resumed once |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
 //! | `crowd` | which handshake makes room for another one |
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod certificates;
 pub mod crowd;
 pub mod handshake;
 mod names;

@@ -12,8 +12,7 @@
 //! Not known here: sockets, when files are read again (`reload/renewing`).
 
 use std::{
-    fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,30 +20,27 @@ use std::{
 };
 
 use rustls::{
-    RootCertStore, ServerConfig,
+    ConfigBuilder, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier},
+    pki_types::{CertificateDer, PrivateKeyDer},
+    server::{NoServerSessionStorage, ProducesTickets, WantsServerCert},
     sign::CertifiedKey,
     version::{TLS12, TLS13},
 };
 
 use super::{
     acme::{self, challenges::Challenges},
+    certificates::{
+        Shown, Unusable, check_times, out_of_time, read_chain, read_pair, sign_one, verifier,
+    },
     names::ByName,
     sessions::Sessions,
 };
-use base::x509::{self, Facts};
-use plan::{CertificateFiles, Listener, ListenerTls, Plan};
-
-/// The largest file of certificates, keys or an OCSP response.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+use base::x509::Facts;
+use plan::{Listener, ListenerTls, Plan};
 
 /// What may come before the handshake is complete: some requests. It is kept until it is read.
 const EARLY_BYTES_MAX: u32 = 16 << 10;
-
-/// A certificate whose end is nearer than this is warned of.
-pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// TLS of one listener.
 pub struct ServedTls {
@@ -58,85 +54,6 @@ pub struct ServedTls {
     challenges: Arc<Challenges>,
     files: Vec<(PathBuf, Stamp)>,
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
-}
-
-/// A certificate that is shown.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shown {
-    /// Its file; `None`: made at the start.
-    pub file: Option<PathBuf>,
-    /// Names, subject and times.
-    pub facts: Facts,
-}
-
-impl Shown {
-    /// Its first name, for the metrics.
-    pub fn name(&self) -> String {
-        let facts = &self.facts;
-        let address = || facts.addresses.first().map(IpAddr::to_string);
-        let first = facts.names.first().cloned().or_else(address);
-        first.unwrap_or_else(|| facts.subject.clone())
-    }
-
-    /// In words, for people.
-    pub fn words(&self) -> String {
-        let file = match &self.file {
-            Some(file) => file.display().to_string(),
-            None => "self-signed".to_owned(),
-        };
-        let until = x509::day(self.facts.until_unix_s);
-        format!("{} until {until} ({file})", self.facts.called())
-    }
-
-    /// Why clients refuse it now, if so.
-    pub fn is_untimely(&self, now: Duration) -> Option<String> {
-        let why = out_of_time(&self.facts, now)?;
-        let words = self.words();
-        Some(format!(
-            "the certificate for {words} is refused by clients: it {why}"
-        ))
-    }
-
-    /// Why somebody should do something, if so.
-    pub fn ends_soon(&self, now: Duration) -> Option<String> {
-        let left = self.facts.until_unix_s - now.as_secs() as i64;
-        let words = self.words();
-        if let Some(untimely) = self.is_untimely(now) {
-            return Some(untimely);
-        }
-        match left {
-            left if left < ENDS_SOON.as_secs() as i64 => Some(format!(
-                "the certificate for {words} ends in {} days; renew it",
-                left / 86_400
-            )),
-            _ => None,
-        }
-    }
-}
-
-/// A file that cannot be used.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// Which; `None`: it is not about a file.
-    pub file: Option<PathBuf>,
-    /// Why, and what to do.
-    pub why: String,
-}
-
-impl std::fmt::Display for Unusable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.file {
-            Some(file) => write!(f, "{}: {}", file.display(), self.why),
-            None => f.write_str(&self.why),
-        }
-    }
-}
-
-fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
-    Unusable {
-        file: Some(file.to_owned()),
-        why: why.into(),
-    }
 }
 
 /// What was asked of clients, and by whose tickets it need not be asked again.
@@ -219,7 +136,7 @@ pub fn load(
                     challenges: (&challenges, orders),
                     sessions_bytes_max: plan.limits.tls_sessions_bytes,
                 };
-                let made = ServedTls::load(tls, listener, kept, now)?;
+                let made = ServedTls::load(tls, listener, &kept, now)?;
                 known.push(made.demands.clone());
                 Some(Arc::new(made))
             }
@@ -241,24 +158,54 @@ struct Kept<'a> {
     sessions_bytes_max: u64,
 }
 
-impl ServedTls {
-    fn load(
+impl Kept<'_> {
+    /// What is asked of clients, and how they resume: as on another listener that asks the same.
+    fn demands(&self, tls: &ListenerTls) -> Result<Demands, Unusable> {
+        let clients = match &tls.clients {
+            None => None,
+            Some(clients) => {
+                let signers = read_chain(&clients.ca)?;
+                Some((signers, clients.are_required))
+            }
+        };
+        let known = (self.demands.iter())
+            .find(|known| known.clients == clients && known.are_early() == tls.early_data);
+        Ok(match (known, tls.early_data) {
+            (Some(known), _) => known.clone(),
+            (None, false) => Demands {
+                clients,
+                resumption: Resumption::Tickets(ring::Ticketer::new().map_err(of_ours)?),
+            },
+            (None, true) => Demands {
+                clients,
+                resumption: Resumption::Kept(Arc::new(Sessions::new(self.sessions_bytes_max))),
+            },
+        })
+    }
+}
+
+/// The certificates of one listener.
+struct Certificates {
+    by_name: ByName,
+    shown: Vec<Shown>,
+    /// One that was made here.
+    own: Option<(CertificateDer<'static>, Vec<u8>)>,
+}
+
+impl Certificates {
+    fn read(
         tls: &ListenerTls,
         listener: &Listener,
-        kept: Kept<'_>,
+        kept: &Kept<'_>,
+        provider: &CryptoProvider,
         now: Duration,
-    ) -> Result<ServedTls, Unusable> {
-        // Before they are read: what changes meanwhile is read again.
-        let stamp = |file: &PathBuf| Some((file.clone(), Stamp::of(file)?));
-        let files = tls.files().filter_map(stamp).collect();
-        let provider = Arc::new(ring::default_provider());
-        let (challenges, orders) = kept.challenges;
-        let mut by_name = ByName::with(challenges);
+    ) -> Result<Certificates, Unusable> {
+        let mut by_name = ByName::with(kept.challenges.0);
         let mut shown: Vec<Shown> = Vec::new();
         let mut own = None;
         let mut pairs = Vec::new();
         for files in &tls.certificates {
-            let (pair, facts) = read_pair(files, &provider)?;
+            let (pair, facts) = read_pair(files, provider)?;
             let one = Shown {
                 file: Some(files.chain.clone()),
                 facts,
@@ -283,52 +230,41 @@ impl ServedTls {
             }
         }
         if tls.is_self_signed {
-            let (certificate, key) = match kept.self_signed {
-                Some(before) => before,
+            let (certificate, key) = match &kept.self_signed {
+                Some(before) => before.clone(),
                 None => sign_one(listener.address.ip())?,
             };
             own = Some((certificate.clone(), key.clone()));
             let facts = Facts::of(&certificate).unwrap_or_default();
             let key = PrivateKeyDer::Pkcs8(key.into());
-            let pair = CertifiedKey::from_der(vec![certificate], key, &provider);
+            let pair = CertifiedKey::from_der(vec![certificate], key, provider);
             by_name.add_default(&Arc::new(pair.map_err(of_ours)?));
             shown.push(Shown { file: None, facts });
         }
-        let clients = match &tls.clients {
-            None => None,
-            Some(clients) => {
-                let signers = read_chain(&clients.ca)?;
-                Some((signers, clients.are_required))
-            }
-        };
-        let known = (kept.demands.iter())
-            .find(|known| known.clients == clients && known.are_early() == tls.early_data);
-        let demands = match (known, tls.early_data) {
-            (Some(known), _) => known.clone(),
-            (None, false) => Demands {
-                clients,
-                resumption: Resumption::Tickets(ring::Ticketer::new().map_err(of_ours)?),
-            },
-            (None, true) => Demands {
-                clients,
-                resumption: Resumption::Kept(Arc::new(Sessions::new(kept.sessions_bytes_max))),
-            },
-        };
-        let versions: &[_] = match tls.only_tls13 {
-            true => &[&TLS13],
-            false => &[&TLS13, &TLS12],
-        };
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)
-            .map_err(of_ours)?;
-        let builder = match (&tls.clients, &demands.clients) {
-            (Some(files), Some((signers, are_required))) => {
-                let verifier = verifier(&files.ca, signers, *are_required, &provider)?;
-                builder.with_client_cert_verifier(verifier)
-            }
-            _ => builder.with_no_client_auth(),
-        };
-        let mut config = builder.with_cert_resolver(Arc::new(by_name));
+        Ok(Certificates {
+            by_name,
+            shown,
+            own,
+        })
+    }
+}
+
+impl ServedTls {
+    fn load(
+        tls: &ListenerTls,
+        listener: &Listener,
+        kept: &Kept<'_>,
+        now: Duration,
+    ) -> Result<ServedTls, Unusable> {
+        // Before they are read: what changes meanwhile is read again.
+        let stamp = |file: &PathBuf| Some((file.clone(), Stamp::of(file)?));
+        let files = tls.files().filter_map(stamp).collect();
+        let provider = Arc::new(ring::default_provider());
+        let certificates = Certificates::read(tls, listener, kept, &provider, now)?;
+        let demands = kept.demands(tls)?;
+        let builder = builder(tls, &demands, &provider)?;
+        let mut config = builder.with_cert_resolver(Arc::new(certificates.by_name));
+        let (challenges, orders) = kept.challenges;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if listener.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
@@ -353,12 +289,12 @@ impl ServedTls {
         }
         Ok(ServedTls {
             config: Arc::new(config),
-            shown,
+            shown: certificates.shown,
             seen_at: now,
             challenges: Arc::clone(challenges),
             demands,
             files,
-            self_signed: own,
+            self_signed: certificates.own,
         })
     }
 
@@ -394,185 +330,32 @@ impl ServedTls {
     }
 }
 
+/// The versions, and how clients are asked for certificates.
+fn builder(
+    tls: &ListenerTls,
+    demands: &Demands,
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, Unusable> {
+    let versions: &[_] = match tls.only_tls13 {
+        true => &[&TLS13],
+        false => &[&TLS13, &TLS12],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)
+        .map_err(of_ours)?;
+    Ok(match (&tls.clients, &demands.clients) {
+        (Some(files), Some((signers, are_required))) => {
+            let verifier = verifier(&files.ca, signers, *are_required, provider)?;
+            builder.with_client_cert_verifier(verifier)
+        }
+        _ => builder.with_no_client_auth(),
+    })
+}
+
 /// Does not come of files.
 fn of_ours(error: rustls::Error) -> Unusable {
     Unusable {
         file: None,
         why: format!("TLS cannot be set up: {error}"),
     }
-}
-
-fn verifier(
-    file: &Path,
-    signers: &[CertificateDer<'static>],
-    are_required: bool,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Unusable> {
-    let mut roots = RootCertStore::empty();
-    for signer in signers {
-        let added = roots.add(signer.clone());
-        added.map_err(|error| {
-            unusable(
-                file,
-                format!("a certificate in it is no authority: {error}"),
-            )
-        })?;
-    }
-    let builder =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-    let builder = match are_required {
-        true => builder,
-        false => builder.allow_unauthenticated(),
-    };
-    let built = builder.build();
-    built.map_err(|error| unusable(file, format!("cannot be used for clients: {error}")))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Unusable> {
-    let said = |error: io::Error| {
-        let what_to_do = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; let the user that the proxy becomes read it",
-            io::ErrorKind::NotFound => "; name a file that is there",
-            _ => "",
-        };
-        unusable(file, format!("cannot be read: {error}{what_to_do}"))
-    };
-    let found = fs::metadata(file).map_err(said)?;
-    if !found.is_file() {
-        return Err(unusable(file, "is no file"));
-    }
-    if found.len() > FILE_BYTES_MAX {
-        return Err(unusable(
-            file,
-            "is larger than 1 MiB: no certificate or key",
-        ));
-    }
-    fs::read(file).map_err(said)
-}
-
-fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-    let text = read(file)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|error| unusable(file, format!("is no PEM file: {error}")))?;
-    match chain.is_empty() {
-        true => Err(unusable(
-            file,
-            "has no certificate (PEM, -----BEGIN CERTIFICATE-----)",
-        )),
-        false => Ok(chain),
-    }
-}
-
-fn read_pair(
-    files: &CertificateFiles,
-    provider: &CryptoProvider,
-) -> Result<(CertifiedKey, Facts), Unusable> {
-    let chain = read_chain(&files.chain)?;
-    let text = read(&files.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
-        let encrypted = memchr::memmem::find(&text, b"ENCRYPTED").is_some();
-        let why = match encrypted {
-            true => "the private key is encrypted; take the password off (openssl pkey)",
-            false => "has no private key (PEM, -----BEGIN PRIVATE KEY-----)",
-        };
-        unusable(&files.key, why)
-    })?;
-    let first = chain.first();
-    let facts = first
-        .and_then(|first| Facts::of(first))
-        .ok_or_else(|| unusable(&files.chain, "its first certificate cannot be understood"))?;
-    let pair = CertifiedKey::from_der(chain, key, provider);
-    let mut pair = pair.map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            let of = files.chain.display();
-            unusable(
-                &files.key,
-                format!("is not the key of the certificate {of}"),
-            )
-        }
-        error => unusable(&files.key, format!("the key cannot be used: {error}")),
-    })?;
-    if let Some(file) = &files.ocsp {
-        let response = read(file)?;
-        // SEQUENCE, of a successful response: a PEM file or an answer in HTML is none.
-        if response.first() != Some(&0x30) {
-            return Err(unusable(file, "is no OCSP response (DER)"));
-        }
-        match x509::is_about_another(&response, &pair.cert[0]) {
-            // The certificate may have been renewed just now, and the response not yet. Clients would end the handshake.
-            true => tracing::warn!(
-                file = %file.display(),
-                certificate = %files.chain.display(),
-                "the OCSP response is about another certificate: it is not sent"
-            ),
-            false => pair.ocsp = Some(response),
-        }
-    }
-    Ok((pair, facts))
-}
-
-fn check_times(files: &CertificateFiles, facts: &Facts, now: Duration) -> Result<(), Unusable> {
-    match out_of_time(facts, now) {
-        None => Ok(()),
-        Some(why) => Err(unusable(&files.chain, format!("the certificate {why}"))),
-    }
-}
-
-/// Why it does not hold at this time, if so.
-fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
-    let now_s = now.as_secs() as i64;
-    if facts.until_unix_s <= now_s {
-        let until = x509::day(facts.until_unix_s);
-        return Some(format!("has ended, on {until}; renew it"));
-    }
-    let from = x509::day(facts.from_unix_s);
-    let is_early = facts.from_unix_s > now_s;
-    is_early.then(|| format!("begins to hold on {from}; look at the clock, or wait"))
-}
-
-/// Makes a certificate for this machine, and its key in PKCS #8.
-fn sign_one(address: IpAddr) -> Result<(CertificateDer<'static>, Vec<u8>), Unusable> {
-    let mut names = vec!["localhost".to_owned()];
-    let of_loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-    names.extend(of_loopback.iter().map(IpAddr::to_string));
-    if !of_loopback.contains(&address) && !address.is_unspecified() {
-        names.push(address.to_string());
-    }
-    let made = rcgen::generate_simple_self_signed(names).map_err(|error| Unusable {
-        file: None,
-        why: format!("a certificate cannot be made: {error}"),
-    })?;
-    let key = made.signing_key.serialize_der();
-    Ok((made.cert.der().clone(), key))
-}
-
-/// What a start would show by these files: for `loligo check`.
-///
-/// # Errors
-/// As a start would have them.
-pub fn look_at_certificate(files: &CertificateFiles) -> Result<Shown, Unusable> {
-    let (_, facts) = read_pair(files, &ring::default_provider())?;
-    Ok(Shown {
-        file: Some(files.chain.clone()),
-        facts,
-    })
-}
-
-/// The same, and it must hold now.
-///
-/// # Errors
-/// As a start with `tls-strict` would have them.
-pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
-    let shown = look_at_certificate(files)?;
-    check_times(files, &shown.facts, now)?;
-    Ok(shown)
-}
-
-/// Can a start use this file to judge certificates of clients?
-///
-/// # Errors
-/// As a start would have them.
-pub fn check_client_ca(file: &Path) -> Result<(), Unusable> {
-    let signers = read_chain(file)?;
-    verifier(file, &signers, true, &Arc::new(ring::default_provider())).map(drop)
 }

@@ -4,13 +4,16 @@
 
 use std::time::Duration;
 
+use super::Connection;
 use super::input::Happened;
 use super::settings::WINDOW_DEFAULT;
-use super::{Connection, Drain};
+use super::stage::{Drain, Incomplete};
+use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, Header, PAYLOAD_BYTES_MAX, flag, kind, word};
 use crate::head::Part;
+use crate::hpack::{write_field, write_status};
+use crate::stream_id::StreamId;
 use crate::streams::Gone;
-use crate::{ErrorCode, Fault, StreamId, write_field, write_status};
 
 /// The most CONTINUATION frames of a block; or as many as a head of full length takes, twice, if that is more.
 //= CVE-2024-27316   a block must end
@@ -25,18 +28,6 @@ const BLOCK_GROWS_MAX: usize = 8;
 
 /// A block that is read in vain costs as much as a reset for each so many bytes.
 const REFUSED_BYTES_FREE: usize = 4096;
-
-/// A block whose last frame has not come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Incomplete {
-    stream: u32,
-    ends: bool,
-    depends_on_itself: bool,
-    continuations: usize,
-    /// Of the whole block.
-    bytes: usize,
-    pub(super) began_at: Duration,
-}
 
 /// What a block is for.
 enum For {

@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use super::input::{Happened, Stage, Stepped};
+use super::input::{Happened, Stepped};
 use super::settings::{self, WINDOW_DEFAULT, WINDOW_MAX};
-use super::{Connection, DRAIN_PING, Drain, ResetBy};
+use super::stage::{Drain, Stage};
+use super::{Connection, DRAIN_PING, ResetBy};
+use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, Header, flag, word};
 use crate::mistakes::{Mistake, makes};
+use crate::priority::Priority;
+use crate::stream_id::StreamId;
 use crate::streams::Stream;
-use crate::{ErrorCode, Fault, Priority, StreamId};
 
 /// A reset within so long is rapid.
 const RAPID: Duration = Duration::from_secs(1);

@@ -7,20 +7,10 @@ use std::time::Duration;
 
 use super::Connection;
 use super::input::{Happened, Step, Stepped};
-use crate::Fault;
+use super::stage::DataFrame;
+use crate::error::Fault;
 use crate::frame::{HEADER_BYTES, Header, flag};
 use crate::streams::Gone;
-
-/// A DATA frame of which not all has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DataFrame {
-    stream: u32,
-    /// Of the body.
-    left: usize,
-    /// Behind it.
-    padding: usize,
-    ends: bool,
-}
 
 impl Connection {
     /// The header of a DATA frame; its body follows as it comes.

@@ -7,17 +7,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::stage::Stage;
 use super::{Connection, Event, OUTPUT_WAITING_MAX, ResetBy, Taken};
+use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, PREFACE, flag, kind};
-use crate::{ErrorCode, Fault, StreamId};
-
-/// What is expected of the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    Preface,
-    FirstSettings,
-    Frames,
-}
+use crate::stream_id::StreamId;
 
 /// An event, without what it borrows.
 #[derive(Debug)]

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::Connection;
 use crate::budget::SMALL_BYTES;
+use crate::error::Fault;
 use crate::frame::{self, flag, kind};
 use crate::mistakes::{Mistake, makes};
-use crate::{Fault, StreamId, Turn};
+use crate::stream_id::StreamId;
+use crate::turn::Turn;
 
 impl Connection {
     /// Fills `turn`, which must be empty, with what is to be written next: our own frames, and up to about `bytes_max` bytes of

@@ -1,7 +1,8 @@
 //! SETTINGS, both ways (RFC 9113 §6.5).
 
+use crate::error::Fault;
 use crate::frame::{self, PAYLOAD_BYTES_MAX, flag, kind};
-use crate::{Fault, Limits};
+use crate::limits::Limits;
 
 /// The window that streams and connection begin with (RFC 9113 §6.9.2).
 pub(super) const WINDOW_DEFAULT: u32 = 65_535;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Connection, Drain, Event, ResetBy, Stage};
-use crate::{ErrorCode, Fault};
+use super::stage::{Drain, Stage};
+use super::{Connection, Event, ResetBy};
+use crate::error::{ErrorCode, Fault};
 
 impl Connection {
     /// When [`Connection::handle_timeout`] is wanted next, at the latest.

@@ -7,8 +7,10 @@
 
 use std::collections::VecDeque;
 
-use super::ENTRY_OVERHEAD_BYTES;
 use super::note::Note;
+
+/// Room that an entry takes beyond its name and value (RFC 7541 §4.1).
+const ENTRY_OVERHEAD_BYTES: usize = 32;
 
 #[derive(Clone, Copy)]
 struct Entry {

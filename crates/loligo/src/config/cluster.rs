@@ -17,11 +17,12 @@ use proxy::plan::{
     Spread, StorePlan,
 };
 
+use super::apply::apply;
 use super::general::Draft;
 use super::machine::Machine;
 use super::problem::Problem;
 use super::raw::{Block, Given, Raw, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::values;
 
 /// The values of `[cluster]`.

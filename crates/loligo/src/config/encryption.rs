@@ -9,13 +9,48 @@ use std::path::PathBuf;
 
 use proxy::plan::{CertificateFiles, ClientCertificates, Listener, ListenerTls};
 
-use super::Found;
-use super::listeners::ListenerDraft;
+use super::apply::apply;
 use super::machine::Machine;
-use super::problem::Problem;
+use super::problem::{Found, Problem};
 use super::raw::Block;
-use super::rows::{Row, apply, rows};
+use super::rows::{Row, rows};
 use super::values::{self, TlsWord};
+
+/// The values of a listener's block that are about TLS.
+#[derive(Default)]
+pub struct EncryptionDraft {
+    tls: Option<TlsWord>,
+    only_tls13: Option<bool>,
+    early_data: Option<bool>,
+    tls_strict: Option<bool>,
+    client_ca: Option<PathBuf>,
+    client_required: Option<bool>,
+}
+
+/// Settings of a `[[listener]]` that are about TLS.
+pub fn rows() -> Vec<Row<EncryptionDraft>> {
+    rows![EncryptionDraft:
+        /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
+        /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
+        /// made at the start and that nobody trusts, for trying out.
+        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `acme`, `self-signed`", "none" => tls = values::certificate;
+        /// The oldest version of TLS that is spoken.
+        "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
+        /// Refuse the start, and a reload, if the time of a certificate is over or has not begun. Otherwise that is said in the log, by `check` and in
+        /// the answer to a reload; other certificates are shown where they have the name, and clients decide about this one.
+        "listener.tls-strict": "`true`, `false`", "`false`" => tls_strict = values::switch;
+        /// Answer clients that come back before the handshake of TLS 1.3 is complete (0-RTT), which saves them a round trip: a plain GET of what is
+        /// fresh in the cache, and nothing else. Whatever else comes so early waits until the client has proved itself. Somebody who has
+        /// recorded such a request may send it again, and gets nothing for it: each session is resumed once. So sessions are kept
+        /// here (`limits.tls-sessions`) instead of sealed into tickets.
+        "listener.early-data": "`true`, `false`", "`false`" => early_data = values::switch;
+        /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
+        "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
+        /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
+        "listener.client-certificate": "`required`, `optional`", "`required`"
+            => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
+    ]
+}
 
 /// The values of a certificate's block.
 #[derive(Default)]
@@ -63,7 +98,7 @@ fn certificates(block: &Block, problems: &mut Vec<Problem>) -> Vec<CertificateFi
 /// TLS of a listener on this address; `None`: it speaks plain HTTP.
 pub fn settle(
     block: &Block,
-    draft: &mut ListenerDraft,
+    draft: EncryptionDraft,
     address: SocketAddr,
     problems: &mut Vec<Problem>,
 ) -> Option<ListenerTls> {
@@ -74,7 +109,7 @@ pub fn settle(
         is_strict: draft.tls_strict.unwrap_or(false),
         ..ListenerTls::default()
     };
-    let word = draft.tls.take();
+    let word = draft.tls;
     // A bad value has been complained of already.
     let is_said = block.says("listener.tls") && word != Some(TlsWord::Plain);
     match word {
@@ -111,7 +146,7 @@ pub fn settle(
         }
         return None;
     }
-    match (draft.client_ca.take(), draft.client_required) {
+    match (draft.client_ca, draft.client_required) {
         (Some(ca), required) => {
             tls.clients = Some(ClientCertificates {
                 ca,

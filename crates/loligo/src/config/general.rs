@@ -18,13 +18,13 @@ use proxy::plan::{
     PoolLimits, Setting, StorePlan, Storing, Timeouts,
 };
 
+use super::acme;
 use super::machine::Machine;
-use super::problem::Problem;
+use super::problem::{Found, Problem, needs_allow};
 use super::raw::Block;
 use super::rows::{Row, numbers, rows};
 use super::user;
 use super::values;
-use super::{Found, acme, needs_allow};
 
 /// Where the admin interface listens if the user does not say.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
@@ -93,7 +93,42 @@ impl Draft {
 
 /// Settings of the whole. Those that begin with `store.` are written into a store's block and hold for all stores.
 pub fn rows() -> Vec<Row<Draft>> {
-    let mut rows = rows![Draft:
+    let mut rows = process_rows();
+    rows.extend(admin_rows());
+    rows.extend(store_rows());
+    rows.extend(log_rows());
+    rows.extend(net_rows());
+    rows.extend(certificate_rows());
+    part(&mut rows, "store.", Storing::SETTINGS, |p| &mut p.storing);
+    part(&mut rows, "limits.", Limits::SETTINGS, |p| &mut p.limits);
+    part(&mut rows, "timeouts.", Timeouts::SETTINGS, |p| {
+        &mut p.timeouts
+    });
+    part(&mut rows, "cache.", CacheRules::SETTINGS, |p| &mut p.cache);
+    part(&mut rows, "dns.", Dns::SETTINGS, |p| &mut p.dns);
+    part(&mut rows, "icp.", plan::Icp::SETTINGS, |p| &mut p.icp);
+    part(&mut rows, "digest.", plan::Digests::SETTINGS, |p| {
+        &mut p.digests
+    });
+    part(&mut rows, "pool.", PoolLimits::SETTINGS, |p| &mut p.pool);
+    rows
+}
+
+/// The numbers of a part of the plan.
+fn part<P>(
+    rows: &mut Vec<Row<Draft>>,
+    scope: &str,
+    settings: &'static [Setting<P>],
+    part: fn(&mut Plan) -> &mut P,
+) {
+    rows.extend(numbers(scope, settings, move |draft: &mut Draft| {
+        part(&mut draft.plan)
+    }));
+}
+
+/// The process.
+fn process_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// The name this proxy signs with in `Via` and `Cache-Status`. Give each proxy of a chain its own.
         "name": "a token", "loligo" => plan.name = values::token;
         /// Worker threads. Fewer leave cores to other programs.
@@ -106,6 +141,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         "user": "a user", "loligo, if there is such a user" => user = values::account;
         /// Its group. It is in no other.
         "group": "a group", "the user's" => group = values::account;
+    ]
+}
+
+/// The admin interface.
+fn admin_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// Where the admin interface listens: `/metrics`, `/status`, `/healthz`, `PURGE`.
         "admin.address": "`ADDRESS:PORT` or `none`", "127.0.0.1:3129" => admin = values::socket_address_or_none;
         /// Who may use the admin interface beside this machine. Required when it listens beyond loopback.
@@ -116,6 +157,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// Count which hosts and URLs are asked for most at present, and show them in `/status` and on the dashboard. It costs as much as an
         /// access log without the writing. Off by default, because users of the admin interface then see what people ask for.
         "admin.top": "`true`, `false`", "false" => plan.logs.top = values::switch;
+    ]
+}
+
+/// All stores.
+fn store_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// How the disk is read and written. `auto`: io_uring where the kernel allows it, else threads; `uring`: that or do not start.
         "store.io-engine": "`auto`, `uring`, `threads`", "auto" => plan.storing.io_engine = |given| values::word(given, &[
             ("auto", IoEngine::Auto), ("uring", IoEngine::Uring), ("threads", IoEngine::Threads),
@@ -139,6 +186,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// are written together, and a read goes on beyond its object, up to 64KiB: it brings along the objects that are asked for
         /// next, such as a page's images.
         "store.lazy-reads": "`auto`, or a number, 0 to 64", "auto" => plan.storing.lazy_reads = values::lazy_reads;
+    ]
+}
+
+/// Logs and profile.
+fn log_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens a file. `syslog` sends each line by RFC 5424 to /dev/log, or to another
         /// socket, or by UDP; `journald` to systemd's journal. A log that takes nothing holds up no request: its lines are dropped and
         /// counted (`loligo_log_records_lost`).
@@ -160,6 +213,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// How much is said on standard error.
         "log.level": "`error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,proxy=debug`", "info"
             => log_level = values::log_level;
+    ]
+}
+
+/// Siblings and names.
+fn net_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// Where ICP queries of siblings are answered, UDP; queries to siblings are sent from there, too. The usual port is 3130.
         "icp.listen": "`ADDRESS:PORT` or `none`", "none" => plan.icp.listen = values::socket_address_or_none;
         /// Who may ask beside this machine: the siblings. Others are told that they may not, up to a point.
@@ -169,6 +228,12 @@ pub fn rows() -> Vec<Row<Draft>> {
         "digest.allow": "networks", "none: this machine only" => plan.digests.allow = values::networks;
         /// Name servers, `ADDRESS` or `ADDRESS:PORT`, instead of those of /etc/resolv.conf.
         "dns.servers": "addresses", "the system's" => plan.dns.servers = values::name_servers;
+    ]
+}
+
+/// Certificates: ours, and whose are trusted.
+fn certificate_rows() -> Vec<Row<Draft>> {
+    rows![Draft:
         /// Order a certificate from this authority (ACME), and renew it when a third of its time is left. Listeners with `tls = "acme"` show
         /// it, and one of them must be what the world reaches at port 443 of each name: the authority connects there (tls-alpn-01). To
         /// write it means to agree to the authority's terms.
@@ -184,30 +249,7 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// a one, unless it is told `-addext basicConstraints=critical,CA:FALSE`) counts also for all that its key has signed; one of X.509
         /// version 1 can't, and is never an authority here.
         "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
-    ];
-    fn part<P>(
-        rows: &mut Vec<Row<Draft>>,
-        scope: &str,
-        settings: &'static [Setting<P>],
-        part: fn(&mut Plan) -> &mut P,
-    ) {
-        rows.extend(numbers(scope, settings, move |draft: &mut Draft| {
-            part(&mut draft.plan)
-        }));
-    }
-    part(&mut rows, "store.", Storing::SETTINGS, |p| &mut p.storing);
-    part(&mut rows, "limits.", Limits::SETTINGS, |p| &mut p.limits);
-    part(&mut rows, "timeouts.", Timeouts::SETTINGS, |p| {
-        &mut p.timeouts
-    });
-    part(&mut rows, "cache.", CacheRules::SETTINGS, |p| &mut p.cache);
-    part(&mut rows, "dns.", Dns::SETTINGS, |p| &mut p.dns);
-    part(&mut rows, "icp.", plan::Icp::SETTINGS, |p| &mut p.icp);
-    part(&mut rows, "digest.", plan::Digests::SETTINGS, |p| {
-        &mut p.digests
-    });
-    part(&mut rows, "pool.", PoolLimits::SETTINGS, |p| &mut p.pool);
-    rows
+    ]
 }
 
 /// The tables of a configuration file.
@@ -237,7 +279,8 @@ pub fn settle(
         format: draft.access_format.clone(),
     });
     let ordered = acme::settle(std::mem::take(&mut draft.acme), whole, &mut found.problems);
-    let user = user::settle(&draft, whole, machine, found);
+    let account = (draft.user.as_deref(), draft.group.as_deref());
+    let user = user::settle(account, whole, machine, found);
     let mut plan = draft.plan;
     plan.user = user;
     plan.acme = ordered;

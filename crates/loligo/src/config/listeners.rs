@@ -9,9 +9,8 @@
 //!   L6  nobody is believed who was not named
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use ipnet::IpNet;
 use proxy::plan::{
@@ -20,15 +19,16 @@ use proxy::plan::{
     Upstream,
 };
 
-use super::encryption;
+use super::apply::apply;
+use super::encryption::{self, EncryptionDraft};
 use super::general::Draft;
 use super::mirrors::{self, MirrorDraft};
-use super::needs_allow;
+use super::ours::is_own;
 use super::presets;
-use super::problem::Problem;
+use super::problem::{Problem, needs_allow};
 use super::quotas;
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, rows};
+use super::rows::{Row, rows};
 use super::upstreams::{self, Named};
 use super::values;
 use super::values::LISTEN;
@@ -48,12 +48,7 @@ pub struct ListenerDraft {
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
     forwarded: Option<Forwarded>,
-    pub(super) tls: Option<values::TlsWord>,
-    pub(super) only_tls13: Option<bool>,
-    pub(super) early_data: Option<bool>,
-    pub(super) tls_strict: Option<bool>,
-    pub(super) client_ca: Option<PathBuf>,
-    pub(super) client_required: Option<bool>,
+    encryption: EncryptionDraft,
     http2: Option<bool>,
     proxy_protocol: ProxyProtocol,
     trusted: Vec<IpNet>,
@@ -76,12 +71,29 @@ pub struct RouteDraft {
     origin: Option<Named>,
     pass_host: Option<bool>,
     /// What is about mirroring.
-    pub mirror: MirrorDraft,
+    mirror: MirrorDraft,
     tells_client: bool,
 }
 
 /// Settings of a `[[listener]]`.
 pub fn rows() -> Vec<Row<ListenerDraft>> {
+    let encryption = encryption::rows().into_iter();
+    let encryption = encryption.map(|row| row.within(|it: &mut ListenerDraft| &mut it.encryption));
+    let mut rows = serving_rows();
+    rows.extend(encryption);
+    rows.extend(client_rows());
+    rows.extend(preset_rows());
+    rows.extend(rows![ListenerDraft:
+        /// Where this listener's requests are logged, if not with the others.
+        "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
+        /// And how.
+        "listener.access-log-format": "as `log.access-format`", "that of `[log]`" => access_format = values::access_format;
+    ]);
+    rows
+}
+
+/// Whom it serves, from where, and what it tells them.
+fn serving_rows() -> Vec<Row<ListenerDraft>> {
     rows![ListenerDraft:
         /// Where clients connect. A port alone means 127.0.0.1.
         "listener.address": "`ADDRESS:PORT` or a port", "127.0.0.1:3128" => address = values::socket_address;
@@ -127,25 +139,12 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             => forwarded = |given| values::word(given, &[
                 ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
             ]);
-        /// Speak TLS (1.2 and 1.3) to clients, with this certificate; PEM, the certificate first and then those that lead to a root. A
-        /// file with both, or two. For several, write blocks `[[listener.certificate]]`. `self-signed`, on loopback only: one that is
-        /// made at the start and that nobody trusts, for trying out.
-        "listener.tls": "`CERT.pem,KEY.pem`, `BOTH.pem`, `acme`, `self-signed`", "none" => tls = values::certificate;
-        /// The oldest version of TLS that is spoken.
-        "listener.tls-min": "`1.2`, `1.3`", "1.2" => only_tls13 = |given| values::word(given, &[("1.2", false), ("1.3", true)]);
-        /// Refuse the start, and a reload, if the time of a certificate is over or has not begun. Otherwise that is said in the log, by `check` and in
-        /// the answer to a reload; other certificates are shown where they have the name, and clients decide about this one.
-        "listener.tls-strict": "`true`, `false`", "`false`" => tls_strict = values::switch;
-        /// Answer clients that come back before the handshake of TLS 1.3 is complete (0-RTT), which saves them a round trip: a plain GET of what is
-        /// fresh in the cache, and nothing else. Whatever else comes so early waits until the client has proved itself. Somebody who has
-        /// recorded such a request may send it again, and gets nothing for it: each session is resumed once. So sessions are kept
-        /// here (`limits.tls-sessions`) instead of sealed into tickets.
-        "listener.early-data": "`true`, `false`", "`false`" => early_data = values::switch;
-        /// Ask clients for certificates that these authorities have signed. The access log has their subjects.
-        "listener.client-ca": "a PEM file", "none are asked for" => client_ca = values::path;
-        /// With `client-ca`: may a client come without a certificate? One that it shows must be good in either case.
-        "listener.client-certificate": "`required`, `optional`", "`required`"
-            => client_required = |given| values::word(given, &[("required", true), ("optional", false)]);
+    ]
+}
+
+/// How clients connect, and who they are.
+fn client_rows() -> Vec<Row<ListenerDraft>> {
+    rows![ListenerDraft:
         /// Speak HTTP/2 too. With TLS, clients ask for it (ALPN), and may do everything that they may in HTTP/1.1. Without, only to
         /// those that begin in it (prior knowledge): a balancer in front, or gRPC. `Upgrade: h2c` is never heeded.
         "listener.http2": "`true`, `false`", "`true` with TLS, else `false`" => http2 = values::switch;
@@ -165,6 +164,12 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
             ]);
         /// The limits that count its requests and connections, by the names of their blocks `[[limit]]`.
         "listener.limits": "a list of names", "none" => quotas = quotas::names;
+    ]
+}
+
+/// Mirrors without routes of their own.
+fn preset_rows() -> Vec<Row<ListenerDraft>> {
+    rows![ListenerDraft:
         /// Makes it a mirror ([mirrors](mirrors.md)): stands for routes and rules, which `loligo check` prints. Rules of your own come first.
         "listener.preset": "`apt`, `pypi`, `npm`, `cargo`, `go`, `oci`", "none" => preset = presets::name;
         /// With `preset`: where lies what is mirrored. `pypi` and `cargo` take two: the index, and the server of files.
@@ -175,10 +180,6 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
         "listener.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => follow = mirrors::host_ports;
         /// With `preset`: as in a route.
         "listener.token-hosts": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "with `oci`: the registry alone" => token_hosts = mirrors::host_ports;
-        /// Where this listener's requests are logged, if not with the others.
-        "listener.access-log": "as `log.access`", "that of `[log]`" => access = |given| values::log_target(given).map(Some);
-        /// And how.
-        "listener.access-log-format": "as `log.access-format`", "that of `[log]`" => access_format = values::access_format;
     ]
 }
 
@@ -199,7 +200,8 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         "listener.route.proxy-protocol": "`v2`, `none`", "none"
             => tells_client = |given| values::word(given, &[("v2", true), ("none", false)]);
     ];
-    rows.extend(mirrors::rows());
+    let mirror = mirrors::rows().into_iter();
+    rows.extend(mirror.map(|row| row.within(|it: &mut RouteDraft| &mut it.mirror)));
     rows
 }
 
@@ -282,7 +284,12 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         true => Forwarded::Replace,
         false => Forwarded::None,
     });
-    let tls = encryption::settle(block, &mut draft, address, problems);
+    let tls = encryption::settle(
+        block,
+        std::mem::take(&mut draft.encryption),
+        address,
+        problems,
+    );
     let http2 = draft.http2.unwrap_or(tls.is_some());
     let naming = naming(block, &mut draft, problems);
     let name = draft.name.take().unwrap_or_default();
@@ -496,23 +503,5 @@ fn check_origins(
                 problems.push(block.problem("listener.origin", message));
             }
         }
-    }
-}
-
-/// Does the origin's address lead to a socket of ours? Names other than localhost are not resolved here; the data
-/// plane refuses its own addresses when it connects.
-pub fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
-    if own.port() != origin.port || own.port() == 0 {
-        return false;
-    }
-    let own_ip = own.ip().to_canonical();
-    match origin.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
-        Ok(ip) if ip == own_ip => true,
-        // 127.0.0.1 or 0.0.0.0 as the origin reaches a socket on every address; 0.0.0.0 as ours takes all of loopback.
-        Ok(ip) => {
-            ip.is_loopback() && own_ip.is_unspecified()
-                || ip.is_unspecified() && (own_ip.is_loopback() || own_ip.is_unspecified())
-        }
-        Err(_) => origin.host == "localhost" && (own_ip.is_loopback() || own_ip.is_unspecified()),
     }
 }

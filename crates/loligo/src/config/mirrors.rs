@@ -27,32 +27,31 @@ pub struct MirrorDraft {
     tokens: Option<Option<Vec<HostPort>>>,
 }
 
-/// Settings of a `[[listener.route]]` for mirrors, for a draft that has a [`MirrorDraft`] as `mirror`.
-pub fn rows() -> Vec<Row<super::listeners::RouteDraft>> {
-    use super::listeners::RouteDraft;
-    rows![RouteDraft:
+/// Settings of a `[[listener.route]]` for mirrors.
+pub fn rows() -> Vec<Row<MirrorDraft>> {
+    rows![MirrorDraft:
         /// Taken from the front of the path before it goes to the origin: the route's `path`, or the front of it.
-        "listener.route.strip": "begins with `/`", "nothing" => mirror.strip = values::route_path;
+        "listener.route.strip": "begins with `/`", "nothing" => strip = values::route_path;
         /// The Host that the origin gets, where it is another than the origin's own. Needs `pass-host = false`.
-        "listener.route.origin-host": "`HOST` or `HOST:PORT`", "the origin's" => mirror.origin_host = authority;
+        "listener.route.origin-host": "`HOST` or `HOST:PORT`", "the origin's" => origin_host = authority;
         /// Redirects of GET and HEAD to these hosts are followed here, three at most, and their end is stored under the URL that the client
         /// asked for. Other redirects go to the client. Cookies and credentials stay with the origin; nothing goes from https to http.
         /// Names that lead to this machine or to a link-local address are refused: such an address must be in the list itself.
-        "listener.route.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => mirror.follow = host_ports;
+        "listener.route.follow-redirects": "a list of `HOST`, `*.HOST`, `HOST:PORT`", "none" => follow = host_ports;
         /// A text that is replaced in bodies, such as the URL of a file server in an index. With it the origin is asked for bodies that are
         /// whole and not compressed; one that is compressed all the same is passed on as it is, and not stored.
-        "listener.route.replace-host.from": "8 to 256 bytes", "none" => mirror.from = needle;
+        "listener.route.replace-host.from": "8 to 256 bytes", "none" => from = needle;
         /// What is written in its place: a URL of this proxy, or a path. End both with `/`, or other hosts may begin like this one.
-        "listener.route.replace-host.to": "up to 256 bytes", "none" => mirror.to = replacement;
+        "listener.route.replace-host.to": "up to 256 bytes", "none" => to = replacement;
         /// The media types of bodies that are looked through; `*` at the beginning or the end is any text.
         "listener.route.replace-host.types": "a list of types", "text/html, text/plain, application/json, *+json, *+html"
-            => mirror.types = media_types;
+            => types = media_types;
         /// A path that ends in `sha256:` and a digest is that of a body with this digest: a body with another one is cut off, and not stored.
-        "listener.route.verify-digest": "`true`, `false`", "false" => mirror.verify = values::switch;
+        "listener.route.verify-digest": "`true`, `false`", "false" => verify = values::switch;
         /// A 401 that asks for a bearer token (registries do) is answered here with a token that everybody gets, from the origin or one of
         /// these hosts. Clients that send credentials of their own are passed on as they are.
         "listener.route.token-hosts": "a list of `HOST`, `*.HOST`, `HOST:PORT`, or `[]` for the origin alone", "none: a 401 goes to the client"
-            => mirror.tokens = |given| host_ports(given).map(Some);
+            => tokens = |given| host_ports(given).map(Some);
     ]
 }
 

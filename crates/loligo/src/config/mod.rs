@@ -20,10 +20,11 @@
 //! | `addresses` | what somebody else has already, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
-//! `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
+//! `rows` says how a setting is described and kept, `apply` reads by that what was given. `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 mod acme;
 pub mod addresses;
+mod apply;
 pub mod cluster;
 mod conditions;
 #[cfg(test)]
@@ -39,6 +40,7 @@ mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod oddities;
+mod ours;
 mod peers;
 pub mod presets;
 pub mod problem;
@@ -64,7 +66,7 @@ use proxy::plan::Plan;
 
 use general::Draft;
 use machine::{Machine, OnDisk};
-use problem::Problem;
+use problem::{Found, Problem};
 use raw::{Block, Raw};
 
 /// A checked configuration.
@@ -84,14 +86,6 @@ pub struct Settled {
     pub time_zone: Option<String>,
 }
 
-/// What was found while a configuration was checked.
-#[derive(Default)]
-pub struct Found {
-    problems: Vec<Problem>,
-    notes: Vec<String>,
-    fitted: Vec<String>,
-}
-
 /// Checks everything.
 pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> {
     let mut found = Found {
@@ -106,7 +100,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         ..Block::default()
     };
     let mut draft = Draft::default();
-    rows::apply(
+    apply::apply(
         &general::rows(),
         &whole.given,
         &mut draft,
@@ -171,8 +165,4 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         fitted: found.fitted,
         time_zone,
     })
-}
-
-fn needs_allow(how: &str) -> String {
-    format!("beyond this machine it must say whom it serves: {how}")
 }

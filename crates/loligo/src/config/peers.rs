@@ -14,11 +14,12 @@ use proxy::plan::{
     Ask, Direct, Health, Listener, Order, OriginUrl, PEERS_MAX, Parent, PeerAddress, Role, Sibling,
 };
 
+use super::apply::apply;
 use super::general::Draft;
-use super::listeners::is_own;
+use super::ours::is_own;
 use super::problem::Problem;
 use super::raw::{Block, Given};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::values;
 
 /// The values of a `[[parent]]`.

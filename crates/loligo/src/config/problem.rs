@@ -1,6 +1,6 @@
 //! What is wrong with a configuration: where, which setting, which value, and what to do about it.
 //!
-//! Problems are collected: a person who made three mistakes is told of three.
+//! Problems are collected ([`Found`]): a person who made three mistakes is told of three.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -77,6 +77,21 @@ impl fmt::Display for Problem {
         }
         f.write_str(&self.message)
     }
+}
+
+/// What was found while a configuration was checked.
+#[derive(Default)]
+pub struct Found {
+    pub problems: Vec<Problem>,
+    /// Things that are allowed but may surprise.
+    pub notes: Vec<String>,
+    /// Defaults that were lowered to fit this machine.
+    pub fitted: Vec<String>,
+}
+
+/// What an address beyond loopback lacks.
+pub fn needs_allow(how: &str) -> String {
+    format!("beyond this machine it must say whom it serves: {how}")
 }
 
 /// The name most like `wrong`, if one is near enough to be meant.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use commands::units::{SIZE_FORM, Size, Time, parse_size, parse_time};
 use proxy::plan::{Excess, Listener, Per, Quota, QuotaKeys, Rate, Rule, What};
 
-use super::Found;
-use super::problem::did_you_mean;
+use super::apply::apply;
+use super::problem::{Found, did_you_mean};
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::values::{self, is_token};
 
 /// The values of a block.
@@ -173,51 +173,7 @@ fn quota(draft: QuotaDraft) -> Result<Quota, (&'static str, String)> {
             "every limit needs a rate, such as rate = \"100/s\"",
         );
     };
-    // Q2
-    if written.is_size && !what.is_bytes() {
-        let message = format!(
-            "{} are counted, not bytes: write a number without a unit",
-            what.name()
-        );
-        return Err(("limit.rate", message));
-    }
-    let rate = match (what.is_at_once(), written.period) {
-        (true, Some(_)) => {
-            return wrong(
-                "limit.rate",
-                "is a number of what may be there at once: leave the time out",
-            );
-        }
-        (false, None) => {
-            return wrong(
-                "limit.rate",
-                "lacks the time, such as \"100/s\" or \"10MB/s\"",
-            );
-        }
-        (_, period) => Rate {
-            amount: written.amount,
-            period: period.unwrap_or(Duration::from_secs(1)),
-        },
-    };
-    let burst = match draft.burst {
-        Some(_) if what.is_at_once() => {
-            return wrong(
-                "limit.burst",
-                "is for rates; what is counted at once has none",
-            );
-        }
-        Some(burst) if burst.is_size && !what.is_bytes() => {
-            return wrong("limit.burst", "is a number here: bytes are not counted");
-        }
-        Some(burst) if burst.amount == 0 => {
-            return wrong(
-                "limit.burst",
-                "must be at least 1, or nothing would ever pass; for that write rate = \"0/s\"",
-            );
-        }
-        Some(burst) => burst.amount,
-        None => written.amount.max(1),
-    };
+    let (rate, burst) = rate_and_burst(written, draft.burst, what)?;
     // Q3
     let then = draft.then.unwrap_or(Excess::Refuse);
     match then {
@@ -250,6 +206,60 @@ fn quota(draft: QuotaDraft) -> Result<Quota, (&'static str, String)> {
         then,
         keys: draft.keys,
     })
+}
+
+/// Q2
+fn rate_and_burst(
+    written: Written,
+    burst: Option<Written>,
+    what: What,
+) -> Result<(Rate, u64), (&'static str, String)> {
+    let wrong = |key, message: &str| Err((key, message.to_owned()));
+    if written.is_size && !what.is_bytes() {
+        let message = format!(
+            "{} are counted, not bytes: write a number without a unit",
+            what.name()
+        );
+        return Err(("limit.rate", message));
+    }
+    let rate = match (what.is_at_once(), written.period) {
+        (true, Some(_)) => {
+            return wrong(
+                "limit.rate",
+                "is a number of what may be there at once: leave the time out",
+            );
+        }
+        (false, None) => {
+            return wrong(
+                "limit.rate",
+                "lacks the time, such as \"100/s\" or \"10MB/s\"",
+            );
+        }
+        (_, period) => Rate {
+            amount: written.amount,
+            period: period.unwrap_or(Duration::from_secs(1)),
+        },
+    };
+    let burst = match burst {
+        Some(_) if what.is_at_once() => {
+            return wrong(
+                "limit.burst",
+                "is for rates; what is counted at once has none",
+            );
+        }
+        Some(burst) if burst.is_size && !what.is_bytes() => {
+            return wrong("limit.burst", "is a number here: bytes are not counted");
+        }
+        Some(burst) if burst.amount == 0 => {
+            return wrong(
+                "limit.burst",
+                "must be at least 1, or nothing would ever pass; for that write rate = \"0/s\"",
+            );
+        }
+        Some(burst) => burst.amount,
+        None => written.amount.max(1),
+    };
+    Ok((rate, burst))
 }
 
 /// A line about it for people.

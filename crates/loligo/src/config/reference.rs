@@ -86,21 +86,28 @@ origin-first-byte = "2m"
 /// The whole reference, in Markdown.
 pub fn reference() -> String {
     let mut out = format!("{INTRODUCTION}{EXAMPLE}```\n");
+    blocks(&mut out);
+    tables(&mut out);
+    out
+}
+
+/// Of listeners, stores, rules, other proxies: most can be repeated.
+fn blocks(out: &mut String) {
     section(
-        &mut out,
+        out,
         "[[listener]]",
         "Repeat the block for several listeners. Without any there is one, with defaults.",
         listeners::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[listener.route]]",
         "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
          `origin`, or is refused if there is none.",
         listeners::route_rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[listener.certificate]]",
         "For the listener above it, which then speaks TLS. The first is shown to clients that ask for a name of none of them. Files that \
          change are read again within `timeouts.certificate-files`, or by a reload; what cannot be used (not a key of the certificate, \
@@ -108,14 +115,14 @@ pub fn reference() -> String {
         encryption::certificate_rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[upstream]]",
         "Several servers of the same content, which a route names in place of a URL. Repeat the block for several. See \
          [operations.md](operations.md#several-origins).",
         upstreams::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[store] or [[store]]",
         "The disk cache. One store is a block `[store]`; for several, repeat `[[store]]`: objects are spread over them by the hash \
          of their address, so each disk works for itself, and one that fails takes only its share with it. Each block says of \
@@ -123,7 +130,7 @@ pub fn reference() -> String {
         stores::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[rule]]",
         "Cache rules: for the exchanges that fit all conditions of a block, what it says. Repeat the block for several rules. Of each thing \
          that rules can say, the first rule that fits and says it counts; so special rules come first, general ones last. Changing what \
@@ -131,38 +138,42 @@ pub fn reference() -> String {
         rules::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[limit]]",
         "How much of something each client, host or listener may have. Repeat the block for several; a limit counts only for the listeners \
          that name it (`limits`), and the requests that meet a rule which does (`limit`). See [operations.md](operations.md#limits).",
         quotas::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[parent]]",
         "Another proxy that forward listeners ask in place of origins; it fetches what it does not have. Repeat the block for several. A route \
          of a reverse listener names its origin, which may be a proxy. See [hierarchy.md](hierarchy.md).",
         peers::parent_rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[sibling]]",
         "Another proxy that forward listeners ask for what it has, before parents and origins are asked. It must allow this proxy as a client.",
         peers::sibling_rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[cluster]",
         "Proxies that know what the others hold, and purge together. A front routes requests by that; a member with a store is asked. \
          See [accelerator.md](accelerator.md).",
         cluster::rows().iter(),
     );
     section(
-        &mut out,
+        out,
         "[[cluster.member]]",
         "Another member; all members may have the same list, since each leaves out itself.",
         cluster::member_rows().iter(),
     );
+}
+
+/// Of the whole.
+fn tables(out: &mut String) {
     let of_whole = general::rows();
     for (name, title, words) in [
         (
@@ -202,13 +213,12 @@ pub fn reference() -> String {
     ] {
         let in_section = |key: &str| key.split_once('.').map_or("", |(section, _)| section) == name;
         section(
-            &mut out,
+            out,
             title,
             words,
             of_whole.iter().filter(|row| in_section(&row.key)),
         );
     }
-    out
 }
 
 fn section<'a, T: 'a>(

@@ -6,8 +6,6 @@
 
 use proxy::plan::{Bounds, Setting, Unit};
 
-use super::general;
-use super::problem::{Problem, did_you_mean};
 use super::raw::{Given, Value};
 use super::values::{number, show};
 
@@ -26,13 +24,14 @@ pub struct Row<T> {
 }
 
 type Put<T> = Box<dyn Fn(&mut T, u64)>;
+type Set<T> = dyn Fn(&mut T, &Given) -> Result<(), String>;
 
 /// How a value is read, and where it goes.
 pub enum Takes<T> {
     /// A number within bounds.
     Number(Bounds, Put<T>),
     /// Something else; the error says what is expected.
-    Own(fn(&mut T, &Given) -> Result<(), String>),
+    Own(Box<Set<T>>),
 }
 
 /// The rows of `T` that are read by functions of their own.
@@ -43,9 +42,9 @@ macro_rules! rows {
             form: $form.to_owned(),
             default: $default.to_owned(),
             doc: concat!($($doc),+),
-            takes: $crate::config::rows::Takes::Own(|target: &mut $target, given| {
+            takes: $crate::config::rows::Takes::Own(Box::new(|target: &mut $target, given| {
                 $crate::config::rows::put(&mut target.$($field).+, $read, given)
-            }),
+            })),
         }, )* ]
     };
 }
@@ -97,6 +96,24 @@ fn form(bounds: Bounds) -> String {
     format!("a {what}, {min} to {max}")
 }
 
+impl<T: 'static> Row<T> {
+    /// The same setting of something that has this as a part.
+    pub fn within<U: 'static>(self, part: fn(&mut U) -> &mut T) -> Row<U> {
+        Row {
+            key: self.key,
+            form: self.form,
+            default: self.default,
+            doc: self.doc,
+            takes: match self.takes {
+                Takes::Number(bounds, put) => {
+                    Takes::Number(bounds, Box::new(move |it, number| put(part(it), number)))
+                }
+                Takes::Own(set) => Takes::Own(Box::new(move |it, given| set(part(it), given))),
+            },
+        }
+    }
+}
+
 impl<T> Row<T> {
     /// The sentence of the reference.
     pub fn doc(&self) -> &'static str {
@@ -112,7 +129,8 @@ impl<T> Row<T> {
         }
     }
 
-    fn set(&self, target: &mut T, given: &Given) -> Result<(), String> {
+    /// Puts what was given where it belongs; the error says what is expected.
+    pub fn set(&self, target: &mut T, given: &Given) -> Result<(), String> {
         match &self.takes {
             Takes::Number(bounds, set) => set(target, number(given, *bounds)?),
             Takes::Own(set) => set(target, given)?,
@@ -121,61 +139,10 @@ impl<T> Row<T> {
     }
 }
 
-/// Reads settings by their rows and puts them where they belong; all that is wrong with them is told.
-pub fn apply<T>(rows: &[Row<T>], given: &[Given], target: &mut T, problems: &mut Vec<Problem>) {
-    for one in given {
-        let done = match rows.iter().find(|row| row.key == one.key) {
-            Some(row) => row.set(target, one).map_err(|why| one.problem(why)),
-            None => Err(unknown(one, rows.iter().map(|row| row.key.as_str()))),
-        };
-        problems.extend(done.err());
-    }
-}
-
-/// There is no such setting; these are.
-pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Problem {
-    let known: Vec<&str> = known.collect();
-    let inner = format!("{}.", given.key);
-    let members: Vec<&str> = (known.iter())
-        .filter_map(|key| key.strip_prefix(&inner))
-        .collect();
-    let name = given.key.rsplit_once('.').map_or("", |(_, name)| name);
-    let of_all = general::rows().iter().any(|row| row.key == name);
-    let message = match did_you_mean(&given.key, known.iter().copied()) {
-        _ if !members.is_empty() => format!(
-            "takes settings of its own, such as {{ {} = … }}; there are {}",
-            members[0],
-            members.join(", ")
-        ),
-        _ if of_all => {
-            "is a setting of the whole proxy: write it above the first [block]".to_owned()
-        }
-        Some(meant) => {
-            // In a block that repeats, by the name it has there.
-            let scopes = [
-                "listener.route.",
-                "listener.certificate.",
-                "listener.",
-                "rule.",
-                "limit.",
-                "cluster.member.",
-                "cluster.",
-                "parent.",
-                "sibling.",
-                "upstream.",
-            ];
-            let short = scopes.iter().find_map(|scope| meant.strip_prefix(scope));
-            let meant = short.unwrap_or(meant);
-            format!("there is no such setting here; did you mean \"{meant}\"?")
-        }
-        None => "there is no such setting here; `loligo settings` lists them all".to_owned(),
-    };
-    given.problem(message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::apply::apply;
     use crate::config::cluster::{self, ClusterDraft};
     use crate::config::encryption;
     use crate::config::general::{self, Draft};

@@ -16,13 +16,13 @@ use std::time::Duration;
 use commands::units::Time;
 use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
-use super::Found;
+use super::apply::apply;
 use super::conditions::{self, each};
 use super::machine::Machine;
-use super::problem::Problem;
+use super::problem::{Found, Problem};
 use super::quotas;
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::shadowed;
 use super::values::{self, is_token};
 use super::verdicts;
@@ -97,6 +97,17 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.status": "a list of `404`, `500-599`, `5xx`", "any" => when.statuses = conditions::statuses;
         /// Condition: media types of the response, without parameters.
         "rule.content-type": "a list of `TYPE/SUBTYPE` or `TYPE/*`", "any" => when.content_types = conditions::content_types;
+    ];
+    rows.extend(verdict_rows());
+    rows.extend(numbers("rule.", Then::SETTINGS, |rule: &mut RuleDraft| {
+        &mut rule.then
+    }));
+    rows
+}
+
+/// What is done with what fits.
+fn verdict_rows() -> Vec<Row<RuleDraft>> {
+    rows![RuleDraft:
         /// Serve the request, whatever later rules deny. (The first rule that says `allow`, `deny`, `answer` or `redirect` counts. What a
         /// listener's `allow`, `connect-ports` and `destinations` refuse stays refused.)
         "rule.allow": "`true`", "served" => allow = verdicts::allow;
@@ -138,11 +149,7 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
         "rule.client-directives": "`obey`, `revalidate`, `ignore`", "the listener's" => then.client_directives = values::directives;
         /// The limits that count these requests, beside those of the listener, by the names of their blocks `[[limit]]`.
         "rule.limit": "a list of names", "none" => then.quotas = quotas::names;
-    ];
-    rows.extend(numbers("rule.", Then::SETTINGS, |rule: &mut RuleDraft| {
-        &mut rule.then
-    }));
-    rows
+    ]
 }
 
 /// Checks the blocks.

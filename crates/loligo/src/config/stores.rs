@@ -21,12 +21,13 @@ use std::path::PathBuf;
 use commands::units::Size;
 use proxy::plan::{Plan, StorePlan};
 
+use super::apply::{apply, unknown};
 use super::machine::{Existing, Machine, OnDisk};
-use super::problem::Problem;
+use super::problem::{Found, Problem};
 use super::raw::{Block, Given, Raw};
-use super::rows::{Row, apply, numbers, rows, unknown};
+use super::rows::{Row, numbers, rows};
 use super::values::StorePath;
-use super::{Found, general, values};
+use super::{general, values};
 
 const MIB: u64 = 1 << 20;
 

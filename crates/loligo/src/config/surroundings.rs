@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use commands::units::Size;
 use proxy::plan::{AccessLog, LogTarget};
 
-use super::Found;
 use super::general::Draft;
 use super::machine::Machine;
+use super::problem::Found;
 use super::raw::Block;
 
 /// More workers than so many for each core only wait for each other.

@@ -14,12 +14,12 @@ use proxy::plan::{
     Upstream,
 };
 
-use super::Found;
+use super::apply::apply;
 use super::general::Draft;
-use super::listeners::is_own;
-use super::problem::{Problem, did_you_mean};
+use super::ours::is_own;
+use super::problem::{Found, Problem, did_you_mean};
 use super::raw::{Block, Given, Value};
-use super::rows::{Row, apply, numbers, rows};
+use super::rows::{Row, numbers, rows};
 use super::values;
 
 /// The values of a block.

@@ -7,18 +7,22 @@
 
 use proxy::plan::User;
 
-use super::Found;
-use super::general::Draft;
 use super::machine::Machine;
+use super::problem::Found;
 use super::raw::Block;
 
 /// Becomes this user, if there is one and nothing else was said.
 const DEFAULT: &str = "loligo";
 
 /// The user, if there is anything to become. `whole`: the settings as they were written.
-pub fn settle(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found) -> Option<User> {
-    let Some(name) = &draft.user else {
-        if draft.group.is_some() {
+pub fn settle(
+    (name, group): (Option<&str>, Option<&str>),
+    whole: &Block,
+    machine: &Machine,
+    found: &mut Found,
+) -> Option<User> {
+    let Some(name) = name else {
+        if group.is_some() {
             let message = "needs user = as well: the group of whom?";
             found.problems.push(whole.problem("group", message));
             return None;
@@ -36,10 +40,7 @@ pub fn settle(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found
         return user;
     };
     let of_user = account(&machine.users, name);
-    let of_group = draft
-        .group
-        .as_ref()
-        .map(|group| (group, account(&machine.groups, group)));
+    let of_group = group.map(|group| (group, account(&machine.groups, group)));
     let (key, message) = match (of_user, of_group) {
         (Some((0, _)), _) => return None,
         (None, _) => {
@@ -64,11 +65,7 @@ pub fn settle(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found
                     return None;
                 }
                 None => {
-                    let key = if draft.group.is_some() {
-                        "group"
-                    } else {
-                        "user"
-                    };
+                    let key = if group.is_some() { "group" } else { "user" };
                     (
                         key,
                         "its group is root's, which has some of root's rights: name another group"

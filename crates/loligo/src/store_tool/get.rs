@@ -10,8 +10,9 @@ use store::{Corrupt, ObjectTotal, Place, RecordParts};
 
 use super::args::GetFlags;
 use super::opened::ReadStore;
+use super::output::{Failure, say};
+use super::show;
 use super::stored::{Listed, key_of_url, key_of_variant, selecting};
-use super::{Failure, say, show};
 
 pub fn get(flags: &GetFlags) -> Result<(), Failure> {
     let resource = key_of_url(&flags.url, flags.tag.as_deref()).ok_or_else(|| {

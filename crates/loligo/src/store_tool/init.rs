@@ -11,7 +11,8 @@ use store::{Geometry, OpenPlan, Settings, Store};
 
 use super::args::InitFlags;
 use super::opened::{identity, start_of, write_opening};
-use super::{Failure, say, show};
+use super::output::{Failure, say};
+use super::show;
 
 pub fn init(flags: &InitFlags) -> Result<(), Failure> {
     let path = &flags.path;

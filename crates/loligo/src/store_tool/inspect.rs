@@ -8,7 +8,8 @@ use store::{CheckpointSummary, FORMAT_VERSION, Figures, State};
 
 use super::args::InspectFlags;
 use super::opened::ReadStore;
-use super::{Failure, say, show};
+use super::output::{Failure, say};
+use super::show;
 
 pub fn inspect(flags: &InspectFlags) -> Result<(), Failure> {
     let store = ReadStore::open(&flags.path, false)?;
@@ -142,15 +143,13 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         epoch => format!("emptied {} since it was made", times(epoch - 1)),
     };
     row("", emptied);
-    row(
-        "size",
-        format!(
-            "{}, {} of it for objects, from byte {}",
-            show::size(geometry.total_bytes),
-            show::size(geometry.data_bytes()),
-            geometry.data_at
-        ),
+    let size = format!(
+        "{}, {} of it for objects, from byte {}",
+        show::size(geometry.total_bytes),
+        show::size(geometry.data_bytes()),
+        geometry.data_at
     );
+    row("size", size);
     row(
         "",
         format!(
@@ -161,16 +160,7 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         ),
     );
     if let Some(figures) = space(store) {
-        row(
-            "space",
-            format!(
-                "{} live in {}, {} dead, {} never written",
-                show::size(figures.live_bytes),
-                show::count(figures.records, "record"),
-                show::size(figures.dead_bytes),
-                show::size(figures.never_written_bytes)
-            ),
-        );
+        row("space", in_words(&figures));
     }
     let policy = match superblock.policy {
         0 => "second-chance: room is made region by region, in the order of writing",
@@ -199,6 +189,16 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         row("", format!("{} to scan", show::size(recovered.scan_bytes)));
     }
     out
+}
+
+fn in_words(figures: &Figures) -> String {
+    format!(
+        "{} live in {}, {} dead, {} never written",
+        show::size(figures.live_bytes),
+        show::count(figures.records, "record"),
+        show::size(figures.dead_bytes),
+        show::size(figures.never_written_bytes)
+    )
 }
 
 /// What the data area holds; unknown until what a start would scan has been scanned.

@@ -11,9 +11,10 @@ use store::Corrupt;
 
 use super::args::LsFlags;
 use super::opened::ReadStore;
+use super::output::{Failure, note};
 use super::reading::NoHead;
+use super::show;
 use super::stored::{Key, Listed, is_in_reach};
-use super::{Failure, note, show};
 
 /// What was passed over, to be told at the end.
 #[derive(Default)]
@@ -22,6 +23,31 @@ struct Passed {
     bytes: u64,
     damaged: u64,
     out_of_reach: u64,
+}
+
+impl Passed {
+    fn tell(&self, flags: &LsFlags) {
+        if io::stdout().is_terminal() && !flags.json {
+            note(format_args!(
+                "{}, {}",
+                show::count(self.listed, "object"),
+                show::size(self.bytes)
+            ));
+        }
+        if self.out_of_reach > 0 {
+            note(format_args!(
+                "{} not listed: variants that cannot be selected any more, to be evicted in their turn",
+                show::count(self.out_of_reach, "record")
+            ));
+        }
+        if self.damaged > 0 {
+            note(format_args!(
+                "{} could not be read: loligo store verify {}",
+                show::count(self.damaged, "record"),
+                flags.path.display()
+            ));
+        }
+    }
 }
 
 pub fn ls(flags: &LsFlags) -> Result<(), Failure> {
@@ -86,26 +112,7 @@ pub fn ls(flags: &LsFlags) -> Result<(), Failure> {
     })?;
     out.flush()?;
     drop(out);
-    if io::stdout().is_terminal() && !flags.json {
-        note(format_args!(
-            "{}, {}",
-            show::count(passed.listed, "object"),
-            show::size(passed.bytes)
-        ));
-    }
-    if passed.out_of_reach > 0 {
-        note(format_args!(
-            "{} not listed: variants that cannot be selected any more, to be evicted in their turn",
-            show::count(passed.out_of_reach, "record")
-        ));
-    }
-    if passed.damaged > 0 {
-        note(format_args!(
-            "{} could not be read: loligo store verify {}",
-            show::count(passed.damaged, "record"),
-            flags.path.display()
-        ));
-    }
+    passed.tell(flags);
     Ok(())
 }
 

@@ -11,7 +11,8 @@ use store::{
     Summary, Superblock, WorkOp,
 };
 
-use super::{Failure, note, show};
+use super::output::{Failure, note};
+use super::show;
 
 /// A device that refuses is tried again for so long.
 const PATIENCE: Duration = Duration::from_secs(10);

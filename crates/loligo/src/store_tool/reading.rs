@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use store::{Corrupt, Peek, Place, RecordHead};
 
-use super::Failure;
 use super::opened::ReadStore;
+use super::output::Failure;
 
 /// Read of each record at first; few keys and metadata are longer.
 const HEAD_BYTES: usize = 4096;

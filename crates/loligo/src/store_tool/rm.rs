@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::args::RmFlags;
 use super::opened::change;
+use super::output::{Failure, say};
 use super::stored::{key_of_prefix, key_of_url};
-use super::{Failure, say};
 
 /// The predicate that a key begins with the pattern, see [`store::Settings::manner`].
 const PREFIX: u8 = 1;

@@ -19,8 +19,9 @@ use store::{Corrupt, KeyHash, ObjectTotal, Place, RecordParts};
 
 use super::args::VerifyFlags;
 use super::opened::ReadStore;
+use super::output::{Failure, say};
+use super::show;
 use super::stored::Key;
-use super::{Failure, say, show};
 
 /// Bytes of one read, unless a record is longer.
 const WINDOW_BYTES: u64 = 4 << 20;

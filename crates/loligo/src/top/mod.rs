@@ -28,8 +28,8 @@ use std::time::Duration;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::EXIT_UNREADABLE;
 use crate::cli::TopFlags;
+use crate::settle::EXIT_UNREADABLE;
 use ask::Place;
 use live::Live;
 use state::{Key, State};

@@ -28,9 +28,12 @@ use std::{
     time::Duration,
 };
 
+use store::KeyHasher;
+
 use base::accepting;
 use base::reloads::{Asks, InForce, LastRefused, Outcome, Refused, What};
 use base::{clock::Instant, listening::ListenerId, notify::Manager};
+use cache::Cache;
 use exchange::{
     edition::{Edition, Loaded, Parts},
     state::Shared,
@@ -38,7 +41,7 @@ use exchange::{
 use origin::Tls;
 use plan::{Listener, Plan, Role};
 use quota::Quotas;
-use record::journal::LogFiles;
+use record::journal::{LogFiles, OpenedLogs};
 use rules::key::tags_of;
 use tls::served::{self, ServedTls};
 
@@ -203,29 +206,19 @@ impl Control {
     async fn renew(&mut self, by: &str) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let running = shared.edition();
-        let served = load_served(&running.plan, &running, &shared)?;
-        let edition = Edition::new(Parts {
-            number: running.number + 1,
-            ids: running.ids.clone(),
-            rows: running.rows.clone(),
-            rule_counts: shared.rules.counts(&running.plan.rules),
-            upstreams_before: running.upstreams.clone(),
-            plan: running.plan.clone(),
-            tls: running.tls.clone(),
-            served,
-            quotas: Quotas::new(&running.plan.quotas, Some(&running.quotas)),
-            hasher: shared.cache.hasher(),
-            via_tag: shared.via_tag,
-            loaded: Loaded {
-                at: shared.clock.now(),
-                by: by.to_owned(),
-                ..running.loaded.clone()
-            },
-        });
+        let served = load_served(&running.plan, &running, shared.clock.now())?;
+        let loaded = Loaded {
+            at: shared.clock.now(),
+            by: by.to_owned(),
+            ..running.loaded.clone()
+        };
+        let plan = running.plan.clone();
+        let tls = (running.tls.clone(), served);
+        let edition = self.after(&running, plan, running.ids.clone(), tls, loaded);
         let number = edition.number;
         let notes = edition.troubles(shared.clock.now());
         shared.editions.send_replace(Arc::new(edition));
-        followed(&shared, number).await;
+        self.followed(number).await;
         tracing::info!(edition = number, "renewed certificates are in service");
         for note in &notes {
             tracing::error!("{note}");
@@ -244,26 +237,8 @@ impl Control {
         lists: Option<Result<Plan, String>>,
     ) -> Outcome {
         let shared = Arc::clone(&self.shared);
-        if shared.is_draining() {
-            return Err(Refused::Process("the process is draining; start it anew"));
-        }
-        if shared.upgrades.are_under_way() {
-            let why = "an upgrade is under way: the new process reads the configuration anyway";
-            return Err(Refused::Process(why));
-        }
-        let loaded = &shared.edition().loaded;
-        let (reading, left_out) = match lists {
-            None => ((self.reread)(), Vec::new()),
-            Some(lists) => {
-                let words = loaded.words.clone();
-                let reading = lists.map(|plan| Reading {
-                    words,
-                    ..Reading::of(plan)
-                });
-                (reading, loaded.wanting_a_restart.clone())
-            }
-        };
-        let reading = reading.map_err(Refused::Configuration)?;
+        self.may_reload()?;
+        let (reading, left_out) = self.read(lists)?;
         let mut wanting = compare::wanting_a_restart(&self.configured, &reading.plan);
         if !wanting.is_empty() && !is_partial {
             let why = format!(
@@ -281,18 +256,85 @@ impl Control {
             listener.address = placed.address;
         }
         let tls = renewed(&running.tls, &plan).await?;
-        let served = load_served(&plan, &running, &shared)?;
+        let served = load_served(&plan, &running, shared.clock.now())?;
         let opened = self.logs.open(&plan);
-        let mut opened = opened.map_err(|(setting, error)| {
+        let opened = opened.map_err(|(setting, error)| {
             Refused::Configuration(format!(
                 "{setting}: {error}; name another file, or let this user write there"
             ))
         })?;
 
         // From here on nothing fails.
-        let notes = notes(&running, &plan, &listeners, &shared);
+        let mut notes = notes(&running, &plan, &listeners, shared.cache.hasher());
         let ids = listeners.iter().map(|listener| listener.id).collect();
-        let edition = Edition::new(Parts {
+        let loaded = Loaded {
+            at: shared.clock.now(),
+            by: by.to_owned(),
+            words: reading.words.clone(),
+            wanting_a_restart: wanting,
+        };
+        let edition = Arc::new(self.after(&running, plan, ids, (tls, served), loaded));
+        for (placed, as_read) in listeners.into_iter().zip(&configured.listeners) {
+            let (id, sockets) = (placed.id, placed.sockets);
+            if !sockets.is_empty() {
+                let workers = shared.counters.len();
+                (shared.listening).offer(id, as_read.address, sockets, workers);
+            }
+        }
+        let have_followed = self.put_into_force(&edition, opened).await;
+        self.configured = configured;
+        (reading.when_in_force)();
+        notes.extend(edition.troubles(shared.clock.now()));
+        if !have_followed {
+            let late = "a worker has not taken over the new configuration yet; it does when it moves again";
+            notes.push(late.to_owned());
+        }
+        Ok(InForce {
+            edition: edition.number,
+            words: reading.words,
+            notes,
+        })
+    }
+
+    fn may_reload(&self) -> Result<(), Refused> {
+        let why_not = if self.shared.is_draining() {
+            "the process is draining; start it anew"
+        } else if self.shared.upgrades.are_under_way() {
+            "an upgrade is under way: the new process reads the configuration anyway"
+        } else {
+            return Ok(());
+        };
+        Err(Refused::Process(why_not))
+    }
+
+    /// What is to be in force, and what of the file was left out before and still is.
+    fn read(
+        &mut self,
+        lists: Option<Result<Plan, String>>,
+    ) -> Result<(Reading, Vec<&'static str>), Refused> {
+        let Some(lists) = lists else {
+            let reading = (self.reread)().map_err(Refused::Configuration)?;
+            return Ok((reading, Vec::new()));
+        };
+        let loaded = &self.shared.edition().loaded;
+        let reading = Reading {
+            words: loaded.words.clone(),
+            ..Reading::of(lists.map_err(Refused::Configuration)?)
+        };
+        Ok((reading, loaded.wanting_a_restart.clone()))
+    }
+
+    /// The edition after the one that runs.
+    fn after(
+        &self,
+        running: &Edition,
+        plan: Plan,
+        ids: Vec<ListenerId>,
+        (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
+        loaded: Loaded,
+    ) -> Edition {
+        let shared = &self.shared;
+        Edition::new(Parts {
             number: running.number + 1,
             ids,
             rows: shared.labels.rows(&plan.listeners),
@@ -304,44 +346,36 @@ impl Control {
             upstreams_before: running.upstreams.clone(),
             hasher: shared.cache.hasher(),
             via_tag: shared.via_tag,
-            loaded: Loaded {
-                at: shared.clock.now(),
-                by: by.to_owned(),
-                words: reading.words.clone(),
-                wanting_a_restart: wanting,
-            },
-        });
-        for (Placed { id, sockets, .. }, as_read) in
-            listeners.into_iter().zip(&configured.listeners)
-        {
-            if !sockets.is_empty() {
-                let workers = shared.counters.len();
-                (shared.listening).offer(id, as_read.address, sockets, workers);
-            }
-        }
-        let number = edition.number;
+            loaded,
+        })
+    }
+
+    /// Has the workers take it over. False: one has not in time.
+    async fn put_into_force(&self, edition: &Arc<Edition>, mut logs: OpenedLogs) -> bool {
+        let shared = &self.shared;
         shared.follow(&edition.plan);
-        self.logs.begin(&mut opened).await;
-        let edition = Arc::new(edition);
-        shared.editions.send_replace(Arc::clone(&edition));
-        let have_followed = followed(&shared, number).await;
+        self.logs.begin(&mut logs).await;
+        shared.editions.send_replace(Arc::clone(edition));
+        let have_followed = self.followed(edition.number).await;
         shared.listening.keep(&edition.ids);
         // What ends is ended when no worker writes to it any more.
-        self.logs.end(&opened).await;
-        tokio::task::spawn_local(shrink(shared));
-        self.configured = configured;
-        (reading.when_in_force)();
-        let mut notes = notes;
-        notes.extend(edition.troubles(self.shared.clock.now()));
-        if !have_followed {
-            let late = "a worker has not taken over the new configuration yet; it does when it moves again";
-            notes.push(late.to_owned());
+        self.logs.end(&logs).await;
+        tokio::task::spawn_local(shrink(Arc::clone(&shared.cache)));
+        have_followed
+    }
+
+    /// Waits until all workers have taken an edition over. False: one has not in time.
+    async fn followed(&self, number: u32) -> bool {
+        let shared = &self.shared;
+        let deadline = Instant::now() + FOLLOWED_MAX;
+        let is_behind = || (shared.followed.iter()).any(|it| it.load(Ordering::Acquire) < number);
+        while is_behind() {
+            if Instant::now() >= deadline || shared.is_draining() {
+                return false;
+            }
+            tokio::time::sleep(FOLLOWED_STEP).await;
         }
-        Ok(InForce {
-            edition: number,
-            words: reading.words,
-            notes,
-        })
+        true
     }
 
     /// Finds the listeners that stay, and binds the others.
@@ -425,41 +459,28 @@ async fn renewed(now: &Tls, plan: &Plan) -> Result<Tls, Refused> {
 fn load_served(
     plan: &Plan,
     running: &Edition,
-    shared: &Shared,
+    now: Duration,
 ) -> Result<Vec<Option<Arc<ServedTls>>>, Refused> {
-    let served = served::load(plan, &running.served, shared.clock.now());
+    let served = served::load(plan, &running.served, now);
     served.map_err(|unusable| Refused::Configuration(format!("TLS of a listener: {unusable}")))
 }
 
-/// Waits until all workers have taken an edition over. False: one has not in time.
-async fn followed(shared: &Shared, number: u32) -> bool {
-    let deadline = Instant::now() + FOLLOWED_MAX;
-    let is_behind = || (shared.followed.iter()).any(|it| it.load(Ordering::Acquire) < number);
-    while is_behind() {
-        if Instant::now() >= deadline || shared.is_draining() {
-            return false;
-        }
-        tokio::time::sleep(FOLLOWED_STEP).await;
-    }
-    true
-}
-
 /// Makes the memory tier as small as it should be, step by step.
-async fn shrink(shared: Arc<Shared>) {
-    while shared.cache.memory.shrink() {
+async fn shrink(cache: Arc<Cache>) {
+    while cache.memory.shrink() {
         tokio::time::sleep(SHRINK_STEP).await;
     }
 }
 
 /// What may surprise: what listeners had stored and find no more, because their keys have changed.
-fn notes(running: &Edition, plan: &Plan, placed: &[Placed], shared: &Shared) -> Vec<String> {
+fn notes(running: &Edition, plan: &Plan, placed: &[Placed], hasher: KeyHasher) -> Vec<String> {
     let mut notes = Vec::new();
     for (listener, Placed { id, .. }) in plan.listeners.iter().zip(placed) {
         let before = running.ids.iter().position(|known| known == id);
         let Some(before) = before.and_then(|at| running.plan.listeners.get(at)) else {
             continue;
         };
-        if has_lost_a_tag(before, listener, shared) {
+        if has_lost_a_tag(before, listener, hasher) {
             let (address, which) = (listener.address, what_tags(listener));
             notes.push(format!(
                 "the listener on {address} no longer finds all that it has stored: {which} changed, which its keys name"
@@ -469,9 +490,9 @@ fn notes(running: &Edition, plan: &Plan, placed: &[Placed], shared: &Shared) -> 
     notes
 }
 
-fn has_lost_a_tag(before: &Listener, after: &Listener, shared: &Shared) -> bool {
-    let after = tags_of(after, shared.cache.hasher());
-    let mut before = tags_of(before, shared.cache.hasher()).into_iter();
+fn has_lost_a_tag(before: &Listener, after: &Listener, hasher: KeyHasher) -> bool {
+    let after = tags_of(after, hasher);
+    let mut before = tags_of(before, hasher).into_iter();
     before.any(|tag| !after.contains(&tag))
 }
 

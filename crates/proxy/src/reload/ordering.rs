@@ -4,8 +4,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::worker::connector;
-use base::chance;
+use crate::connecting::connector;
+use base::{chance, clock::Clock};
 use exchange::{edition::Edition, state::Shared};
 use tls::acme::{self, Looked, Means};
 
@@ -18,7 +18,17 @@ pub async fn run(shared: Arc<Shared>) {
     let jitter = chance::u64().unwrap_or(0) as f64 / u64::MAX as f64;
     loop {
         let edition = shared.edition();
-        let pause = look(&shared, &edition, jitter).await;
+        let pause = match look(&edition, &shared.clock, shared.is_draining(), jitter).await {
+            None | Some(Looked::Ending) => None,
+            Some(Looked::Early(pause)) => Some(pause),
+            Some(Looked::Ordered(is_new, pause)) => {
+                if is_new {
+                    // Whoever looks at files would find it, too, but later.
+                    let _ = shared.reloads.renew().await;
+                }
+                Some(pause)
+            }
+        };
         let waiting = async {
             match pause {
                 Some(pause) => tokio::time::sleep(pause.min(LOOK_EVERY)).await,
@@ -36,8 +46,8 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Orders if it is time. How long until the next look; `None`: there is nothing to order.
-async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duration> {
+/// Orders if it is time. `None`: there is nothing to order.
+async fn look(edition: &Edition, clock: &Clock, is_ending: bool, jitter: f64) -> Option<Looked> {
     let timeouts = &edition.plan.timeouts;
     let means = Means {
         acme: edition.plan.acme.as_ref()?,
@@ -46,17 +56,7 @@ async fn look(shared: &Shared, edition: &Edition, jitter: f64) -> Option<Duratio
         own_addresses: &edition.own_addresses,
         answer_max: timeouts.origin_first_byte,
         retry: timeouts.acme_retry,
-        clock: &shared.clock,
+        clock,
     };
-    match acme::look(&means, shared.is_draining(), jitter).await {
-        Looked::Early(pause) => Some(pause),
-        Looked::Ending => None,
-        Looked::Ordered(is_new, pause) => {
-            if is_new {
-                // Whoever looks at files would find it, too, but later.
-                let _ = shared.reloads.renew().await;
-            }
-            Some(pause)
-        }
-    }
+    Some(acme::look(&means, is_ending, jitter).await)
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use hints::icp::{MESSAGE_BYTES_MAX, Opcode};
 use httpcache::{RequestDirectives, UnixMillis, Verdict, judge};
+use store::KeyHasher;
 use tokio::net::{UdpSocket, lookup_host};
 
 use base::{access::Clients, clock::Instant, phase::Phase};
@@ -69,7 +70,7 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
     let plan = &edition.plan.icp;
     let allow = plan.allow.clone();
     let mut answering = Answering {
-        listener: first_forward(&edition, &shared),
+        listener: first_forward(&edition, shared.cache.hasher()),
         edition: edition.number,
         manners: Manners::new(Clients { allow }, plan.rate_max, Instant::now()),
         is_mute: plan.listen.is_none(),
@@ -93,8 +94,8 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
     }
 }
 
-fn first_forward(edition: &Arc<Edition>, shared: &Shared) -> Option<Rc<ListenerState>> {
-    let mut listeners = listener_states(edition, shared.cache.hasher()).into_iter();
+fn first_forward(edition: &Arc<Edition>, hasher: KeyHasher) -> Option<Rc<ListenerState>> {
+    let mut listeners = listener_states(edition, hasher).into_iter();
     listeners.find(|state| matches!(state.listener.role, Role::Forward(_)))
 }
 
@@ -104,7 +105,7 @@ impl Answering {
         let edition = self.shared.editions.borrow();
         if edition.number != self.edition {
             self.edition = edition.number;
-            self.listener = first_forward(&edition, &self.shared);
+            self.listener = first_forward(&edition, self.shared.cache.hasher());
         }
     }
 
@@ -144,46 +145,51 @@ impl Answering {
     fn say(&self, url: &[u8]) -> Opcode {
         let shared = &self.shared;
         let has_it = match (&self.listener, std::str::from_utf8(url)) {
-            (Some(listener), Ok(url)) => has(shared, listener, url),
+            (Some(listener), Ok(url)) => self.has(listener, url),
             (None, Ok(_)) => Some(false),
             (_, Err(_)) => None,
         };
         match has_it {
             None => Opcode::Error,
             Some(true) if !shared.is_draining() => Opcode::Hit,
-            Some(false) if !shared.is_draining() && !is_scanning(shared) => Opcode::Miss,
+            Some(false) if !shared.is_draining() && !self.is_scanning() => Opcode::Miss,
             Some(_) => Opcode::MissNoFetch,
         }
     }
-}
 
-fn is_scanning(shared: &Shared) -> bool {
-    shared.cache.store.stores().any(|store| store.is_scanning())
-}
+    fn is_scanning(&self) -> bool {
+        self.shared
+            .cache
+            .store
+            .stores()
+            .any(|store| store.is_scanning())
+    }
 
-/// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
-fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
-    let place = target::locate(listener, "GET", url, None).ok()?;
-    let ruled = place.ruled_plain(listener, shared.clock.now().as_millis() as u64);
-    if ruled.bypass {
-        return Some(false);
+    /// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
+    fn has(&self, listener: &ListenerState, url: &str) -> Option<bool> {
+        let shared = &self.shared;
+        let place = target::locate(listener, "GET", url, None).ok()?;
+        let ruled = place.ruled_plain(listener, shared.clock.now().as_millis() as u64);
+        if ruled.bypass {
+            return Some(false);
+        }
+        let mut key = Vec::with_capacity(128);
+        let name_bytes = place.write_key(ruled.shape, &mut key);
+        let primary = shared.cache.hasher().hash(&key[..name_bytes]);
+        if shared.served() != Served::All {
+            return Some(false);
+        }
+        if let Some(resident) = shared.cache.memory.peek(primary, &key) {
+            let now = UnixMillis(shared.clock.now().as_millis() as u64);
+            let verdict = judge(
+                &resident.object.standing,
+                &RequestDirectives::default(),
+                now,
+            );
+            return Some(verdict == Verdict::Fresh);
+        }
+        Some(shared.cache.has_disk && shared.cache.store.of(primary).may_answer(primary))
     }
-    let mut key = Vec::with_capacity(128);
-    let name_bytes = place.write_key(ruled.shape, &mut key);
-    let primary = shared.cache.hasher().hash(&key[..name_bytes]);
-    if shared.served() != Served::All {
-        return Some(false);
-    }
-    if let Some(resident) = shared.cache.memory.peek(primary, &key) {
-        let now = UnixMillis(shared.clock.now().as_millis() as u64);
-        let verdict = judge(
-            &resident.object.standing,
-            &RequestDirectives::default(),
-            now,
-        );
-        return Some(verdict == Verdict::Fresh);
-    }
-    Some(shared.cache.has_disk && shared.cache.store.of(primary).may_answer(primary))
 }
 
 /// Looks up the names of siblings, now and every minute.

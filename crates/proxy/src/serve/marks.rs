@@ -13,20 +13,29 @@
 //!
 //! Not known here: files, listeners.
 
+use std::sync::Arc;
+
+use device::Device;
 use profile::{Event, MarkKind};
 use serde_json::{Value, json};
 
-use exchange::state::Shared;
+use base::clock::Instant;
+use cache::Cache;
 use plan::{Plan, Replacement};
 use record::{events, kernel};
 
-/// The bytes of the marks of a start, and of the configuration that came into force with it.
-pub fn of_start(shared: &Shared) -> Vec<u8> {
-    let at = shared.events.unix_us();
+/// The bytes of the marks of a start at that microsecond, and of the configuration that came into force with it.
+pub fn of_start(at: u64, plan: &Plan, io_engine: &str, cache: &Cache) -> Vec<u8> {
     let mut out = Vec::new();
     for (kind, text) in [
-        (MarkKind::Start, machine(shared).to_string()),
-        (MarkKind::Configuration, configuration(shared).to_string()),
+        (
+            MarkKind::Start,
+            machine(io_engine, &cache.devices).to_string(),
+        ),
+        (
+            MarkKind::Configuration,
+            configuration(plan, cache).to_string(),
+        ),
     ] {
         for mark in events::marks(at, kind, &text) {
             Event::Mark(mark).encode(&mut out);
@@ -36,8 +45,8 @@ pub fn of_start(shared: &Shared) -> Vec<u8> {
 }
 
 /// The text of a stop's mark.
-pub fn stop(shared: &Shared) -> String {
-    json!({ "up_s": shared.began.elapsed().as_secs() }).to_string()
+pub fn stop(began: Instant) -> String {
+    json!({ "up_s": began.elapsed().as_secs() }).to_string()
 }
 
 /// Without the members that are null.
@@ -48,9 +57,9 @@ fn known(mut object: Value) -> Value {
     object
 }
 
-fn machine(shared: &Shared) -> Value {
+fn machine(io_engine: &str, devices: &[Arc<Device>]) -> Value {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    let stores = shared.cache.devices.iter().map(|device| {
+    let stores = devices.iter().map(|device| {
         json!({
             "path": device.path(),
             "bytes": device.size(),
@@ -63,22 +72,15 @@ fn machine(shared: &Shared) -> Value {
         "kernel": kernel.as_deref().map(str::trim),
         "cores": std::thread::available_parallelism().ok(),
         "ram_bytes": kernel::ram_bytes(),
-        "io_engine": shared.io_engine,
+        "io_engine": io_engine,
         "stores": stores.collect::<Vec<_>>(),
     }))
 }
 
-fn configuration(shared: &Shared) -> Value {
-    let edition = shared.edition();
-    let plan = &edition.plan;
+fn configuration(plan: &Plan, cache: &Cache) -> Value {
     let storing = &plan.storing;
-    let has_store = shared.cache.has_disk;
-    let capacity: u64 = shared
-        .cache
-        .devices
-        .iter()
-        .map(|device| device.size())
-        .sum();
+    let has_store = cache.has_disk;
+    let capacity: u64 = cache.devices.iter().map(|device| device.size()).sum();
     let watermarks = match storing.replacement {
         Replacement::Ordered(_) => Some(format!(
             "{}/{} %",

@@ -2,10 +2,13 @@
 
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use device::Device;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 
 use base::phase::{Phase, Stopper};
-use exchange::state::Shared;
 use record::journal::Reopener;
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
@@ -38,7 +41,7 @@ impl Signals {
 
     /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
     /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
-    pub(super) async fn obey(mut self, shared: Arc<Shared>, stopper: Stopper, reopen: Reopener) {
+    pub(super) async fn obey(mut self, stopper: Stopper, reopen: Reopener, reload: impl Fn()) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
@@ -47,10 +50,7 @@ impl Signals {
                 _ = self.hang_up.recv() => {
                     // Also if the configuration is refused: logs are rotated.
                     reopen.reopen();
-                    let shared = Arc::clone(&shared);
-                    tokio::task::spawn_local(async move {
-                        let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
-                    });
+                    reload();
                 }
                 _ = self.user_1.recv() => reopen.reopen(),
                 _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
@@ -59,16 +59,19 @@ impl Signals {
     }
 }
 
-/// Lets requests in progress end, and cuts those that take too long.
-pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
+/// Lets requests in progress end, and cuts those that take longer than `limit`.
+pub(super) async fn drain(
+    limit: Duration,
+    phase: &watch::Sender<Phase>,
+    threads: &[JoinHandle<()>],
+) {
     tracing::info!("draining");
-    let limit = shared.edition().plan.timeouts.drain;
     if tokio::time::timeout(limit, all_ended(threads))
         .await
         .is_err()
     {
         tracing::warn!(?limit, "requests are still in progress; cutting them");
-        shared.phase.send_replace(Phase::Stopping);
+        phase.send_replace(Phase::Stopping);
         if tokio::time::timeout(STOP_MAX, all_ended(threads))
             .await
             .is_err()
@@ -79,8 +82,8 @@ pub(super) async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
 }
 
 /// Logs for each store whether it was closed in order.
-pub(super) fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
-    for (result, device) in closed.into_iter().zip(&shared.cache.devices) {
+pub(super) fn tell_how_they_closed(devices: &[Arc<Device>], closed: Vec<Result<(), String>>) {
+    for (result, device) in closed.into_iter().zip(devices) {
         let path = device.path().display();
         match result {
             Ok(()) => tracing::info!(%path, "the store is closed in order"),

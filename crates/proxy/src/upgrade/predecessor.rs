@@ -30,7 +30,8 @@ use super::{
     link::{Came, Link},
     step::{self, Step},
 };
-use cache::predicate::Predicate;
+use base::clock::Clock;
+use cache::{Cache, predicate::Predicate};
 use exchange::state::Shared;
 use plan::Plan;
 
@@ -231,7 +232,7 @@ impl Predecessor {
                 step::at(Step::NewServes);
                 let _ = self.say(&Word::Serving);
                 step::at(Step::NewListens);
-                self.obey(&shared);
+                self.obey(&shared.cache, &shared.clock);
                 for store in shared.cache.store.stores() {
                     store.unprotect();
                 }
@@ -242,17 +243,17 @@ impl Predecessor {
             .map(drop)
     }
 
-    fn obey(&mut self, shared: &Shared) {
+    fn obey(&mut self, cache: &Cache, clock: &Clock) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build();
         loop {
             match self.link.receive::<Word>(STEP) {
                 Ok(Came::Message(Word::Tell(entries), _)) => {
-                    let handles = invalidate(shared, entries);
+                    let handles = invalidate(cache, clock, entries);
                     let is_durable = match (&runtime, handles) {
                         (Ok(runtime), Some(handles)) => {
-                            runtime.block_on(shared.cache.settle(&handles, DURABLE_MAX))
+                            runtime.block_on(cache.settle(&handles, DURABLE_MAX))
                         }
                         _ => false,
                     };
@@ -284,15 +285,19 @@ impl Predecessor {
 }
 
 /// Does here what the old process has done. `None`: not all of it was possible.
-fn invalidate(shared: &Shared, entries: Vec<Said>) -> Option<Vec<store::set::DurabilityHandles>> {
-    let now = httpcache::UnixMillis(shared.clock.now().as_millis() as u64);
+fn invalidate(
+    cache: &Cache,
+    clock: &Clock,
+    entries: Vec<Said>,
+) -> Option<Vec<store::set::DurabilityHandles>> {
+    let now = httpcache::UnixMillis(clock.now().as_millis() as u64);
     let mut all = Some(Vec::new());
     for entry in entries {
         let handles = match entry.meant() {
-            Told::Key(primary) => Some(shared.cache.invalidate(primary).1),
-            Told::Doubt(primary) => Some(shared.cache.doubt(primary, now).1),
+            Told::Key(primary) => Some(cache.invalidate(primary).1),
+            Told::Doubt(primary) => Some(cache.doubt(primary, now).1),
             Told::Matching { kind, pattern } => Predicate::decode(kind, &pattern)
-                .and_then(|predicate| shared.cache.invalidate_matching(&predicate, now).ok()),
+                .and_then(|predicate| cache.invalidate_matching(&predicate, now).ok()),
         };
         // The others are carried out all the same.
         all = all.zip(handles).map(|(mut all, handles)| {

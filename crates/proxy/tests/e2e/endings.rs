@@ -122,13 +122,16 @@ fn an_answer_that_was_held_arrives_though_the_proxy_stops_and_more_is_asked() {
 
 #[test]
 fn the_end_of_a_tunnel_arrives_though_the_origin_takes_no_more() {
+    // As much as the kernel takes for the proxy: a reset takes away what is still on the origin's side.
+    let all = pattern(BYTES / 2);
+    let sent = all.clone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let gate = Gate::new();
     let held = gate.clone();
     let origin = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(&pattern(BYTES)).unwrap();
+        stream.write_all(&sent).unwrap();
         held.pass();
         // Both ways: what comes from here on is answered by a reset.
     });
@@ -140,7 +143,7 @@ fn the_end_of_a_tunnel_arrives_though_the_origin_takes_no_more() {
     gate.arrived(1);
     gate.open();
     origin.join().unwrap();
-    ends_with(&read_late(&socket, b"more"), &pattern(BYTES));
+    ends_with(&read_late(&socket, b"more"), &all);
 }
 
 /// A body without a length ends where its connection does, so only a reset tells that there was more of it.

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use super::due;
-use crate::served::{Unusable, check_certificate};
+use crate::certificates::{Unusable, check_certificate};
 use base::x509::Facts;
 use plan::{Acme, CertificateFiles};
 

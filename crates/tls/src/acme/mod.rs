@@ -26,7 +26,7 @@ mod order;
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use self::{challenges::Challenges, files::Attempt};
-use super::served::Unusable;
+use super::certificates::Unusable;
 use base::clock::Clock;
 use origin::{Connector, OriginContext};
 use plan::{Acme, Plan};

@@ -1,0 +1,149 @@
+//! The control thread while the proxy serves, and how all ends.
+//!
+//! Its tasks watch, answer the admin interface and ICP, reload, and take signals, until the process drains. Workers end first, then whoever
+//! reads their state, then the stores: the last clusters are written while they are closed.
+//!
+//! Not known here: how a proxy comes up.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use profile::MarkKind;
+use tokio::net::TcpListener;
+
+use super::{
+    answers, marks,
+    seconds::Seconds,
+    stopping::{Signals, drain, tell_how_they_closed},
+    threads::Threads,
+};
+use crate::{
+    connecting::{connector, connector_settings},
+    reload::{self, Control},
+    upgrade::successor,
+};
+use admin::health::watch;
+use base::{
+    notify::Manager,
+    phase::{Phase, Stopper},
+    reloads::Asks,
+};
+use cache::background::BackgroundThread;
+use exchange::{edition::Edition, state::Shared};
+use peers::fetching;
+use record::journal::Journal;
+use upstreams::probe::Looks;
+
+/// A proxy that is up.
+pub(super) struct Running {
+    pub shared: Arc<Shared>,
+    pub threads: Threads,
+    pub seconds: Seconds,
+    pub journal: Journal,
+    pub manager: Rc<Manager>,
+    /// Of a process that takes them.
+    pub signals: Option<Signals>,
+    /// The socket of the admin interface.
+    pub admin: Option<TcpListener>,
+    /// If its configuration can be read again.
+    pub reloading: Option<(Control, Asks)>,
+}
+
+impl Running {
+    /// Does what the control thread does, until requests in progress have ended.
+    pub async fn until_drained(&mut self) {
+        let shared = &self.shared;
+        let mut phases = shared.phase.subscribe();
+        tokio::task::spawn_local(watch::run(Arc::clone(shared)));
+        if let Some(icp) = &shared.icp {
+            tokio::task::spawn_local(answers::serve(Arc::clone(shared), Arc::clone(icp)));
+        }
+        let (rules, editions) = (shared.peers.rules.clone(), shared.editions.subscribe());
+        let connector = Box::new(move || connector(&editions.borrow()));
+        let means = fetching::Means { connector, rules };
+        fetching::start(&shared.digests, &shared.edition().plan, means);
+        let upgrade: admin::Upgrade = |shared| Box::pin(successor::ask(shared));
+        let admin = self.admin.take().map(|socket| {
+            tokio::task::spawn_local(admin::serve(Arc::clone(shared), upgrade, socket))
+        });
+        tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
+        if let Some((control, asks)) = self.reloading.take() {
+            tokio::task::spawn_local(control.run(asks));
+            tokio::task::spawn_local(reload::renewing::run(Arc::clone(shared)));
+            tokio::task::spawn_local(reload::ordering::run(Arc::clone(shared)));
+        }
+        if let Some(every) = self.manager.watchdog() {
+            let manager = Rc::clone(&self.manager);
+            tokio::task::spawn_local(tell_that_we_are_well(Arc::clone(shared), manager, every));
+        }
+        if let Some(signals) = self.signals.take() {
+            let stopper = Stopper(shared.phase.clone());
+            let shared = Arc::clone(shared);
+            let reload = move || {
+                let shared = Arc::clone(&shared);
+                tokio::task::spawn_local(async move {
+                    let _ = shared.reloads.ask("SIGHUP".to_owned(), false).await;
+                });
+            };
+            let obeying = signals.obey(stopper, self.journal.reopener(), reload);
+            tokio::task::spawn_local(obeying);
+        }
+        let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
+        shared.listening.forget_all();
+        // Another process is the service then.
+        if !shared.is_handed_over.load(Ordering::SeqCst) {
+            self.manager.stops();
+        }
+        let limit = shared.edition().plan.timeouts.drain;
+        drain(limit, &shared.phase, &self.threads.workers).await;
+        if let (Some(admin), true) = (admin, shared.is_handed_over.load(Ordering::SeqCst)) {
+            // Whoever has asked for the upgrade waits for an answer.
+            let _ = tokio::time::timeout(ADMIN_ENDS_MAX, admin).await;
+        }
+    }
+
+    /// Ends the other threads. No worker does anything any more.
+    pub fn close(mut self) {
+        let shared = &self.shared;
+        self.seconds.stop();
+        if let Some(thread) = self.threads.cluster {
+            thread.stop();
+        }
+        // Before the stores, whose devices may take long.
+        shared.events.flush();
+        let background = self.threads.background;
+        let closed = background.map(BackgroundThread::close).unwrap_or_default();
+        // Behind them: the last clusters are written while they are closed.
+        (shared.events).mark(MarkKind::Stop, &marks::stop(shared.began));
+        shared.events.flush();
+        self.journal.stop();
+        tell_how_they_closed(&shared.cache.devices, closed);
+    }
+}
+
+/// How long the admin interface may take to end its answers, once another process has taken over.
+const ADMIN_ENDS_MAX: Duration = Duration::from_secs(2);
+
+/// Says so as long as all threads move: a manager that hears nothing starts the process anew.
+async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
+    loop {
+        let phase = *shared.phase.borrow();
+        if watch::standstill(phase, &shared.pulses, &shared.cache).is_none() {
+            manager.is_well();
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// The servers of upstreams that are looked at with this configuration.
+pub(crate) fn looks_of(edition: &Edition) -> Looks {
+    Looks {
+        upstreams: edition.upstreams.clone(),
+        own_addresses: edition.own_addresses.clone(),
+        limits: edition.response_limits,
+        connecting: (connector_settings(&edition.plan), edition.tls.clone()),
+    }
+}

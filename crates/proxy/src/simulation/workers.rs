@@ -1,0 +1,22 @@
+//! The workers that have come up on this thread.
+
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+};
+
+use exchange::state::Worker;
+
+thread_local! {
+    static WORKERS: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes one.
+pub fn register(worker: &Rc<Worker>) {
+    WORKERS.with_borrow_mut(|workers| workers.push(Rc::downgrade(worker)));
+}
+
+/// Those since the last call.
+pub fn taken() -> Vec<Weak<Worker>> {
+    WORKERS.take()
+}

@@ -1,0 +1,288 @@
+//! Certificates and their keys in files: read, checked, told of.
+//!
+//! A file that cannot be used is named, with what to do.
+//!
+//! Not known here: which listener shows one, when files are read again.
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    RootCertStore,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+    sign::CertifiedKey,
+};
+
+use base::x509::{self, Facts};
+use plan::CertificateFiles;
+
+/// The largest file of certificates, keys or an OCSP response.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A certificate whose end is nearer than this is warned of.
+pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// A certificate that is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// Its file; `None`: made at the start.
+    pub file: Option<PathBuf>,
+    /// Names, subject and times.
+    pub facts: Facts,
+}
+
+impl Shown {
+    /// Its first name, for the metrics.
+    pub fn name(&self) -> String {
+        let facts = &self.facts;
+        let address = || facts.addresses.first().map(IpAddr::to_string);
+        let first = facts.names.first().cloned().or_else(address);
+        first.unwrap_or_else(|| facts.subject.clone())
+    }
+
+    /// In words, for people.
+    pub fn words(&self) -> String {
+        let file = match &self.file {
+            Some(file) => file.display().to_string(),
+            None => "self-signed".to_owned(),
+        };
+        let until = x509::day(self.facts.until_unix_s);
+        format!("{} until {until} ({file})", self.facts.called())
+    }
+
+    /// Why clients refuse it now, if so.
+    pub fn is_untimely(&self, now: Duration) -> Option<String> {
+        let why = out_of_time(&self.facts, now)?;
+        let words = self.words();
+        Some(format!(
+            "the certificate for {words} is refused by clients: it {why}"
+        ))
+    }
+
+    /// Why somebody should do something, if so.
+    pub fn ends_soon(&self, now: Duration) -> Option<String> {
+        let left = self.facts.until_unix_s - now.as_secs() as i64;
+        let words = self.words();
+        if let Some(untimely) = self.is_untimely(now) {
+            return Some(untimely);
+        }
+        match left {
+            left if left < ENDS_SOON.as_secs() as i64 => Some(format!(
+                "the certificate for {words} ends in {} days; renew it",
+                left / 86_400
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// A file that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Which; `None`: it is not about a file.
+    pub file: Option<PathBuf>,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}: {}", file.display(), self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
+fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
+    Unusable {
+        file: Some(file.to_owned()),
+        why: why.into(),
+    }
+}
+
+/// What a start would show by these files: for `loligo check`.
+///
+/// # Errors
+/// As a start would have them.
+pub fn look_at_certificate(files: &CertificateFiles) -> Result<Shown, Unusable> {
+    let (_, facts) = read_pair(files, &ring::default_provider())?;
+    Ok(Shown {
+        file: Some(files.chain.clone()),
+        facts,
+    })
+}
+
+/// The same, and it must hold now.
+///
+/// # Errors
+/// As a start with `tls-strict` would have them.
+pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
+    let shown = look_at_certificate(files)?;
+    check_times(files, &shown.facts, now)?;
+    Ok(shown)
+}
+
+/// Can a start use this file to judge certificates of clients?
+///
+/// # Errors
+/// As a start would have them.
+pub fn check_client_ca(file: &Path) -> Result<(), Unusable> {
+    let signers = read_chain(file)?;
+    verifier(file, &signers, true, &Arc::new(ring::default_provider())).map(drop)
+}
+
+pub(super) fn verifier(
+    file: &Path,
+    signers: &[CertificateDer<'static>],
+    are_required: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for signer in signers {
+        let added = roots.add(signer.clone());
+        added.map_err(|error| {
+            unusable(
+                file,
+                format!("a certificate in it is no authority: {error}"),
+            )
+        })?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match are_required {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    let built = builder.build();
+    built.map_err(|error| unusable(file, format!("cannot be used for clients: {error}")))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Unusable> {
+    let said = |error: io::Error| {
+        let what_to_do = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; let the user that the proxy becomes read it",
+            io::ErrorKind::NotFound => "; name a file that is there",
+            _ => "",
+        };
+        unusable(file, format!("cannot be read: {error}{what_to_do}"))
+    };
+    let found = fs::metadata(file).map_err(said)?;
+    if !found.is_file() {
+        return Err(unusable(file, "is no file"));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Err(unusable(
+            file,
+            "is larger than 1 MiB: no certificate or key",
+        ));
+    }
+    fs::read(file).map_err(said)
+}
+
+pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let text = read(file)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|error| unusable(file, format!("is no PEM file: {error}")))?;
+    match chain.is_empty() {
+        true => Err(unusable(
+            file,
+            "has no certificate (PEM, -----BEGIN CERTIFICATE-----)",
+        )),
+        false => Ok(chain),
+    }
+}
+
+pub(super) fn read_pair(
+    files: &CertificateFiles,
+    provider: &CryptoProvider,
+) -> Result<(CertifiedKey, Facts), Unusable> {
+    let chain = read_chain(&files.chain)?;
+    let text = read(&files.key)?;
+    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
+        let encrypted = memchr::memmem::find(&text, b"ENCRYPTED").is_some();
+        let why = match encrypted {
+            true => "the private key is encrypted; take the password off (openssl pkey)",
+            false => "has no private key (PEM, -----BEGIN PRIVATE KEY-----)",
+        };
+        unusable(&files.key, why)
+    })?;
+    let first = chain.first();
+    let facts = first
+        .and_then(|first| Facts::of(first))
+        .ok_or_else(|| unusable(&files.chain, "its first certificate cannot be understood"))?;
+    let pair = CertifiedKey::from_der(chain, key, provider);
+    let mut pair = pair.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let of = files.chain.display();
+            unusable(
+                &files.key,
+                format!("is not the key of the certificate {of}"),
+            )
+        }
+        error => unusable(&files.key, format!("the key cannot be used: {error}")),
+    })?;
+    if let Some(file) = &files.ocsp {
+        let response = read(file)?;
+        // SEQUENCE, of a successful response: a PEM file or an answer in HTML is none.
+        if response.first() != Some(&0x30) {
+            return Err(unusable(file, "is no OCSP response (DER)"));
+        }
+        match x509::is_about_another(&response, &pair.cert[0]) {
+            // The certificate may have been renewed just now, and the response not yet. Clients would end the handshake.
+            true => tracing::warn!(
+                file = %file.display(),
+                certificate = %files.chain.display(),
+                "the OCSP response is about another certificate: it is not sent"
+            ),
+            false => pair.ocsp = Some(response),
+        }
+    }
+    Ok((pair, facts))
+}
+
+pub(super) fn check_times(
+    files: &CertificateFiles,
+    facts: &Facts,
+    now: Duration,
+) -> Result<(), Unusable> {
+    match out_of_time(facts, now) {
+        None => Ok(()),
+        Some(why) => Err(unusable(&files.chain, format!("the certificate {why}"))),
+    }
+}
+
+/// Why it does not hold at this time, if so.
+pub(super) fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
+    let now_s = now.as_secs() as i64;
+    if facts.until_unix_s <= now_s {
+        let until = x509::day(facts.until_unix_s);
+        return Some(format!("has ended, on {until}; renew it"));
+    }
+    let from = x509::day(facts.from_unix_s);
+    let is_early = facts.from_unix_s > now_s;
+    is_early.then(|| format!("begins to hold on {from}; look at the clock, or wait"))
+}
+
+/// Makes a certificate for this machine, and its key in PKCS #8.
+pub(super) fn sign_one(address: IpAddr) -> Result<(CertificateDer<'static>, Vec<u8>), Unusable> {
+    let mut names = vec!["localhost".to_owned()];
+    let of_loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    names.extend(of_loopback.iter().map(IpAddr::to_string));
+    if !of_loopback.contains(&address) && !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    let made = rcgen::generate_simple_self_signed(names).map_err(|error| Unusable {
+        file: None,
+        why: format!("a certificate cannot be made: {error}"),
+    })?;
+    let key = made.signing_key.serialize_der();
+    Ok((made.cert.der().clone(), key))
+}
