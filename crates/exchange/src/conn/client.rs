@@ -46,7 +46,6 @@ use crate::{
     state::{ConnectionCount, READ_BYTES, Worker},
 };
 use base::{
-    heads::Heads,
     member::MemberId,
     socket::{self, Socket},
 };
@@ -124,12 +123,12 @@ pub async fn serve(
     member: Option<MemberId>,
     _count: ConnectionCount,
 ) {
-    let mut conn = Conn::new(&worker, listener, stream, peer, member);
+    let mut conn = Conn::new(worker, listener, stream, peer, member);
     // Boxed, so that an idle connection stays small.
-    if conn.begins_with_header() && !Box::pin(conn.read_header(&worker)).await {
+    if conn.begins_with_header() && !Box::pin(conn.read_header()).await {
         return;
     }
-    let Some(_counted) = conn.is_counted(&worker) else {
+    let Some(_counted) = conn.is_counted() else {
         return;
     };
     // Members speak to each other by a link of their own.
@@ -140,23 +139,23 @@ pub async fn serve(
         let first = std::mem::take(&mut conn.input);
         conn.kept = None;
         let shaking = handshake::shake(
-            &worker.tls,
+            &conn.worker.tls,
             &conn.listener.edition.plan,
             &served,
             (socket, first),
         );
-        let shaking = worker.tls.crowd.join(Instant::now(), shaking);
+        let shaking = conn.worker.tls.crowd.join(Instant::now(), shaking);
         let shaken = Box::pin(shaking).await.unwrap_or_else(|| {
-            metrics::add(&worker.counters.tls_handshakes_given_up, 1);
+            metrics::add(&conn.worker.counters.tls_handshakes_given_up, 1);
             Shaken::Failed
         });
         (conn.stream, conn.tls) = match shaken {
             Shaken::Done(stream, seen) => (stream, Some(seen)),
             Shaken::Plain(socket) => {
                 conn.stream = ClientStream::Plain(socket);
-                let refused = refuse(&worker, &mut conn, 400, NOT_TLS, Instant::now());
+                let refused = refuse(&mut conn, 400, NOT_TLS, Instant::now());
                 Box::pin(refused).await;
-                conn.linger(&worker).await;
+                conn.linger().await;
                 return;
             }
             Shaken::Failed => return,
@@ -172,19 +171,19 @@ pub async fn serve(
             // Go's client agrees on HTTP/2 with its proxy, and then sends CONNECT in HTTP/1.1. Nothing may be sent before that shows.
             Some(true) if !is_forward => Some(true),
             Some(false) => Some(false),
-            _ => Box::pin(h2::serve::has_preface(&worker.input, &mut conn)).await,
+            _ => Box::pin(h2::serve::has_preface(&mut conn)).await,
         };
         match speaks {
             None => return,
-            Some(true) => return Box::pin(h2::serve::serve(&worker, conn)).await,
+            Some(true) => return Box::pin(h2::serve::serve(conn)).await,
             Some(false) => conn.speaks_both = agreed != Some(false),
         }
     }
-    let spoken = Spoken::count(&worker.counters, Protocol::Http11, conn.encryption());
-    if answer_requests(&worker, &mut conn).await == Ended::NotHttp1 {
+    let spoken = Spoken::count(&conn.worker.counters, Protocol::Http11, conn.encryption());
+    if answer_requests(&mut conn).await == Ended::NotHttp1 {
         drop(spoken);
         // Its preface is broken, which is said in HTTP/2.
-        Box::pin(h2::serve::serve(&worker, conn)).await;
+        Box::pin(h2::serve::serve(conn)).await;
     }
 }
 
@@ -197,19 +196,19 @@ enum Ended {
 }
 
 /// Answers what comes on a connection until it is over.
-async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
+async fn answer_requests(conn: &mut Conn) -> Ended {
     loop {
-        match conn.turn(worker).await {
+        match conn.turn().await {
             // The one place where a request that is no hit begins to have effects.
             Turn::Request(_) if !conn.await_handshake(false).await => return Ended::Over,
             Turn::Request(incoming) => {
-                let after = in_place(|| long_way(worker, conn, incoming)).await;
+                let after = in_place(|| long_way(conn, incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
                     socket::reset_when_closed(conn.stream.socket());
                     return Ended::Over;
                 }
-                if after == After::Close || conn.is_over(worker) {
-                    conn.linger(worker).await;
+                if after == After::Close || conn.is_over() {
+                    conn.linger().await;
                     return Ended::Over;
                 }
                 if conn.input.is_empty() {
@@ -218,21 +217,21 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
                 }
             }
             Turn::Rejected(reject, began) => {
-                metrics::add(&worker.counters.requests_malformed, 1);
+                metrics::add(&conn.worker.counters.requests_malformed, 1);
                 let (status, reason) = (reject.status(), reject.reason());
-                Box::pin(refuse(worker, conn, status, reason, began)).await;
-                conn.linger(worker).await;
+                Box::pin(refuse(conn, status, reason, began)).await;
+                conn.linger().await;
                 return Ended::Over;
             }
             Turn::NotHttp1 => return Ended::NotHttp1,
             Turn::TimedOut(began) => {
                 let reason = "the request took too long to arrive";
-                Box::pin(refuse(worker, conn, 408, reason, began)).await;
-                conn.linger(worker).await;
+                Box::pin(refuse(conn, 408, reason, began)).await;
+                conn.linger().await;
                 return Ended::Over;
             }
             Turn::Crowded(began) => {
-                metrics::add(&worker.counters.heads_shed, 1);
+                metrics::add(&conn.worker.counters.heads_shed, 1);
                 (conn.input, conn.kept) = (BytesMut::new(), None);
                 let (status, reason) = match began.elapsed() >= SLOW_HEAD {
                     true => (
@@ -244,18 +243,18 @@ async fn answer_requests(worker: &Rc<Worker>, conn: &mut Conn) -> Ended {
                         "there is no room for a request as large as this at the moment",
                     ),
                 };
-                Box::pin(refuse(worker, conn, status, reason, began)).await;
-                conn.linger(worker).await;
+                Box::pin(refuse(conn, status, reason, began)).await;
+                conn.linger().await;
                 return Ended::Over;
             }
             Turn::Over => {
-                Box::pin(conn.linger(worker)).await;
+                Box::pin(conn.linger()).await;
                 return Ended::Over;
             }
             Turn::Closed => {
                 // Of what the client has all of, nothing can be destroyed.
                 if !conn.pace.is_cut && conn.stream.untaken_bytes() > 0 {
-                    Box::pin(conn.linger(worker)).await;
+                    Box::pin(conn.linger()).await;
                 } else if conn.stream.is_unsettled() {
                     Box::pin(conn.settle()).await;
                 }
@@ -272,7 +271,8 @@ pub fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
 }
 
 /// Answers a request that needs more than the memory tier.
-async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>) -> After {
+async fn long_way(conn: &mut Conn, incoming: Box<Incoming>) -> After {
+    let worker = &Rc::clone(&conn.worker);
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &conn.listener.edition.limits);
     let listener = Rc::clone(&conn.listener);
@@ -282,20 +282,15 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Box<Incoming>)
         member: conn.member,
     };
     let is_head = head.method == "HEAD";
-    let reply = Reply::H1(H1::new(
-        worker,
-        conn,
-        head.version,
-        is_head,
-        head.keep_alive,
-    ));
+    let reply = Reply::H1(H1::new(conn, head.version, is_head, head.keep_alive));
     let mut ex = Exchange::new(worker, listener, asker, &incoming, body, reply);
     handle::handle(&mut ex, *incoming).await
 }
 
 /// Refuses a request whose head could not be understood; the connection is closed afterwards. To be boxed, so that an idle connection stays
 /// small.
-async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+async fn refuse(conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+    let worker = &Rc::clone(&conn.worker);
     let accepted = conn.accepted.take();
     let mut ex = Exchange {
         worker,
@@ -304,7 +299,7 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
         hop: conn.hop,
         member: conn.member,
         body: RequestBody::framed(Framing::None, &conn.listener.edition.limits),
-        reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
+        reply: Reply::H1(H1::new(conn, Version::Http11, false, false)),
         record: Notes::new(Kept::nonsense(), began, accepted),
     };
     ex.refuse(status, reason, None).await;
@@ -332,7 +327,7 @@ enum Progress {
 
 impl Conn {
     /// Answers requests from memory until one needs more, or the connection ends.
-    async fn turn(&mut self, worker: &Rc<Worker>) -> Turn {
+    async fn turn(&mut self) -> Turn {
         let mut answered = 0;
         let mut scanned = 0;
         let mut head_began: Option<Instant> = None;
@@ -340,7 +335,7 @@ impl Conn {
             if self.input.is_empty() && !self.await_handshake(true).await {
                 return Turn::Closed;
             }
-            let Some((progress, began)) = self.progress(worker, scanned, head_began).await else {
+            let Some((progress, began)) = self.progress(scanned, head_began).await else {
                 return Turn::Closed;
             };
             (scanned, head_began) = (0, None);
@@ -348,7 +343,7 @@ impl Conn {
                 Progress::Answered => {
                     self.kept = None;
                     answered += 1;
-                    if self.is_over(worker) {
+                    if self.is_over() {
                         return Turn::Over;
                     }
                     if answered % TURN_REQUESTS == 0 {
@@ -358,34 +353,34 @@ impl Conn {
                 // Boxed, so that an idle connection stays small.
                 Progress::Unsent(unsent, keep_open) => {
                     // There is no room for what came behind it: the answer that was begun is ended, and then the connection.
-                    let is_held = self.holds_input(&worker.heads);
+                    let is_held = self.holds_input();
                     if !is_held {
                         self.input.clear();
                     }
-                    let rest = fast::send_rest(worker, self, *unsent, keep_open);
+                    let rest = fast::send_rest(self, *unsent, keep_open);
                     if !Box::pin(rest).await || !is_held {
                         return Turn::Closed;
                     }
                 }
                 Progress::Request(incoming) => {
-                    if !self.holds_input(&worker.heads) {
+                    if !self.holds_input() {
                         self.accepted = incoming.accepted;
                         return Turn::Crowded(began);
                     }
                     return Turn::Request(incoming);
                 }
-                Progress::OnDisk(on_disk) if !self.holds_input(&worker.heads) => {
+                Progress::OnDisk(on_disk) if !self.holds_input() => {
                     self.accepted = on_disk.accepted();
                     return Turn::Crowded(began);
                 }
                 Progress::OnDisk(on_disk) => {
                     let is_early = self.stream.is_early();
-                    let answered = in_place(|| fast::from_disk(worker, self, on_disk)).await;
+                    let answered = in_place(|| fast::from_disk(self, on_disk)).await;
                     if is_early && answered.is_ok() {
-                        metrics::add(&worker.counters.tls_early_hits, 1);
+                        metrics::add(&self.worker.counters.tls_early_hits, 1);
                     }
                     match answered {
-                        Ok(true) if !self.is_over(worker) => {}
+                        Ok(true) if !self.is_over() => {}
                         Ok(true) => return Turn::Over,
                         Ok(false) => return Turn::Closed,
                         Err(incoming) => return Turn::Request(incoming),
@@ -399,7 +394,7 @@ impl Conn {
                     if !self.await_handshake(true).await {
                         return Turn::Closed;
                     }
-                    if let Err(turn) = self.await_more(worker, began).await {
+                    if let Err(turn) = self.await_more(began).await {
                         return turn;
                     }
                 }
@@ -411,7 +406,6 @@ impl Conn {
     /// so much of a head is known to be incomplete, and `began` then.
     async fn progress(
         &mut self,
-        worker: &Rc<Worker>,
         scanned: usize,
         began: Option<Instant>,
     ) -> Option<(Progress, Instant)> {
@@ -420,7 +414,7 @@ impl Conn {
             let watch = Rc::clone(&self.watch);
             let idle = self.listener.edition.plan.timeouts.client_idle;
             let listener = self.listener.id;
-            let read = self.read_and_answer(worker);
+            let read = self.read_and_answer();
             return watch.limit_idle_of(listener, idle, pin!(read)).await.ok()?;
         }
         let began = began.unwrap_or_else(Instant::now);
@@ -431,7 +425,7 @@ impl Conn {
             return Some((Progress::Partial, began));
         }
         let input = std::mem::take(&mut self.input);
-        let (used, progress) = self.answer_all(worker, &input, began);
+        let (used, progress) = self.answer_all(&input, began);
         self.input = input;
         self.drop_input(used);
         Some((progress, began))
@@ -444,8 +438,8 @@ impl Conn {
     }
 
     /// Waits for more of a head that began then. `Err`: there will be no more.
-    async fn await_more(&mut self, worker: &Worker, began: Instant) -> Result<(), Turn> {
-        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+    async fn await_more(&mut self, began: Instant) -> Result<(), Turn> {
+        let kept = self.kept.get_or_insert_with(|| self.worker.heads.place());
         if !kept.grow(self.input.len(), began) {
             return Err(Turn::Crowded(began));
         }
@@ -456,7 +450,7 @@ impl Conn {
             return Err(Turn::TimedOut(began));
         }
         let watch = Rc::clone(&self.watch);
-        match watch.limit(left, pin!(self.read_more(&worker.input))).await {
+        match watch.limit(left, pin!(self.read_more())).await {
             Err(_) => Err(Turn::TimedOut(began)),
             Ok(More::Bytes) => Ok(()),
             Ok(More::Crowded) => Err(Turn::Crowded(began)),
@@ -474,20 +468,21 @@ impl Conn {
 
     /// Counts what is left behind a request. False: there is no room for it.
     #[inline]
-    fn holds_input(&mut self, heads: &Rc<Heads>) -> bool {
+    fn holds_input(&mut self) -> bool {
         if self.input.is_empty() {
             self.kept = None;
             return true;
         }
-        let kept = self.kept.get_or_insert_with(|| heads.place());
+        let kept = self.kept.get_or_insert_with(|| self.worker.heads.place());
         kept.hold(self.input.len())
     }
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
     /// `None` is the end of the connection.
-    async fn read_and_answer(&mut self, worker: &Rc<Worker>) -> Option<(Progress, Instant)> {
+    async fn read_and_answer(&mut self) -> Option<(Progress, Instant)> {
         poll_fn(|cx| {
-            let mut space = worker.input.borrow_mut();
+            let input = Rc::clone(&self.worker.input);
+            let mut space = input.borrow_mut();
             let mut buf = ReadBuf::new(&mut space);
             // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which
             // saves the read that would only say so.
@@ -498,7 +493,7 @@ impl Conn {
             if result.is_err() || n == 0 {
                 return Poll::Ready(None);
             }
-            let (used, progress) = self.answer_all(worker, &space[..n], began);
+            let (used, progress) = self.answer_all(&space[..n], began);
             if used < n {
                 self.input.extend_from_slice(&space[used..n]);
             }
@@ -508,14 +503,9 @@ impl Conn {
     }
 
     /// Goes through the requests in `bytes`; also says how many bytes are done with.
-    fn answer_all(
-        &mut self,
-        worker: &Rc<Worker>,
-        bytes: &[u8],
-        began: Instant,
-    ) -> (usize, Progress) {
-        if !self.follow(worker) {
-            metrics::add(&worker.counters.client_connections_refused, 1);
+    fn answer_all(&mut self, bytes: &[u8], began: Instant) -> (usize, Progress) {
+        if !self.follow() {
+            metrics::add(&self.worker.counters.client_connections_refused, 1);
             return (bytes.len(), Progress::Close);
         }
         let mut used = 0;
@@ -538,12 +528,12 @@ impl Conn {
             };
             let accepted = self.accepted.take();
             let answered = match barred {
-                None => fast::answer(worker, self, &view, began, accepted),
+                None => fast::answer(self, &view, began, accepted),
                 Some(_) => Fast::NotHere,
             };
             used += view.head_bytes;
             if matches!(answered, Fast::Hit(_)) && self.stream.is_early() {
-                metrics::add(&worker.counters.tls_early_hits, 1);
+                metrics::add(&self.worker.counters.tls_early_hits, 1);
             }
             let progress = match answered {
                 Fast::Hit(Sent::All) if view.keep_alive => {
@@ -573,7 +563,7 @@ impl Conn {
     /// A client that has all it was sent has [`LINGER`] to close; one that takes it slowly has as long as while it is answered
     /// ([`crate::conn::pace`]).
     //= rfc9112 §9.6   close the write side, and read until the client's close or until its side has surely got all
-    pub async fn linger(&mut self, worker: &Worker) {
+    pub async fn linger(&mut self) {
         if self.pace.is_cut {
             return;
         }
@@ -588,9 +578,9 @@ impl Conn {
         let (mut left, mut until) = (LINGER_BYTES, Instant::now() + LINGER);
         while left > 0 {
             let limit = until.saturating_duration_since(Instant::now());
-            let stream = &mut self.stream;
+            let (stream, input) = (&mut self.stream, &self.worker.input);
             let read = poll_fn(|cx| {
-                let mut space = worker.input.borrow_mut();
+                let mut space = input.borrow_mut();
                 let mut buf = ReadBuf::new(&mut space);
                 ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf))?;
                 Poll::Ready(io::Result::Ok(buf.filled().len()))
@@ -611,7 +601,7 @@ impl Conn {
             self.pace.ask(untaken, rate_min);
             if self.pace.patience(stall_max, rate_min).is_zero() {
                 // Not left to the kernel, which would keep it for a long time.
-                metrics::add(&worker.counters.client_connections_slow, 1);
+                metrics::add(&self.worker.counters.client_connections_slow, 1);
                 socket::reset_when_closed(self.stream.socket());
                 return;
             }

@@ -36,7 +36,6 @@ use crate::{
         incoming::{Absent, Incoming},
         methods,
     },
-    state::Worker,
 };
 use ledger::pause;
 use tls::stream::ClientStream;
@@ -75,7 +74,6 @@ impl OnDisk {
 
 /// Answers the request if it can be answered here.
 pub fn answer(
-    worker: &Worker,
     conn: &mut Conn,
     view: &RequestView<'_, '_>,
     began: Instant,
@@ -89,6 +87,7 @@ pub fn answer(
     {
         return Fast::NotHere;
     }
+    let worker = Rc::clone(&conn.worker);
     let mut front = worker.front.borrow_mut();
     let asker = Asker {
         listener: &conn.listener,
@@ -101,7 +100,7 @@ pub fn answer(
         host: view.host,
         fields: view,
     };
-    let fresh = match look::look(worker, &mut front, asker, plain, began) {
+    let fresh = match look::look(&worker, &mut front, asker, plain, began) {
         Looked::Fresh(fresh) => fresh,
         Looked::Long => return Fast::NotHere,
         Looked::Absent(absent) => return Fast::Absent(absent),
@@ -130,7 +129,7 @@ pub fn answer(
         stream: &mut conn.stream,
         keep_open: view.keep_alive,
     };
-    Fast::Hit(Hit::in_memory(fresh, by, asked).answer(worker, &mut socket))
+    Fast::Hit(Hit::in_memory(fresh, by, asked).answer(&worker, &mut socket))
 }
 
 /// Might the upgrade be honoured? Others (h2c, which some clients always offer) are ordinary requests.
@@ -181,15 +180,12 @@ impl Sink for ToSocket<'_> {
 
 /// Reads an object from disk and sends it: one read, one write. True: the connection stays. `Err`: the request must take the long
 /// way, and takes along what was read.
-pub async fn from_disk(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on_disk: Box<OnDisk>,
-) -> Result<bool, Box<Incoming>> {
+pub async fn from_disk(conn: &mut Conn, on_disk: Box<OnDisk>) -> Result<bool, Box<Incoming>> {
     let OnDisk {
         mut incoming,
         pinned,
     } = *on_disk;
+    let worker = Rc::clone(&conn.worker);
     let ledger = &worker.shared.ledger;
     let bytes = pinned.guard.read().len;
     let mut held = None;
@@ -210,7 +206,7 @@ pub async fn from_disk(
         stream: &mut conn.stream,
         keep_open,
     };
-    let sent = disk::answer(worker, by, &mut incoming, pinned, &mut socket).await;
+    let sent = disk::answer(&worker, by, &mut incoming, pinned, &mut socket).await;
     let keep_open = match sent {
         None => return Err(Box::new(incoming)),
         Some(Sent::All) => keep_open,
@@ -218,7 +214,7 @@ pub async fn from_disk(
             // Of a short one only what the socket does not take at once is held for long.
             let rest = unsent.body.len();
             held.get_or_insert_with(|| conn.holder(ledger).hold(rest));
-            send_rest(worker, conn, *unsent, keep_open).await
+            send_rest(conn, *unsent, keep_open).await
         }
         Some(Sent::Gone) => false,
     };
@@ -227,12 +223,7 @@ pub async fn from_disk(
 }
 
 /// Sends what the socket did not take at once. False when the connection is over.
-pub async fn send_rest(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    unsent: Unsent,
-    keep_open: bool,
-) -> bool {
+pub async fn send_rest(conn: &mut Conn, unsent: Unsent, keep_open: bool) -> bool {
     let Unsent {
         head,
         body,
@@ -241,10 +232,11 @@ pub async fn send_rest(
         started,
         record,
     } = unsent;
+    let worker = &Rc::clone(&conn.worker);
     let (listener, member) = (Rc::clone(&conn.listener), conn.member);
     let (peer, hop) = (conn.peer, conn.hop);
     let body_of_request = RequestBody::framed(Framing::None, &listener.edition.limits);
-    let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
+    let reply = H1::new(conn, Version::Http11, false, keep_open);
     let mut ex = Exchange {
         worker,
         listener,

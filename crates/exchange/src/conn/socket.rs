@@ -3,8 +3,9 @@
 //! Not known here: messages.
 
 use base::clock::Instant;
+use cache::fragments::FragmentMemory;
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::OnceCell,
     future::poll_fn,
     io::IoSlice,
     net::SocketAddr,
@@ -38,6 +39,8 @@ use tls::{seen::Seen, stream::ClientStream};
 
 /// A client connection.
 pub struct Conn {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
     /// The socket, or TLS over it.
     pub stream: ClientStream,
     /// What is known of TLS; `None`: it is not encrypted.
@@ -85,7 +88,7 @@ pub enum More {
 impl Conn {
     /// A connection on which nothing was read yet.
     pub fn new(
-        worker: &Worker,
+        worker: Rc<Worker>,
         listener: Rc<ListenerState>,
         socket: Socket,
         peer: SocketAddr,
@@ -104,6 +107,7 @@ impl Conn {
             kept: None,
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
+            worker,
             accepted: Some(Instant::now()),
             standing: Standing::default(),
             holder: OnceCell::new(),
@@ -128,11 +132,11 @@ impl Conn {
     }
 
     /// Takes over the edition of the worker: to be called between two requests. False: this client is not served any more.
-    pub fn follow(&mut self, worker: &Worker) -> bool {
-        if self.listener.edition.number == worker.edition.get() {
+    pub fn follow(&mut self) -> bool {
+        if self.listener.edition.number == self.worker.edition.get() {
             return true;
         }
-        let Some(listener) = worker.listener(self.listener.id) else {
+        let Some(listener) = self.worker.listener(self.listener.id) else {
             self.is_leaving = true;
             return true;
         };
@@ -145,10 +149,10 @@ impl Conn {
     }
 
     /// Does it end with the answer that was sent?
-    pub fn is_over(&mut self, worker: &Worker) -> bool {
+    pub fn is_over(&mut self) -> bool {
         // Once another process has taken over, the next answer says that it is the last one; the client may be asking already.
-        let is_handed_over = worker.shared.is_handed_over.load(Ordering::Relaxed);
-        !self.follow(worker) || self.is_leaving || (worker.shared.is_draining() && !is_handed_over)
+        let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
+        !self.follow() || self.is_leaving || (self.worker.shared.is_draining() && !is_handed_over)
     }
 
     /// Waits for the end of a handshake that goes on; `or_input`: or for something to read that came early. False: it did not end well, or in
@@ -187,7 +191,8 @@ impl Conn {
     }
 
     /// Reads more of a head. It comes by way of the worker's `space`, so that no more is kept than what has come.
-    pub async fn read_more(&mut self, space: &RefCell<Box<[u8]>>) -> More {
+    pub async fn read_more(&mut self) -> More {
+        let space = Rc::clone(&self.worker.input);
         poll_fn(|cx| {
             if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
                 return Poll::Ready(More::Crowded);
@@ -219,11 +224,15 @@ impl Conn {
 
     /// Where this body lies in the memory of fragments, if the kernel is to send it from there without a copy: not over TLS, and not to
     /// a client on this machine (docs/decisions/0082).
-    fn pages_of<'w>(&mut self, worker: &'w Worker, body: &[u8]) -> Option<(&'w Arena, u64)> {
+    fn pages_of<'w>(
+        &mut self,
+        fragments: &'w FragmentMemory,
+        body: &[u8],
+    ) -> Option<(&'w Arena, u64)> {
         let ClientStream::Plain(socket) = &self.stream else {
             return None;
         };
-        let (arena, place) = worker.shared.cache.fragments.place_of(body)?;
+        let (arena, place) = fragments.place_of(body)?;
         let also_here = self.listener.edition.plan.sends_pages_here;
         let takes_pages = || socket::takes_pages(socket, also_here);
         (self.takes_pages.get_or_insert_with(takes_pages)).then_some((&**arena, place))
@@ -236,12 +245,12 @@ impl Conn {
     /// slow would look as if it took nothing. The kernel knows.
     pub async fn write_once(
         &mut self,
-        worker: &Worker,
         head: &[u8],
         body: &[u8],
         at_most: Option<Duration>,
     ) -> Wrote {
-        let pages = self.pages_of(worker, body);
+        let worker = Rc::clone(&self.worker);
+        let pages = self.pages_of(&worker.shared.cache.fragments, body);
         let plan = &self.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
         let began = Instant::now();

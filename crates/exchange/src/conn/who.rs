@@ -30,7 +30,6 @@ use crate::{
         incoming::Barred,
         toll::{self, Counted},
     },
-    state::Worker,
 };
 use base::clock::Instant;
 use plan::ProxyProtocol;
@@ -63,9 +62,10 @@ impl Conn {
     }
 
     /// Reads the header of the PROXY protocol. What came behind it stays in `input`. False: the connection is to be closed.
-    pub async fn read_header(&mut self, worker: &Worker) -> bool {
+    pub async fn read_header(&mut self) -> bool {
+        let worker = Rc::clone(&self.worker);
         let counters = &worker.counters;
-        let named = match self.header(worker).await {
+        let named = match self.header().await {
             Ok(Some(named)) => named,
             // Whoever closes at once looks whether the port is open.
             Ok(None) => return false,
@@ -97,19 +97,19 @@ impl Conn {
     }
 
     /// Counts the connection where they are counted. `None`: its client may have no more.
-    pub fn is_counted(&self, worker: &Worker) -> Option<Option<Box<Counted>>> {
+    pub fn is_counted(&self) -> Option<Option<Box<Counted>>> {
         if self.member.is_some() || self.listener.tolls.connections.is_empty() {
             return Some(None);
         }
         let counted = toll::connection(&self.listener, self.hop.ip());
         if counted.is_none() {
-            metrics::add(&worker.counters.client_connections_refused, 1);
+            metrics::add(&self.worker.counters.client_connections_refused, 1);
         }
         Some(Some(Box::new(counted?)))
     }
 
     /// `Ok(None)`: the connection ended before its first byte.
-    async fn header(&mut self, worker: &Worker) -> Result<Option<Named>, HeaderFault> {
+    async fn header(&mut self) -> Result<Option<Named>, HeaderFault> {
         let began = Instant::now();
         let limit = self.listener.edition.plan.timeouts.client_head;
         let watch = Rc::clone(&self.watch);
@@ -122,7 +122,7 @@ impl Conn {
             if left.is_zero() {
                 return Err(HeaderFault::Late);
             }
-            let more = watch.limit(left, pin!(self.read_more(&worker.input))).await;
+            let more = watch.limit(left, pin!(self.read_more())).await;
             match more.map_err(|_| HeaderFault::Late)? {
                 More::Bytes => {}
                 _ if self.input.is_empty() => return Ok(None),

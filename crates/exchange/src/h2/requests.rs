@@ -205,7 +205,7 @@ impl Server<'_> {
     /// What is to be done about a request that was seen at that moment.
     fn request(&mut self, view: &RequestView<'_>, began: Instant) -> Do {
         let (worker, conn) = (self.worker, &mut self.conn);
-        if !conn.follow(worker) {
+        if !conn.follow() {
             metrics::add(&worker.counters.client_connections_refused, 1);
             conn.is_leaving = true;
             return Do::Refuse;
@@ -387,7 +387,13 @@ mod tests {
         let address = listening.local_addr().unwrap();
         let _client = tokio::net::TcpStream::connect(address).await.unwrap();
         let (socket, peer) = listening.accept().await.unwrap();
-        let conn = Conn::new(&worker, Rc::clone(&states[0]), socket, peer, None);
+        let conn = Conn::new(
+            Rc::clone(&worker),
+            Rc::clone(&states[0]),
+            socket,
+            peer,
+            None,
+        );
         let mut server = Server::new(&worker, conn);
         let mut ask = |seen| match server.request(&view(&Fields::new(), seen), Instant::now()) {
             Do::Task(work) => *work,

@@ -14,7 +14,6 @@
 //! must be complete within `timeouts.client-head`.
 
 use std::{
-    cell::RefCell,
     future::poll_fn,
     io::{self, ErrorKind, IoSlice},
     pin::{Pin, pin},
@@ -109,7 +108,7 @@ impl Drop for Open<'_> {
 
 /// Does a connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
 //= rfc9113 §3.3   prior knowledge: the preface comes at once
-pub async fn has_preface(space: &RefCell<Box<[u8]>>, conn: &mut Conn) -> Option<bool> {
+pub async fn has_preface(conn: &mut Conn) -> Option<bool> {
     let watch = Rc::clone(&conn.watch);
     let timeouts = &conn.listener.edition.plan.timeouts;
     let (mut limit, client_head) = (timeouts.client_idle, timeouts.client_head);
@@ -125,7 +124,7 @@ pub async fn has_preface(space: &RefCell<Box<[u8]>>, conn: &mut Conn) -> Option<
             return None;
         }
         let listener = conn.listener.id;
-        let more = pin!(conn.read_more(space));
+        let more = pin!(conn.read_more());
         match watch.limit_idle_of(listener, limit, more).await {
             Ok(More::Bytes) => limit = client_head,
             _ => return None,
@@ -145,7 +144,8 @@ pub fn begins_as_http1(bytes: &[u8]) -> bool {
 }
 
 /// Serves a connection until it is over.
-pub async fn serve(worker: &Rc<Worker>, conn: Conn) {
+pub async fn serve(conn: Conn) {
+    let worker = &Rc::clone(&conn.worker);
     metrics::add(&worker.counters.h2_connections, 1);
     metrics::add(&worker.counters.h2_connections_open, 1);
     let _open = Open(worker);
@@ -270,7 +270,7 @@ impl<'w> Server<'w> {
             return;
         }
         let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
-        if is_handed_over || self.is_old(now) || self.conn.is_over(self.worker) {
+        if is_handed_over || self.is_old(now) || self.conn.is_over() {
             self.is_drained = true;
             self.link.http().drain(self.link.at(now));
         }
@@ -534,7 +534,7 @@ impl<'w> Server<'w> {
         self.report();
         self.link.leave();
         match end {
-            End::Said => self.conn.linger(self.worker).await,
+            End::Said => self.conn.linger().await,
             End::Left => {}
             End::Cut => {
                 metrics::add(&self.worker.counters.client_connections_slow, 1);

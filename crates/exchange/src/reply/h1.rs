@@ -23,7 +23,6 @@ use tokio::io::AsyncReadExt;
 use crate::{
     conn::{pace::Wrote, socket::Conn},
     reply::{After, Gone, Length, ReplyHead, Sent},
-    state::Worker,
 };
 use base::clock::Instant;
 use http1::head_lines;
@@ -48,7 +47,6 @@ enum Ending {
 
 /// An answer to one request of an HTTP/1 connection.
 pub struct H1<'c> {
-    worker: &'c Worker,
     conn: &'c mut Conn,
     is_http11: bool,
     is_head: bool,
@@ -66,18 +64,11 @@ pub struct H1<'c> {
 
 impl<'c> H1<'c> {
     /// For a request in this version. `asks_to_stay`: the client wants the connection to stay open.
-    pub fn new(
-        worker: &'c Worker,
-        conn: &'c mut Conn,
-        version: Version,
-        is_head: bool,
-        asks_to_stay: bool,
-    ) -> H1<'c> {
+    pub fn new(conn: &'c mut Conn, version: Version, is_head: bool, asks_to_stay: bool) -> H1<'c> {
         let is_http11 = version == Version::Http11;
         // Another process serves whoever comes next.
-        let stays = asks_to_stay && !worker.shared.is_handed_over.load(Ordering::Relaxed);
+        let stays = asks_to_stay && !conn.worker.shared.is_handed_over.load(Ordering::Relaxed);
         H1 {
-            worker,
             conn,
             is_http11,
             is_head,
@@ -220,10 +211,7 @@ impl<'c> H1<'c> {
         );
         let before = piece.len();
         self.writes();
-        let wrote = (self
-            .conn
-            .write_once(self.worker, &self.pending, piece, Some(at_most)))
-        .await;
+        let wrote = (self.conn.write_once(&self.pending, piece, Some(at_most))).await;
         match wrote {
             Wrote::Some(n) => {
                 let of_pending = n.min(self.pending.len());
@@ -353,7 +341,7 @@ impl<'c> H1<'c> {
         while at < self.pending.len() || !piece.is_empty() {
             self.writes();
             let lead = &self.pending[at..];
-            match self.conn.write_once(self.worker, lead, &piece, None).await {
+            match self.conn.write_once(lead, &piece, None).await {
                 Wrote::Some(n) => {
                     let of_lead = n.min(lead.len());
                     at += of_lead;
