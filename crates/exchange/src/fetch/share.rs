@@ -81,7 +81,6 @@ pub async fn obtain(
     may_look_again: bool,
 ) -> Obtained {
     let worker = ex.worker;
-    let flights = &worker.shared.flights;
     let primary = wanted.primary;
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let none = RequestDirectives::default();
@@ -91,17 +90,6 @@ pub async fn obtain(
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
         // What has not begun when a reload comes is all that it asks for.
         let to_satisfy = if queues { &none } else { directives };
-        // Whoever joins another's fetch pays nothing.
-        let counts_misses = !ex.record.tolls.misses.is_empty();
-        let is_listed = |key: &Vec<u8>| flights.is_listed(primary, key);
-        let is_under_way = counts_misses && key.as_ref().is_some_and(is_listed);
-        let mut toll = None;
-        if counts_misses && !is_under_way {
-            toll = match Box::pin(paying::miss(ex)).await {
-                Ok(toll) => toll,
-                Err(stopped) => return Obtained::Stopped(stopped),
-            };
-        }
         let company = Company {
             wanted,
             directives,
@@ -109,13 +97,10 @@ pub async fn obtain(
             asks_about_its_own,
             may_look_again,
         };
-        let (join, is_for_one) = company.look_for(ex, key.as_deref());
-        match &join {
-            Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
-            // It was joined by then, or has ended: it is counted, whether there is room or not.
-            _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
-            _ => {}
-        }
+        let (join, is_for_one, toll) = match company.pay_and_look_for(ex, key.as_deref()).await {
+            Ok(found) => found,
+            Err(stopped) => return Obtained::Stopped(stopped),
+        };
         let trip = ex.record.trip();
         let stale = valid(&worker.shared.cache, found);
         let is_conditional = asks_about_its_own && matches!(join, Join::Alone);
@@ -271,6 +256,30 @@ struct Company<'a> {
 }
 
 impl Company<'_> {
+    /// As [`Self::look_for`], and pays for the fetch that it begins. Whoever joins another's pays nothing.
+    async fn pay_and_look_for(
+        &self,
+        ex: &mut Exchange<'_>,
+        key: Option<&[u8]>,
+    ) -> Result<(Join, bool, Option<Toll>), Stopped> {
+        let flights = &ex.worker.shared.flights;
+        let counts_misses = !ex.record.tolls.misses.is_empty();
+        let is_listed = |key| flights.is_listed(self.wanted.primary, key);
+        let is_under_way = counts_misses && key.is_some_and(is_listed);
+        let mut toll = None;
+        if counts_misses && !is_under_way {
+            toll = Box::pin(paying::miss(ex)).await?;
+        }
+        let (join, is_for_one) = self.look_for(ex, key);
+        match &join {
+            Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
+            // It was joined by then, or has ended: it is counted, whether there is room or not.
+            _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
+            _ => {}
+        }
+        Ok((join, is_for_one, toll))
+    }
+
     /// Joins a fetch or begins one. True: it fetches alone, because the last answer could not be shared.
     fn look_for(&self, ex: &Exchange<'_>, key: Option<&[u8]>) -> (Join, bool) {
         let (worker, wanted) = (ex.worker, self.wanted);
