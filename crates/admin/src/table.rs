@@ -1,6 +1,6 @@
 //! The table of figures: what each is called, what it means, and where its value comes from. A figure stands once.
 //!
-//! A [`Column`] is a family of `/metrics`. What [`figures`] makes is also a field of `/status`, under the name that stands first. The workers'
+//! A [`Column`] is a family of `/metrics`. What `figures!` makes is also a field of `/status`, under the name that stands first. The workers'
 //! counters have a table of the same kind (`record::metrics`), and so have the stores' (`store::Figures`).
 //!
 //! Each line is also the help text of a metric, so it must say what is counted without the lines around it.

@@ -105,7 +105,7 @@ fn each_protocol_and_encryption_is_counted_and_recorded() {
 
 #[test]
 fn a_hit_that_is_reset_while_it_is_read_has_sent_nothing() {
-    let origin = Origin::sending(ok(&[FRESH], &pattern(20_000)));
+    let origin = Origin::sending(ok(&[FRESH], pattern(20_000)));
     let faults = FaultPlan::new();
     let device = Device::faulty(64 << 20, faults.clone());
     let profile = Profile::new();
