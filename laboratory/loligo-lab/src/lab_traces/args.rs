@@ -8,6 +8,7 @@ use commands::units::parse_size;
 use lab::cache::PolicyKind;
 use lab::policies::Contender;
 use lab::trace::{Columns, Format};
+use lab::versions::Versions;
 use polymix::Mix;
 use replacement::AdmissionKind;
 
@@ -93,6 +94,10 @@ pub struct StreamFlags {
     /// Columns of CSV, counted from 1: time=1,object=2,size=3,server=4
     #[arg(long, value_name = "COLUMNS", help_heading = "Traces")]
     pub columns: Option<Columns>,
+
+    /// Which other size of a repeated request is a new version: any; over=N, if it differs by more than N bytes; none
+    #[arg(long, value_name = "WHICH", default_value_t, help_heading = "Traces")]
+    pub versions: Versions,
 
     #[command(flatten)]
     pub made: MadeFlags,
