@@ -90,17 +90,15 @@ impl Disk for Belady {
         is_here
     }
 
-    fn insert(&mut self, access: &Access, next: NextUse) -> bool {
+    fn insert(&mut self, access: &Access, next: NextUse) -> Option<u64> {
         self.remove(access.object);
         if next == NEVER {
-            return false;
+            return None;
         }
-        let Some(victims) = self.victims(access, next) else {
-            return false;
-        };
+        let victims = self.victims(access, next)?;
         victims.into_iter().for_each(|object| self.remove(object));
         self.add(access, next);
-        true
+        Some(access.size_bytes.into())
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {

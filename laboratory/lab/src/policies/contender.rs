@@ -23,12 +23,14 @@ pub enum DiskKind {
     Ordered(PolicyKind),
     /// The oldest in the ring, with a window for second chances in percent; `fifo`: of 0.
     Ring(u8),
+    /// The same with the store's window, headers, padding and room kept empty.
+    Store,
     /// The object that is asked for last, by the future.
     Belady,
 }
 
 impl DiskKind {
-    /// The store's default.
+    /// The store's default, by bytes alone.
     pub const SECOND_CHANCE: DiskKind = DiskKind::Ring(Replacement::WINDOW_PERCENT);
 
     /// An empty disk of so many bytes.
@@ -39,6 +41,7 @@ impl DiskKind {
                 ..LevelSettings::lru(bytes)
             })),
             DiskKind::Ring(window_percent) => Box::new(Ring::new(bytes, window_percent)),
+            DiskKind::Store => Box::new(Ring::of_store(bytes, Replacement::WINDOW_PERCENT)),
             DiskKind::Belady => Box::new(Belady::new(bytes)),
         }
     }
@@ -51,6 +54,7 @@ impl fmt::Display for DiskKind {
             DiskKind::Ring(0) => f.write_str("fifo"),
             DiskKind::SECOND_CHANCE => f.write_str("second-chance"),
             DiskKind::Ring(window_percent) => write!(f, "second-chance={window_percent}"),
+            DiskKind::Store => f.write_str("store"),
             DiskKind::Belady => f.write_str("belady"),
         }
     }
@@ -67,6 +71,7 @@ impl FromStr for DiskKind {
         match text {
             "fifo" => Ok(DiskKind::Ring(0)),
             "second-chance" => Ok(DiskKind::SECOND_CHANCE),
+            "store" => Ok(DiskKind::Store),
             "belady" => Ok(DiskKind::Belady),
             "lru-threshold" => Ok(DiskKind::Ordered(LRU_THRESHOLD)),
             policy => policy.parse().map(DiskKind::Ordered).map_err(|_| ()),
@@ -88,7 +93,8 @@ pub struct Contender {
 impl Contender {
     /// All policies, the rules of admission with three of them, and other memories with the default.
     pub fn all() -> Vec<Contender> {
-        const ALL: [&str; 23] = [
+        const ALL: [&str; 24] = [
+            "store",
             "second-chance",
             "fifo",
             "lru",
@@ -133,7 +139,7 @@ impl fmt::Display for Contender {
 /// The text names no contender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no policy: use second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
+    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
 )]
 pub struct UnknownContender(String);
 
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn contenders_are_read_as_they_are_written() {
-        assert_eq!(Contender::all().len(), 23);
+        assert_eq!(Contender::all().len(), 24);
         for contender in Contender::all() {
             assert_eq!(contender.to_string().parse(), Ok(contender));
         }

@@ -1,7 +1,7 @@
 //! The disk as a set of objects: what a study asks of it, whatever decides what leaves.
 //!
 //! Three answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), and one that knows the future
-//! ([`super::belady`]). All count bytes alone: no headers, no padding, no room kept empty.
+//! ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
 //!
 //! Not known here: memory, admission.
 
@@ -21,8 +21,8 @@ pub trait Disk {
     /// Memory answered a request: true if the object lies here. No policy counts that as a use.
     fn passed(&mut self, access: &Access, next: NextUse) -> bool;
 
-    /// Stores an object that is not here; false if it is not kept.
-    fn insert(&mut self, access: &Access, next: NextUse) -> bool;
+    /// Stores an object that is not here; the bytes written, or None if it is not kept.
+    fn insert(&mut self, access: &Access, next: NextUse) -> Option<u64>;
 
     /// Would something have to leave for so many bytes?
     fn is_full(&self, size_bytes: u32) -> bool;
@@ -42,12 +42,13 @@ impl Disk for Level {
         self.held(access.object) == Some(access.size_bytes)
     }
 
-    fn insert(&mut self, access: &Access, _next: NextUse) -> bool {
+    fn insert(&mut self, access: &Access, _next: NextUse) -> Option<u64> {
         // Of a version that memory alone had, an older one may be here.
         if self.held(access.object).is_some() {
             Level::ask(self, access.object, access.size_bytes, &mut None);
         }
-        Level::insert(self, access.object, access.size_bytes, |_, _| {}) == Insertion::Kept
+        let inserted = Level::insert(self, access.object, access.size_bytes, |_, _| {});
+        (inserted == Insertion::Kept).then_some(access.size_bytes.into())
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {

@@ -4,7 +4,8 @@
 //! Every [`Contender`] gets the same requests at every size, through a memory and a disk ([`tiers`]). The first third fills them and is
 //! not counted. Beside the contenders stands a cache without limits: no cache can hit what that one misses. `belady` knows the future.
 //!
-//! `second-chance` is the store's default in small ([`ring`] says what is left out); `layouts` drives the store itself.
+//! `store` and `second-chance` are the store's default in small, with its room and by bytes alone ([`ring`] says what is left out);
+//! `layouts` drives the store itself.
 //!
 //! | file | |
 //! |---|---|

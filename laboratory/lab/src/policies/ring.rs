@@ -11,19 +11,27 @@
 //! The window is the share that is set for an object of mean length; shorter ones have up to two and a half times that, longer ones down
 //! to half (`store/src/evict/window`). A window of 0 is FIFO.
 //!
-//! Left out of the store: headers, padding to chunks, regions (their unused ends, and those kept empty ahead of the hand), the areas
-//! beside the data, fragments, records read along with others (companions), records that are spared because answers need them,
-//! overload. So the store has 4 to 15 % less room than the model has, most with small objects.
+//! [`Ring::new`] counts bytes alone, to be compared with other policies. [`Ring::of_store`] has the store's room: the areas beside the
+//! data, what is kept empty ahead of the hand, a header, key and metadata with each object, and padding to chunks. Left out of both: the
+//! unused ends of regions, fragments, records read along with others (companions), records spared because answers need them, overload.
 //!
 //! Memory: 16 bytes an object written and 8 an object number.
 
 use std::collections::VecDeque;
+
+use store::{Geometry, HEADER_BYTES};
 
 use super::disk::{Disk, NextUse};
 use crate::Access;
 
 /// Not here.
 const ABSENT: u64 = u64::MAX;
+/// Key and metadata, about as the proxy has them (`layouts`).
+const KEY_AND_META_BYTES: u64 = 260;
+/// As `store/src/evict/grid` has them: share and bytes of a stretch, and the share of it that lies ahead.
+const STRETCH_SHARE: u64 = 64;
+const SMALL_STRETCH_SHARE: u64 = 16;
+const SMALL_STRETCH_BYTES: u64 = 4 << 20;
 /// As `store/src/evict/window` has them.
 const RECORDS_MIN: u64 = 64;
 const WIDER_HALVES_MAX: u64 = 5;
@@ -41,6 +49,8 @@ struct Copy {
 /// See the head of this file.
 pub struct Ring {
     bytes_max: u64,
+    /// Are objects records, with a header and padding?
+    has_records: bool,
     window_bytes: u64,
     /// All bytes ever written.
     written: u64,
@@ -59,12 +69,39 @@ impl Ring {
         let window = u128::from(bytes_max) * u128::from(window_percent) / 100;
         Ring {
             bytes_max,
+            has_records: false,
             window_bytes: window as u64,
             written: 0,
             writes: 0,
             copies: VecDeque::new(),
             places: Vec::new(),
             renewals: (0, 0),
+        }
+    }
+
+    /// The data area of a store of so many bytes, as far as it is not kept empty. Where no store can be laid out, nothing fits.
+    pub fn of_store(store_bytes: u64, window_percent: u8) -> Self {
+        let planned = Geometry::plan(store_bytes, Geometry::CHUNK_BYTES_DEFAULT);
+        let area = planned.map_or(0, |geometry| geometry.data_bytes());
+        let usual = area / STRETCH_SHARE;
+        let stretch = usual.max(SMALL_STRETCH_BYTES.min(area / SMALL_STRETCH_SHARE));
+        // A sweep begins when the lead is left, and clears a stretch: half of it is empty on average.
+        let kept_empty = usual.max(stretch / 2) + stretch / 2;
+        let ring = Ring::new(area - kept_empty, window_percent);
+        Ring {
+            has_records: true,
+            ..ring
+        }
+    }
+
+    /// The room that an object takes.
+    fn room(&self, size_bytes: u32) -> u64 {
+        let bytes = u64::from(size_bytes);
+        match self.has_records {
+            true => (bytes + HEADER_BYTES as u64 + KEY_AND_META_BYTES)
+                .next_multiple_of(Geometry::CHUNK_BYTES_DEFAULT.into()),
+            // No two copies begin at one place, not even of nothing.
+            false => bytes.max(1),
         }
     }
 
@@ -84,33 +121,32 @@ impl Ring {
         self.written.saturating_sub(self.bytes_max)
     }
 
-    fn window(&self, size_bytes: u32) -> u64 {
+    fn window(&self, room: u64) -> u64 {
         let set = self.window_bytes;
         if self.writes < RECORDS_MIN {
             return set;
         }
         let mean = self.written / self.writes;
-        let fitted = u128::from(set) * u128::from(mean) / u128::from(size_bytes.max(1));
+        let fitted = u128::from(set) * u128::from(mean) / u128::from(room.max(1));
         let widest = u128::from(set * WIDER_HALVES_MAX / 2)
             .min(u128::from(self.bytes_max) * u128::from(PERCENT_MAX) / 100);
         let least = u128::from(set / 2);
         fitted.clamp(least, widest.max(least)) as u64
     }
 
-    fn write(&mut self, access: &Access) {
+    fn write(&mut self, access: &Access) -> u64 {
         let object = access.object as usize;
         if self.places.len() <= object {
             self.places.resize(object + 1, ABSENT);
         }
-        // No two copies begin at one place, not even of nothing.
-        let size = u64::from(access.size_bytes.max(1));
+        let room = self.room(access.size_bytes);
         self.places[object] = self.written;
         self.copies.push_back(Copy {
             at: self.written,
             object: access.object,
             size_bytes: access.size_bytes,
         });
-        self.written += size;
+        self.written += room;
         self.writes += 1;
         let hand = self.hand();
         while let Some(copy) = self.copies.front().filter(|copy| copy.at < hand) {
@@ -119,6 +155,10 @@ impl Ring {
                 *place = ABSENT;
             }
             self.copies.pop_front();
+        }
+        match self.has_records {
+            true => room,
+            false => access.size_bytes.into(),
         }
     }
 }
@@ -133,10 +173,9 @@ impl Disk for Ring {
         };
         // Until the ring is full the hand has nothing before it but empty space.
         let way = self.bytes_max.saturating_sub(self.written - at);
-        if way < self.window(access.size_bytes) {
-            self.write(access);
+        if way < self.window(self.room(access.size_bytes)) {
             self.renewals.0 += 1;
-            self.renewals.1 += u64::from(access.size_bytes);
+            self.renewals.1 += self.write(access);
         }
         true
     }
@@ -145,16 +184,13 @@ impl Disk for Ring {
         self.place(access).is_some()
     }
 
-    fn insert(&mut self, access: &Access, _next: NextUse) -> bool {
-        let fits = u64::from(access.size_bytes) <= self.bytes_max;
-        if fits {
-            self.write(access);
-        }
-        fits
+    fn insert(&mut self, access: &Access, _next: NextUse) -> Option<u64> {
+        let fits = self.room(access.size_bytes) <= self.bytes_max;
+        fits.then(|| self.write(access))
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {
-        self.written + u64::from(size_bytes) > self.bytes_max
+        self.written + self.room(size_bytes) > self.bytes_max
     }
 
     fn renewed(&mut self) -> (u64, u64) {
@@ -220,6 +256,23 @@ mod tests {
         assert!(get(&mut ring, 1, 20) && get(&mut ring, 2, 10));
         assert!(!get(&mut ring, 3, 10));
         assert!(get(&mut ring, 2, 10), "the dead place went first");
+    }
+
+    #[test]
+    fn a_store_has_less_room() {
+        let mut ring = Ring::of_store(64 << 20, 20);
+        // Header, key and metadata are 388 bytes.
+        assert_eq!(
+            [0, 124, 125, 10_000].map(|size| ring.room(size)),
+            [512, 512, 1024, 10_752]
+        );
+        assert_eq!(ring.insert(&access(1, 10_000), NEVER), Some(10_752));
+        let share = ring.bytes_max as f64 / f64::from(64 << 20);
+        assert!((0.80..0.93).contains(&share), "{share}");
+        let share = Ring::of_store(64 << 30, 20).bytes_max as f64 / (64u64 << 30) as f64;
+        assert!((0.94..0.98).contains(&share), "{share}");
+        let mut none = Ring::of_store(1 << 20, 20);
+        assert_eq!(none.insert(&access(1, 1), NEVER), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use polymix::random::Chance;
 
 use super::*;
 use crate::generate::DecLike;
+use crate::layouts::{self, Layout, Sizes};
 
 fn access(object: u32, size_bytes: u32) -> Access {
     Access {
@@ -204,6 +205,43 @@ fn no_policy_hits_more_than_belady_and_memory_answers_first() {
             counted(&contender.to_string(), 255, 40, &stream).memory_hits,
             0
         );
+    }
+}
+
+/// The ring with the store's room, and the store itself over a device in memory.
+#[test]
+fn the_ring_hits_as_the_store_does() {
+    const REQUESTS: u64 = 40_000;
+    let stream = || {
+        let like = DecLike {
+            requests: REQUESTS,
+            ..DecLike::default()
+        };
+        like.stream()
+    };
+    for store_bytes in [24 << 20, 64 << 20] {
+        let sizes = Sizes {
+            store_bytes,
+            memory_bytes: 1,
+            rate: 1_000.0,
+        };
+        let store = layouts::run(&Layout::default(), &sizes, stream(), REQUESTS).unwrap();
+        let mut tiers = Tiers::new(&"store".parse().unwrap(), 0, store_bytes);
+        let mut ring = Hits::default();
+        for (at, access) in (0..).zip(stream()) {
+            if at == REQUESTS * layouts::WARMING_PERCENT / 100 {
+                ring = Hits::default();
+            }
+            tiers.get(&access, NEVER, &mut ring);
+        }
+        let documents = [ring.document_percent(), store.document_percent()];
+        let bytes = [ring.byte_percent(), store.byte_percent()];
+        let apart = |[ring, store]: [f64; 2]| (ring - store).abs();
+        assert!(
+            apart(documents) < 1.0 && apart(bytes) < 1.0,
+            "{documents:?}, {bytes:?}"
+        );
+        assert_eq!(ring.gets, store.gets);
     }
 }
 

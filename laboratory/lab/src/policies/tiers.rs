@@ -102,22 +102,28 @@ impl Tiers {
         let written = if in_memory {
             hits.memory_hits += 1;
             let on_disk = self.disk.passed(access, next);
-            !on_disk && self.rule.admits_from_memory() && self.disk.insert(access, next)
+            match !on_disk && self.rule.admits_from_memory() {
+                true => self.disk.insert(access, next),
+                false => None,
+            }
         } else if self.disk.ask(access, next) {
             hits.hits += 1;
             hits.hit_bytes += bytes;
             self.remember(object, size);
-            false
+            None
         } else {
             let is_full = self.disk.is_full(size);
             self.remember(object, size);
-            self.rule.admits(access, is_full) && self.disk.insert(access, next)
+            match self.rule.admits(access, is_full) {
+                true => self.disk.insert(access, next),
+                false => None,
+            }
         };
         hits.hits += u64::from(in_memory);
         hits.hit_bytes += u64::from(in_memory) * bytes;
         let (renewed, renewed_bytes) = self.disk.renewed();
-        hits.inserts += u64::from(written) + renewed;
-        hits.insert_bytes += u64::from(written) * bytes + renewed_bytes;
+        hits.inserts += u64::from(written.is_some()) + renewed;
+        hits.insert_bytes += written.unwrap_or(0) + renewed_bytes;
     }
 
     fn remember(&mut self, object: u32, size_bytes: u32) {

@@ -75,8 +75,9 @@ Examples:
   loligo lab policies bu-1994-95.tsv.zst --versions over=16 --sizes 10%
 
 A policy is DISK+RULE@MEMORY: what leaves the disk, what comes to it, what leaves the memory in front of it.
-  DISK    second-chance (the store's default), second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo,
-          sieve, w-tinylfu, gdsf, belady (which knows the future)
+  DISK    store (the default with its headers, padding and empty room), by bytes alone: second-chance (the default),
+          second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf, belady (which
+          knows the future)
   RULE    all, unless it is named; second-hit; tinylfu; by-size: what is longer than half the mean missed length needs a
           second miss, or a hit in memory
   MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu
