@@ -18,6 +18,7 @@ pub mod paper;
 pub mod policies;
 pub mod requests;
 pub mod trace;
+pub mod versions;
 
 /// A request of a trace, as much of it as matters to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,14 +15,16 @@ use std::process::ExitCode;
 use lab::Access;
 use lab::cache::{Counts, LevelSettings, Method, Settings};
 use lab::layouts::{Layout, Sizes};
-use lab::policies::{Contender, Objects, Study};
+use lab::policies::{Contender, MEMORY_PERCENT, Objects, Plan, Study};
 use lab::requests::{Requests, waiting_dir};
 use lab::trace::{Summing, Tally, Writer, report, write_csv};
 use page::{Page, Table};
 use serde_json::json;
 
 pub use args::TracesCommand;
-use args::{GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, TraceFlags};
+use args::{
+    GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, Share, TraceFlags,
+};
 pub use streams::{Scaled, scaled_stream};
 
 /// Runs what was typed.
@@ -187,13 +189,20 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
         say_how_much(&ended.name, &accesses, tables, flags.from.quiet);
         let sizes = match &flags.sizes[..] {
             [] => objects.usual_sizes(),
-            some => some.to_vec(),
+            some => some.iter().map(|share| share.of(&objects)).collect(),
         };
+        let memory = flags.memory.unwrap_or(Share::Percent(MEMORY_PERCENT));
         let steps = (contenders.len() * sizes.len()) as u64;
         let bar = streams::bar(&ended.name, steps, flags.from.quiet);
-        let study = Study::run(&ended.name, &accesses, &contenders, &sizes, threads, || {
-            bar.inc(1)
-        });
+        let plan = Plan {
+            stream: ended.name.clone(),
+            versions: flags.from.versions,
+            contenders: contenders.clone(),
+            sizes,
+            memory_bytes: memory.of(&objects),
+            threads,
+        };
+        let study = Study::run(plan, &accesses, || bar.inc(1));
         bar.finish_and_clear();
         studies.push(study.map_err(wrong)?);
     }

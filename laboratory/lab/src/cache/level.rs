@@ -140,6 +140,11 @@ impl Level {
         size
     }
 
+    /// Room for so many bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.bytes

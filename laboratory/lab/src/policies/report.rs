@@ -1,96 +1,80 @@
 //! What a [`Study`] says: tables for a terminal, a page with plots for a browser.
 
 use page::{Axis, Page, Plot, Series, Table};
-use replacement::AdmissionKind;
 
-use super::{Contender, Hits, Study};
+use super::{Contender, DiskKind, Hits, RuleKind, Study};
+use crate::cache::PolicyKind;
 
-/// A figure of a cache, in percent.
+/// A figure of a contender, in percent or as a ratio.
 type Measure = fn(&Hits) -> f64;
 
-/// Document hit ratio, byte hit ratio, bytes written: a row a contender, a column a size.
+/// Document hit ratio / byte hit ratio, bytes written: a row a contender, a column a size. One more column: what memory answers.
 pub fn tables(study: &Study) -> Vec<Table> {
-    let measures: [(&str, Measure); 3] = [
-        ("Document hit ratio (%)", Hits::document_percent),
-        ("Byte hit ratio (%)", Hits::byte_percent),
-        ("Bytes taken in, of 100 answered", Hits::written_percent),
-    ];
-    measures
-        .map(|(name, measure)| table(study, name, measure))
-        .into()
-}
-
-fn table(study: &Study, name: &str, measure: Measure) -> Table {
     let sizes = sizes(study);
     let mut columns = vec!["policy".to_owned()];
     columns.extend(sizes.iter().map(|&bytes| size_text(bytes)));
+    columns.push("memory %".to_owned());
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new(&format!("{}: {name}", study.stream), &columns);
+    let mut table = Table::new(
+        &format!(
+            "{}: documents/bytes hit (%), bytes written for each asked for; memory {}, new versions: {}",
+            study.stream,
+            size_text(study.memory_bytes),
+            study.versions
+        ),
+        &columns,
+    );
     for contender in contenders(study) {
-        let of_it = study
-            .points
-            .iter()
-            .filter(|point| point.contender == contender);
-        let cells = of_it.map(|point| format!("{:.1}", measure(&point.hits)));
+        let of_it = study.points.iter().filter(|it| it.contender == contender);
+        let all: Vec<Hits> = of_it.map(|point| point.hits).collect();
+        let memory = all.first().map_or(0.0, Hits::memory_percent);
+        let cells = all.iter().map(cell).chain([format!("{memory:.1}")]);
         table.row(std::iter::once(contender.to_string()).chain(cells));
     }
-    let boundless = sizes
-        .iter()
-        .map(|_| format!("{:.1}", measure(&study.boundless)));
+    let boundless = sizes.iter().map(|_| cell(&study.boundless));
     table.row(std::iter::once("without limit".to_owned()).chain(boundless));
-    table
+    vec![table]
+}
+
+fn cell(hits: &Hits) -> String {
+    format!(
+        "{:.1}/{:.1}, {:.2}",
+        hits.document_percent(),
+        hits.byte_percent(),
+        hits.written_per_asked()
+    )
 }
 
 /// All studies on one page.
 pub fn page(studies: &[Study]) -> Page {
     let mut page = Page::new("Replacement and admission");
     page.text(
-        "Hit ratios against the size of the cache. The first quarter of each stream fills the caches and is not counted. \
-         The dashed line is a cache without limit.",
+        "Hit ratios and bytes written against the size of the disk, behind a memory. The first third of each stream fills the \
+         caches and is not counted. The dashed line is a cache without limit.",
     );
     for study in studies {
         page.heading(&study.stream);
         page.text(&format!(
-            "{} requests; the different objects are {} together.",
+            "{} requests; the different objects are {} together; the memory has {}. New versions: {}.",
             study.requests,
-            size_text(study.object_bytes)
+            size_text(study.object_bytes),
+            size_text(study.memory_bytes),
+            study.versions
         ));
-        let everything = |contender: &Contender| contender.admission == AdmissionKind::All;
-        page.plot(&plot(
-            study,
-            "documents",
-            "document hit ratio, everything comes in",
-            Hits::document_percent,
-            everything,
-        ));
-        page.plot(&plot(
-            study,
-            "bytes",
-            "byte hit ratio, everything comes in",
-            Hits::byte_percent,
-            everything,
-        ));
-        let ruled: Vec<_> = contenders(study)
+        let plain = |it: &Contender| it.rule == RuleKind::ALL && it.memory == PolicyKind::LRU;
+        let ruled: Vec<Contender> = contenders(study)
             .into_iter()
-            .filter(|c| !everything(c))
+            .filter(|it| !plain(it))
             .collect();
-        if !ruled.is_empty() {
-            let near =
-                |contender: &Contender| ruled.iter().any(|other| other.policy == contender.policy);
-            page.plot(&plot(
-                study,
-                "admission",
-                "document hit ratio, by what comes in",
-                Hits::document_percent,
-                near,
-            ));
-            page.plot(&plot(
-                study,
-                "written",
-                "bytes taken in, of 100 answered",
-                Hits::written_percent,
-                near,
-            ));
+        let near = |it: &Contender| {
+            it.disk == DiskKind::Belady || ruled.iter().any(|other| other.disk == it.disk)
+        };
+        for curves in CURVES {
+            page.plot(&plot(study, &curves, "", "everything comes to disk", plain));
+            if !ruled.is_empty() {
+                let caption = "by what comes to disk and what memory keeps";
+                page.plot(&plot(study, &curves, "-ruled", caption, near));
+            }
         }
         for table in tables(study) {
             page.table(&table);
@@ -99,20 +83,50 @@ pub fn page(studies: &[Study]) -> Page {
     page
 }
 
+/// What a plot shows.
+struct Curves {
+    name: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    measure: Measure,
+}
+
+const CURVES: [Curves; 3] = [
+    Curves {
+        name: "documents",
+        what: "document hit ratio",
+        unit: "percent",
+        measure: Hits::document_percent,
+    },
+    Curves {
+        name: "bytes",
+        what: "byte hit ratio",
+        unit: "percent",
+        measure: Hits::byte_percent,
+    },
+    Curves {
+        name: "written",
+        what: "bytes written for each asked for",
+        unit: "bytes a byte",
+        measure: Hits::written_per_asked,
+    },
+];
+
 fn plot(
     study: &Study,
-    name: &str,
+    curves: &Curves,
+    suffix: &str,
     caption: &str,
-    measure: Measure,
     shown: impl Fn(&Contender) -> bool,
 ) -> Plot {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let Curves { name, measure, .. } = curves;
     let stream = stream_name(&study.stream);
-    let caption = format!("{stream}: {caption}");
+    let caption = format!("{stream}: {}, {caption}", curves.what);
     // From 0 all policies would be one line.
-    let y = Axis::linear("percent").without_zero();
-    let mut plot = Plot::new(&caption, Axis::log("cache (MiB)"), y)
-        .called(&format!("policies-{stream}-{name}"));
+    let y = Axis::linear(curves.unit).without_zero();
+    let mut plot = Plot::new(&caption, Axis::log("disk (MiB)"), y)
+        .called(&format!("policies-{stream}-{name}{suffix}"));
     for contender in contenders(study)
         .into_iter()
         .filter(|contender| shown(contender))

@@ -2,12 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use commands::units::parse_size;
 use lab::cache::PolicyKind;
-use lab::policies::Contender;
+use lab::policies::{Contender, Objects};
 use lab::trace::{Columns, Format};
+use lab::versions::Versions;
 use polymix::Mix;
 use replacement::AdmissionKind;
 
@@ -23,7 +25,7 @@ pub enum TracesCommand {
     /// What a stream asks of the disk behind a memory cache and a disk cache, beside what paper 002 prints
     #[command(after_help = METHOD_HELP)]
     Method(MethodFlags),
-    /// Hit ratios of every replacement policy and rule of admission against the size of the cache
+    /// Hit ratios and bytes written of every replacement policy and rule of admission against the size of the disk
     #[command(after_help = POLICIES_HELP)]
     Policies(PoliciesFlags),
     /// The production store in other layouts: how full, locality buffers, clusters, chunks, lazy reads
@@ -68,10 +70,19 @@ const POLICIES_HELP: &str = "\
 Examples:
   loligo lab policies                                     the DEC-like and the PolyMix stream
   loligo lab policies bu-1994-95.tsv.zst dec polymix --html policies.html
-  loligo lab policies access.log --sizes 1GiB,10GiB,100GiB --policies lru,gdsf,lru+second-hit
+  loligo lab policies access.log --sizes 1GiB,10GiB,100GiB --policies second-chance,gdsf,lru+second-hit
+  loligo lab policies access.log --memory 4GiB --policies second-chance,second-chance@gdsf,second-chance+by-size@s3-fifo
+  loligo lab policies bu-1994-95.tsv.zst --versions over=16 --sizes 10%
 
-The first quarter of a stream fills the caches and is not counted. Without --sizes caches have 0.5 to 50 % of the bytes of
-a stream's different objects.";
+A policy is DISK+RULE@MEMORY: what leaves the disk, what comes to it, what leaves the memory in front of it.
+  DISK    store (the default with its headers, padding and empty room), by bytes alone: second-chance (the default),
+          second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf, belady (which
+          knows the future)
+  RULE    all, unless it is named; second-hit; tinylfu; by-size: what is longer than half the mean missed length needs a
+          second miss, or a hit in memory
+  MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu
+The first third of a stream fills the caches and is not counted. Sizes are bytes, or percent of the bytes of the stream's
+different objects. A cell is documents/bytes hit in percent, and the bytes written for each byte asked for.";
 
 const LAYOUTS_HELP: &str = "\
 Examples:
@@ -93,6 +104,10 @@ pub struct StreamFlags {
     /// Columns of CSV, counted from 1: time=1,object=2,size=3,server=4
     #[arg(long, value_name = "COLUMNS", help_heading = "Traces")]
     pub columns: Option<Columns>,
+
+    /// Which other size of a repeated request is a new version: any; over=N, if it differs by more than N bytes; none
+    #[arg(long, value_name = "WHICH", default_value_t, help_heading = "Traces")]
+    pub versions: Versions,
 
     #[command(flatten)]
     pub made: MadeFlags,
@@ -261,10 +276,13 @@ pub struct PoliciesFlags {
     #[command(flatten)]
     pub from: StreamFlags,
 
-    /// Sizes of the cache [default: 0.5 to 50 % of the stream's objects]
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
-    pub sizes: Vec<u64>,
-    /// Policies to compare: lru, gdsf, lru+second-hit, … [default: all]
+    /// Sizes of the disk [default: 1, 5, 10 and 25 % of the bytes of the stream's objects]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Share>,
+    /// Size of the memory in front of it; 0: none [default: 1 %, likewise]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Share>,
+    /// Policies to compare: second-chance, gdsf, lru+second-hit, second-chance@gdsf, … [default: all]
     #[arg(long, value_name = "POLICIES", value_delimiter = ',')]
     pub policies: Vec<Contender>,
     /// Threads [default: one a core]
@@ -299,6 +317,35 @@ pub struct LayoutsFlags {
 
     #[command(flatten)]
     pub report: ReportFlags,
+}
+
+/// A size in bytes, or in percent of the bytes of a stream's objects.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Share {
+    Bytes(u64),
+    Percent(f64),
+}
+
+impl Share {
+    pub fn of(self, objects: &Objects) -> u64 {
+        match self {
+            Share::Bytes(bytes) => bytes,
+            Share::Percent(percent) => objects.share(percent),
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share, String> {
+        match text.strip_suffix('%') {
+            Some(percent) => positive(percent.trim()).map(Share::Percent),
+            None => parse_size(text)
+                .map(Share::Bytes)
+                .ok_or_else(|| "not a size, such as 64MiB, or a share, such as 10%".to_owned()),
+        }
+    }
 }
 
 pub fn size(text: &str) -> Result<u64, String> {

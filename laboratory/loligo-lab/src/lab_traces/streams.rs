@@ -9,6 +9,7 @@ use lab::Access;
 use lab::generate::{DecLike, PolyMixLike, UcbLike};
 use lab::requests::{Gathering, Requests};
 use lab::trace::{Tally, Trace};
+use lab::versions::{Settling, Versions};
 
 use super::args::{Made, MadeFlags, PolymixNumber, StreamFlags};
 
@@ -26,12 +27,13 @@ pub fn each(
 ) -> Result<Ended, String> {
     let bar = spinner(name, flags.quiet);
     let mut counted = 0u64;
+    let mut settling = Settling::new(flags.versions);
     let mut tell = |access: Access| {
         counted += 1;
         if counted.is_multiple_of(1 << 14) {
             bar.set_position(counted);
         }
-        each(access).map_err(|e| e.to_string())
+        each(settling.settle(access)).map_err(|e| e.to_string())
     };
     let made = match name {
         "dec" => Some(Made::Dec),
@@ -127,6 +129,7 @@ pub fn scaled_stream(name: &str, wanted: &Scaled) -> Result<(String, Vec<Access>
     let flags = StreamFlags {
         format: None,
         columns: None,
+        versions: Versions::Any,
         made: MadeFlags {
             seed: wanted.seed,
             requests: Some(((all_requests as f64 * wanted.share) as u64).max(1)),

@@ -6,8 +6,8 @@
 //! | sieve | one queue, and a hand that spares what was asked for |
 //! | w-tinylfu | a window, and a main part that must be asked for more often |
 //!
-//! On the traces we have, none of the three is better than LRU (docs/decisions/0028, docs/lab-traces.md). They stay here to be
-//! compared on the next trace.
+//! How they compare differs with the trace (docs/lab-traces.md): S3-FIFO beats LRU where sizes are taken to stay and on key-value
+//! requests, and loses on streams with many new versions. So they stay here to be compared on the next trace.
 
 mod ghosts;
 mod queues;

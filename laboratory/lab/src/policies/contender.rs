@@ -1,0 +1,202 @@
+//! Who takes part in a study: what leaves the disk, what comes to it, what leaves memory.
+
+use std::fmt;
+use std::str::FromStr;
+
+use replacement::{AdmissionKind, PolicyKind as Offered};
+use serde::{Serialize, Serializer};
+use store::Replacement;
+
+use super::belady::Belady;
+use super::disk::Disk;
+use super::ring::Ring;
+use super::rule::RuleKind;
+use crate::cache::{Level, LevelSettings, PolicyKind};
+
+/// `lru-threshold`, unless a size is given.
+const LRU_THRESHOLD: PolicyKind = PolicyKind::Offered(Offered::LruThreshold { size_max: 64 << 10 });
+
+/// What leaves the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskKind {
+    /// The object that a policy chooses.
+    Ordered(PolicyKind),
+    /// The oldest in the ring, with a window for second chances in percent; `fifo`: of 0.
+    Ring(u8),
+    /// The same with the store's window, headers, padding and room kept empty.
+    Store,
+    /// The object that is asked for last, by the future.
+    Belady,
+}
+
+impl DiskKind {
+    /// The store's default, by bytes alone.
+    pub const SECOND_CHANCE: DiskKind = DiskKind::Ring(Replacement::WINDOW_PERCENT);
+
+    /// An empty disk of so many bytes.
+    pub fn build(self, bytes: u64) -> Box<dyn Disk> {
+        match self {
+            DiskKind::Ordered(policy) => Box::new(Level::new(LevelSettings {
+                policy,
+                ..LevelSettings::lru(bytes)
+            })),
+            DiskKind::Ring(window_percent) => Box::new(Ring::new(bytes, window_percent)),
+            DiskKind::Store => Box::new(Ring::of_store(bytes, Replacement::WINDOW_PERCENT)),
+            DiskKind::Belady => Box::new(Belady::new(bytes)),
+        }
+    }
+}
+
+impl fmt::Display for DiskKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            DiskKind::Ordered(policy) => policy.fmt(f),
+            DiskKind::Ring(0) => f.write_str("fifo"),
+            DiskKind::SECOND_CHANCE => f.write_str("second-chance"),
+            DiskKind::Ring(window_percent) => write!(f, "second-chance={window_percent}"),
+            DiskKind::Store => f.write_str("store"),
+            DiskKind::Belady => f.write_str("belady"),
+        }
+    }
+}
+
+impl FromStr for DiskKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Some(percent) = text.strip_prefix("second-chance=") {
+            let percent = percent.parse().ok().filter(|&percent| percent <= 75);
+            return percent.map(DiskKind::Ring).ok_or(());
+        }
+        match text {
+            "fifo" => Ok(DiskKind::Ring(0)),
+            "second-chance" => Ok(DiskKind::SECOND_CHANCE),
+            "store" => Ok(DiskKind::Store),
+            "belady" => Ok(DiskKind::Belady),
+            "lru-threshold" => Ok(DiskKind::Ordered(LRU_THRESHOLD)),
+            policy => policy.parse().map(DiskKind::Ordered).map_err(|_| ()),
+        }
+    }
+}
+
+/// What leaves the disk, what comes to it, what leaves memory. Written as `lru`, `lru+second-hit` or `lru+second-hit@gdsf`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contender {
+    /// What leaves the disk.
+    pub disk: DiskKind,
+    /// The rule of admission to the disk.
+    pub rule: RuleKind,
+    /// What leaves memory.
+    pub memory: PolicyKind,
+}
+
+impl Contender {
+    /// All policies, the rules of admission with three of them, and other memories with the default.
+    pub fn all() -> Vec<Contender> {
+        const ALL: [&str; 24] = [
+            "store",
+            "second-chance",
+            "fifo",
+            "lru",
+            "lru-threshold",
+            "s3-fifo",
+            "sieve",
+            "w-tinylfu",
+            "gdsf",
+            "belady",
+            "second-chance+second-hit",
+            "second-chance+tinylfu",
+            "second-chance+by-size",
+            "lru+second-hit",
+            "lru+tinylfu",
+            "lru+by-size",
+            "gdsf+second-hit",
+            "gdsf+tinylfu",
+            "gdsf+by-size",
+            "second-chance@gdsf",
+            "second-chance@s3-fifo",
+            "second-chance+by-size@gdsf",
+            "second-chance+by-size@s3-fifo",
+            "gdsf@gdsf",
+        ];
+        ALL.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.disk.fmt(f)?;
+        if self.rule != RuleKind::ALL {
+            write!(f, "+{}", self.rule)?;
+        }
+        if self.memory != PolicyKind::LRU {
+            write!(f, "@{}", self.memory)?;
+        }
+        Ok(())
+    }
+}
+
+/// The text names no contender.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
+)]
+pub struct UnknownContender(String);
+
+impl FromStr for Contender {
+    type Err = UnknownContender;
+
+    fn from_str(text: &str) -> Result<Self, UnknownContender> {
+        let unknown = || UnknownContender(text.to_owned());
+        let (tier, memory) = match text.split_once('@') {
+            Some((tier, memory)) => (tier, memory.parse().map_err(|_| unknown())?),
+            None => (text, PolicyKind::LRU),
+        };
+        let (disk, rule) = match tier.split_once('+') {
+            Some((disk, rule)) => (disk, rule.parse().map_err(|_| unknown())?),
+            None => (tier, RuleKind::Offered(AdmissionKind::All)),
+        };
+        let disk = disk.parse().map_err(|()| unknown())?;
+        Ok(Contender { disk, rule, memory })
+    }
+}
+
+impl Serialize for Contender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contenders_are_read_as_they_are_written() {
+        assert_eq!(Contender::all().len(), 24);
+        for contender in Contender::all() {
+            assert_eq!(contender.to_string().parse(), Ok(contender));
+        }
+        for text in ["second-chance=10+by-size@s3-fifo", "lru-threshold=5@sieve"] {
+            assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
+        }
+        let refused = [
+            "",
+            "mru",
+            "lru+",
+            "lru+third-hit",
+            "+tinylfu",
+            "lru@",
+            "lru@fifo",
+        ];
+        for text in refused
+            .into_iter()
+            .chain(["second-chance=76", "lru@lru+by-size"])
+        {
+            assert_eq!(
+                text.parse::<Contender>(),
+                Err(UnknownContender(text.to_owned()))
+            );
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A proxy in small: memory in front, a disk behind it, and a rule that says which miss goes to disk.
+//!
+//! ```text
+//! Access --> memory --miss--> disk --miss--> the origin: into memory; to disk, if the rule admits it
+//!              |                \--hit--> into memory
+//!              \--hit: the disk does not learn of it
+//! ```
+//!
+//! As in the proxy, memory takes no object that is longer than 1/128 of it, nor one above 1 MiB.
+//!
+//! Not known here: time.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::contender::Contender;
+use super::disk::{Disk, NEVER, NextUse};
+use super::rule::Rule;
+use crate::Access;
+use crate::cache::{Level, LevelSettings};
+use crate::requests::Requests;
+
+/// The longest object of a memory is this share of it (`cache::memory`: an eighth of one of 16 shards),
+const MEMORY_OBJECT_SHARE: u64 = 128;
+/// and at most so long (`limits.memory-object-max`).
+const MEMORY_OBJECT_BYTES_MAX: u64 = 1 << 20;
+
+/// Hits and misses of a cache, in requests and in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Hits {
+    /// Requests that were counted.
+    pub gets: u64,
+    /// Those that were answered.
+    pub hits: u64,
+    /// Bytes of all answers.
+    pub get_bytes: u64,
+    /// Bytes of those from the cache.
+    pub hit_bytes: u64,
+    /// Of the hits, those that memory answered.
+    pub memory_hits: u64,
+    /// Objects taken in, and written again.
+    pub inserts: u64,
+    /// Bytes of those.
+    pub insert_bytes: u64,
+}
+
+impl Hits {
+    /// Hits of a hundred requests.
+    pub fn document_percent(&self) -> f64 {
+        100.0 * self.hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// Bytes from the cache of a hundred.
+    pub fn byte_percent(&self) -> f64 {
+        100.0 * self.hit_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+
+    /// Requests that memory answered, of a hundred.
+    pub fn memory_percent(&self) -> f64 {
+        100.0 * self.memory_hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// Bytes written for each byte asked for.
+    pub fn written_per_asked(&self) -> f64 {
+        self.insert_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+}
+
+/// Memory and disk.
+pub struct Tiers {
+    memory: Option<Level>,
+    memory_object_bytes_max: u64,
+    disk: Box<dyn Disk>,
+    rule: Rule,
+}
+
+impl Tiers {
+    /// Empty ones. No memory: 0 bytes.
+    pub fn new(contender: &Contender, memory_bytes: u64, disk_bytes: u64) -> Self {
+        let settings = LevelSettings {
+            policy: contender.memory,
+            ..LevelSettings::lru(memory_bytes)
+        };
+        Tiers {
+            memory: (memory_bytes > 0).then(|| Level::new(settings)),
+            memory_object_bytes_max: (memory_bytes / MEMORY_OBJECT_SHARE)
+                .min(MEMORY_OBJECT_BYTES_MAX),
+            disk: contender.disk.build(disk_bytes),
+            rule: Rule::new(contender.rule, disk_bytes),
+        }
+    }
+
+    /// Carries out a request, and counts it.
+    pub fn get(&mut self, access: &Access, next: NextUse, hits: &mut Hits) {
+        let (object, size) = (access.object, access.size_bytes);
+        let bytes = u64::from(size);
+        hits.gets += 1;
+        hits.get_bytes += bytes;
+        let memory = self.memory.as_mut();
+        let in_memory = memory.is_some_and(|memory| memory.ask(object, size, &mut None));
+        let written = if in_memory {
+            hits.memory_hits += 1;
+            let on_disk = self.disk.passed(access, next);
+            match !on_disk && self.rule.admits_from_memory() {
+                true => self.disk.insert(access, next),
+                false => None,
+            }
+        } else if self.disk.ask(access, next) {
+            hits.hits += 1;
+            hits.hit_bytes += bytes;
+            self.remember(object, size);
+            None
+        } else {
+            let is_full = self.disk.is_full(size);
+            self.remember(object, size);
+            match self.rule.admits(access, is_full) {
+                true => self.disk.insert(access, next),
+                false => None,
+            }
+        };
+        hits.hits += u64::from(in_memory);
+        hits.hit_bytes += u64::from(in_memory) * bytes;
+        let (renewed, renewed_bytes) = self.disk.renewed();
+        hits.inserts += u64::from(written.is_some()) + renewed;
+        hits.insert_bytes += written.unwrap_or(0) + renewed_bytes;
+    }
+
+    fn remember(&mut self, object: u32, size_bytes: u32) {
+        let fits = u64::from(size_bytes) <= self.memory_object_bytes_max;
+        if let Some(memory) = self.memory.as_mut().filter(|_| fits) {
+            memory.insert(object, size_bytes, |_, _| {});
+        }
+    }
+}
+
+/// The next request for the same version of the same object, by request.
+///
+/// # Errors
+/// The file of the requests cannot be read.
+pub fn next_uses(accesses: &Requests<Access>) -> io::Result<Vec<NextUse>> {
+    let mut next = vec![NEVER; accesses.len()];
+    // The latest request, by object: its number and size.
+    let mut latest: Vec<Option<(usize, u32)>> = Vec::new();
+    for (at, access) in accesses.iter().enumerate() {
+        let access = access?;
+        let object = access.object as usize;
+        if latest.len() <= object {
+            latest.resize(object + 1, None);
+        }
+        let before = latest[object].replace((at, access.size_bytes));
+        if let Some((before, _)) = before.filter(|&(_, size)| size == access.size_bytes) {
+            // A stream of 2^32 requests ends in misses that Belady need not have.
+            next[before] = NextUse::try_from(at).unwrap_or(NEVER);
+        }
+    }
+    Ok(next)
+}
