@@ -57,6 +57,9 @@ pub trait Fetches: Send + Sync {
     fn forget_all(&self, is_meant: &dyn Fn(&[u8]) -> bool);
 }
 
+/// The bytes of body that an object is expected to have, to guess how many there will be.
+pub const MEAN_OBJECT_BYTES: u64 = 13 << 10;
+
 /// What is stored, in memory and on disk. One for the process.
 pub struct Cache {
     /// Memory of long bodies that are received where they are stored.
@@ -232,7 +235,24 @@ impl Cache {
         let full = self.store.is_full();
         let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
         admission.asked(hash.0);
-        admission.admits(hash.0, bytes, full)
+        admission.admits(hash.0, bytes, full, || self.records_when_full())
+    }
+
+    /// How many records the stores hold when they are full, if those to come are as long as those that there are.
+    fn records_when_full(&self) -> usize {
+        let (mut records, mut live_bytes, mut all_bytes) = (0, 0, 0);
+        for store in self.store.stores() {
+            let figures = store.figures();
+            records += figures.records;
+            live_bytes += figures.live_bytes;
+            all_bytes += figures.total_chunks * figures.chunk_bytes;
+        }
+        // A few records say little of those to come.
+        let mean_bytes = match live_bytes > all_bytes / 16 {
+            true => live_bytes / records.max(1),
+            false => MEAN_OBJECT_BYTES,
+        };
+        usize::try_from(all_bytes / mean_bytes.max(1)).unwrap_or(usize::MAX)
     }
 
     /// May what was looked up, or whose fetch began, at `began` still be published and served?

@@ -8,15 +8,18 @@
 //! | `all` | everything | |
 //! | `second-hit` | what was missed before, lately | each object's second request is a miss |
 //! | `tinylfu` | what was asked for twice or more lately, by a sketch; all while there is room | the same, once full |
+//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit` | the second request of long objects only |
 //!
-//! `second-hit` remembers misses in two Bloom filters: one is filled with as many misses as objects are expected, then
-//! it becomes the elder, and the eldest is cleared. So at least that many misses are remembered, and twice as many at
-//! most; about one newcomer in 200 is taken for one that was seen.
+//! `second-hit` and `by-size` remember misses in two Bloom filters: one is filled with as many misses as objects are expected, then
+//! it becomes the elder, and the eldest is dropped. So at least that many misses are remembered, and twice as many at
+//! most; about one newcomer in 200 is taken for one that was seen. How many objects are expected is asked again for each filter.
+//!
+//! The mean of `by-size` is that of misses: the mean of what is stored would fall with each refusal.
 //!
 //! The caller calls `asked` once for each request, hit or miss, and then `admits` once if it has a response to store.
 //!
-//! Memory is settled at the start: `all` none, `second-hit` 4 to 8 bytes an expected object, `tinylfu` 8 to 16; some
-//! KiB at least. Deterministic: the same calls have the same answers.
+//! Memory: `all` none, `second-hit` and `by-size` 4 to 8 bytes an expected object, `tinylfu` 8 to 16, of those that are expected at
+//! the start; some KiB at least. Deterministic: the same calls have the same answers.
 //! Not known here: what is stored, and whether the answer is followed.
 //! Limits: [`OBJECTS_MAX`] expected objects; with more, memory ends sooner.
 //! Source: Maggs, Sitaraman: Algorithmic nuggets in content delivery, 2015 (second hit); TinyLFU as in `sketch`.
@@ -33,10 +36,14 @@ const OBJECTS_MAX: usize = 1 << 28;
 const MISS_BITS: usize = 16;
 /// Bits set by one miss.
 const PROBES: u64 = 4;
+/// An object is long above the mean length of misses divided by this.
+const LONG_PART: u64 = 2;
+/// When so many misses are counted, all of them count half, so that the mean follows.
+const MEAN_MISSES: u64 = 1 << 16;
 /// Uses that `tinylfu` wants, the present one included.
 const USES_MIN: u8 = 2;
 
-/// Which rule, as a value: for settings and reports. Written as `all`, `second-hit` or `tinylfu`.
+/// Which rule, as a value: for settings and reports. Written as `all`, `second-hit`, `tinylfu` or `by-size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AdmissionKind {
     /// Everything is stored.
@@ -46,6 +53,8 @@ pub enum AdmissionKind {
     SecondHit,
     /// What was asked for at least twice lately, once the store is full.
     TinyLfu,
+    /// What is short, and what was missed before.
+    BySize,
 }
 
 /// The text names no rule of admission.
@@ -54,7 +63,7 @@ pub struct UnknownAdmission;
 
 impl fmt::Display for UnknownAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("admission is \"all\", \"second-hit\" or \"tinylfu\"")
+        f.write_str("admission is \"all\", \"second-hit\", \"tinylfu\" or \"by-size\"")
     }
 }
 
@@ -68,6 +77,7 @@ impl FromStr for AdmissionKind {
             "all" => Ok(AdmissionKind::All),
             "second-hit" => Ok(AdmissionKind::SecondHit),
             "tinylfu" => Ok(AdmissionKind::TinyLfu),
+            "by-size" => Ok(AdmissionKind::BySize),
             _ => Err(UnknownAdmission),
         }
     }
@@ -79,6 +89,7 @@ impl fmt::Display for AdmissionKind {
             AdmissionKind::All => "all",
             AdmissionKind::SecondHit => "second-hit",
             AdmissionKind::TinyLfu => "tinylfu",
+            AdmissionKind::BySize => "by-size",
         })
     }
 }
@@ -92,6 +103,7 @@ enum Memory {
     All,
     SecondHit(Misses),
     TinyLfu(Sketch),
+    BySize(Lengths, Misses),
 }
 
 impl Admission {
@@ -102,6 +114,7 @@ impl Admission {
             AdmissionKind::All => Memory::All,
             AdmissionKind::SecondHit => Memory::SecondHit(Misses::new(objects)),
             AdmissionKind::TinyLfu => Memory::TinyLfu(Sketch::new(objects)),
+            AdmissionKind::BySize => Memory::BySize(Lengths::default(), Misses::new(objects)),
         })
     }
 
@@ -113,11 +126,21 @@ impl Admission {
         }
     }
 
-    /// After `asked` and a miss: should the object be stored? `full` means that another object would have to go.
-    pub fn admits(&mut self, id: u64, _size: u64, full: bool) -> bool {
+    /// After `asked` and a miss: should the object be stored? `full` means that another object would have to go. `objects`: how many the
+    /// store holds when it is full, as far as that is known.
+    pub fn admits(
+        &mut self,
+        id: u64,
+        size: u64,
+        full: bool,
+        objects: impl FnOnce() -> usize,
+    ) -> bool {
         match &mut self.0 {
             Memory::All => true,
-            Memory::SecondHit(misses) => misses.replace(id),
+            Memory::SecondHit(misses) => misses.replace(id, objects),
+            Memory::BySize(lengths, misses) => {
+                !lengths.is_long(size) || misses.replace(id, objects)
+            }
             Memory::TinyLfu(sketch) => !full || sketch.estimate(id) >= USES_MIN,
         }
     }
@@ -126,9 +149,29 @@ impl Admission {
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Memory::All => 0,
-            Memory::SecondHit(misses) => misses.memory_bytes(),
+            Memory::SecondHit(misses) | Memory::BySize(_, misses) => misses.memory_bytes(),
             Memory::TinyLfu(sketch) => sketch.memory_bytes(),
         }
+    }
+}
+
+/// How long misses were of late.
+#[derive(Clone, Debug, Default)]
+struct Lengths {
+    misses: u64,
+    bytes: u64,
+}
+
+impl Lengths {
+    /// Counts a miss. True: it is long.
+    fn is_long(&mut self, size: u64) -> bool {
+        self.misses += 1;
+        self.bytes = self.bytes.saturating_add(size);
+        let mean = self.bytes / self.misses;
+        if self.misses >= MEAN_MISSES {
+            (self.misses, self.bytes) = (self.misses / 2, self.bytes / 2);
+        }
+        size > mean / LONG_PART
     }
 }
 
@@ -142,35 +185,44 @@ struct Misses {
     held_max: usize,
 }
 
+/// The place of a probe in a filter: a word, and the bit in it.
+fn place(filter: &[u64], place: u64) -> (usize, u64) {
+    let place = place & (filter.len() as u64 * 64 - 1);
+    ((place / 64) as usize, 1 << (place % 64))
+}
+
+fn filter(misses: usize) -> Vec<u64> {
+    vec![0; (misses * MISS_BITS / 64).next_power_of_two()]
+}
+
 impl Misses {
     fn new(misses: usize) -> Self {
-        let words = (misses * MISS_BITS / 64).next_power_of_two();
         Misses {
-            younger: vec![0; words],
-            elder: vec![0; words],
+            younger: filter(misses),
+            elder: filter(misses),
             held: 0,
             held_max: misses,
         }
     }
 
-    /// Remembers a miss. True if it was remembered already.
-    fn replace(&mut self, id: u64) -> bool {
+    /// Remembers a miss. True if it was remembered already. `objects`: how many a new filter is to be for.
+    fn replace(&mut self, id: u64, objects: impl FnOnce() -> usize) -> bool {
         if self.held == self.held_max {
-            std::mem::swap(&mut self.younger, &mut self.elder);
-            self.younger.fill(0);
+            self.held_max = objects().clamp(OBJECTS_MIN, OBJECTS_MAX);
+            self.elder = std::mem::replace(&mut self.younger, filter(self.held_max));
             self.held = 0;
         }
         self.held += 1;
         let hash = mix(id);
         // Odd, so that all the places differ.
         let (first, step) = (hash, (hash >> 32) | 1);
-        let mask = self.younger.len() as u64 * 64 - 1;
         let (mut in_younger, mut in_elder) = (true, true);
         for probe in 0..PROBES {
-            let place = first.wrapping_add(probe.wrapping_mul(step)) & mask;
-            let (word, bit) = ((place / 64) as usize, 1 << (place % 64));
-            in_younger &= self.younger[word] & bit != 0;
+            let at = first.wrapping_add(probe.wrapping_mul(step));
+            let (word, bit) = place(&self.elder, at);
             in_elder &= self.elder[word] & bit != 0;
+            let (word, bit) = place(&self.younger, at);
+            in_younger &= self.younger[word] & bit != 0;
             self.younger[word] |= bit;
         }
         in_younger || in_elder
@@ -187,7 +239,7 @@ mod tests {
 
     fn missed(admission: &mut Admission, id: u64, full: bool) -> bool {
         admission.asked(id);
-        admission.admits(id, 1, full)
+        admission.admits(id, 1, full, || 2000)
     }
 
     #[test]
@@ -196,6 +248,7 @@ mod tests {
             AdmissionKind::All,
             AdmissionKind::SecondHit,
             AdmissionKind::TinyLfu,
+            AdmissionKind::BySize,
         ] {
             assert_eq!(kind.to_string().parse(), Ok(kind));
             assert!(
@@ -238,9 +291,46 @@ mod tests {
     }
 
     #[test]
+    fn by_size_long_ones_wait_for_a_second_miss() {
+        let mut admission = Admission::new(AdmissionKind::BySize, 2000);
+        let mut missed = |id, size| admission.admits(id, size, true, || 2000);
+        // The first is the mean itself. Then the means are 550, 400, 343.
+        assert!(!missed(1, 1000));
+        assert!(missed(2, 100));
+        assert!(missed(3, 100));
+        assert!(!missed(4, 175));
+        assert!(missed(4, 175) && missed(1, 1000));
+    }
+
+    #[test]
+    fn the_mean_follows_what_is_missed_now() {
+        let mut lengths = Lengths::default();
+        (0..MEAN_MISSES).for_each(|_| _ = lengths.is_long(1 << 20));
+        (0..8 * MEAN_MISSES).for_each(|_| _ = lengths.is_long(1 << 10));
+        assert!(lengths.is_long(4 << 10));
+        assert!(
+            lengths.is_long(u64::MAX),
+            "and no length is too long for it"
+        );
+    }
+
+    #[test]
+    fn a_new_filter_is_for_as_many_as_the_store_holds_by_then() {
+        let mut admission = Admission::new(AdmissionKind::SecondHit, 2000);
+        let mut missed = |id| admission.admits(id, 1, true, || 50_000);
+        (0..40_000).for_each(|id| _ = missed(id));
+        assert!(
+            (3000..40_000).all(&mut missed),
+            "more than 4000 are remembered"
+        );
+        assert!(admission.memory_bytes() <= 8 * 50_000);
+    }
+
+    #[test]
     fn few_newcomers_are_taken_for_known_ones() {
         let mut admission = Admission::new(AdmissionKind::SecondHit, 10_000);
-        let wrong = (0..100_000).filter(|&id| missed(&mut admission, id, true));
+        let admits = |&id: &u64| admission.admits(id, 1, true, || 10_000);
+        let wrong = (0..100_000).filter(admits);
         let wrong = wrong.count();
         assert!(wrong < 100_000 / 200, "{wrong}");
     }
@@ -259,7 +349,11 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_the_hint() {
-        for (kind, most) in [(AdmissionKind::SecondHit, 8), (AdmissionKind::TinyLfu, 16)] {
+        for (kind, most) in [
+            (AdmissionKind::SecondHit, 8),
+            (AdmissionKind::BySize, 8),
+            (AdmissionKind::TinyLfu, 16),
+        ] {
             for objects in [1000, 1 << 14, (1 << 14) + 1, 100_000] {
                 let bytes = Admission::new(kind, objects).memory_bytes();
                 assert!(

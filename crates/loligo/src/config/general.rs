@@ -178,8 +178,9 @@ fn store_rows() -> Vec<Row<Draft>> {
             => plan.storing.replacement = values::replacement;
         /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
         /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the
-        /// price is one more miss for each object.
-        "store.admission": "`all`, `second-hit`, `tinylfu`", "all" => plan.storing.admission = values::admission;
+        /// price is one more miss for each object. `by-size` demands a second miss of long objects only, those of more than half the mean
+        /// length of what is missed: they cost most of the writes, and take the place of many short ones.
+        "store.admission": "`all`, `second-hit`, `tinylfu`, `by-size`", "all" => plan.storing.admission = values::admission;
         /// Lazy reads, for disks with a head: up to so many reads of a worker wait for each other (2ms at most), go to the disk in the
         /// order of their places, and neighbours are read as one. `auto`: 10, while reads are measured to take 1ms or more. 0: no
         /// read waits. A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, small objects of one server

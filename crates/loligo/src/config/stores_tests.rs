@@ -237,7 +237,7 @@ force = "yes"
 "#,
         expect![[r#"
             loligo.toml:2: store.replacement = "lru-threshold=big": expected a size behind lru-threshold=, such as "lru-threshold=256KiB"
-            loligo.toml:3: store.admission = "some": expected all, second-hit or tinylfu
+            loligo.toml:3: store.admission = "some": expected all, second-hit, tinylfu or by-size
             loligo.toml:4: store.lazy-reads = 65: must be from 0 to 64
             loligo.toml:5: store.weight = 0: must be from 1 to 1000
             loligo.toml:6: store.force = "yes": expected true or false, without quotes

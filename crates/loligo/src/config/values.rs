@@ -250,7 +250,7 @@ pub fn replacement(given: &Given) -> Read<Replacement> {
 pub fn admission(given: &Given) -> Read<AdmissionKind> {
     text(given)?
         .parse()
-        .or_else(|_| expected("all, second-hit or tinylfu"))
+        .or_else(|_| expected("all, second-hit, tinylfu or by-size"))
 }
 
 pub fn lazy_reads(given: &Given) -> Read<LazyMode> {

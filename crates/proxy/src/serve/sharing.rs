@@ -187,9 +187,6 @@ fn burst_max(plan: &Plan) -> Option<usize> {
     cluster.replacement_burst.map(|most| most as usize)
 }
 
-/// The bytes of body that an object is expected to have, to guess how many there will be.
-const MEAN_OBJECT_BYTES: u64 = 13 << 10;
-
 /// What decides what is kept on disk; None: everything is.
 fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
     let kind = plan.storing.admission;
@@ -197,7 +194,7 @@ fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
         return None;
     }
     let bytes: u64 = opened?.devices().map(|device| device.size()).sum();
-    let objects = usize::try_from(bytes / MEAN_OBJECT_BYTES).unwrap_or(usize::MAX);
+    let objects = usize::try_from(bytes / cache::MEAN_OBJECT_BYTES).unwrap_or(usize::MAX);
     Some(Mutex::new(Admission::new(kind, objects)))
 }
 

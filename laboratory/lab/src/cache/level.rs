@@ -27,6 +27,11 @@ pub struct LevelSettings {
     pub admission: AdmissionKind,
 }
 
+/// How many objects a cache of so many bytes is taken to hold.
+fn objects_hint(bytes: u64) -> usize {
+    usize::try_from(bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX)
+}
+
 impl LevelSettings {
     /// Exact LRU that takes everything.
     pub fn lru(bytes: u64) -> Self {
@@ -63,13 +68,12 @@ pub struct Level {
 impl Level {
     /// An empty one.
     pub fn new(settings: LevelSettings) -> Self {
-        let hint = usize::try_from(settings.bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX);
         Level {
             bytes_max: settings.bytes,
             bytes: 0,
             objects: 0,
             policy: settings.policy.build(),
-            admission: Admission::new(settings.admission, hint),
+            admission: Admission::new(settings.admission, objects_hint(settings.bytes)),
             sizes: Vec::new(),
         }
     }
@@ -112,7 +116,8 @@ impl Level {
         }
         let id = mix(u64::from(object));
         let full = self.bytes + size > self.bytes_max;
-        if !self.policy.admits(size) || !self.admission.admits(id, size, full) {
+        let hint = || objects_hint(self.bytes_max);
+        if !self.policy.admits(size) || !self.admission.admits(id, size, full, hint) {
             return Insertion::Refused;
         }
         while self.bytes + size > self.bytes_max {

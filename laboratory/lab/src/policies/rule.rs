@@ -1,7 +1,7 @@
 //! Which miss goes to disk: the product's rules of admission, and one by size.
 //!
 //! `by-size`: an object longer than half the mean missed length needs a second miss, or a hit in memory, before it goes to disk; a
-//! shorter one does not. A long object that is asked for once costs the most writes and the most evictions. The mean is of what is
+//! shorter one does not. (The proxy's asks for the second miss only, and its mean is of late misses.) A long object that is asked for once costs the most writes and the most evictions. The mean is of what is
 //! missed: that of what is stored would fall with each refusal.
 //!
 //! Filters are sized as the product sizes them.
@@ -59,6 +59,8 @@ impl fmt::Display for RuleKind {
 pub struct Rule {
     kind: RuleKind,
     admission: Admission,
+    /// For how many objects its filters are.
+    objects: usize,
     misses: u64,
     missed_bytes: u64,
 }
@@ -74,6 +76,7 @@ impl Rule {
         Rule {
             kind,
             admission: Admission::new(offered, objects),
+            objects,
             misses: 0,
             missed_bytes: 0,
         }
@@ -90,7 +93,7 @@ impl Rule {
         if self.kind == RuleKind::BySize && !self.is_long(size) {
             return true;
         }
-        self.admission.admits(id, size, is_full)
+        self.admission.admits(id, size, is_full, || self.objects)
     }
 
     fn is_long(&self, size: u64) -> bool {
