@@ -242,10 +242,10 @@ impl Cache {
     fn records_when_full(&self) -> usize {
         let (mut records, mut live_bytes, mut all_bytes) = (0, 0, 0);
         for store in self.store.stores() {
-            let figures = store.figures();
-            records += figures.records;
-            live_bytes += figures.live_bytes;
-            all_bytes += figures.total_chunks * figures.chunk_bytes;
+            let (held, bytes) = store.held();
+            records += held;
+            live_bytes += bytes;
+            all_bytes += store.geometry().data_bytes();
         }
         // A few records say little of those to come.
         let mean_bytes = match live_bytes > all_bytes / 16 {

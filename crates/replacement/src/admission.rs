@@ -163,8 +163,11 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Counts a miss. True: it is long.
+    /// Counts a miss. True: it is long. A size of 0 may be a length that is not known yet: it is not long, and tells nothing of others.
     fn is_long(&mut self, size: u64) -> bool {
+        if size == 0 {
+            return false;
+        }
         self.misses += 1;
         self.bytes = self.bytes.saturating_add(size);
         let mean = self.bytes / self.misses;
@@ -300,6 +303,8 @@ mod tests {
         assert!(missed(3, 100));
         assert!(!missed(4, 175));
         assert!(missed(4, 175) && missed(1, 1000));
+        (10..100).for_each(|id| assert!(missed(id, 0), "not known"));
+        assert!(!missed(5, 1000) && missed(6, 100), "the mean is as it was");
     }
 
     #[test]

@@ -9,6 +9,17 @@ use extent::{Extent, Unified};
 use std::sync::atomic::Ordering;
 
 impl Store {
+    /// How many records can be looked up, and how many bytes of the data area they take. Waits for no background work.
+    pub fn held(&self) -> (u64, u64) {
+        let (mut records, mut chunks) = (0, 0);
+        for number in 0..self.shards.len() {
+            let shard = self.shard(number);
+            records += shard.len() as u64;
+            chunks += shard.index.chunks();
+        }
+        (records, chunks * u64::from(self.geometry.chunk_bytes))
+    }
+
     /// What the store is like now and what it has done.
     pub fn figures(&self) -> Figures {
         let mut figures = self.counters.read();
