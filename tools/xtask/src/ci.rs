@@ -1,10 +1,13 @@
 //! `cargo xtask ci`: everything a change must pass, each step with its name and time.
 //!
 //! A failed step does not hide the others: all run, and the summary names those that failed.
+//!
+//! Tests wait more than they compute. They are built first, and run while the steps that compute take the processors.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -36,14 +39,14 @@ enum Step {
     FuzzSmoke,
 }
 
-/// The quick ones first.
+/// The quick ones first; what runs beside the tests after them.
 const STEPS: [Step; 8] = [
     Step::Fmt,
     Step::Tidy,
+    Step::Test,
     Step::Clippy,
     Step::Alone,
     Step::Doc,
-    Step::Test,
     Step::Sim,
     Step::FuzzSmoke,
 ];
@@ -86,11 +89,7 @@ impl Step {
                 cargo(&root, &all, &warnings)?;
                 cargo(&simulations, &format!("{docs} --workspace"), &warnings)
             }
-            Self::Test => {
-                let threads = test_threads();
-                let env = [("RUST_TEST_THREADS", &*threads)];
-                cargo(&root, "test --workspace", &env)
-            }
+            Self::Test => cargo(&root, "test --workspace --no-run", &[]),
             Self::Sim => sim::every_change(),
             Self::FuzzSmoke => fuzz::run(&fuzz::Options {
                 seconds: options.fuzz_seconds,
@@ -127,20 +126,90 @@ fn test_threads() -> String {
     asked.unwrap_or_else(|_| (processors * 3).to_string())
 }
 
+/// The tests of the workspace, run by a process beside the other steps.
+struct Tests {
+    cargo: Child,
+    printed: PathBuf,
+    began: Instant,
+}
+
+impl Tests {
+    /// Starts them, and returns once the first runs: until then cargo keeps others from building.
+    fn start(root: &Path) -> Result<Self> {
+        let printed = workspace::target_dir().join("tests.log");
+        let keeping = || format!("keeping what the tests print in {}", printed.display());
+        let stdout = File::create(&printed).during(keeping)?;
+        let stderr = stdout.try_clone().during(keeping)?;
+        let mut command = Command::new(cargo_program());
+        command
+            .args(["test", "--workspace"])
+            .env("RUST_TEST_THREADS", test_threads())
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr);
+        let began = Instant::now();
+        let mut tests = Self {
+            cargo: command.spawn().during(|| "running cargo".into())?,
+            printed,
+            began,
+        };
+        while !tests.printed().contains("Running ")
+            && tests.cargo.try_wait().is_ok_and(|ended| ended.is_none())
+        {
+            interrupt::pause(Duration::from_millis(100))?;
+        }
+        Ok(tests)
+    }
+
+    /// Waits for their end, and prints what they printed.
+    fn finish(mut self) -> Result<(Duration, bool)> {
+        let status = loop {
+            if let Some(status) = self.cargo.try_wait().during(|| "running cargo".into())? {
+                break status;
+            }
+            interrupt::pause(Duration::from_millis(100))?;
+        };
+        println!("==> what the tests printed\n{}", self.printed());
+        Ok((self.began.elapsed(), status.success()))
+    }
+
+    /// So far.
+    fn printed(&self) -> String {
+        fs::read_to_string(&self.printed).unwrap_or_default()
+    }
+}
+impl Drop for Tests {
+    fn drop(&mut self) {
+        // Ended long ago, unless an interruption is why this is dropped.
+        let _ = self.cargo.kill();
+    }
+}
+
 /// Runs the steps.
 pub fn run(options: &Options) -> Result<()> {
     let mut done: Vec<(Step, Duration, bool)> = Vec::new();
+    let mut tests = None;
     for step in STEPS.into_iter().filter(|s| !options.skip.contains(s)) {
         interrupt::check()?;
         println!("==> {}", step.name());
         let began = Instant::now();
-        let outcome = step.run(options);
+        let mut outcome = step.run(options);
+        if step == Step::Test && outcome.is_ok() {
+            outcome = Tests::start(&workspace::root()).map(|started| tests = Some(started));
+        }
         if let Err(failure) = &outcome {
             eprintln!("{failure}");
         }
         done.push((step, began.elapsed(), outcome.is_ok()));
     }
-    println!("==> summary");
+    if let Some(tests) = tests {
+        let (ran, passed) = tests.finish()?;
+        for (_, time, built) in done.iter_mut().filter(|d| d.0 == Step::Test) {
+            (*time, *built) = (*time + ran, passed);
+        }
+    }
+    println!("==> summary; the tests ran beside the steps after them");
     for (step, time, passed) in &done {
         let word = if *passed { "ok" } else { "FAILED" };
         println!("{:10} {:>6.1} s  {word}", step.name(), time.as_secs_f64());
@@ -152,9 +221,12 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 fn cargo(dir: &Path, args: &str, env: &[(&str, &str)]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = Command::new(cargo_program())
         .args(args.split_whitespace())
         .envs(env.iter().copied())
         .current_dir(dir)
