@@ -26,5 +26,5 @@ pub use bench::{Counts, OriginCounts};
 pub use name::Ask;
 pub use origin::Origin;
 pub use player::{CONNECTIONS_MAX, Fault, Settings, Way, play};
-pub use proc_io::{DeviceBytes, family};
+pub use proc_io::DeviceBytes;
 pub use report::Report;

@@ -70,7 +70,7 @@ impl DeviceBytes {
 }
 
 /// These processes and all their descendants.
-pub fn family(roots: &[u32]) -> Vec<u32> {
+fn family(roots: &[u32]) -> Vec<u32> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let all: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
