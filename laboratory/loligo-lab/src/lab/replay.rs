@@ -103,7 +103,7 @@ pub struct ReplayFlags {
     /// A request fails if nothing comes for so long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     timeout: Duration,
-    /// First part of all names; the same again meets what an earlier replay has left [default: a new one]
+    /// First part of all names; the same again, with the same --origin, meets what an earlier replay has left [default: a new one]
     #[arg(long, value_name = "NAME", value_parser = world)]
     world: Option<String>,
 

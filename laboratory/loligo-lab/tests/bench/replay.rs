@@ -62,10 +62,11 @@ fn a_trace_through_a_forward_proxy() {
         text(&done.stdout)
     );
 
-    // Names begin anew, unless they are to be the same.
+    // Names begin anew, unless they are to be the same; the origin's address is part of them.
+    let origin = free("127.1.0.1");
     for (world, hits) in [(None, 0), (Some("same"), 0), (Some("same"), 50)] {
         let mut arguments = arguments.to_vec();
-        arguments.extend(["--limit", "50", "--warm", "0"]);
+        arguments.extend(["--limit", "50", "--warm", "0", "--origin", &origin]);
         arguments.extend(world.iter().flat_map(|world| ["--world", world]));
         let done = replay(dir.path(), &arguments);
         assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
