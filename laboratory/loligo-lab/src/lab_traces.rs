@@ -21,11 +21,12 @@ use lab::trace::{Summing, Tally, Writer, report, write_csv};
 use page::{Page, Table};
 use serde_json::json;
 
+pub use args::StreamFlags;
 pub use args::TracesCommand;
 use args::{
     GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, Share, TraceFlags,
 };
-pub use streams::{Scaled, scaled_stream};
+pub use streams::{Scaled, each, scaled_stream};
 
 /// Runs what was typed.
 pub fn run(command: &TracesCommand) -> ExitCode {

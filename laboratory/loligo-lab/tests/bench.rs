@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "bench/replay.rs"]
+mod replay;
+
 /// A process may take so long to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -12,6 +12,7 @@ use commands::units::parse_size;
 
 use super::accelerator::{ACCELERATOR_HELP, AcceleratorFlags};
 use super::hints::{HINTS_HELP, HintsFlags};
+use super::replay::{REPLAY_HELP, ReplayFlags};
 use crate::lab_traces::TracesCommand;
 
 #[derive(Subcommand, Debug)]
@@ -56,6 +57,9 @@ pub enum LabCommand {
     /// Paper 003: Figures 4 to 15, Tables 1 and 2 and all claims on one page
     #[command(after_help = ACCELERATOR_HELP)]
     Accelerator(AcceleratorFlags),
+    /// Play a trace through any proxy, and count what its origin did not see
+    #[command(after_help = REPLAY_HELP)]
+    Replay(ReplayFlags),
     #[command(flatten)]
     Traces(TracesCommand),
 }

@@ -8,6 +8,7 @@
 mod accelerator;
 mod args;
 mod hints;
+mod replay;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Run(flags) => run_plan(flags),
         LabCommand::Hints(flags) => hints::run(flags),
         LabCommand::Accelerator(flags) => accelerator::run(flags),
+        LabCommand::Replay(flags) => return replay::run(flags),
         LabCommand::Traces(command) => return lab_traces::run(command),
     };
     match done {

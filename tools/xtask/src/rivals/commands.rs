@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::front::KeyKind;
-use super::{Place, Record, Request, Rival, all_records, build_loligo, compare, launch};
+use super::{Place, Record, Request, Rival, all_records, build_loligo, compare, launch, replay};
 use crate::block;
 use crate::failure::{Failure, Result, fail};
 use crate::http;
@@ -39,6 +39,9 @@ pub enum RivalsCommand {
     },
     /// The same load for Loligo and its rivals, on a slow disk or a fast one: one report
     Compare(Box<compare::Options>),
+    /// A trace through Loligo with several settings and every rival, at equal memory and disk: one table
+    #[command(after_help = replay::HELP)]
+    Replay(Box<replay::Options>),
     /// Tables 1 to 3 and Figures 6 to 8 of paper 000, for Loligo and an installed Squid
     Paper000(Box<compare::paper000::Options>),
     /// Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, for Loligo and an installed Squid
@@ -110,6 +113,7 @@ pub fn run(command: RivalsCommand) -> Result<()> {
         RivalsCommand::Stop { label, .. } => stop(label.as_deref()),
         RivalsCommand::Check { only, logs } => check(&only, logs),
         RivalsCommand::Compare(options) => compare::run(&options),
+        RivalsCommand::Replay(options) => replay::run(&options),
         RivalsCommand::Paper000(options) => compare::paper000::run(&options),
         RivalsCommand::Paper004(options) => compare::paper004::run(&options),
     }

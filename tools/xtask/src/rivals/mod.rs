@@ -15,6 +15,7 @@ mod haproxy;
 mod loligo;
 mod nginx;
 mod record;
+pub mod replay;
 mod running;
 mod squid;
 #[cfg(test)]
@@ -233,7 +234,7 @@ pub struct Setup {
     pub profile: bool,
     pub workers: u32,
     pub as_root: bool,
-    /// further arguments, for Loligo only
+    /// further arguments of Loligo, or further lines of Squid's configuration
     pub extra: Vec<String>,
     /// another listener, for clients that speak something else
     pub front: Option<front::Front>,

@@ -45,6 +45,7 @@ pub struct Request {
     pub profile: bool,
     pub workers: u32,
     pub place: Place,
+    /// Further arguments of Loligo, or further lines of Squid's configuration.
     pub extra: Vec<String>,
     /// What clients of [`Running::front`] speak; none: there is no such listener.
     pub front: Option<Protocol>,

@@ -42,8 +42,10 @@ pub(super) fn plan(setup: &Setup, storage: Storage) -> Plan {
     } else {
         "access_log none".into()
     };
+    // Before `cache_dir`, because a replacement policy holds for those that follow it.
+    let extra: String = setup.extra.iter().map(|line| format!("{line}\n")).collect();
     let text = format!(
-        "http_port {address} accel defaultsite={address}
+        "{extra}http_port {address} accel defaultsite={address}
 cache_peer {ip} parent {port} 0 no-query no-digest originserver name=origin
 http_access allow all
 workers {workers}

@@ -29,8 +29,8 @@ const LAYERS: [&[&str]; 19] = [
     // The report computes from records alone.
     &["message", "report", "commands"],
     &["http1", "http2", "httpcache", "store", "device"],
-    // Nobody uses a simulation but another one; the benchmark shares nothing with the proxy it measures but an LRU list.
-    &["simulation", "hints-simulation", "polymix"],
+    // Nobody uses a simulation but another one; the benchmark shares nothing with the proxy it measures but an LRU list, a replay nothing.
+    &["simulation", "hints-simulation", "polymix", "replay"],
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],
     // The data plane, from below.

@@ -19,7 +19,7 @@ mod calls;
 mod ceiling;
 mod contest;
 pub mod disk;
-mod held_port;
+pub mod held_port;
 mod load;
 mod options;
 mod page_limit;
