@@ -181,6 +181,7 @@ fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
         head_bytes_max,
         fields_max: plan.limits.fields_max,
         target_bytes_max: plan.limits.target_bytes_max,
+        lenient: http1::Lenient::NOTHING,
     }
 }
 

@@ -3,12 +3,14 @@
 //! Callers pass slices of the connection's buffer and get values back; they do the reading, waiting and closing.
 //! `httparse` finds the parts of a head. This crate decides whether a message is *unambiguous*: if a proxy and its
 //! neighbour read a message differently, an attacker can smuggle requests (RFC 9112 §11.2). The rule throughout: a
-//! message that two correct readers could read differently is refused, never repaired and never forwarded.
+//! message that two correct readers could read differently is refused, never repaired and never forwarded. (For responses of hosts
+//! that the operator names there is `lenient`.)
 //!
 //! | file | story |
 //! |---|---|
 //! | `request`, `response` | a head from the first byte to the empty line |
 //! | `limits` | how much of a head is accepted |
+//! | `lenient` | what is read of odd responses, if the operator says so |
 //! | `lines` | line ends, where a head ends, checks that httparse does not make |
 //! | `framing` | Content-Length, Transfer-Encoding, Connection: where the body ends, whether the connection stays |
 //! | `chunked` | the chunked coding as a state machine |
@@ -27,6 +29,7 @@
 mod chunked;
 mod framing;
 pub mod head_lines;
+mod lenient;
 mod limits;
 mod lines;
 mod reject;
@@ -39,6 +42,7 @@ pub use chunked::{
     Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX, is_forbidden_trailer,
 };
 pub use framing::CONNECTION_OPTIONS_MAX;
+pub use lenient::{Lenient, written_anew};
 pub use limits::{FIELDS_MAX, Limits};
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};

@@ -1,5 +1,7 @@
 //! How much of a head is accepted.
 
+use crate::lenient::Lenient;
+
 /// The most field lines in a head, if nothing else is said.
 pub const FIELDS_MAX: usize = 1024;
 
@@ -12,6 +14,8 @@ pub struct Limits {
     pub fields_max: usize,
     /// The request target, in bytes.
     pub target_bytes_max: usize,
+    /// What is read of a response though the grammar forbids it.
+    pub lenient: Lenient,
 }
 
 impl Default for Limits {
@@ -20,6 +24,7 @@ impl Default for Limits {
             head_bytes_max: 64 * 1024,
             fields_max: FIELDS_MAX,
             target_bytes_max: 16 * 1024,
+            lenient: Lenient::NOTHING,
         }
     }
 }

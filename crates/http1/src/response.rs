@@ -6,6 +6,8 @@
 //! demands, except after Content-Length and Transfer-Encoding: readers that accept such a line and readers that skip
 //! it would disagree on the length of the body, so the head is refused.
 //!
+//! Of hosts that the operator names, two more are repaired, before the head is parsed like any other (`lenient`).
+//!
 //! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is read without a body, and
 //! its connection is not used again: the bytes that follow are not an answer to us.
 
@@ -14,6 +16,7 @@ use httparse::{Error, Header, Status};
 use message::{Framing, ResponseHead, Seen, Version};
 
 use crate::framing::Facts;
+use crate::lenient::written_anew;
 use crate::limits::Limits;
 use crate::lines;
 use crate::reject::{Fault, Reject};
@@ -32,7 +35,43 @@ pub fn parse_response(
     limits: &Limits,
     to: &str,
 ) -> Result<Option<(ResponseHead, usize)>, Reject> {
-    parse(buf, limits, to).map_err(Reject::Response)
+    match parse(buf, limits, to) {
+        Err(fault) if limits.lenient.is_any() => parse_leniently(buf, limits, to, fault),
+        parsed => parsed,
+    }
+    .map_err(Reject::Response)
+}
+
+/// Parses what was refused as it stands. `fault`: why.
+#[cold]
+fn parse_leniently(
+    buf: &[u8],
+    limits: &Limits,
+    to: &str,
+    fault: Fault,
+) -> Result<Option<(ResponseHead, usize)>, Fault> {
+    let is_of_lines = matches!(fault, Fault::LineEnd | Fault::FieldName | Fault::FieldValue);
+    if !is_of_lines || matches!(buf.first(), Some(b'\r' | b'\n')) {
+        return Err(fault);
+    }
+    let bytes = &buf[..buf.len().min(limits.head_bytes_max)];
+    let Some(end) = lines::scan_end(bytes, 0) else {
+        return match bytes.len() < limits.head_bytes_max {
+            true => Ok(None),
+            false => Err(Fault::HeadTooLarge),
+        };
+    };
+    let anew = written_anew(&bytes[..end], limits.lenient);
+    let limits = Limits {
+        head_bytes_max: anew.len(),
+        ..*limits
+    };
+    let (head, head_bytes) = parse(&anew, &limits, to)?.ok_or(fault)?;
+    // Else there is more of it than was taken for the head.
+    match head_bytes == anew.len() {
+        true => Ok(Some((head, end))),
+        false => Err(fault),
+    }
 }
 
 fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<(ResponseHead, usize)>, Fault> {

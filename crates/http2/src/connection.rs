@@ -31,6 +31,7 @@ mod output;
 mod settings;
 mod stage;
 mod time;
+mod windows;
 
 use std::time::Duration;
 
@@ -132,6 +133,10 @@ pub struct Connection {
     head: HeadBuffer,
     recv_window: i64,
     recv_credit: u32,
+    /// By how much the window of the connection is larger than it was to be; see `windows`.
+    recv_lent: u32,
+    /// Of that, what returns as bytes are taken.
+    recv_debt: u32,
     /// Of requests that have not come; with those that have, as many as there may be streams.
     early_priorities: Vec<(u32, Priority)>,
 
@@ -170,6 +175,8 @@ impl Connection {
             head: HeadBuffer::default(),
             recv_window: i64::from(limits.connection_window.max(WINDOW_DEFAULT)),
             recv_credit: 0,
+            recv_lent: 0,
+            recv_debt: 0,
             early_priorities: Vec::new(),
             streams: Streams::default(),
             settings: PeerSettings::default(),
@@ -347,49 +354,6 @@ impl Connection {
         self.note_send_ended(stream);
     }
 
-    /// The caller has taken so many bytes of the body: the client may send as many more.
-    pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
-        let Some(found) = self.streams.get_mut(stream) else {
-            return;
-        };
-        let bytes = u32::try_from(bytes)
-            .unwrap_or(u32::MAX)
-            .min(found.recv_held);
-        let left = found.recv_held - bytes;
-        // What was taken was work, however small its frames were.
-        found.recv_small = match u64::from(found.recv_held) {
-            0 => found.recv_small,
-            held => (u64::from(found.recv_small) * u64::from(left) / held) as u32,
-        };
-        found.recv_held = left;
-        found.recv_credit += bytes;
-        found.recv_taken = found.recv_taken.saturating_add(bytes);
-        self.credit_stream(stream);
-        self.credit(bytes);
-    }
-
-    /// May the client send nothing of any body, since what has come of others was not taken?
-    pub fn is_recv_window_used_up(&self) -> bool {
-        self.recv_window <= 0
-    }
-
-    /// Lets the client send more on this stream before the caller has taken it, if a whole window was taken since the last time. So a
-    /// long upload is as fast over a long line as over a short one. What is not taken stays bounded by the connection's window.
-    pub fn grow(&mut self, stream: StreamId) {
-        let window_max = self.limits.stream_window_max;
-        let Some(found) = self.streams.get_mut(stream) else {
-            return;
-        };
-        let window = found.recv_window_max;
-        if found.recv_taken >= window && window < window_max && !found.is_released {
-            let more = window.min(window_max - window);
-            found.recv_window_max += more;
-            found.recv_credit += more;
-            found.recv_taken = 0;
-            self.credit_stream(stream);
-        }
-    }
-
     /// Ends a stream before its time; the caller is done with it.
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         if let Some(found) = self.streams.get_mut(stream) {
@@ -549,42 +513,13 @@ impl Connection {
                     window: found.recv_window.max(0),
                 },
             };
-            let (held, small) = (found.recv_held, found.recv_small);
+            let (held, small, lent) = (found.recv_held, found.recv_small, found.recv_lent);
             self.streams.remove(stream, how);
+            self.owe(lent);
             self.credit(held);
             if !self.budget.left_unread(small) {
                 self.fail(Fault::SmallFrames);
             }
-        }
-    }
-
-    /// The client may send what was taken of the stream, once it is half a window.
-    fn credit_stream(&mut self, stream: StreamId) {
-        let Some(found) = self.streams.get_mut(stream) else {
-            return;
-        };
-        let window = found.recv_window_max;
-        let is_enough = found.recv_credit > 0 && found.recv_credit >= window / 2;
-        if is_enough && !found.recv_ended && !found.is_reset {
-            let mut credit = std::mem::take(&mut found.recv_credit);
-            found.recv_window += i64::from(credit);
-            if makes(Mistake::CreditTwice) {
-                credit *= 2;
-            }
-            frame::write_word(kind::WINDOW_UPDATE, stream.id, credit, &mut self.out);
-        }
-    }
-
-    /// The client may send so much more on the connection (C2).
-    fn credit(&mut self, bytes: u32) {
-        if makes(Mistake::NoCredit) {
-            return;
-        }
-        self.recv_credit += bytes;
-        if self.recv_credit >= self.limits.connection_window.max(WINDOW_DEFAULT) / 2 {
-            let credit = std::mem::take(&mut self.recv_credit);
-            self.recv_window += i64::from(credit);
-            frame::write_word(kind::WINDOW_UPDATE, 0, credit, &mut self.out);
         }
     }
 

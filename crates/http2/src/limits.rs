@@ -18,6 +18,8 @@ pub struct Limits {
     pub stream_window: u32,
     /// What the window of a stream may grow to, as the caller takes what comes; see [`crate::Connection::grow`].
     pub stream_window_max: u32,
+    /// What may be lent to a stream beyond that, by which the next one grows along; see [`crate::Connection::lend`].
+    pub stream_lent_max: u32,
     /// The same of all streams together; at least 65,535. More: the connection ends.
     pub connection_window: u32,
     /// Is extended CONNECT (RFC 8441) offered?
@@ -47,6 +49,7 @@ impl Limits {
         table_bytes_max: 4096,
         stream_window: 64 * 1024,
         stream_window_max: 256 * 1024,
+        stream_lent_max: (4096 - 256) * 1024,
         connection_window: 1024 * 1024,
         extended_connect: true,
         preface_time: Duration::from_secs(10),

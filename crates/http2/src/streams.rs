@@ -48,6 +48,12 @@ pub(crate) struct Stream {
     pub(crate) recv_window: i64,
     /// The whole of it, if nothing is on its way.
     pub(crate) recv_window_max: u32,
+    /// What the caller has lent of that; see `connection/windows`.
+    pub(crate) recv_lent: u32,
+    /// That is to return as soon as it can.
+    pub(crate) recv_shrinks: bool,
+    /// The client has used up most of its window since that was made larger.
+    pub(crate) recv_was_short: bool,
     /// Taken since the window was made larger.
     pub(crate) recv_taken: u32,
     /// Given to the caller, not yet taken.
@@ -88,6 +94,32 @@ impl Stream {
             pieces,
             ..Stream::default()
         };
+    }
+
+    /// The client may send so much more than before.
+    pub(crate) fn grow_by(&mut self, bytes: u32) {
+        self.recv_window_max += bytes;
+        self.recv_credit += bytes;
+        (self.recv_taken, self.recv_was_short) = (0, false);
+    }
+
+    /// What is lent to it and is of no use any more, as far as it was taken and not announced; the client is not told of that.
+    pub(crate) fn returns(&mut self) -> u32 {
+        if self.recv_ended && self.recv_held == 0 {
+            return std::mem::take(&mut self.recv_lent);
+        }
+        let to_come = match self.recv_shrinks || self.is_released || self.recv_ended {
+            true => 0,
+            false => self.recv_expected.unwrap_or(u64::MAX),
+        };
+        let may_come = u64::try_from(self.recv_window).unwrap_or(0);
+        let surplus = (may_come + u64::from(self.recv_credit)).saturating_sub(to_come);
+        let surplus = u32::try_from(surplus).unwrap_or(u32::MAX);
+        let returned = self.recv_lent.min(self.recv_credit).min(surplus);
+        self.recv_lent -= returned;
+        self.recv_credit -= returned;
+        self.recv_window_max -= returned;
+        returned
     }
 
     /// Drops what waits to be sent.

@@ -11,6 +11,7 @@
 //! | `judge` | may it be served now, to this request, or while the origin fails? |
 //! | `withheld` | which of its fields must not be stored for others? |
 //! | `vary` | to which requests does it apply? |
+//! | `varying` | which fields select among the responses of a resource, when they do not name the same? |
 //! | `validate` | is the client's copy, or ours, still the current one? what does a 304 change? |
 //! | `head` | does an answer to HEAD still describe it? |
 //! | `range` | which bytes of it are wanted? |
@@ -49,6 +50,7 @@ mod targeted;
 mod testing;
 mod validate;
 mod vary;
+mod varying;
 mod withheld;
 
 pub use chain::{Bound, Hop, bind};
@@ -75,4 +77,5 @@ pub use validate::{
     Condition, add_validators, evaluate, freshen, not_modified_fields, remove_conditions, validates,
 };
 pub use vary::{VARY_BYTES_MAX, VaryList, VaryStar, vary_key, vary_key_of, vary_list};
+pub use varying::list_after;
 pub use withheld::{take_cookies, take_withheld};

@@ -285,15 +285,13 @@ fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
     usable && !standing.flags.contains(StandingFlags::NO_CACHE)
 }
 
+/// By the list that is known, if the response names nothing new: it is stored by that, too (`varying`).
 fn vary_agrees(a: &Fields, b: &Fields, response: &Fields, known: Option<&VaryList>) -> bool {
-    match vary_list(response) {
-        Err(_) => false,
-        Ok(None) => true,
-        Ok(Some(list)) => {
-            let known = known.filter(|known| known.has_names_of(&list));
-            known.unwrap_or(&list).agrees(a, b, response)
-        }
-    }
+    let Ok(named) = vary_list(response) else {
+        return false;
+    };
+    let known = known.filter(|known| known.has_all_of(named.as_ref()));
+    (known.or(named.as_ref())).is_none_or(|list| list.agrees(a, b, response))
 }
 
 #[cfg(test)]

@@ -109,8 +109,18 @@ impl VaryList {
         is_sound.then_some(Self { learned, ..list })
     }
 
-    fn has_codings(&self) -> bool {
-        self.names().any(|name| name == ACCEPT_ENCODING)
+    pub(crate) fn has_codings(&self) -> bool {
+        self.has(ACCEPT_ENCODING)
+    }
+
+    /// Is that one of its names? It is in lower case.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.names().any(|own| own == name)
+    }
+
+    /// Has it all names of the other, if there is another?
+    pub(crate) fn has_all_of(&self, other: Option<&VaryList>) -> bool {
+        other.is_none_or(|other| other.names().all(|name| self.has(name)))
     }
 
     fn of_names(bytes: &[u8]) -> Option<Self> {
@@ -138,13 +148,6 @@ impl VaryList {
     pub fn continues(&self, before: &VaryList) -> bool {
         let is_exact = |list: &VaryList| list.learned == Learned::Exactly;
         self.has_names_of(before) && is_exact(self) == is_exact(before)
-    }
-
-    /// Takes over what a list of the same names has learned.
-    pub fn resume(&mut self, before: &VaryList) {
-        if self.has_names_of(before) {
-            self.learned = before.learned;
-        }
     }
 
     /// Learns from a response: which codings the request accepted, and which one came.

@@ -19,6 +19,9 @@
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
 //!   has. Where there is no room for the promise, it is not stored.
 //!
+//! - Windows of HTTP/2 that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, and none while it
+//!   is crowded. They count from then on, whether a client fills them or not.
+//!
 //! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], and each connection that has less than its share [`HELD_BYTES_MIN`]. So the
 //! many small ones do not stop, and none waits for ever for what its connection holds beside it. The bound is exceeded by these at most.
 //!
@@ -61,6 +64,8 @@ struct Book {
     promised: AtomicU64,
     /// The first part of that.
     to_be_stored: AtomicU64,
+    /// Another part of that: windows.
+    lent: AtomicU64,
     bytes_max: AtomicU64,
     /// Holders that hold something.
     holders: AtomicU64,
@@ -148,6 +153,14 @@ impl Ledger {
     /// A promise of nothing yet.
     pub fn promise(&self) -> Promise {
         Promise {
+            book: Arc::clone(&self.0),
+            bytes: 0,
+        }
+    }
+
+    /// A loan of nothing yet.
+    pub fn loan(&self) -> Loan {
+        Loan {
             book: Arc::clone(&self.0),
             bytes: 0,
         }
@@ -315,6 +328,43 @@ impl Lot {
 impl Drop for Lot {
     fn drop(&mut self) {
         self.holder.take_off(self.bytes);
+    }
+}
+
+/// What the windows of a connection are larger than ordinary ones; given back when dropped.
+pub struct Loan {
+    book: Arc<Book>,
+    bytes: u64,
+}
+
+impl Loan {
+    /// So much more, if there is room for it.
+    pub fn raise(&mut self, by: u64) -> bool {
+        let ledger = Ledger(Arc::clone(&self.book));
+        let before = self.book.lent.fetch_add(by, Ordering::Relaxed);
+        if ledger.is_crowded() || before.saturating_add(by) > ledger.half() / 2 {
+            self.book.lent.fetch_sub(by, Ordering::Relaxed);
+            return false;
+        }
+        self.book.promised.fetch_add(by, Ordering::Relaxed);
+        self.bytes += by;
+        true
+    }
+
+    /// No more than so much is lent now.
+    pub fn lower_to(&mut self, bytes: u64) {
+        let returned = self.bytes.saturating_sub(bytes);
+        if returned > 0 {
+            self.bytes -= returned;
+            self.book.lent.fetch_sub(returned, Ordering::Relaxed);
+            self.book.promised.fetch_sub(returned, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.lower_to(0);
     }
 }
 
@@ -505,6 +555,23 @@ mod tests {
         assert!(ledger.has_room_for(2 * MIB, MIB));
         drop(promise);
         assert_eq!(ledger.bytes(), 0);
+    }
+
+    #[test]
+    fn a_quarter_is_lent_and_nothing_in_need() {
+        let ledger = Ledger::new(16 * MIB);
+        let mut loans: Vec<Loan> = (0..10).map(|_| ledger.loan()).collect();
+        let lent = (loans.iter_mut()).filter_map(|loan| loan.raise(MIB).then_some(()));
+        assert_eq!((lent.count(), ledger.bytes()), (4, 4 * MIB));
+        loans[0].lower_to(MIB / 2);
+        assert!(!loans[5].raise(MIB) && loans[5].raise(MIB / 2));
+        loans.truncate(4);
+        assert_eq!(ledger.bytes(), 7 * MIB / 2);
+        let holder = ledger.holder();
+        let _held = holder.hold(5 << 20);
+        assert!(ledger.is_crowded() && !loans[0].raise(1));
+        drop(loans);
+        assert_eq!(ledger.bytes(), 5 * MIB);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod cluster;
 mod hints;
 mod hosts;
 mod hours;
+mod lenient;
 mod logs;
 mod mirror;
 mod peers;
@@ -39,6 +40,7 @@ pub use bounds::{
     CacheRules, Dns, IoEngine, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing,
     Timeouts,
 };
+pub use lenient::LenientHosts;
 
 pub use clients::{ClientField, Naming, ProxyProtocol};
 pub use cluster::{
@@ -318,6 +320,8 @@ pub struct Forward {
     pub http_ports: Vec<RangeInclusive<u16>>,
     /// The addresses that may be connected to, under any name.
     pub destinations: Destinations,
+    /// Whose odd answers are read.
+    pub lenient: LenientHosts,
 }
 
 impl Forward {
@@ -340,6 +344,7 @@ impl Forward {
                 link_local: local,
                 allow: Vec::new(),
             },
+            lenient: LenientHosts::default(),
         }
     }
 }

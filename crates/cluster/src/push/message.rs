@@ -353,6 +353,7 @@ mod tests {
         head_bytes_max: 4096,
         target_bytes_max: 1024,
         fields_max: 32,
+        lenient: http1::Lenient::NOTHING,
     };
 
     fn message(request: &str, response: &str) -> Result<Pushed, Malformed> {

@@ -8,6 +8,7 @@ pub mod hit_for_pass;
 pub mod interim;
 pub mod members;
 pub mod pass;
+pub mod place;
 pub mod prepare;
 pub mod probing;
 pub mod receiving;

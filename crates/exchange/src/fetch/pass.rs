@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fields::Fields;
 use httpcache::{RequestDirectives, cache_status::Forward};
 use message::{Framing, Part, ResponseHead, Seen};
-use profile::Class;
+use profile::{Class, Hierarchy};
 
 use crate::{
     conn::switch,
@@ -373,7 +373,11 @@ async fn ask(
         return Ok((upstream, response));
     }
     let (lease, request) = whom::connect(&worker.asking, to, request.to_vec()).await?;
-    let mut upstream = Upstream::new(lease, trip.clone(), ex.edition().origin_waits());
+    let waits = match trip.hop().hierarchy {
+        Hierarchy::Direct => to.waits(),
+        _ => ex.edition().origin_waits(),
+    };
+    let mut upstream = Upstream::new(lease, trip.clone(), waits);
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
             whom::answered(&worker.asking, trip.hop());

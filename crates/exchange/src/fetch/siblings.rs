@@ -359,6 +359,7 @@ mod tests {
                 head_bytes_max: 1000,
                 fields_max: 10,
                 target_bytes_max: 100,
+                ..http1::Limits::default()
             };
             let head = http1::parse_response(text.as_bytes(), &limits, "GET");
             is_from_its_cache(&head.unwrap().unwrap().0)

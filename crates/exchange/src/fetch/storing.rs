@@ -8,20 +8,18 @@
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use fields::Fields;
-use httpcache::VaryList;
-use store::{Fragment, KeyHash, Marker, Sequence};
+use store::{Fragment, Sequence};
 
 use crate::{
     fetch::{
         flight::{Flight, Keeping},
+        place::Place,
         response::{FetchRequest, Response},
     },
     storage::Storage,
 };
 use base::clock::Instant;
 use cache::{
-    Cache,
     disk::DiskIo,
     object::{self, Large, Object},
 };
@@ -31,7 +29,6 @@ use ledger::{
     room::{ROOM_BYTES_MIN, Room},
 };
 use record::facts::{Handed, SwapOut};
-use rules::key::{name_of_key, variant_key};
 
 /// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
 static FETCH_ID: AtomicU64 = AtomicU64::new(0);
@@ -68,17 +65,6 @@ pub struct Kept {
     is_divisible: bool,
     /// What was given to the store so far.
     swap_out: Option<SwapOut>,
-}
-
-/// The key to store under.
-#[derive(Clone)]
-pub struct Place {
-    /// The key.
-    pub key: Bytes,
-    /// Its hash.
-    pub hash: KeyHash,
-    /// The hash of the name in it.
-    pub primary: KeyHash,
 }
 
 /// The numbers of the response that the object needs.
@@ -144,7 +130,7 @@ impl Storing {
         if !storage.has_room_for(most_kept) {
             return Err("no-room");
         }
-        let place = place(storage, flight.began, fetch_request, &response.fields);
+        let place = Place::of(storage, flight.began, fetch_request, response);
         let Some(place) = place else {
             return Err("vary");
         };
@@ -556,84 +542,6 @@ fn is_divisible(fetch_request: &FetchRequest, response: &Response) -> bool {
         && fetch_request.asked.mirror.is_none()
         //= rfc9111 §3.5   a response to a request with Authorization is not combined with parts for all
         && !fetch_request.request.contains(b"authorization")
-}
-
-/// The place where the response is stored: under its own key, or that of a variant if it has Vary, a rule adds extras, or a
-/// response of another tag has the name. Variants are found through the marker, which has the list of selecting fields.
-pub fn place(
-    storage: &Storage,
-    began: Sequence,
-    fetch_request: &FetchRequest,
-    response: &Fields,
-) -> Option<Place> {
-    let cache = &storage.cache;
-    let primary = (storage.hasher).hash(name_of_key(&fetch_request.key));
-    let present = cache.store.marker(primary);
-    let marker = match httpcache::vary_list(response).ok()? {
-        Some(mut list) => {
-            let known = present.and_then(|marker| {
-                let list = VaryList::from_bytes(&marker.list)?;
-                Some((marker, list))
-            });
-            if let Some((_, before)) = &known {
-                list.resume(before);
-            }
-            list.learn(&fetch_request.request, response);
-            let bytes = list.to_bytes();
-            let resumed = known
-                .filter(|(_, before)| list.continues(before))
-                .filter(|_| !cache.store.invalidated_since(primary, began))
-                .and_then(|(present, _)| {
-                    let store = &cache.store;
-                    store.resume_marker(primary, present.salt, &bytes)
-                });
-            resumed.or_else(|| set_marker(cache, primary, &bytes, began))?
-        }
-        // No Vary, but there are variants already: with an empty list this becomes the only variant of its tag.
-        None if present.is_some()
-            || fetch_request.is_contested
-            || !fetch_request.extras.is_empty() =>
-        {
-            set_marker(cache, primary, b"", began)?
-        }
-        None => {
-            return Some(Place {
-                key: Bytes::copy_from_slice(&fetch_request.key),
-                hash: primary,
-                primary,
-            });
-        }
-    };
-    // Remove the response kept directly under the name, or it would be found first. From the store the marker took it.
-    cache.memory.remove(primary);
-    let key = variant_key(
-        &fetch_request.key,
-        marker.salt,
-        &marker.list,
-        &fetch_request.request,
-        &fetch_request.extras,
-    );
-    Some(Place {
-        hash: storage.hasher.hash(&key),
-        key: key.into(),
-        primary,
-    })
-}
-
-/// As the store's; says once when there are too many lists.
-fn set_marker(cache: &Cache, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
-    static SAID: std::sync::Once = std::sync::Once::new();
-    let store = cache.store.of(primary);
-    let marker = store.set_marker(primary, list, began);
-    if marker.is_none() && store.lists_refused() > 0 {
-        SAID.call_once(|| {
-            tracing::warn!(
-                "too many different Vary fields are in use: answers with one more are not stored \
-                 (lists_refused counts them); have the origins name fewer fields in Vary"
-            );
-        });
-    }
-    marker
 }
 
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.

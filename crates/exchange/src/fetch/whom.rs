@@ -26,7 +26,7 @@ use base::{
     deadline::{Deadlines, Watch},
 };
 use origin::{
-    Lease, OriginContext,
+    Lease, OriginContext, OriginWaits,
     outcome::UpstreamError,
     trip::{Hop, Trip},
     upstream::{self, Fit, Upstream, Whom, is_interim},
@@ -95,8 +95,22 @@ impl<'a> To<'a> {
             hop: Hop::DIRECT,
             trip: self.trip,
             verdict: None,
-            waits: self.listener.edition.origin_waits(),
+            waits: self.waits(),
         }
+    }
+
+    /// The bounds of asking the origin, and what is read of its odd answers.
+    pub fn waits(self) -> OriginWaits {
+        let mut waits = self.listener.edition.origin_waits();
+        if let Role::Forward(forward) = &self.listener.listener.role
+            && forward.lenient.has(&self.asked.destination.host)
+        {
+            waits.limits.lenient = http1::Lenient {
+                bare_lf: forward.lenient.bare_lf,
+                folding: forward.lenient.folding,
+            };
+        }
+        waits
     }
 }
 

@@ -3,6 +3,8 @@
 //! The connection's task gives what comes to the stream it is for, and writes what streams have queued. A stream's task queues, waits for
 //! room, and takes its request's body. Both run on one thread, and none waits while it has borrowed.
 //!
+//! Windows of uploads are larger than ordinary ones as far as the ledger lends memory for that (docs/decisions/0083).
+//!
 //! Limits: a stream has [`QUEUED_BYTES_MAX`] and one piece queued at most, and a connection [`LARGE_AT_ONCE`] pieces from disk that are larger. What has come of its body and was not taken is bounded by its
 //! window.
 
@@ -27,10 +29,13 @@ use base::{
     deadline::{Elapsed, Watch},
     mistakes::{Mistake, makes},
 };
-use ledger::{Holder, Ledger, Lot};
+use ledger::{Holder, Ledger, Loan, Lot};
 
 /// A stream that has more queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;
+
+/// The longest part of a body: what is taken of a long window is announced while the rest waits.
+const PART_BYTES_MAX: usize = 256 << 10;
 
 /// Streams of a connection that send large objects from disk at a time; the next ones wait before they read theirs.
 const LARGE_AT_ONCE: usize = 8;
@@ -44,6 +49,8 @@ pub struct Link {
     large: Semaphore,
     /// How the ledger knows the connection, once a request of it has a task.
     holder: OnceCell<Arc<Holder>>,
+    /// What its windows are larger than ordinary ones.
+    loan: RefCell<Option<Loan>>,
     /// The connection's task.
     waker: RefCell<Option<Waker>>,
     /// The handshake of TLS goes on: only hits are answered.
@@ -55,7 +62,9 @@ pub struct Link {
 #[derive(Default)]
 struct Inward {
     held: BytesMut,
-    /// Its count.
+    /// Yielded, and not taken.
+    untaken: usize,
+    /// The count of both.
     lot: Option<Lot>,
     trailers: Option<Fields>,
     has_ended: bool,
@@ -75,7 +84,7 @@ impl Inward {
     }
 
     fn count(&mut self) {
-        let bytes = self.held.len();
+        let bytes = self.held.len() + self.untaken;
         if let Some(lot) = &mut self.lot {
             lot.set(bytes);
         }
@@ -107,6 +116,7 @@ impl Link {
             streams: RefCell::default(),
             large: Semaphore::new(LARGE_AT_ONCE),
             holder: OnceCell::new(),
+            loan: RefCell::default(),
             waker: RefCell::default(),
             is_early: Cell::new(is_early),
             began,
@@ -252,6 +262,20 @@ impl Link {
         }
     }
 
+    /// Windows are to be larger by so much: is there memory for that?
+    fn borrows(&self, ledger: &Ledger, bytes: u32) -> bool {
+        let mut loan = self.loan.borrow_mut();
+        let loan = loan.get_or_insert_with(|| ledger.loan());
+        loan.raise(bytes.into())
+    }
+
+    /// No more than so much is lent now.
+    fn returns(&self, lent: u32) {
+        if let Some(loan) = &mut *self.loan.borrow_mut() {
+            loan.lower_to(lent.into());
+        }
+    }
+
     /// Gives back memory that an idle connection does not need.
     pub fn release_buffers(&self) {
         let mut streams = self.streams.borrow_mut();
@@ -276,7 +300,10 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let Stream { link, id, .. } = &self.0;
         link.streams.borrow_mut().remove(id);
-        link.http().release(*id);
+        let mut http = link.http();
+        http.release(*id);
+        link.returns(http.lent());
+        drop(http);
         link.wake();
     }
 }
@@ -420,13 +447,16 @@ impl Stream {
         .await
     }
 
-    /// Waits for more of the body, and takes all that is there.
+    /// Waits for more of the body, and takes what is there, [`PART_BYTES_MAX`] at most.
     ///
     /// # Errors
     /// It did not come in time.
     pub async fn body(&self, watch: &Watch, limit: Duration) -> Result<Came, Elapsed> {
         watch
-            .limit(limit, pin!(poll_fn(|cx| self.poll_body(cx, usize::MAX))))
+            .limit(
+                limit,
+                pin!(poll_fn(|cx| self.poll_body(cx, PART_BYTES_MAX))),
+            )
             .await
     }
 
@@ -439,7 +469,7 @@ impl Stream {
         if !inward.held.is_empty() {
             let bytes = inward.held.len().min(bytes_max);
             let data = inward.held.split_to(bytes).freeze();
-            inward.count();
+            inward.untaken += bytes;
             let is_last = inward.has_ended && inward.held.is_empty() && inward.trailers.is_none();
             return Poll::Ready(Came::Data(data, is_last));
         }
@@ -455,16 +485,30 @@ impl Stream {
         self.link.http().is_recv_window_used_up()
     }
 
-    /// So many bytes of the body were taken: the client may send as many more. `grows`: there is memory for larger windows.
-    pub fn taken(&self, bytes: usize, grows: bool) {
-        let mut http = self.link.http();
+    /// So many bytes of the body were taken: the client may send as many more. `ledger`: windows may grow, as far as it
+    /// has memory for that.
+    pub fn taken(&self, bytes: usize, ledger: Option<&Ledger>) {
+        let mut inward = self.inward.borrow_mut();
+        inward.untaken = inward.untaken.saturating_sub(bytes);
+        inward.count();
+        drop(inward);
         if makes(Mistake::KeepWindow) {
             return;
         }
+        let mut http = self.link.http();
         http.consumed(self.id, bytes);
-        if grows {
-            http.grow(self.id);
+        match ledger {
+            Some(ledger) if ledger.is_crowded() => http.shrink(self.id),
+            Some(ledger) => {
+                http.grow(self.id);
+                let wanted = http.wants_lent(self.id);
+                if wanted > 0 && self.link.borrows(ledger, wanted) {
+                    http.lend(self.id, wanted);
+                }
+            }
+            None => {}
         }
+        self.link.returns(http.lent());
         drop(http);
         self.link.wake();
     }

@@ -28,7 +28,7 @@ impl AsyncRead for StreamEnd {
         Poll::Ready(match came {
             Came::Data(data, _) => {
                 buf.put_slice(&data);
-                self.0.taken(data.len(), false);
+                self.0.taken(data.len(), None);
                 Ok(())
             }
             Came::End(_) => Ok(()),

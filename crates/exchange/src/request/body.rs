@@ -169,8 +169,7 @@ impl RequestBody {
         self.is_outstanding = false;
         if let State::Stream(from) = &mut self.state {
             let bytes = std::mem::take(&mut from.outstanding_bytes);
-            let has_room = !from.worker.shared.ledger.is_crowded();
-            from.stream.taken(bytes, has_room);
+            from.stream.taken(bytes, Some(&from.worker.shared.ledger));
             if from.has_ended {
                 self.state = State::Done;
             }

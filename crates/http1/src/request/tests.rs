@@ -415,6 +415,7 @@ fn limits_hold() {
         head_bytes_max: 60,
         fields_max: 2,
         target_bytes_max: 10,
+        ..Limits::default()
     };
     let get = |target: usize, value: usize| {
         format!(

@@ -1,6 +1,7 @@
 //! Response heads, accepted and refused.
 
 use super::*;
+use crate::lenient::Lenient;
 
 /// The outcome of parsing `text`, which must be one whole head answering `to`.
 fn outcome(to: &str, text: &str) -> Result<String, Fault> {
@@ -242,5 +243,124 @@ fn a_later_minor_version_is_read_as_1_1() {
             let part = parse_response(&text.as_bytes()[..cut], &Limits::default(), "GET");
             assert!(matches!(part, Ok(None)), "{cut}");
         }
+    }
+}
+
+/// What is refused by default, read with these oddities permitted: the outcome, or the fault.
+fn leniently(lenient: Lenient, text: &str) -> Result<String, Fault> {
+    assert!(
+        outcome("GET", text).is_err(),
+        "refused by default: {text:?}"
+    );
+    let limits = Limits {
+        lenient,
+        ..Limits::default()
+    };
+    let body = [text, "body"].concat();
+    let parsed = parse_response(body.as_bytes(), &limits, "GET").map_err(|it| it.fault())?;
+    let (head, head_bytes) = parsed.expect("the head is complete");
+    assert_eq!(head_bytes, text.len());
+    for len in 1..head_bytes {
+        let part = parse_response(&text.as_bytes()[..len], &limits, "GET");
+        assert!(matches!(part, Ok(None)), "{:?}", &text[..len]);
+    }
+    let lines = String::from_utf8(head.fields.as_wire().to_vec()).unwrap();
+    Ok(format!("{:?} {lines:?}", head.framing))
+}
+
+const LF: Lenient = Lenient {
+    bare_lf: true,
+    folding: false,
+};
+const FOLDING: Lenient = Lenient {
+    bare_lf: false,
+    folding: true,
+};
+const BOTH: Lenient = Lenient {
+    bare_lf: true,
+    folding: true,
+};
+
+#[test]
+fn odd_lines_are_read_where_they_are_permitted() {
+    let bare = "HTTP/1.1 200 OK\nContent-Length: 4\nA: b\n\n";
+    let folded = "HTTP/1.1 200 OK\r\nA: b\r\n\tc\r\nContent-Length: 4\r\n\r\n";
+    let both = "HTTP/1.1 200 OK\nA: b\n c\nContent-Length: 4\n\n";
+    let read_bare = "Length(4) \"Content-Length: 4\\r\\nA: b\\r\\n\"";
+    let read_folded = "Length(4) \"A: b c\\r\\nContent-Length: 4\\r\\n\"";
+    for (lenient, text, read) in [
+        (LF, bare, read_bare),
+        (BOTH, bare, read_bare),
+        (FOLDING, folded, read_folded),
+        (BOTH, folded, read_folded),
+        (BOTH, both, read_folded),
+    ] {
+        assert_eq!(leniently(lenient, text).as_deref(), Ok(read), "{text:?}");
+    }
+    for (lenient, text) in [(FOLDING, bare), (LF, folded), (LF, both), (FOLDING, both)] {
+        assert!(leniently(lenient, text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_ambiguous_is_refused_of_everybody() {
+    let of = |lines: &str| leniently(BOTH, &format!("HTTP/1.1 200 OK\n{lines}\n\n"));
+    assert_eq!(
+        of("Content-Length: 4\nContent-Length: 5"),
+        Err(Fault::ContentLengthRepeated)
+    );
+    assert_eq!(
+        of("Content-Length: 4\nTransfer-Encoding: chunked"),
+        Err(Fault::LengthAndCoding)
+    );
+    for lines in [
+        "Content-Length: 4\n 5",
+        "Content-Length:\n 4",
+        "Transfer-Encoding:\n chunked",
+        "Content-Length : 4",
+        " A: b",
+        "A: b\rC: d",
+        "A: b\0",
+        "A b: c",
+        ": c",
+    ] {
+        assert!(of(lines).is_err(), "{lines:?}");
+    }
+    for text in [
+        "\nHTTP/1.1 200 OK\n\n",
+        "HTTP/1.1\n 200 OK\n\n",
+        "HTTP/1.1 200 OK\r\r\n\r\n",
+    ] {
+        let limits = Limits {
+            lenient: BOTH,
+            ..Limits::default()
+        };
+        let parsed = parse_response(text.as_bytes(), &limits, "GET");
+        assert!(parsed.is_err(), "{text:?}");
+    }
+    let limits = Limits {
+        lenient: BOTH,
+        head_bytes_max: 30,
+        ..Limits::default()
+    };
+    let long = format!("HTTP/1.1 200 OK\nA: {}", "b".repeat(40));
+    let parsed = parse_response(long.as_bytes(), &limits, "GET");
+    assert_eq!(parsed.unwrap_err().fault(), Fault::HeadTooLarge);
+}
+
+/// Requests are never read leniently.
+#[test]
+fn requests_are_as_strict_as_ever() {
+    let limits = Limits {
+        lenient: BOTH,
+        ..Limits::default()
+    };
+    for text in [
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n",
+    ] {
+        let mut scratch = Scratch::new();
+        let parsed = crate::parse_request(text.as_bytes(), &limits, &mut scratch);
+        assert!(parsed.is_err(), "{text:?}");
     }
 }

@@ -109,6 +109,9 @@ impl Connection {
         if found.recv_window < 0 {
             return self.reset_for(stream, Fault::WindowExceeded, now);
         }
+        // By its own window or, beside others, by that of the connection.
+        found.recv_was_short |= found.recv_window < i64::from(found.recv_window_max / 4)
+            || self.recv_window < i64::from(self.limits.connection_window / 4);
         if !is_released {
             found.recv_small += missing;
         }
@@ -173,6 +176,10 @@ impl Connection {
         };
         found.recv_held += bytes as u32;
         found.recv_ended |= ends;
+        self.recv_debt += match ends {
+            true => found.returns(),
+            false => 0,
+        };
         if found.is_released && !found.is_tunnel {
             // The caller has answered, and wants no more; the answer is on its way.
             self.consumed(stream, bytes);

@@ -112,6 +112,8 @@ pub struct World {
     /// The table of what the client has sent, newest first.
     table: Vec<(String, String)>,
     limits: Limits,
+    /// What is lent of windows at most.
+    pool: u32,
 }
 
 fn number(bytes: &[u8]) -> usize {
@@ -127,6 +129,7 @@ impl World {
             ..Limits::default()
         };
         World {
+            pool: chance.below(300_000) as u32,
             pieces: chance.one_in(2),
             server: Connection::new(limits, Duration::ZERO),
             now: Duration::ZERO,
@@ -190,6 +193,7 @@ impl World {
         assert_eq!(self.server.open_streams(), 0);
         // What the client may send is half of all that it ever might, at least: nothing was lost.
         let whole = i64::from(self.limits.connection_window);
+        assert!(self.server_window <= whole + i64::from(self.server.lent()));
         assert!(
             self.server_window > whole - whole / 2 - 1,
             "of {whole} are left {}",
@@ -455,6 +459,13 @@ impl World {
                 self.server.consumed(*stream, taken);
                 if self.chance.one_in(2) {
                     self.server.grow(*stream);
+                    let wanted = self.server.wants_lent(*stream);
+                    if wanted > 0 && self.server.lent() + wanted <= self.pool {
+                        self.server.lend(*stream, wanted);
+                    }
+                }
+                if self.chance.one_in(20) {
+                    self.server.shrink(*stream);
                 }
             }
             if !serving.upload_ended || (serving.given > 0 && self.chance.one_in(3)) {

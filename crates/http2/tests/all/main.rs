@@ -7,3 +7,4 @@ mod oracle;
 mod raw;
 mod rules;
 mod suite;
+mod windows;

@@ -15,8 +15,8 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, HostPort, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol, Role, Route,
-    Upstream,
+    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol,
+    Role, Route, Upstream,
 };
 
 use super::apply::apply;
@@ -47,6 +47,8 @@ pub struct ListenerDraft {
     connect_ports: Option<Vec<u16>>,
     http_ports: Option<Vec<RangeInclusive<u16>>>,
     destinations: Option<Destinations>,
+    lenient: Option<(bool, bool)>,
+    lenient_hosts: Vec<String>,
     forwarded: Option<Forwarded>,
     encryption: EncryptionDraft,
     http2: Option<bool>,
@@ -130,6 +132,12 @@ fn serving_rows() -> Vec<Row<ListenerDraft>> {
         /// of its interfaces is named. All others may be, except the proxy's own listeners and multicast.
         "listener.allow-destinations": "`loopback`, `link-local`, networks", "`loopback` and `link-local` on a loopback listener, else none"
             => destinations = values::destinations;
+        /// Forward proxy: oddities of answers' heads that are read, though they are refused (502) of all other hosts: lines that end in LF
+        /// alone, field lines that go on in the next line. For an old server that nobody will mend. Two different lengths, or a length and
+        /// chunks, are refused of everybody.
+        "listener.lenient": "a list of `LF`, `folding`", "none" => lenient = values::lenient;
+        /// Of these hosts: names, `*.NAME` for all below one, addresses.
+        "listener.lenient-hosts": "a list of hosts", "none" => lenient_hosts = values::hosts;
         /// What origins are told of clients. `replace`: X-Forwarded-For, -Proto and -Host say what is known here; what the client sent of
         /// them, of other X-Forwarded fields, of X-Real-IP and Forwarded is dropped. (-Host only with `pass-host`: a host that is not
         /// part of the key must not get into what is stored.) They are no part of the key: an application that answers by them must say
@@ -298,6 +306,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         std::mem::take(&mut draft.allow),
         std::mem::take(&mut draft.purge_from),
     );
+    let lenient = lenient(block, &mut draft, problems);
     let role = if is_reverse {
         Role::Reverse(routes(block, draft, upstreams, problems))
     } else {
@@ -306,6 +315,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
             connect_ports: draft.connect_ports.unwrap_or(defaults.connect_ports),
             http_ports: draft.http_ports.unwrap_or(defaults.http_ports),
             destinations: draft.destinations.unwrap_or(defaults.destinations),
+            lenient,
         })
     };
     Listener {
@@ -320,6 +330,23 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
         tls,
         naming,
         quotas,
+    }
+}
+
+/// One without the other is an oversight.
+fn lenient(block: &Block, draft: &mut ListenerDraft, problems: &mut Vec<Problem>) -> LenientHosts {
+    let hosts = std::mem::take(&mut draft.lenient_hosts);
+    for (named, needed) in [("lenient", "lenient-hosts"), ("lenient-hosts", "lenient")] {
+        let given = block.find(&format!("listener.{named}"));
+        if let Some(given) = given.filter(|_| !block.says(&format!("listener.{needed}"))) {
+            problems.push(given.problem(format!("has no effect without {needed}")));
+        }
+    }
+    let (bare_lf, folding) = draft.lenient.unwrap_or_default();
+    LenientHosts {
+        bare_lf,
+        folding,
+        hosts,
     }
 }
 
@@ -366,7 +393,13 @@ fn proxy_protocol(given: &Given) -> Result<ProxyProtocol, String> {
 fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
     let (of_the_other, message): (&[&str], _) = match is_reverse {
         true => (
-            &["connect-ports", "http-ports", "allow-destinations"],
+            &[
+                "connect-ports",
+                "http-ports",
+                "allow-destinations",
+                "lenient",
+                "lenient-hosts",
+            ],
             "is for forward proxies; this listener has an origin, so it is a reverse proxy",
         ),
         false => (

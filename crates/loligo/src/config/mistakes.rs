@@ -186,6 +186,22 @@ fn addresses_networks_and_origins() {
 }
 
 #[test]
+fn lenience_without_hosts_and_hosts_without_lenience() {
+    wrong(
+        "[[listener]]\naddress = 1\nlenient = [\"LF\"]\n[[listener]]\naddress = 2\nlenient-hosts = \"a.example\"\n\
+         [[listener]]\naddress = 3\nlenient = [\"CR\"]\nlenient-hosts = \"a.example\"\n\
+         [[listener]]\naddress = 4\norigin = \"http://a.example\"\nlenient = \"LF\"\nlenient-hosts = \"a.example\"\n",
+        expect![[r#"
+            loligo.toml:3: listener.lenient = ["LF"]: has no effect without lenient-hosts
+            loligo.toml:6: listener.lenient-hosts = "a.example": has no effect without lenient
+            loligo.toml:9: listener.lenient = ["CR"]: expected a list of "LF", "folding"
+            loligo.toml:13: listener.lenient = "LF": is for forward proxies; this listener has an origin, so it is a reverse proxy
+            loligo.toml:14: listener.lenient-hosts = "a.example": is for forward proxies; this listener has an origin, so it is a reverse proxy
+        "#]],
+    );
+}
+
+#[test]
 fn a_listener_for_the_world_without_a_word_of_whom_it_serves() {
     wrong(
         "[[listener]]\naddress = \"0.0.0.0:3128\"\n[[listener]]\naddress = \"0.0.0.0:3128\"\nallow = \"any\"\n[admin]\naddress = \"192.0.2.1:3129\"\n",

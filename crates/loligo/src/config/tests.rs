@@ -521,6 +521,20 @@ fn the_defaults_of_a_listener_are_as_the_reference_says() {
 }
 
 #[test]
+fn odd_answers_are_read_of_the_hosts_that_are_named() {
+    let text = "[[listener]]\nlenient = [\"folding\", \"LF\"]\nlenient-hosts = [\"Old.Example\", \"*.cgi.example\", \"192.0.2.7\"]";
+    let plan = settle(text).unwrap().plan;
+    let Role::Forward(forward) = &plan.listeners[0].role else {
+        panic!("a forward proxy");
+    };
+    assert!(forward.lenient.bare_lf && forward.lenient.folding);
+    for host in ["old.example", "a.cgi.example", "192.0.2.7"] {
+        assert!(forward.lenient.has(host), "{host}");
+    }
+    assert!(!forward.lenient.has("example"));
+}
+
+#[test]
 fn a_network_of_mapped_addresses_is_one_of_ipv4() {
     let text = "[[listener]]\naddress = \"0.0.0.0:3128\"\nallow = [\"::ffff:10.0.0.0/104\"]";
     let plan = settle(text).unwrap().plan;

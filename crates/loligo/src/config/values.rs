@@ -398,6 +398,19 @@ pub fn destinations(given: &Given) -> Read<Destinations> {
     Ok(allowed)
 }
 
+/// Lines that end in LF alone; folded ones.
+pub fn lenient(given: &Given) -> Read<(bool, bool)> {
+    let mut read = (false, false);
+    for word in list(given)? {
+        match word.as_str() {
+            "LF" => read.0 = true,
+            "folding" => read.1 = true,
+            _ => return expected("a list of \"LF\", \"folding\""),
+        }
+    }
+    Ok(read)
+}
+
 pub fn host(given: &Given) -> Read<String> {
     host_pattern(text(given)?)
 }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ::proxy::plan::{AccessFormat, AccessLog, Destinations, Forward, Listener, LogTarget, Role};
+use ::proxy::plan::{
+    AccessFormat, AccessLog, Destinations, Forward, LenientHosts, Listener, LogTarget, Role,
+};
 
 use crate::harness::{
     running::{forward_plan, local, nobody, plan, url},
@@ -26,6 +28,49 @@ fn an_absolute_target_is_fetched_and_stored() {
     }
     let name = format!("http://LOCALHOST:{}/a?b=c", origin.address.port());
     assert_eq!(client.get(&name).status, 200, "names are resolved");
+}
+
+/// Odd heads of a host that the operator names, and of none other; what says two things is refused of all.
+#[test]
+fn odd_lines_of_named_hosts_are_read() {
+    const BARE: &str = "HTTP/1.1 200 OK\nCache-Control: max-age=60\nContent-Length: 5\n\nhello";
+    const FOLDED: &str = "HTTP/1.1 200 OK\r\nCache-Control: public,\r\n max-age=60\r\nContent-Length: 5\r\n\r\nhello";
+    const TWO: &str = "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6\n\nhello!";
+    let origin = Origin::start(|exchange| {
+        exchange.body();
+        exchange.send(match exchange.path() {
+            "/bare" => BARE,
+            "/folded" => FOLDED,
+            _ => TWO,
+        });
+    });
+    let proxy_for = |hosts: &[&str]| {
+        let mut plan = forward_plan(&[]);
+        let Role::Forward(forward) = &mut plan.listeners[0].role else {
+            panic!("a forward plan");
+        };
+        forward.lenient = LenientHosts {
+            bare_lf: true,
+            folding: true,
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+        };
+        Proxy::start(plan)
+    };
+    let url = |path: &str| format!("http://{}{path}", origin.address);
+    let (strict, lenient) = (proxy_for(&["other.example"]), proxy_for(&["127.0.0.1"]));
+    for path in ["/bare", "/folded", "/two"] {
+        assert_eq!(strict.get(&url(path)).status, 502, "{path}");
+    }
+    for path in ["/bare", "/folded"] {
+        for hit in [false, true] {
+            let answer = lenient.get(&url(path));
+            assert_eq!((answer.text(), answer.is_hit()), ("hello", hit), "{path}");
+        }
+        assert_eq!(lenient.ask("POST", &url(path), &[]).text(), "hello");
+    }
+    let folded = lenient.get(&url("/folded"));
+    assert_eq!(folded.field("cache-control"), Some("public, max-age=60"));
+    assert_eq!(lenient.get(&url("/two")).status, 502);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What one connection of HTTP/2 may have: requests, time, memory for heads and bodies; and heads that are unlike HTTP/1's.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use proxy::plan::{AccessFormat, AccessLog, LogTarget};
 use serde_json::Value;
 
 use crate::{
+    budgets::gauge,
     harness::{
         FRESH, Gate, Origin, Proxy, assert_same, chunk, eventually, head, ok, pattern, plan_for,
         running::with_admin,
@@ -298,45 +299,71 @@ fn how_many_fields_is_a_setting() {
     assert_eq!(proxy.ask("GET", "/many", &[]).status, 502);
 }
 
-#[test]
-fn the_window_of_a_long_upload_grows() {
-    const BYTES: usize = 4 << 20;
-    let origin = Origin::start(|exchange| {
-        let (body, _) = exchange.body();
-        exchange.send(ok(&[], body.len().to_string()));
-    });
-    let proxy = Proxy::start(speaking(plan_for(&origin)));
+/// A client at the other end of a long line: what windows allow is sent at once, and then nothing until the answers to that have come.
+/// Returns how often it had to wait, and the largest window it has seen.
+fn upload_over_a_long_line(proxy: &Proxy, bytes: usize) -> (usize, usize) {
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
     let mut raw = Raw::connect(proxy.address());
     raw.send(&frame(HEADERS, END_HEADERS, 1, &request("POST", "/up")));
     let (mut stream, mut connection) = (64 << 10, 1 << 20);
-    let (mut sent, mut most) = (0, 0);
-    while sent < BYTES {
+    let (mut sent, mut waits, mut most) = (0, 0, 0);
+    loop {
         most = most.max(stream);
-        let len = (16 << 10).min(stream).min(connection).min(BYTES - sent);
-        if len == 0 {
-            let frame = raw.frame().expect("the connection stays");
-            if frame.kind != WINDOW_UPDATE {
-                continue;
-            }
-            match frame.stream {
-                0 => connection += frame.word(0) as usize,
-                _ => stream += frame.word(0) as usize,
-            }
-            continue;
+        while sent < bytes && stream.min(connection) > 0 {
+            let len = (16 << 10).min(stream).min(connection).min(bytes - sent);
+            let end = if sent + len == bytes { END_STREAM } else { 0 };
+            assert!(raw.send(&frame(DATA, end, 1, &vec![7; len])));
+            (sent, stream, connection) = (sent + len, stream - len, connection - len);
         }
-        let end = if sent + len == BYTES { END_STREAM } else { 0 };
-        raw.send(&frame(DATA, end, 1, &vec![7; len]));
-        (sent, stream, connection) = (sent + len, stream - len, connection - len);
+        if sent == bytes {
+            break;
+        }
+        thread::sleep(ROUND_TRIP);
+        waits += 1;
+        raw.send(&frame(PING, 0, 0, b"all here"));
+        loop {
+            let frame = raw.frame().expect("the connection stays");
+            match (frame.kind, frame.stream) {
+                (PING, _) => break,
+                (WINDOW_UPDATE, 0) => connection += frame.word(0) as usize,
+                (WINDOW_UPDATE, _) => stream += frame.word(0) as usize,
+                _ => {}
+            }
+        }
     }
     assert_eq!(raw.outcome(1), Some(Ok(200)));
-    assert!((65_537..=256 << 10).contains(&most), "{most}");
     let body = loop {
         let frame = raw.next().expect("the answer has a body");
         if frame.kind == DATA {
             break frame.payload;
         }
     };
-    assert_eq!(body, BYTES.to_string().as_bytes());
+    assert_eq!(body, bytes.to_string().as_bytes());
+    (waits, most)
+}
+
+#[test]
+fn the_window_of_a_long_upload_grows() {
+    let origin = Origin::start(|exchange| {
+        let (body, _) = exchange.body();
+        exchange.send(ok(&[], body.len().to_string()));
+    });
+    let proxy = Proxy::start(with_admin(speaking(plan_for(&origin))));
+    let (waits, most) = upload_over_a_long_line(&proxy, 8 << 20);
+    // 64 KiB, 256 KiB, 1 MiB, 4 MiB; a busy machine may need some more.
+    assert!(waits <= 10, "{waits} round trips");
+    assert!((2 << 20..=4 << 20).contains(&most), "{most}");
+    eventually("what was lent returns", || {
+        (gauge(&proxy, "transfer_bytes") == 0).then_some(())
+    });
+
+    // Where a quarter of the transfer buffer is less than a step, nothing is lent.
+    let mut plan = speaking(plan_for(&origin));
+    plan.limits.transfer_buffer_bytes = 2 << 20;
+    let proxy = Proxy::start(plan);
+    let (waits, most) = upload_over_a_long_line(&proxy, 8 << 20);
+    assert!(waits > 20, "{waits} round trips");
+    assert!((65_537..=256 << 10).contains(&most), "{most}");
 }
 
 /// Others of its connection have used up the window, and wait for their origin: it is not the client that is slow.

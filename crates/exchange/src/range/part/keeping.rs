@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::{Part, Parts};
-use crate::fetch::{response::Response, storing};
+use crate::fetch::{place::Place, response::Response, storing};
 use cache::object::{Large, Object};
 use http1::head_lines;
 
@@ -44,13 +44,8 @@ impl Parts<'_, '_> {
         if !is_of_use {
             return Err(false);
         }
-        let place = storing::place(
-            &worker.storage,
-            self.began,
-            &self.fetch_request,
-            &response.fields,
-        );
-        let Some(place) = place else {
+        let (storage, fetch_request) = (&worker.storage, &self.fetch_request);
+        let Some(place) = Place::of(storage, self.began, fetch_request, response) else {
             return Err(false);
         };
         let known = disk.load(place.primary, place.hash, &place.key).await;
