@@ -119,6 +119,8 @@ figures! {
         Gauge objects "memory_objects", "Objects in the memory tier" = cache.memory.objects();
         Counter evicted "memory_evicted", "Objects pushed out of the memory tier for want of room" = cache.memory.evicted();
         Counter burst_refused "memory_burst_refused", "Objects not kept in memory because they would have driven out too many (cluster.replacement-burst)" = cache.memory.burst_refused();
+        Counter companions "memory_companions", "Companions (disk_companions) that came to memory, where they were not yet" = cache.memory.companions.brought_count();
+        Counter companions_asked "memory_companions_asked", "Those of them that were asked for" = cache.memory.companions.asked_count();
         #[serde(skip)] Gauge fragments "memory_fragments", "Fragments of large objects in memory" = cache.fragments.fragments();
         #[serde(skip)] Gauge fragment_bytes "memory_fragment_bytes", "Bytes of these fragments" = cache.fragments.bytes();
         #[serde(skip)] Counter fragments_evicted "memory_fragments_evicted", "Fragments pushed out of memory for want of room" = cache.fragments.evicted();

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::{
     background::WakeUp,
+    companions::{Came, Companions},
     lazy::{Brought, Gathered, LazyReads},
     object::{Large, Object},
     parts::RecentParts,
@@ -62,6 +63,8 @@ pub struct DiskIo {
     pub(super) recent: Rc<RecentParts>,
     clock: Clock,
     events: Arc<Events>,
+    /// Whether companions pay.
+    companions: Arc<Companions>,
     /// Who is told of what is stored, and read again.
     digests: Option<Arc<Digests>>,
 }
@@ -88,6 +91,8 @@ struct Found {
     from_device: bool,
     /// Its companions of the same server.
     beside: Vec<Companion>,
+    /// Set if the read was to bring some.
+    came: Option<Came>,
 }
 
 /// An object that was looked up.
@@ -97,7 +102,7 @@ pub struct Loaded {
     /// The times of the read; `None` if it was still in a buffer.
     pub swap_in: Option<SwapIn>,
     /// Fresh, verified companions of the same server; see [`Cache::take_along`](super::Cache::take_along).
-    pub beside: Vec<Object>,
+    pub beside: Vec<(Object, Came)>,
 }
 
 /// How long a read may wait for the disk.
@@ -131,11 +136,13 @@ pub enum Unread {
     Other(Bytes),
 }
 
-/// Does it belong to an answer that has begun, which may read it even if it was purged?
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum IsNeeded {
-    Yes,
-    No,
+/// Whom a record is read for.
+#[derive(Clone, Copy)]
+enum Reader<'a> {
+    /// A request for this key.
+    Request(&'a [u8]),
+    /// An answer that has begun: it may read what was purged since.
+    Answer,
 }
 
 /// The writes of this worker.
@@ -197,8 +204,15 @@ impl DiskIo {
             recent: Rc::default(),
             clock,
             events,
+            companions: Arc::default(),
             digests: None,
         }
+    }
+
+    /// The same, and these say whether a read brings companions.
+    pub fn judged_by(mut self, companions: &Arc<Companions>) -> DiskIo {
+        self.companions = Arc::clone(companions);
+        self
     }
 
     /// The same, and the digest is told of what is stored and of what is read again.
@@ -236,7 +250,7 @@ impl DiskIo {
     ) -> Result<Loaded, Unread> {
         let start = Instant::now();
         let waits = Waits::ForAWhile;
-        let found = self.read_record(primary, hash, waits, IsNeeded::No);
+        let found = self.read_record(primary, hash, waits, Reader::Request(key));
         let found = found.await?;
         let swap_in = self.swap_in(primary, start, &found);
         self.loaded(primary, hash, key, found, swap_in)
@@ -273,7 +287,7 @@ impl DiskIo {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
         let turn = self.turn(primary, waits).await.ok()?;
-        let found = self.read_record(primary, hash, waits, IsNeeded::Yes);
+        let found = self.read_record(primary, hash, waits, Reader::Answer);
         let found = found.await.ok()?;
         let swap_in = self.swap_in(primary, start, &found);
         let Found { parts, renewal, .. } = found;
@@ -341,21 +355,21 @@ impl DiskIo {
         primary: KeyHash,
         hash: KeyHash,
         waits: Waits,
-        is_needed: IsNeeded,
+        reader: Reader<'_>,
     ) -> Result<Found, Unread> {
         let member = self.member(primary);
-        let looked_up = match is_needed {
-            IsNeeded::Yes => member.store.look_up_needed(hash),
-            IsNeeded::No => member.store.look_up(hash),
+        let looked_up = match reader {
+            Reader::Answer => member.store.look_up_needed(hash),
+            Reader::Request(_) => member.store.look_up(hash),
         };
         match looked_up {
             Lookup::Absent => Err(Unread::Absent),
             Lookup::Buffered(bytes) => {
                 // Copy: the object may live long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
-                let decoded = match is_needed {
-                    IsNeeded::Yes => member.store.decode_needed(&bytes, hash, None),
-                    IsNeeded::No => member.store.decode(&bytes, hash),
+                let decoded = match reader {
+                    Reader::Answer => member.store.decode_needed(&bytes, hash, None),
+                    Reader::Request(_) => member.store.decode(&bytes, hash),
                 };
                 let parts = self.verified(&member.store, decoded, hash);
                 Ok(Found {
@@ -363,12 +377,13 @@ impl DiskIo {
                     renewal: None,
                     from_device: false,
                     beside: Vec::new(),
+                    came: None,
                 })
             }
             Lookup::OnDisk(read) => {
                 // The guard unpins even if this future is dropped.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard, waits, is_needed).await
+                self.read_pinned(member, guard, waits, reader).await
             }
         }
     }
@@ -379,7 +394,7 @@ impl DiskIo {
         member: &Member,
         guard: ReadGuard,
         waits: Waits,
-        is_needed: IsNeeded,
+        reader: Reader<'_>,
     ) -> Result<Found, Unread> {
         if member.is_shut() {
             metrics::add(&self.counters.disk_reads_untried, 1);
@@ -387,30 +402,33 @@ impl DiskIo {
         }
         metrics::add(&self.counters.disk_reads, 1);
         let (len, hash) = (guard.read().len, guard.read().hash());
-        let read = self.read_with_group(member, guard.read());
+        let (reach, came) = self.reach(member, guard.read(), reader);
+        let read = member.reads.read(guard.read().offset, len, reach);
         let answer = self.in_time(member, waits, read).await;
         let Brought { bytes, is_part } = match answer.ok_or(Unread::GivenUp)? {
             Ok(brought) => brought,
             Err(error) => return Err(self.read_failed(guard, &error)),
         };
         metrics::add(&self.counters.disk_read_bytes, bytes.len() as u64);
-        let companions = member.store.companions(&bytes, guard.read());
+        let mut beside = match came {
+            Some(_) => member.store.companions(&bytes, guard.read()),
+            None => Vec::new(),
+        };
         let own = match is_part {
             // Copy: the object may live long, and the buffer holds the whole group.
             true => Bytes::copy_from_slice(&bytes[..len]),
             false => bytes,
         };
-        let decoded = match is_needed {
-            IsNeeded::Yes => member.store.decode_needed(&own, hash, Some(guard.read())),
-            IsNeeded::No => member.store.decode_read(&own, guard.read()),
+        let decoded = match reader {
+            Reader::Answer => member.store.decode_needed(&own, hash, Some(guard.read())),
+            Reader::Request(_) => member.store.decode_read(&own, guard.read()),
         };
         let renewal = guard.read().renewal();
-        if !guard.done() && is_needed == IsNeeded::No {
+        if !guard.done() && matches!(reader, Reader::Request(_)) {
             return Err(Unread::Absent); // killed while it was read
         }
         let parts = self.verified(&member.store, decoded, hash);
         let parts = parts.ok_or(Unread::Absent)?;
-        let mut beside = companions;
         if !beside.is_empty() {
             let server = server_of_key(&parts.key);
             let owner = self.set.owner(parts.primary);
@@ -423,6 +441,7 @@ impl DiskIo {
             renewal,
             from_device: true,
             beside,
+            came,
             parts,
         })
     }
@@ -463,13 +482,27 @@ impl DiskIo {
         None
     }
 
-    /// A record and, where reads take long, the records after it.
-    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Brought, IoFault> {
+    /// How far a read reaches: beyond its record where reads take long and those of the object's server pay.
+    fn reach(&self, member: &Member, read: &Read, reader: Reader<'_>) -> (usize, Option<Came>) {
+        let alone = (read.len, None);
+        let Reader::Request(key) = reader else {
+            return alone;
+        };
         let reach = match member.reads.is_lazy() {
             true => member.store.reach(read, self.group_bytes),
             false => read.len,
         };
-        member.reads.read(read.offset, read.len, reach).await
+        if reach == read.len {
+            return alone;
+        }
+        let server = self.set.hasher().hash(server_of_key(key));
+        match self.companions.may_come(server) {
+            Some(came) => (reach, Some(came)),
+            None => {
+                metrics::add(&self.counters.disk_reads_without_companions, 1);
+                alone
+            }
+        }
     }
 
     /// Writes used records near the hand again.
@@ -483,7 +516,7 @@ impl DiskIo {
 
     /// The object in a record, if it is the one asked for, and its companions. A stale object is not written again,
     /// since its validation will bring a new one, unless it may be served while the origin fails. Companions are
-    /// written again together with it, so that the group stays together.
+    /// written again together with it, so that the group stays together, if those of their server pay.
     fn loaded(
         &self,
         primary: KeyHash,
@@ -511,9 +544,12 @@ impl DiskIo {
         {
             let is_whole = parts.fragment.is_none() && parts.total.is_none() && !parts.doubted;
             let object = is_whole.then(|| object_of(hash, parts.clone()));
-            if let Some(object) = object.flatten().filter(|o| o.standing.is_fresh(now)) {
-                self.renew(primary, renewal, &parts);
-                beside.push(object);
+            let fresh = object.flatten().filter(|it| it.standing.is_fresh(now));
+            if let (Some(object), Some(came)) = (fresh, found.came) {
+                if came.pays {
+                    self.renew(primary, renewal, &parts);
+                }
+                beside.push((object, came));
             }
         }
         metrics::add(&self.counters.disk_companions, beside.len() as u64);
@@ -535,7 +571,9 @@ impl DiskIo {
         let hash = guard.read().hash();
         let member = self.member(primary);
         let waits = Waits::ForAWhile;
-        let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
+        let found = self
+            .read_pinned(member, guard, waits, Reader::Request(key))
+            .await?;
         let swap_in = self.swap_in(primary, start, &found);
         self.loaded(primary, hash, key, found, swap_in)
     }

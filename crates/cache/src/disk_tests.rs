@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::background::BackgroundThread;
+use crate::companions::PROBE_EVERY;
 use crate::keeping::{NOT_AGAIN_FOR, OBJECT_WAIT};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};
@@ -190,7 +191,7 @@ fn what_another_store_has_taken_over_does_not_come_along() {
             async move { disk.load(primary, hash, &key).await.unwrap() }
         };
         let beside = load(alone, &all[0]).await.beside;
-        let came: Vec<_> = beside.iter().map(|object| object.hash).collect();
+        let came: Vec<_> = beside.iter().map(|(object, _)| object.hash).collect();
         assert_eq!(came, all[1..].iter().map(|o| o.hash).collect::<Vec<_>>());
 
         // Now a second store has its share of the keys.
@@ -200,10 +201,65 @@ fn what_another_store_has_taken_over_does_not_come_along() {
         let ours: Vec<_> = all.iter().filter(is_ours).cloned().collect();
         assert!((2..all.len()).contains(&ours.len()), "{}", ours.len());
         let beside = load(bed.disk(set), &ours[0]).await.beside;
-        let came: Vec<_> = beside.iter().map(|object| object.hash).collect();
+        let came: Vec<_> = beside.iter().map(|(object, _)| object.hash).collect();
         assert_eq!(came, ours[1..].iter().map(|o| o.hash).collect::<Vec<_>>());
     });
     bed.close();
+}
+
+/// How often companions are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Always,
+    Never,
+    /// Never, and each read is a probe.
+    Probed,
+}
+
+/// Stores eight objects, and others until the hand has come near them, while the first of the eight is read. Its companions at last,
+/// and the second chances that were given.
+fn second_chances(asked: Asked) -> (usize, u64) {
+    let bed = TestBed::new();
+    let mut beside = 0;
+    on_worker(async {
+        let disk = bed.disk(Set::of_one(Arc::clone(&bed.store)));
+        let group: Vec<_> = (0..8).map(|n| object(&bed.store, n)).collect();
+        assert!(group.iter().all(|object| put(&disk, object)));
+        let first = &group[0];
+        let server = disk.set.hasher().hash(server_of_key(&first.key));
+        for came in (0..1000).filter_map(|_| disk.companions.may_come(server)) {
+            if asked == Asked::Always {
+                disk.companions.asked(came, u64::MAX);
+            }
+        }
+        let mut fillers = 100..;
+        while bed.store.figures().second_chances == 0 {
+            for n in fillers.by_ref().take(200) {
+                assert!(put(&disk, &object(&bed.store, n)));
+            }
+            disk.settle().await;
+            if asked == Asked::Probed {
+                while disk.companions.may_come(server).is_none() {}
+                (1..PROBE_EVERY).for_each(|_| assert!(disk.companions.may_come(server).is_none()));
+            }
+            let loaded = disk.load(first.primary, first.hash, &first.key).await;
+            let loaded = loaded.unwrap();
+            assert_eq!(loaded.object.body, first.body);
+            beside = loaded.beside.len();
+        }
+    });
+    let chances = bed.store.figures().second_chances;
+    bed.close();
+    (beside, chances)
+}
+
+#[test]
+fn a_group_gets_a_second_chance_together_if_its_companions_are_asked_for() {
+    let (beside, chances) = second_chances(Asked::Always);
+    assert!((7..=15).contains(&beside), "{beside}");
+    assert_eq!(chances, beside as u64 + 1);
+    assert_eq!(second_chances(Asked::Never), (0, 1));
+    assert_eq!(second_chances(Asked::Probed), (beside, 1));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod background;
+pub mod companions;
 pub mod disk;
 pub mod elevator;
 pub mod fragments;
@@ -37,8 +38,8 @@ use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 
 use self::{
-    background::WakeUp, fragments::FragmentMemory, lazy::ReadQueue, memory::MemoryTier,
-    object::Object, opening::Absent, predicate::Predicate,
+    background::WakeUp, companions::Came, fragments::FragmentMemory, lazy::ReadQueue,
+    memory::MemoryTier, object::Object, opening::Absent, predicate::Predicate,
 };
 use base::{
     clock::Instant,
@@ -308,10 +309,10 @@ impl Cache {
     }
 
     /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
-    pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
-        for object in beside {
-            self.memory
-                .take_along(object, |object| self.may_publish(object, began));
+    pub fn take_along(&self, beside: Vec<(Object, Came)>, began: Sequence) {
+        for (object, came) in beside {
+            let may_come = |object: &Object| self.may_publish(object, began);
+            self.memory.take_along(object, came, may_come);
         }
     }
 }

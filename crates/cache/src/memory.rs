@@ -35,7 +35,11 @@ use replacement::Lru;
 use store::KeyHash;
 
 use self::weeding::Walk;
-use crate::{object::Object, purged::Purged};
+use crate::{
+    companions::{Came, Companions},
+    object::Object,
+    purged::Purged,
+};
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
@@ -58,15 +62,18 @@ pub struct Resident {
     /// It was compared with the purges up to this epoch, or is [`GONE`]. Written under its shard's lock.
     compared: AtomicU64,
     asked: AtomicBool,
+    /// It was a companion.
+    came: Option<Came>,
 }
 
 impl Resident {
-    fn new(object: Object, compared: u64) -> Arc<Resident> {
+    fn new(object: Object, compared: u64, came: Option<Came>) -> Arc<Resident> {
         Arc::new(Resident {
             object,
             block: OnceLock::new(),
             compared: AtomicU64::new(compared),
             asked: AtomicBool::new(false),
+            came,
         })
     }
 
@@ -103,20 +110,13 @@ struct Shard {
     bytes_max: u64,
 }
 
-/// How an object entered the tier.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum As {
-    /// It was asked for.
-    Wanted,
-    /// It was a companion.
-    Prefetched,
-}
-
 /// The shared tier.
 pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
     /// Of each shard, how often something was taken out of it for good.
     removals: Box<[AtomicU64]>,
+    /// Whether prefetched entries are asked for.
+    pub companions: Arc<Companions>,
     /// Purges by pattern that objects are to be compared with.
     purged: Purged,
     walk: Mutex<Walk>,
@@ -152,6 +152,7 @@ impl MemoryTier {
         MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             removals: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
+            companions: Arc::default(),
             purged: Purged::new(),
             walk: Mutex::default(),
             bytes_max: AtomicU64::new(bytes_max),
@@ -263,6 +264,9 @@ impl MemoryTier {
         if !shard.lru.touch(slot) && shard.prefetched.remove(slot) {
             shard.prefetched_bytes -= resident.object.memory_bytes();
             shard.lru.insert(slot);
+            if let Some(came) = resident.came {
+                (self.companions).asked(came, self.bytes_max() / PREFETCHED_PART);
+            }
         }
         Ok(resident)
     }
@@ -311,7 +315,7 @@ impl MemoryTier {
         let stale = resident.as_ref().map(|fresh| {
             let mut object = fresh.object.clone();
             object.standing.expire_at(at);
-            Resident::new(object, epoch)
+            Resident::new(object, epoch, fresh.came)
         });
         if let Some(fresh) = std::mem::replace(resident, stale) {
             fresh.leave();
@@ -323,13 +327,13 @@ impl MemoryTier {
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.
     pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
-        self.insert_if(object, As::Wanted, |_, object| still_valid(object))
+        self.insert_if(object, None, |_, object| still_valid(object))
     }
 
     fn insert_if(
         &self,
         object: Object,
-        comes: As,
+        came: Option<Came>,
         wanted: impl FnOnce(&Shard, &Object) -> bool,
     ) -> bool {
         let cost = object.memory_bytes();
@@ -354,8 +358,7 @@ impl MemoryTier {
             return false;
         }
         while shard.bytes + cost > shard.bytes_max {
-            let prefetched_bytes =
-                shard.prefetched_bytes + if comes == As::Prefetched { cost } else { 0 };
+            let prefetched_bytes = shard.prefetched_bytes + if came.is_some() { cost } else { 0 };
             let too_many = prefetched_bytes > shard.bytes_max / PREFETCHED_PART;
             let Some(slot) = shard.next_to_leave(too_many) else {
                 break;
@@ -372,7 +375,7 @@ impl MemoryTier {
             self.drop_slot(&mut shard, slot);
             (self.replaced_bytes).fetch_add(before - shard.bytes, Ordering::Relaxed);
         }
-        let resident = Resident::new(object, epoch);
+        let resident = Resident::new(object, epoch, came);
         let slot = match shard.free.pop() {
             Some(slot) => {
                 shard.slots[slot as usize] = Some(resident);
@@ -387,11 +390,12 @@ impl MemoryTier {
         table.insert_unique(hash.0, slot, |&s| {
             slots[s as usize].as_ref().map_or(0, |r| r.object.hash.0)
         });
-        match comes {
-            As::Wanted => shard.lru.insert(slot),
-            As::Prefetched => {
+        match came {
+            None => shard.lru.insert(slot),
+            Some(_) => {
                 shard.prefetched.insert(slot);
                 shard.prefetched_bytes += cost;
+                self.companions.brought(cost);
             }
         }
         shard.bytes += cost;
@@ -411,20 +415,25 @@ impl MemoryTier {
             object.compact();
         }
         let hash = object.hash;
-        self.insert_if(object, As::Wanted, |shard, object| {
+        self.insert_if(object, None, |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }
 
     /// Puts in a companion as a prefetched entry, unless the object is there already.
-    pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
+    pub fn take_along(
+        &self,
+        mut object: Object,
+        came: Came,
+        still_valid: impl FnOnce(&Object) -> bool,
+    ) {
         let hash = object.hash;
         if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
             return;
         }
         // Its buffer holds other records, too.
         object.compact();
-        self.insert_if(object, As::Prefetched, |shard, object| {
+        self.insert_if(object, Some(came), |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }

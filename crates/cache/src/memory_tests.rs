@@ -35,6 +35,13 @@ fn tier() -> MemoryTier {
     MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
 }
 
+/// Takes in an object as a companion.
+fn take_along(tier: &MemoryTier, n: u64) {
+    // Each of another server: whether they pay is no matter here.
+    let came = tier.companions.may_come(KeyHash(n << 32)).unwrap();
+    tier.take_along(object(n), came, |_| true);
+}
+
 fn is_here(tier: &MemoryTier, n: u64) -> bool {
     tier.shard(KeyHash(n)).find(KeyHash(n)).is_some()
 }
@@ -51,14 +58,14 @@ fn count(tier: &MemoryTier, numbers: std::ops::Range<u64>) -> usize {
 fn prefetched_nobody_asks_for_push_out_only_a_quarter() {
     let tier = tier();
     (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
-    (1000..2000).for_each(|n| tier.take_along(object(n), |_| true));
+    (1000..2000).for_each(|n| take_along(&tier, n));
     assert_eq!(count(&tier, 0..EACH_SHARD), EACH_SHARD as usize * 3 / 4);
     assert_eq!(count(&tier, 1000..2000), EACH_SHARD as usize / 4);
     assert!(is_here(&tier, 1999) && !is_here(&tier, 1000));
     assert!(tier.bytes() <= tier.bytes_max());
     // While nothing else is there, they may use all of the room.
     let empty = self::tier();
-    (1000..2000).for_each(|n| empty.take_along(object(n), |_| true));
+    (1000..2000).for_each(|n| take_along(&empty, n));
     assert!(count(&empty, 1000..2000) >= EACH_SHARD as usize / 4);
 }
 
@@ -66,9 +73,9 @@ fn prefetched_nobody_asks_for_push_out_only_a_quarter() {
 fn a_prefetched_entry_that_is_asked_for_stays_as_any_other() {
     let tier = tier();
     (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
-    tier.take_along(object(1000), |_| true);
+    take_along(&tier, 1000);
     assert!(ask(&tier, 1000));
-    (2000..2100).for_each(|n| tier.take_along(object(n), |_| true));
+    (2000..2100).for_each(|n| take_along(&tier, n));
     assert!(is_here(&tier, 1000));
     // A used object evicts prefetched entries only if there are too many of them, else the least recently used
     // object.
@@ -79,13 +86,32 @@ fn a_prefetched_entry_that_is_asked_for_stays_as_any_other() {
 }
 
 #[test]
+fn a_companion_counts_when_it_comes_and_when_it_is_first_asked_for() {
+    let tier = tier();
+    let counts = || {
+        let companions = &tier.companions;
+        (companions.brought_count(), companions.asked_count())
+    };
+    (0..3).for_each(|n| take_along(&tier, n));
+    // It is there already.
+    take_along(&tier, 2);
+    assert_eq!(counts(), (3, 0));
+    assert!(ask(&tier, 1) && ask(&tier, 1));
+    assert!(tier.insert(object(7), |_| true) && ask(&tier, 7));
+    assert_eq!(counts(), (3, 1));
+    // One that is replaced before it is asked for is wanted by nobody.
+    assert!(tier.insert(object(2), |_| true) && ask(&tier, 2));
+    assert_eq!(counts(), (3, 1));
+}
+
+#[test]
 fn what_each_is_charged_is_given_back() {
     let tier = tier();
     for n in 0..10 {
-        tier.take_along(object(n), |_| true);
+        take_along(&tier, n);
     }
     assert!(ask(&tier, 3));
-    tier.take_along(object(3), |_| true);
+    take_along(&tier, 3);
     assert_eq!(
         tier.shard(KeyHash(0)).prefetched_bytes,
         9 * object(0).memory_bytes()

@@ -89,7 +89,10 @@ impl Start {
             storing,
             shared.clock.clone(),
         );
-        Ok(Some(disk.telling(&shared.digests)))
+        Ok(Some(
+            disk.telling(&shared.digests)
+                .judged_by(&shared.cache.memory.companions),
+        ))
     }
 }
 

@@ -122,6 +122,7 @@ counters! {
     disk_reads_untried, "Records that were not read because their device does not answer";
     disk_corrupt, "Records read whose checksum, key or place was wrong; the origin was asked";
     disk_companions, "Objects that came along with the read of another one of their server";
+    disk_reads_without_companions, "Reads that could have brought companions and did not, because those of their server are not asked for (memory_companions_asked)";
     disk_waits, "Responses whose end waited for a disk that was behind with writing";
     disk_lazy_reads, "Reads that waited for others, to go to the device in the order of their places, a second ago at most";
     disk_lazy_batches, "How many times such reads were due, all that were gathered at once; a second ago at most";

@@ -185,7 +185,7 @@ fn store_rows() -> Vec<Row<Draft>> {
         /// order of their places, and neighbours are read as one. `auto`: 10, while reads are measured to take 1ms or more. 0: no
         /// read waits. A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, small objects of one server
         /// are written together, and a read goes on beyond its object, up to 64KiB: it brings along the objects that are asked for
-        /// next, such as a page's images.
+        /// next, such as a page's images. A server whose objects are seldom asked for so is read without them.
         "store.lazy-reads": "`auto`, or a number, 0 to 64", "auto" => plan.storing.lazy_reads = values::lazy_reads;
     ]
 }

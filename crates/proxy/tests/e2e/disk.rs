@@ -309,6 +309,45 @@ fn what_lies_beside_comes_along_with_a_read() {
 }
 
 #[test]
+fn companions_that_nobody_asks_for_are_not_read() {
+    const OBJECTS: usize = 300;
+    const BYTES: usize = 14_000;
+    let origin = Origin::start(|exchange| exchange.send(ok(&[FRESH], pattern(BYTES))));
+    let disk = Disk::of_mib(64);
+    let mut plan = disk.under(plan_for(&origin));
+    plan.storing.lazy_reads = LazyMode::Gather(2);
+    plan.admin = Some(Admin {
+        address: running::local(),
+        allow: Vec::new(),
+    });
+    let first = Proxy::start(plan.clone());
+    (0..OBJECTS).for_each(|n| drop(first.get(&format!("/{n}"))));
+    first.stop();
+
+    let proxy = Proxy::start(plan);
+    // Each read may bring three more, and nobody wants them.
+    let ask = |n: usize| assert!(proxy.get(&format!("/{n}")).is_hit(), "{n}");
+    (0..OBJECTS).step_by(4).for_each(ask);
+    let reads = proxy.counter("disk_reads");
+    assert_eq!(reads, OBJECTS as u64 / 4);
+    let alone = proxy.counter("disk_reads_without_companions");
+    assert!((reads - 40..reads - 20).contains(&alone), "{alone}");
+    let came = proxy.counter("memory_companions");
+    assert!((2 * (reads - alone)..=3 * (reads - alone)).contains(&came));
+    let read_bytes = proxy.counter("disk_read_bytes") as usize;
+    let expected = BYTES * OBJECTS / 4 + (3 * BYTES) * came as usize / 3;
+    assert!(read_bytes < expected * 3 / 2, "{read_bytes} {expected}");
+    // The first three that came are asked for.
+    assert_eq!(proxy.counter("memory_companions_asked"), 0);
+    (1..4).for_each(ask);
+    assert_eq!(proxy.counter("disk_reads"), reads);
+    proxy.await_count("memory_companions_asked", 3);
+    let status = proxy.admin("GET", "/status");
+    assert!(status.text().contains("\"companions_asked\": 3"));
+    proxy.stop();
+}
+
+#[test]
 fn who_waits_too_long_for_the_disk_is_answered_by_the_origin() {
     let origin = Origin::start(|exchange| {
         let n: usize = exchange.path()[1..].parse().unwrap();
