@@ -32,7 +32,7 @@ fn object(n: u64) -> Object {
 
 fn tier() -> MemoryTier {
     let each = object(10_000).memory_bytes();
-    MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
+    MemoryTier::new(EACH_SHARD * each, u64::MAX)
 }
 
 fn is_here(tier: &MemoryTier, n: u64) -> bool {
@@ -96,7 +96,7 @@ fn what_each_is_charged_is_given_back() {
         (shard.prefetched_bytes, shard.bytes, tier.bytes()),
         (0, 0, 0)
     );
-    assert!(shard.prefetched.is_empty() && shard.lru.is_empty());
+    assert!(shard.prefetched.is_empty() && shard.used.is_empty());
 }
 
 /// Does a tier full of small objects take one that is as large as `size` of them?
@@ -140,7 +140,7 @@ fn a_refused_version_takes_the_one_before_with_it() {
 fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_more_at_once() {
     let each = object(10_000).memory_bytes();
     let many = 3 * SWEPT_AT_ONCE as u64;
-    let of = |objects: u64| SHARDS as u64 * objects * each;
+    let of = |objects: u64| objects * each;
     let tier = MemoryTier::new(of(many), u64::MAX);
     // Of one length, and all of shard 0.
     let numbers = 10_000..10_000 + many;
