@@ -66,22 +66,21 @@ const fn square_log(uses: u8) -> u32 {
     (uses as u32 * uses as u32).ilog2()
 }
 
-const fn size_log(size: u64) -> u8 {
-    let log = match size {
-        0 => 0,
-        size => size.ilog2(),
-    };
-    (if log < SIZE_LOG_MIN {
-        SIZE_LOG_MIN
-    } else if log > SIZE_LOG_MAX {
-        SIZE_LOG_MAX
-    } else {
-        log
-    }) as u8
-}
+/// How many classes one use more is worth, by the uses before it.
+const GAIN: [u8; USES_MAX as usize] = {
+    let mut gain = [0; USES_MAX as usize];
+    let mut uses = 1;
+    while uses < USES_MAX {
+        gain[uses as usize] = (square_log(uses + 1) - square_log(uses)) as u8;
+        uses += 1;
+    }
+    gain
+};
 
-const fn class_of(uses: u8, size_log: u8) -> u8 {
-    (square_log(uses) + SIZE_LOG_MAX - size_log as u32) as u8
+/// The class of an object with one use.
+fn class_of_new(size: u64) -> u8 {
+    let size_log = size.max(1).ilog2().clamp(SIZE_LOG_MIN, SIZE_LOG_MAX);
+    (SIZE_LOG_MAX - size_log) as u8
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +91,6 @@ struct Node {
     used: u32,
     class: u8,
     uses: u8,
-    size_log: u8,
 }
 
 const _: () = assert!(size_of::<Node>() == 16);
@@ -104,7 +102,6 @@ impl Node {
         used: 0,
         class: ABSENT,
         uses: 0,
-        size_log: 0,
     };
 }
 
@@ -153,25 +150,27 @@ impl ByWorth {
             self.nodes.resize(slots, Node::VACANT);
         }
         assert!(!self.contains(slot), "slot {slot} is in a list already");
-        let size_log = size_log(size);
-        self.nodes[slot as usize] = Node {
-            size_log,
-            uses: 1,
-            ..Node::VACANT
-        };
-        self.link(slot, class_of(1, size_log));
+        self.nodes[slot as usize].uses = 1;
+        self.link(slot, class_of_new(size));
         self.len += 1;
     }
 
     /// The slot was used. `false` if it is in no list.
     #[inline]
     pub fn touch(&mut self, slot: u32) -> bool {
-        if !self.contains(slot) {
+        let Some(node) = self.nodes.get_mut(slot as usize) else {
+            return false;
+        };
+        let before = *node;
+        if before.class == ABSENT {
             return false;
         }
-        let node = &mut self.nodes[slot as usize];
-        node.uses = (node.uses + 1).min(USES_MAX);
-        let (before, class) = (*node, class_of(node.uses, node.size_log));
+        let class = if before.uses < USES_MAX {
+            node.uses = before.uses + 1;
+            before.class + GAIN[usize::from(before.uses)]
+        } else {
+            before.class
+        };
         if before.class == class && before.later == NONE {
             node.used = self.clock;
         } else {
@@ -266,7 +265,7 @@ impl ByWorth {
             NONE => list.last = node.sooner,
             after => self.nodes[after as usize].sooner = node.sooner,
         }
-        if list.first == NONE {
+        if node.sooner == NONE && node.later == NONE {
             self.filled &= !(1 << node.class);
         }
     }
