@@ -1,9 +1,10 @@
 //! The memory tier: whole objects, ready to be written to a socket, and the heads of large ones.
 //!
 //! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion, never
-//! across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never holds more than it
-//! was given. A companion of another object's read is a *prefetched entry* until it is asked for. Prefetched entries
-//! have their own LRU and a quarter of the room, so that unwanted ones do not push out used objects.
+//! across I/O. Each shard has its part of the byte budget, so the tier never holds more than it was given. Short and often
+//! used objects stay longest ([`ByWorth`]). A companion of another object's read is a *prefetched entry* until it is
+//! asked for. Prefetched entries have an LRU and a quarter of the room of their own, so that unwanted ones do not push
+//! out used objects.
 //!
 //! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
@@ -15,8 +16,8 @@
 //! Part of the room is lent to the fragments of large objects (`fragments`), and comes back when they need less.
 //!
 //! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
-//! large ones would push out everything. With a *replacement burst* ([`MemoryTier::with_burst`]), neither is a newcomer that
-//! would drive out more objects than that.
+//! large ones would push out everything. So little memory has few shards ([`shards_for`]). With a *replacement burst*
+//! ([`MemoryTier::with_burst`]), neither is a newcomer that would drive out more objects than that.
 //!
 //! Not known here: freshness, HTTP, the disk.
 
@@ -31,7 +32,7 @@ use std::sync::{
 use bytes::Bytes;
 use hashbrown::HashTable;
 use httpcache::UnixMillis;
-use replacement::Lru;
+use replacement::{ByWorth, Lru};
 use store::KeyHash;
 
 use self::weeding::Walk;
@@ -41,8 +42,12 @@ use crate::{
     purged::Purged,
 };
 
-/// Number of shards; a power of two.
-const SHARDS: usize = 16;
+/// Number of shards, if there is memory enough; a power of two.
+const SHARDS_MAX: u64 = 16;
+/// An object takes at most one of so many parts of a shard.
+const OBJECT_PART: u64 = 8;
+/// For an object of this length there are fewer shards than [`SHARDS_MAX`]; for a longer one there are no fewer.
+const LONG_BYTES: u64 = 8 << 20;
 /// Objects that are looked at in a row, in some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
 /// Prefetched entries get one of this many parts of a full shard.
@@ -100,8 +105,8 @@ struct Shard {
     table: HashTable<u32>,
     slots: Vec<Option<Arc<Resident>>>,
     free: Vec<u32>,
-    lru: Lru,
-    /// In exactly one of the two lists.
+    used: ByWorth,
+    /// Each object is in exactly one of the two.
     prefetched: Lru,
     /// Of all.
     bytes: u64,
@@ -135,30 +140,31 @@ pub struct MemoryTier {
 }
 
 impl MemoryTier {
-    /// A tier of at most `bytes_max` bytes; 0 switches it off.
+    /// A tier of at most `bytes_max` bytes; 0 switches it off. The number of its shards stays when it is resized.
     pub fn new(bytes_max: u64, object_bytes_max: u64) -> MemoryTier {
+        let shards = shards_for(bytes_max, object_bytes_max);
         let shard = || {
             Mutex::new(Shard {
                 table: HashTable::new(),
                 slots: Vec::new(),
                 free: Vec::new(),
-                lru: Lru::new(),
+                used: ByWorth::new(),
                 prefetched: Lru::new(),
                 bytes: 0,
                 prefetched_bytes: 0,
-                bytes_max: bytes_max / SHARDS as u64,
+                bytes_max: bytes_max / shards,
             })
         };
         MemoryTier {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            removals: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
+            shards: (0..shards).map(|_| shard()).collect(),
+            removals: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             companions: Arc::default(),
             purged: Purged::new(),
             walk: Mutex::default(),
             bytes_max: AtomicU64::new(bytes_max),
             lent_bytes: AtomicU64::new(0),
             replaced_bytes: AtomicU64::new(0),
-            object_bytes_max: AtomicU64::new(admitted_max(bytes_max, object_bytes_max)),
+            object_bytes_max: AtomicU64::new(admitted_max(bytes_max / shards, object_bytes_max)),
             burst_max: None,
             bytes: AtomicU64::new(0),
             objects: AtomicU64::new(0),
@@ -176,7 +182,8 @@ impl MemoryTier {
     /// Gives it other bounds. More room is there at once; less comes about by [`MemoryTier::shrink`].
     pub fn resize(&self, bytes_max: u64, object_bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
-        (self.object_bytes_max).store(admitted_max(bytes_max, object_bytes_max), Ordering::Relaxed);
+        let admitted = admitted_max(bytes_max / self.shards.len() as u64, object_bytes_max);
+        self.object_bytes_max.store(admitted, Ordering::Relaxed);
         self.widen();
     }
 
@@ -196,12 +203,12 @@ impl MemoryTier {
     /// Changes whenever an object with this hash may have been taken out for good. Whoever has looked up an object on disk asks before and
     /// after: if it is the same, nobody has put another one there meanwhile.
     pub fn removals(&self, hash: KeyHash) -> u64 {
-        self.removals[number_of_shard(hash)].load(Ordering::Acquire)
+        self.removals[self.number_of_shard(hash)].load(Ordering::Acquire)
     }
 
     fn shard_bytes_max(&self) -> u64 {
         let lent = self.lent_bytes.load(Ordering::Relaxed);
-        self.bytes_max().saturating_sub(lent) / SHARDS as u64
+        self.bytes_max().saturating_sub(lent) / self.shards.len() as u64
     }
 
     fn widen(&self) {
@@ -236,8 +243,12 @@ impl MemoryTier {
         false
     }
 
+    fn number_of_shard(&self, hash: KeyHash) -> usize {
+        (hash.0 >> 40) as usize & (self.shards.len() - 1)
+    }
+
     fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
-        self.shards[number_of_shard(hash)]
+        self.shards[self.number_of_shard(hash)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,9 +272,10 @@ impl MemoryTier {
             return Err(Some(resident.object.key.clone()));
         }
         let resident = Arc::clone(resident);
-        if !shard.lru.touch(slot) && shard.prefetched.remove(slot) {
-            shard.prefetched_bytes -= resident.object.memory_bytes();
-            shard.lru.insert(slot);
+        if !shard.used.touch(slot) && shard.prefetched.remove(slot) {
+            let cost = resident.object.memory_bytes();
+            shard.prefetched_bytes -= cost;
+            shard.used.insert(slot, cost);
             if let Some(came) = resident.came {
                 (self.companions).asked(came, self.bytes_max() / PREFETCHED_PART);
             }
@@ -357,23 +369,8 @@ impl MemoryTier {
             self.burst_refused.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        while shard.bytes + cost > shard.bytes_max {
-            let prefetched_bytes = shard.prefetched_bytes + if came.is_some() { cost } else { 0 };
-            let too_many = prefetched_bytes > shard.bytes_max / PREFETCHED_PART;
-            let Some(slot) = shard.next_to_leave(too_many) else {
-                break;
-            };
-            // A front served it since the last look: a second chance, which saves a lock a hit.
-            let asked = shard.slots[slot as usize]
-                .as_ref()
-                .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
-            if asked && shard.lru.touch(slot) {
-                continue;
-            }
-            self.evicted.fetch_add(1, Ordering::Relaxed);
-            let before = shard.bytes;
-            self.drop_slot(&mut shard, slot);
-            (self.replaced_bytes).fetch_add(before - shard.bytes, Ordering::Relaxed);
+        if !self.make_room(&mut shard, cost, came.is_some()) {
+            return false;
         }
         let resident = Resident::new(object, epoch, came);
         let slot = match shard.free.pop() {
@@ -391,7 +388,7 @@ impl MemoryTier {
             slots[s as usize].as_ref().map_or(0, |r| r.object.hash.0)
         });
         match came {
-            None => shard.lru.insert(slot),
+            None => shard.used.insert(slot, cost),
             Some(_) => {
                 shard.prefetched.insert(slot);
                 shard.prefetched_bytes += cost;
@@ -401,6 +398,30 @@ impl MemoryTier {
         shard.bytes += cost;
         self.bytes.fetch_add(cost, Ordering::Relaxed);
         self.objects.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Evicts until there is room for so many bytes more. False: there is none, since the tier was made smaller.
+    fn make_room(&self, shard: &mut Shard, cost: u64, comes_along: bool) -> bool {
+        while shard.bytes + cost > shard.bytes_max {
+            let prefetched_bytes =
+                shard.prefetched_bytes + if comes_along { cost } else { 0 };
+            let too_many = prefetched_bytes > shard.bytes_max / PREFETCHED_PART;
+            let Some(slot) = shard.next_to_leave(too_many) else {
+                return false;
+            };
+            // A front served it since the last look: counted as one use, which saves a lock a hit.
+            let asked = shard.slots[slot as usize]
+                .as_ref()
+                .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
+            if asked && shard.used.touch(slot) {
+                continue;
+            }
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+            let before = shard.bytes;
+            self.drop_slot(shard, slot);
+            (self.replaced_bytes).fetch_add(before - shard.bytes, Ordering::Relaxed);
+        }
         true
     }
 
@@ -441,7 +462,7 @@ impl MemoryTier {
     /// Takes the object with this hash out; true if there was one.
     pub fn remove(&self, hash: KeyHash) -> bool {
         let mut shard = self.shard(hash);
-        self.removals[number_of_shard(hash)].fetch_add(1, Ordering::Release);
+        self.removals[self.number_of_shard(hash)].fetch_add(1, Ordering::Release);
         match shard.find(hash) {
             Some(slot) => {
                 self.drop_slot(&mut shard, slot);
@@ -491,11 +512,14 @@ impl MemoryTier {
     #[cold]
     fn keep_block<'r>(&self, resident: &'r Resident, block: Bytes) -> Option<&'r Bytes> {
         let mut shard = self.shard(resident.object.hash);
+        let bytes = block.len() as u64;
         // Whoever takes it out does so under this lock, and takes what is counted with it.
-        if !resident.is_here() {
+        if !resident.is_here()
+            || !self.make_room(&mut shard, bytes, false)
+            || !resident.is_here()
+        {
             return None;
         }
-        let bytes = block.len() as u64;
         if resident.block.set(block).is_ok() {
             shard.bytes += bytes;
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -523,7 +547,7 @@ impl MemoryTier {
             entry.remove();
         }
         let cost = resident.object.memory_bytes();
-        if !shard.lru.remove(slot) && shard.prefetched.remove(slot) {
+        if !shard.used.remove(slot) && shard.prefetched.remove(slot) {
             shard.prefetched_bytes -= cost;
         }
         shard.free.push(slot);
@@ -563,32 +587,39 @@ impl MemoryTier {
     }
 }
 
-fn number_of_shard(hash: KeyHash) -> usize {
-    (hash.0 >> 40) as usize & (SHARDS - 1)
+/// How many shards: as many as workers need not to meet, but of little memory so few that an object of an eighth of all
+/// of it is admitted, or of [`LONG_BYTES`] at least. (What little memory holds, the workers' fronts hold too.)
+fn shards_for(bytes_max: u64, object_bytes_max: u64) -> u64 {
+    if bytes_max == 0 {
+        // Whatever it is resized to.
+        return SHARDS_MAX;
+    }
+    let longest = object_bytes_max.clamp(1, LONG_BYTES);
+    let shards = (bytes_max / OBJECT_PART / longest).clamp(1, SHARDS_MAX);
+    1 << shards.ilog2()
 }
 
-/// The longest object that is admitted to a tier of this size.
-fn admitted_max(bytes_max: u64, object_bytes_max: u64) -> u64 {
-    object_bytes_max.min(bytes_max / SHARDS as u64 / 8)
+/// The longest object that is admitted to a shard of this size.
+fn admitted_max(shard_bytes_max: u64, object_bytes_max: u64) -> u64 {
+    object_bytes_max.min(shard_bytes_max / OBJECT_PART)
 }
 
 impl Shard {
     /// Prefetched entries first, if there are too many of them.
-    fn next_to_leave(&self, too_many_prefetched: bool) -> Option<u32> {
-        let (wanted, prefetched) = (self.lru.coldest(), self.prefetched.coldest());
-        if too_many_prefetched {
-            prefetched.or(wanted)
-        } else {
-            wanted.or(prefetched)
+    fn next_to_leave(&mut self, too_many_prefetched: bool) -> Option<u32> {
+        let prefetched = self.prefetched.coldest();
+        if too_many_prefetched && prefetched.is_some() {
+            return prefetched;
         }
+        self.used.least().or(prefetched)
     }
 
-    /// Do the `most` coldest objects have so many bytes? Counts those that a second chance would spare, too.
+    /// Do the `most` next to leave have so many bytes? Counts those that a second chance would spare, too.
     fn frees_with(&self, excess_bytes: u64, most: usize) -> bool {
-        let coldest = (self.lru.iter_coldest_first()).chain(self.prefetched.iter_coldest_first());
+        let next = (self.used.iter_least_first()).chain(self.prefetched.iter_coldest_first());
         let cost =
             |slot: u32| (self.slots[slot as usize].as_ref()).map_or(0, |r| r.object.memory_bytes());
-        coldest.take(most).map(cost).sum::<u64>() >= excess_bytes
+        next.take(most).map(cost).sum::<u64>() >= excess_bytes
     }
 
     fn find(&self, hash: KeyHash) -> Option<u32> {

@@ -32,7 +32,7 @@ fn object(n: u64) -> Object {
 
 fn tier() -> MemoryTier {
     let each = object(10_000).memory_bytes();
-    MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
+    MemoryTier::new(EACH_SHARD * each, u64::MAX)
 }
 
 /// Takes in an object as a companion.
@@ -122,7 +122,7 @@ fn what_each_is_charged_is_given_back() {
         (shard.prefetched_bytes, shard.bytes, tier.bytes()),
         (0, 0, 0)
     );
-    assert!(shard.prefetched.is_empty() && shard.lru.is_empty());
+    assert!(shard.prefetched.is_empty() && shard.used.is_empty());
 }
 
 /// Does a tier full of small objects take one that is as large as `size` of them?
@@ -166,7 +166,7 @@ fn a_refused_version_takes_the_one_before_with_it() {
 fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_more_at_once() {
     let each = object(10_000).memory_bytes();
     let many = 3 * SWEPT_AT_ONCE as u64;
-    let of = |objects: u64| SHARDS as u64 * objects * each;
+    let of = |objects: u64| objects * each;
     let tier = MemoryTier::new(of(many), u64::MAX);
     // Of one length, and all of shard 0.
     let numbers = 10_000..10_000 + many;
@@ -314,4 +314,181 @@ fn one_that_is_made_stale_by_itself_is_still_compared_with_purges_before() {
     purge(&tier, "tag even", false);
     assert!(tier.doubt(KeyHash(n << 40 | n), UnixMillis(1000)));
     assert_eq!(look(&tier, &mut front, n), None);
+}
+
+/// An object of this hash, which says its shard, and this length in all.
+fn long(hash: u64, bytes: u64) -> Object {
+    let mut long = object(hash);
+    let beside = long.memory_bytes() - BODY_BYTES as u64;
+    long.body = vec![0; (bytes - beside) as usize].into();
+    assert_eq!(long.memory_bytes(), bytes);
+    long
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn of_little_memory_an_object_may_have_an_eighth() {
+    for (memory, longest, admitted, shards) in [
+        (MIB, MIB, 128 * KIB, 1),
+        (8 * MIB, MIB, MIB, 1),
+        (64 * MIB, MIB, MIB, 8),
+        (64 * MIB, 1024 * MIB, 8 * MIB, 1),
+        (256 * MIB, 1024 * MIB, 8 * MIB, 4),
+        (1024 * MIB, MIB, MIB, 16),
+        (1024 * MIB, 1024 * MIB, 8 * MIB, 16),
+        (8192 * MIB, 1024 * MIB, 64 * MIB, 16),
+        (100 * MIB, 3 * MIB, 3 * MIB, 4),
+        (0, MIB, 0, 16),
+    ] {
+        let tier = MemoryTier::new(memory, longest);
+        let found = (tier.object_bytes_max(), tier.shards.len());
+        assert_eq!(found, (admitted, shards), "{memory} bytes");
+    }
+    let tier = MemoryTier::new(MIB, MIB);
+    assert!(tier.insert(long(1, 128 * KIB), |_| true) && ask(&tier, 1));
+    assert!(!tier.insert(long(2, 128 * KIB + 1), |_| true));
+    // What is grown has the shards it had.
+    tier.resize(64 * MIB, MIB);
+    assert_eq!((tier.object_bytes_max(), tier.shards.len()), (MIB, 1));
+    tier.resize(2 * MIB, MIB);
+    assert_eq!(tier.object_bytes_max(), 256 * KIB);
+}
+
+#[test]
+fn short_objects_outlive_long_ones_unless_many_ask_for_these() {
+    let tier = MemoryTier::new(MIB, MIB);
+    for n in 0..8 {
+        assert!(tier.insert(object(n), |_| true));
+    }
+    assert!(tier.insert(long(100, 100 * KIB), |_| true));
+    (0..30).for_each(|_| assert!(ask(&tier, 100)));
+    for n in 200..220 {
+        assert!(tier.insert(long(n, 100 * KIB), |_| true));
+    }
+    assert_eq!(count(&tier, 0..8), 8, "of the short ones");
+    assert!(is_here(&tier, 100), "the long one that is popular");
+    assert!(is_here(&tier, 219) && !is_here(&tier, 200));
+    assert!(tier.bytes() <= MIB);
+}
+
+#[test]
+fn what_a_front_serves_is_used() {
+    let (tier, mut front) = (tier(), Front::new());
+    (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    // The first look finds it in its shard, and the second in the front.
+    for n in [3, 4, 3] {
+        assert!(
+            front
+                .look_up(&tier, KeyHash(n), n.to_string().as_bytes())
+                .is_ok()
+        );
+    }
+    let mut newcomers = 1000..2000;
+    while is_here(&tier, 3) && is_here(&tier, 4) {
+        assert!(tier.insert(object(newcomers.next().unwrap()), |_| true));
+    }
+    assert!(is_here(&tier, 3));
+}
+
+#[test]
+fn a_head_for_http_2_takes_room_as_any_byte() {
+    let tier = tier();
+    (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    let first = tier.get(KeyHash(0), b"0").unwrap();
+    let block = tier.block_of(&first, || vec![7; 2000]);
+    assert_eq!(block.map(|block| block.len()), Some(2000));
+    assert!(tier.bytes() <= tier.bytes_max(), "{}", tier.bytes());
+    assert_eq!(tier.objects(), EACH_SHARD - 2);
+    // One that would have to go for it goes, and nothing is kept of it.
+    let second = tier.get(KeyHash(9), b"9").unwrap();
+    assert!(tier.block_of(&second, || vec![7; 60_000]).is_none());
+    assert_eq!((tier.objects(), tier.bytes()), (0, 0));
+}
+
+/// The sums of all shards, counted anew.
+fn assert_sound(tier: &MemoryTier) {
+    let (mut objects, mut bytes) = (0, 0);
+    for shard in &tier.shards {
+        let shard = shard.lock().unwrap();
+        replacement::Policy::audit(&shard.used).unwrap();
+        shard.prefetched.audit().unwrap();
+        let (mut here, mut cost, mut prefetched) = (0, 0, 0);
+        for (slot, resident) in shard.slots.iter().enumerate() {
+            let slot = slot as u32;
+            let is_in = (shard.used.contains(slot), shard.prefetched.contains(slot));
+            let Some(resident) = resident else {
+                assert_eq!(is_in, (false, false));
+                continue;
+            };
+            assert!(is_in.0 != is_in.1 && resident.is_here());
+            let each = resident.object.memory_bytes();
+            here += 1;
+            cost += each + resident.block_bytes();
+            prefetched += if is_in.1 { each } else { 0 };
+        }
+        assert_eq!(shard.used.len() + shard.prefetched.len(), here);
+        assert_eq!((shard.bytes, shard.prefetched_bytes), (cost, prefetched));
+        assert!(cost <= shard.bytes_max, "{cost} of {}", shard.bytes_max);
+        objects += here as u64;
+        bytes += cost;
+    }
+    assert_eq!((tier.objects(), tier.bytes()), (objects, bytes));
+}
+
+proptest::proptest! {
+    /// Whatever comes in whatever order and length, no byte is lost, and the tier holds no more than it was given.
+    #[test]
+    fn what_is_given_is_never_exceeded(
+        memory in 0..600 * KIB,
+        steps in proptest::collection::vec((0..18u8, 0..120u64, 400..18_000u64), 1..400),
+    ) {
+        let (tier, mut front) = (MemoryTier::new(memory, 16 * KIB), Front::new());
+        let (mut given, mut lent) = (memory, 0);
+        for (what, n, bytes) in steps {
+            // Spread over all shards.
+            let hash = KeyHash(n << 40 | n);
+            let key = n.to_string();
+            let object = || Object { hash, key: key.clone().into(), ..long(n, bytes) };
+            match what {
+                0..=8 => {
+                    let fits = bytes <= tier.object_bytes_max();
+                    let room = tier.shard(hash).bytes_max;
+                    let kept = tier.insert(object(), |_| true);
+                    proptest::prop_assert_eq!(kept, fits && bytes <= room);
+                }
+                9 => tier.take_along(object(), |_| true),
+                10 => tier.promote(&object(), |_| true),
+                11..=13 => {
+                    if let Ok(resident) = front.look_up(&tier, hash, key.as_bytes()) {
+                        proptest::prop_assert_eq!(resident.object.key.as_ref(), key.as_bytes());
+                    }
+                }
+                14 => {
+                    tier.remove(hash);
+                    proptest::prop_assert!(front.look_up(&tier, hash, key.as_bytes()).is_err());
+                }
+                15 => {
+                    if let Some(resident) = tier.get(hash, key.as_bytes()) {
+                        tier.block_of(&resident, || vec![0; (bytes / 4) as usize]);
+                    }
+                }
+                _ if n % 2 == 0 => {
+                    lent = bytes.min(given / 2);
+                    tier.lend(lent);
+                    while tier.shrink() {}
+                }
+                _ => {
+                    given = bytes * 40;
+                    lent = lent.min(given / 2);
+                    tier.lend(lent);
+                    tier.resize(given, 16 * KIB);
+                    while tier.shrink() {}
+                }
+            }
+            assert_sound(&tier);
+            proptest::prop_assert!(tier.bytes() + lent <= given);
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub struct Limits {
     tls_sessions_bytes: u64 = bytes(64 * KIB, 16 * MIB, 64 * GIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
-    /// Objects that are longer, or longer than 1/128 of `memory`, are not kept whole in the memory tier. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
+    /// Objects that are longer are not kept whole in the memory tier, nor are those longer than an eighth of `memory`; where that is more than 8 MiB, those longer than 8 MiB and than 1/128 of `memory`. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together: what is received and not taken yet, what is read from disk,
     /// what waits in streams of HTTP/2 and behind TLS, and 24 KiB for each request of HTTP/2 that is being answered. When half of it is

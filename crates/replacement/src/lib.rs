@@ -8,6 +8,7 @@
 //! | [`Lru`] | exact least recently used, the baseline |
 //! | [`LruThreshold`] | the same, but objects above a size are not admitted |
 //! | [`Gdsf`] | small and often asked for objects stay |
+//! | [`ByWorth`] | the same by classes, where a use must cost no more than with LRU: the memory tier's |
 //! | [`Admission`] | whether to store a newcomer at all |
 //! | [`Watermarks`] | when to start evicting, and when to stop |
 //!
@@ -29,6 +30,7 @@ mod sketch;
 mod slots;
 mod threshold;
 mod watermarks;
+mod worth;
 
 pub use admission::{Admission, AdmissionKind, UnknownAdmission};
 pub use gdsf::Gdsf;
@@ -39,3 +41,4 @@ pub use sketch::Sketch;
 pub use slots::{SLOTS_MAX, slots_to_hold};
 pub use threshold::LruThreshold;
 pub use watermarks::Watermarks;
+pub use worth::ByWorth;

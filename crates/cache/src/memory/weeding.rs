@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use httpcache::UnixMillis;
 use store::KeyHash;
 
-use super::{MemoryTier, SHARDS, SWEPT_AT_ONCE};
+use super::{MemoryTier, SWEPT_AT_ONCE};
 
 /// So many are compared before a shard is free for others.
 const UNDER_ONE_LOCK: usize = 128;
@@ -57,7 +57,7 @@ impl MemoryTier {
             walk.upto = self.purged.epoch();
         }
         let mut left = SWEPT_AT_ONCE;
-        while left > 0 && walk.shard < SHARDS {
+        while left > 0 && walk.shard < self.shards.len() {
             let shard = &self.shards[walk.shard];
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let end = shard.slots.len().min(walk.slot + left.min(UNDER_ONE_LOCK));
@@ -70,7 +70,7 @@ impl MemoryTier {
                 (walk.shard, walk.slot) = (walk.shard + 1, 0);
             }
         }
-        if walk.shard == SHARDS {
+        if walk.shard == self.shards.len() {
             self.purged.prune(walk.upto);
             *walk = Walk::default();
         }

@@ -133,7 +133,8 @@ fn process_rows() -> Vec<Row<Draft>> {
         "name": "a token", "loligo" => plan.name = values::token;
         /// Worker threads. Fewer leave cores to other programs.
         "workers": "a number, 1 to 256", "one a core" => workers = values::workers;
-        /// Size of the memory tier, all workers together. More on a machine that does nothing else.
+        /// Size of the memory tier, all workers together. More on a machine that does nothing else. Short and often used objects stay
+        /// longest. Where it is changed from less than 64MiB to more than 1GiB, a restart lets workers share it better.
         "memory": "a size, 1MiB to 1TiB, or `none`", "an eighth of the RAM, at most 1GiB" => memory = values::memory;
         /// Whom a process that was started as root becomes, by name or number: after its ports are bound and its stores open, before anybody
         /// can connect. It keeps none of root's rights. Logs and `cluster.state` are opened as that user, whose folders they need. `root`:

@@ -212,7 +212,7 @@ fn what_is_queued_from_disk_counts_once() {
         // In a smaller one the longer object would lie in fragments, which are counted where they are kept.
         let disk = Disk::of_mib(256);
         let mut plan = speaking(with_admin(disk.under(plan_for(&origin))));
-        plan.memory_bytes = MIB;
+        plan.memory_bytes = 0;
         plan.limits.transfer_buffer_bytes = 8 * BUDGET;
         let proxy = Proxy::start(plan);
         let urls: Vec<String> = (0..streams)

@@ -122,6 +122,7 @@ mod keys;
 mod laggards;
 mod large;
 mod limits;
+mod memory;
 mod mirrors;
 mod mirrors_redirected;
 mod monitoring;
