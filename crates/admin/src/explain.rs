@@ -139,7 +139,7 @@ fn edition(plan: &Plan, hasher: KeyHasher) -> Edition {
         upstreams_before: Vec::new(),
         served: Vec::new(),
         plan: plan.clone(),
-        tls: Tls::only(Vec::new()),
+        tls: Tls::only(Vec::new()).into(),
         hasher,
         via_tag: 0,
         loaded: Loaded::default(),

@@ -98,6 +98,9 @@ struct Configuration {
     /// Parts of what was read that are not in force, because they want a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     wanting_a_restart: Vec<&'static str>,
+    /// Origins whose certificates nobody looks at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unverified: Vec<String>,
     /// What it means, as `loligo check` says it. Secrets are not in it.
     running: Vec<String>,
     reloads_refused: u64,
@@ -126,6 +129,7 @@ impl Configuration {
             loaded_unix_s: rounded(loaded.at.as_secs_f64()),
             by: loaded.by.clone(),
             wanting_a_restart: loaded.wanting_a_restart.clone(),
+            unverified: edition.plan.unverified(),
             running: lines(&loaded.words),
             reloads_refused: reloads.failures(),
             last_refused: last,

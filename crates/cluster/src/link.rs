@@ -166,6 +166,7 @@ impl Keeper<'_> {
             host: who.at.host.as_str().into(),
             port: who.at.port,
             member: None,
+            terms: None,
         };
         let mut socket = self.connector.socket_to(&to, self.rules).await?;
         let opened = shaking::open_link(cluster, &mut socket, who).await?;

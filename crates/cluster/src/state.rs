@@ -238,6 +238,7 @@ impl Cluster {
             host: who.at.host.as_str().into(),
             port: who.at.port,
             member: Some(OfMember { id, listener }),
+            terms: None,
         })
     }
 

@@ -12,7 +12,7 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use base::listening::ListenerId;
-use origin::{OriginWaits, Tls};
+use origin::{Destination, OriginWaits, OriginsTls};
 use plan::Plan;
 use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
@@ -35,7 +35,9 @@ pub struct Edition {
     /// Where they count.
     pub rule_counts: RuleCounts,
     /// TLS to origins.
-    pub tls: Tls,
+    pub tls: OriginsTls,
+    /// Where the plan's parents are, with TLS to them.
+    pub parents: Vec<Destination>,
     /// TLS to the clients of each listener.
     pub served: Vec<Option<Arc<ServedTls>>>,
     /// What its quotas have counted.
@@ -88,7 +90,7 @@ pub struct Parts {
     /// As in [`Edition`].
     pub rule_counts: RuleCounts,
     /// As in [`Edition`].
-    pub tls: Tls,
+    pub tls: OriginsTls,
     /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Upstream>>,
     /// As in [`Edition`].
@@ -101,6 +103,15 @@ pub struct Parts {
     pub hasher: KeyHasher,
     /// See [`via_tag`].
     pub via_tag: u32,
+}
+
+fn parents(plan: &Plan, tls: &OriginsTls) -> Vec<Destination> {
+    let parents = plan.parents.iter();
+    let at = parents.map(|parent| Destination {
+        terms: tls.of(parent.tls.as_ref()),
+        ..peers::known::destination(&parent.at, parent.tls.is_some())
+    });
+    at.collect()
 }
 
 impl Edition {
@@ -136,6 +147,7 @@ impl Edition {
             rows,
             book: Arc::new(Rulebook::new(&plan.rules)),
             rule_counts,
+            parents: parents(&plan, &tls),
             tls,
             served,
             quotas,

@@ -104,6 +104,7 @@ impl RouteState {
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
+                terms: edition.tls.of(route.tls.as_ref()),
             },
             authority: match (&route.mirror.origin_host, &upstream) {
                 (Some(host), _) => host.as_str().into(),

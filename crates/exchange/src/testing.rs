@@ -109,7 +109,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             quotas: quota::Quotas::default(),
             plan,
             served: Vec::new(),
-            tls: origin::Tls::only(Vec::new()),
+            tls: origin::Tls::only(Vec::new()).into(),
             upstreams_before: Vec::new(),
             hasher,
             via_tag: 0,

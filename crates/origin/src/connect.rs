@@ -356,6 +356,7 @@ impl Connector {
         let addresses = permitted(found.clone(), to.port, access, &self.machine)?;
 
         let began = Instant::now();
+        let tls = self.tls.borrow().clone();
         let opened = timeout(
             self.connect_timeout.get(),
             self.open_stream(to, &addresses, access, header, times),
@@ -375,7 +376,13 @@ impl Connector {
             Ok(opened) => opened,
         };
         self.failures.clear(to);
-        Ok(Lease::new(slot, stream, peer, is_inward))
+        let lease = Lease::new(slot, stream, peer, is_inward);
+        // Other roots came into force meanwhile.
+        let is_of_before = to.tls && to.terms.is_none() && !self.tls.borrow().is(&tls);
+        Ok(match is_of_before {
+            true => lease.for_one_request(),
+            false => lease,
+        })
     }
 
     /// What went wrong in TLS is told nowhere else: clients get a word. At most once a second.
@@ -432,7 +439,8 @@ impl Connector {
         let stream = match to.member {
             Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
             None if to.tls => {
-                let tls = self.tls.borrow().clone();
+                let of_all = || self.tls.borrow().clone();
+                let tls = to.terms.clone().unwrap_or_else(of_all);
                 Stream::Tls(tls.handshake(&to.host, tcp).await?)
             }
             None => Stream::Tcp(tcp),
@@ -522,6 +530,7 @@ mod tests {
             host: host.into(),
             port,
             member: None,
+            terms: None,
         }
     }
 

@@ -14,6 +14,9 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
+use super::tls::Tls;
+use super::tls_words::{Failed, TlsFault};
+
 use base::access::Forbidden;
 use base::member::{OfMember, Refusal};
 use base::socket::Socket;
@@ -29,6 +32,8 @@ pub struct Destination {
     pub port: u16,
     /// The member of our cluster that this is, and which of its listeners; `None`: any other server.
     pub member: Option<OfMember>,
+    /// TLS as it is spoken to this server alone; `None`: as to all others.
+    pub terms: Option<Tls>,
 }
 
 /// In two words for what is usual: a hash of many small fields costs several times as much.
@@ -39,10 +44,25 @@ impl Hash for Destination {
         if let Some(member) = &self.member {
             member.hash(state);
         }
+        if let Some(terms) = &self.terms {
+            terms.hash(state);
+        }
     }
 }
 
 impl Destination {
+    /// With TLS as to the other one, if it is the same server: nobody else is shown its certificate.
+    pub fn as_of(self, other: &Destination) -> Destination {
+        let is_same = (self.tls, self.port, &self.host) == (other.tls, other.port, &other.host);
+        match is_same {
+            true => Destination {
+                terms: other.terms.clone(),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     /// The authority as in a Host field: IPv6 in brackets, the scheme's default port left out (RFC 9110 §4.2.3).
     pub fn as_authority(&self) -> String {
         let default_port = if self.tls { 443 } else { 80 };
@@ -182,19 +202,6 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Which part of TLS went wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TlsFault {
-    /// The origin's certificate is not valid, or not for this name.
-    Certificate,
-    /// The origin refused the handshake.
-    Alert,
-    /// Anything else in the handshake; a plain-text origin too.
-    Protocol,
-    /// This system has no trusted roots: no origin can be verified.
-    NoRoots,
-}
-
 /// Why there is no connection. Cheap to copy to every waiter.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -295,6 +302,15 @@ impl ConnectError {
     }
 }
 
+impl From<Failed> for ConnectError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Tls(fault, why) => Self::Tls(fault, why),
+            Failed::Io(error) => error.into(),
+        }
+    }
+}
+
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as Kind;
@@ -340,6 +356,7 @@ mod tests {
             host: host.into(),
             port,
             member: None,
+            terms: None,
         }
     }
 

@@ -123,7 +123,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
     match error {
         ConnectError::NotFound | ConnectError::DnsFailed | ConnectError::DnsTimeout => true,
         ConnectError::Refused | ConnectError::Unroutable | ConnectError::Timeout => true,
-        ConnectError::Tls(fault, _) => *fault != crate::connection::TlsFault::NoRoots,
+        ConnectError::Tls(fault, _) => *fault != crate::tls_words::TlsFault::NoRoots,
         ConnectError::Forbidden(_) | ConnectError::Busy | ConnectError::Exhausted => false,
         ConnectError::Io(_) | ConnectError::Remembered(_) | ConnectError::Member(_) => false,
     }
@@ -142,6 +142,7 @@ mod tests {
             host: host.into(),
             port: 80,
             member: None,
+            terms: None,
         }
     }
 

@@ -171,6 +171,7 @@ mod tests {
             host: host.into(),
             port: 80,
             member: None,
+            terms: None,
         }
     }
 

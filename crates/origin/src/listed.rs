@@ -7,12 +7,14 @@
 //! server's certificate one of an authority, and a certificate of X.509 version 1 has no extensions to say anything with. The rules of the
 //! web refuse both, curl, nginx and HAProxy accept them.
 //!
+//! [`Pinned`] asks for a key besides, [`Any`] takes whatever comes.
+//!
 //! Not known here: files, connections.
 
 use std::{net::IpAddr, sync::Arc};
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -23,6 +25,9 @@ use rustls::{
 };
 
 use base::x509::{self, Facts};
+use plan::Pin;
+
+use super::tls_words::NotPinned;
 
 /// Judges what an origin shows.
 #[derive(Debug)]
@@ -176,5 +181,119 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+/// Any certificate is good. That the origin has its key is proved all the same.
+#[derive(Debug)]
+pub(super) struct Any(WebPkiSupportedAlgorithms);
+
+impl Any {
+    pub(super) fn new(provider: &CryptoProvider) -> Any {
+        Any(provider.signature_verification_algorithms)
+    }
+
+    fn signatures(&self) -> Verifier {
+        Verifier {
+            by_roots: None,
+            listed: Vec::new(),
+            algorithms: self.0,
+        }
+    }
+}
+
+impl ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signatures()
+            .verify_tls12_signature(message, shown, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signatures()
+            .verify_tls13_signature(message, shown, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+/// One of these keys, besides what the other one wants.
+///
+/// It is the key of the origin's own certificate, as with curl's `--pinnedpubkey`. Keys of those behind it do not count: an origin may send
+/// whatever it likes there, and which of them were used is not told.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    pins: Vec<Pin>,
+    besides: Arc<dyn ServerCertVerifier>,
+}
+
+impl Pinned {
+    pub(super) fn new(pins: Vec<Pin>, besides: Arc<dyn ServerCertVerifier>) -> Pinned {
+        Pinned { pins, besides }
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = (self.besides).verify_server_cert(shown, between, name, ocsp, now)?;
+        let key = x509::key(shown).ok_or(CertificateError::BadEncoding)?;
+        let pin = Pin::of(key);
+        if !self.pins.contains(&pin) {
+            let shown = pin.to_string();
+            let not = OtherError(Arc::new(NotPinned { shown }));
+            return Err(CertificateError::Other(not).into());
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.besides.verify_tls12_signature(message, shown, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.besides.verify_tls13_signature(message, shown, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.besides.supported_verify_schemes()
     }
 }

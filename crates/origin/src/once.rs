@@ -150,6 +150,7 @@ mod tests {
             host: "127.0.0.1".into(),
             port: listener.local_addr().unwrap().port(),
             member: None,
+            terms: None,
         };
         let serving = async {
             let (mut stream, _) = listener.accept().await.unwrap();

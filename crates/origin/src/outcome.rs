@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use http1::Reject;
 
-use crate::connection::ConnectError;
+use crate::{connection::ConnectError, tls_words};
 use plan::Mirroring;
 
 /// Interim responses before one answer; with more it counts as malformed.
@@ -102,6 +102,9 @@ impl UpstreamError {
     fn words(&self) -> String {
         match self {
             UpstreamError::Connect(error) => error.for_client(),
+            UpstreamError::Closed(error) if tls_words::is_alert(error) => {
+                "TLS to the origin failed".to_owned()
+            }
             UpstreamError::Closed(_) => "the origin closed the connection".to_owned(),
             UpstreamError::NoServer { .. } => "no server of the origin is up".to_owned(),
             UpstreamError::Peer { error, .. } => error.words().replace("the origin", "a parent"),
@@ -121,6 +124,8 @@ impl UpstreamError {
     pub fn token(&self) -> &'static str {
         match self {
             UpstreamError::Connect(error) => error.detail_token(),
+            //= rfc9209 §2.3.15   in TLS 1.3 our certificate is refused when the handshake is over for us
+            UpstreamError::Closed(error) if tls_words::is_alert(error) => "tls_alert_received",
             UpstreamError::Closed(_) => "connection_terminated",
             UpstreamError::Timeout => "connection_read_timeout",
             UpstreamError::Malformed(_) | UpstreamError::Redirects | UpstreamError::Digest => {
@@ -138,7 +143,7 @@ impl UpstreamError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::TlsFault;
+    use crate::tls_words::TlsFault;
 
     #[test]
     fn a_client_gets_the_word_and_no_name() {

@@ -102,6 +102,8 @@ struct State {
     now: Instant,
     /// When the current span of the peaks began.
     span_began: Instant,
+    /// When connections over TLS were forgotten.
+    tls_forgotten: Option<Instant>,
     habits: Habits,
 }
 
@@ -178,6 +180,11 @@ impl Lease {
             is_for_one: true,
             ..self
         }
+    }
+
+    /// Where it leads.
+    pub(super) fn destination(&self) -> &Destination {
+        &self.slot.destination
     }
 
     /// The connection itself.
@@ -306,6 +313,7 @@ impl Pool {
             put_back: 0,
             now,
             span_began: now,
+            tls_forgotten: None,
             habits: Habits::default(),
         };
         Self(Rc::new(Inner {
@@ -359,9 +367,10 @@ impl Pool {
         }
     }
 
-    /// Closes idle connections over TLS: whether their certificates are trusted was judged by other roots.
+    /// Closes idle connections over TLS, and those in use after their requests: whether their certificates are trusted was judged by other roots.
     pub fn forget_tls(&self) {
         let mut state = self.0.state.borrow_mut();
+        state.tls_forgotten = Some(state.now);
         state.retain_idle(|idle| !matches!(idle.stream, Stream::Tls(_)));
     }
 
@@ -436,7 +445,11 @@ impl Pool {
         let mut state = self.0.state.borrow_mut();
         let entry = state.destinations.get(&lease.slot.destination);
         let name = entry.and_then(|entry| entry.name.as_ref());
+        // Those of the same second may be newer than that: they are few.
+        let is_forgotten = matches!(lease.stream, Stream::Tls(_))
+            && (state.tls_forgotten).is_some_and(|at| lease.opened <= at);
         if state.now.saturating_duration_since(lease.opened) >= limits.max_age
+            || is_forgotten
             || !leads_to(name, lease.peer)
         {
             // Dropping it wants the state.

@@ -1,82 +1,89 @@
 //! TLS towards origins: verified, named, HTTP/1.1.
 //!
-//! The system's trusted roots are read once, at the first https origin, on a thread that may block. Without roots
-//! every https origin fails with a message that says so. Verification (`listed`) cannot be switched off.
+//! A [`Tls`] has the settings of one origin, or of all that have none of their own (`origins_tls`). Verification (`listed`) is switched off
+//! only where the operator says so.
 //!
 //! Source: RFC 9110 §4.3.4 (the certificate must match the origin's host), RFC 7301 (ALPN).
 //! Not known here: the handshake's time-out (`connect`).
 
-use std::io;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use base::socket::Socket;
-use rustls::pki_types::pem::PemObject;
+use base::x509::Facts;
+use plan::OriginTls;
+use rustls::ClientConfig;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::listed::Verifier;
-use crate::connection::{ConnectError, TlsFault};
+use super::listed::{Any, Pinned, Verifier};
+use super::pem::{self, Unusable};
+use super::tls_words::{self, Failed, TlsFault};
+use super::trust::Trust;
 
-/// The verifier of origins. A clone shares roots and resumable sessions: make one for the process.
+/// How TLS is spoken to origins. A clone shares roots and resumable sessions; two that are not clones share no connection.
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>);
 
-/// What a handshake needs, and by whose signatures it judges.
-#[derive(Clone)]
-struct Made {
-    client: Arc<ClientConfig>,
-    roots: Arc<RootCertStore>,
+struct Inner {
+    settings: Arc<OriginTls>,
+    trust: Trust,
+    certificate: Option<Certificate>,
+    /// Made at the first handshake. A failure lasts until the configuration is reloaded.
+    config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
 }
 
-struct Inner {
-    system: bool,
-    own: Vec<CertificateDer<'static>>,
-    /// Made at the first handshake. A failure lasts until the configuration is reloaded.
-    config: OnceLock<Result<Made, Arc<str>>>,
+/// What is shown to origins that ask for a certificate.
+#[derive(Clone)]
+struct Certificate {
+    pair: Arc<CertifiedKey>,
+    facts: Facts,
+}
+
+/// Computes for TLS to origins.
+pub(super) fn provider() -> CryptoProvider {
+    rustls::crypto::ring::default_provider()
 }
 
 impl Tls {
     /// Trusts the system's roots and these certificates.
     pub fn system(and: Vec<CertificateDer<'static>>) -> Self {
-        Self::new(true, and)
+        Self::made(Arc::default(), Trust::new(true, and), None)
     }
 
     /// Trusts these certificates only.
     pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
-        Self::new(false, own)
+        Self::made(Arc::default(), Trust::new(false, own), None)
     }
 
-    /// The certificates of a PEM file.
+    /// By these settings. Their files are read, but for those of `trust`.
     ///
     /// # Errors
-    /// If it can't be read, is no PEM, or holds no certificate.
-    pub fn read_pem(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-        let foreign = |error| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("not a PEM file: {error}"),
-            )
+    /// The certificate cannot be shown.
+    pub(super) fn by(settings: &Arc<OriginTls>, trust: Trust) -> Result<Self, Unusable> {
+        let certificate = match &settings.certificate {
+            None => None,
+            Some(files) => {
+                let (pair, facts) = pem::pair(files, &provider())?;
+                let pair = Arc::new(pair);
+                Some(Certificate { pair, facts })
+            }
         };
-        let text = std::fs::read(path)?;
-        let certificates = CertificateDer::pem_slice_iter(&text)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(foreign)?;
-        if certificates.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "no certificate in this file",
-            ));
-        }
-        Ok(certificates)
+        Ok(Self::made(Arc::clone(settings), trust, certificate))
     }
 
-    fn new(system: bool, own: Vec<CertificateDer<'static>>) -> Self {
+    fn made(settings: Arc<OriginTls>, trust: Trust, certificate: Option<Certificate>) -> Self {
         Self(Arc::new(Inner {
-            system,
-            own,
+            settings,
+            trust,
+            certificate,
             config: OnceLock::new(),
         }))
     }
@@ -86,25 +93,37 @@ impl Tls {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// One that trusts these certificates beside the system's as they are now: itself, if nothing has changed.
-    pub async fn renewed(&self, own: Vec<CertificateDer<'static>>) -> Tls {
-        let next = Tls::new(self.0.system, own.clone());
-        let Some(Ok(made)) = self.0.config.get() else {
-            // The system's were not read yet, or not with success.
-            let is_untouched = self.0.config.get().is_none() && self.0.own == next.0.own;
-            return if is_untouched { self.clone() } else { next };
-        };
-        let inner = Arc::clone(&next.0);
-        let read = tokio::task::spawn_blocking(move || {
-            inner.config.get_or_init(|| inner.configure()).clone()
-        });
-        match read.await {
-            Ok(Ok(read))
-                if read.roots.roots == made.roots.roots && self.0.own == own.as_slice() =>
+    /// Is it by the same settings?
+    pub(super) fn is_by(&self, other: &Tls) -> bool {
+        self.0.settings == other.0.settings
+    }
+
+    /// Whom it trusts.
+    pub(super) fn trust(&self) -> &Trust {
+        &self.0.trust
+    }
+
+    /// What is known of the certificate that it shows, if it has one.
+    pub(super) fn shown(&self) -> Option<&Facts> {
+        Some(&self.0.certificate.as_ref()?.facts)
+    }
+
+    /// The one before, if nothing has changed. `trust`: this one's, or that one's if it is in the same.
+    pub(super) fn or(self, before: Option<&Tls>, trust: Trust) -> Tls {
+        let shown = |tls: &Tls| tls.0.certificate.as_ref().map(|it| it.pair.cert.clone());
+        match before {
+            Some(before)
+                if before.0.settings == self.0.settings
+                    && before.0.trust.is(&trust)
+                    && shown(before) == shown(&self) =>
             {
-                self.clone()
+                before.clone()
             }
-            _ => next,
+            _ => Self::made(
+                Arc::clone(&self.0.settings),
+                trust,
+                self.0.certificate.clone(),
+            ),
         }
     }
 
@@ -113,13 +132,14 @@ impl Tls {
         &self,
         host: &str,
         tcp: Socket,
-    ) -> Result<Box<TlsStream<Socket>>, ConnectError> {
+    ) -> Result<Box<TlsStream<Socket>>, Failed> {
         // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
-        let name = host.strip_suffix('.').unwrap_or(host);
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            ConnectError::Tls(
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let text = self.0.settings.name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(text.to_owned()).map_err(|_| {
+            Failed::Tls(
                 TlsFault::Certificate,
-                "no certificate can carry this name".into(),
+                "no certificate can carry this name; set tls.name".into(),
             )
         })?;
         let connector = TlsConnector::from(self.config().await?);
@@ -127,113 +147,100 @@ impl Tls {
             .connect(name, tcp)
             .await
             .map(Box::new)
-            .map_err(fault)
+            .map_err(|error| tls_words::fault(error, text))
     }
 
-    async fn config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
+    async fn config(&self) -> Result<Arc<ClientConfig>, Failed> {
         let config = match self.0.config.get() {
             Some(config) => config.clone(),
             None => {
-                let inner = self.0.clone();
-                tokio::task::spawn_blocking(move || {
-                    inner.config.get_or_init(|| inner.configure()).clone()
-                })
-                .await
-                .unwrap_or_else(|_| Err("reading the trusted roots failed".into()))
+                let inner = Arc::clone(&self.0);
+                let make = move || inner.config.get_or_init(|| inner.configure()).clone();
+                match self.0.settings.is_unverified || self.0.trust.is_made() {
+                    true => make(),
+                    false => tokio::task::spawn_blocking(make)
+                        .await
+                        .unwrap_or_else(|_| Err("reading the trusted roots failed".into())),
+                }
             }
         };
-        config
-            .map(|made| made.client)
-            .map_err(|why| ConnectError::Tls(TlsFault::NoRoots, why))
+        config.map_err(|why| Failed::Tls(TlsFault::NoRoots, why))
     }
 }
 
 impl Inner {
-    /// Reads files, so not on a worker's thread.
-    fn configure(&self) -> Result<Made, Arc<str>> {
-        let mut roots = RootCertStore::empty();
-        let authorities = self.own.iter().filter(|it| Verifier::is_authority(it));
-        roots.add_parsable_certificates(authorities.cloned());
-        let listed: Vec<_> = (self.own.iter().filter(|it| Verifier::can_list(it)))
-            .cloned()
-            .collect();
-        let unusable = self.own.len() - listed.len();
-        if unusable > 0 {
-            tracing::warn!(
-                unusable,
-                "certificates of the configured file can not be used"
-            );
-        }
-        if self.system {
-            let found = rustls_native_certs::load_native_certs();
-            for error in &found.errors {
-                tracing::warn!(%error, "a trusted root could not be read");
+    /// May read the system's roots, so not on a worker's thread.
+    fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
+        let provider = Arc::new(provider());
+        let mut verifier: Arc<dyn ServerCertVerifier> = match self.settings.is_unverified {
+            true => Arc::new(Any::new(&provider)),
+            false => {
+                let made = self.trust.made()?;
+                let verifier = Verifier::new(made.roots, made.listed, Arc::clone(&provider));
+                Arc::new(verifier?)
             }
-            let (used, unusable) = roots.add_parsable_certificates(found.certs);
-            tracing::debug!(used, unusable, "trusted roots of the system");
+        };
+        if !self.settings.pins.is_empty() {
+            verifier = Arc::new(Pinned::new(self.settings.pins.clone(), verifier));
         }
-        if roots.is_empty() && listed.is_empty() {
-            return Err(NO_ROOTS.into());
-        }
-        let roots = Arc::new(roots);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Verifier::new(Arc::clone(&roots), listed, Arc::clone(&provider))?;
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+        let versions: &[_] = match self.settings.only_tls13 {
+            true => &[&TLS13],
+            false => &[&TLS13, &TLS12],
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
             .map_err(|error| Arc::from(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match &self.certificate {
+            None => builder.with_no_client_auth(),
+            Some(shown) => {
+                let shown = SingleCertAndKey::from(Arc::clone(&shown.pair));
+                builder.with_client_cert_resolver(Arc::new(shown))
+            }
+        };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Made {
-            client: Arc::new(config),
-            roots,
-        })
+        Ok(Arc::new(config))
     }
 }
 
-const NO_ROOTS: &str =
-    "no trusted root certificates (install ca-certificates, or set SSL_CERT_FILE)";
+/// Only with a clone of itself: a destination with another one has connections of its own.
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        self.is(other)
+    }
+}
 
-/// rustls wraps its errors in `io::Error`; all others come from the network.
-fn fault(error: io::Error) -> ConnectError {
-    let Some(inner) = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-    else {
-        return match error.kind() {
-            io::ErrorKind::UnexpectedEof => ConnectError::Tls(
-                TlsFault::Protocol,
-                "the origin closed the connection in the handshake".into(),
-            ),
-            _ => error.into(),
-        };
-    };
-    let kind = match inner {
-        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
-            TlsFault::Certificate
-        }
-        rustls::Error::AlertReceived(_) => TlsFault::Alert,
-        _ => TlsFault::Protocol,
-    };
-    ConnectError::Tls(kind, inner.to_string().into())
+impl Eq for Tls {}
+
+impl Hash for Tls {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_usize(Arc::as_ptr(&self.0).addr());
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.settings.fmt(f)
+    }
 }
 
 /// Can a start use the certificates of this PEM file?
 ///
 /// # Errors
 /// As a start would have them.
-pub fn check_certificates(path: &Path) -> io::Result<()> {
-    Tls::read_pem(path).map(drop)
+pub fn check_certificates(path: &Path) -> Result<(), String> {
+    pem::chain(path).map(drop).map_err(|it| it.why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConnectTimes, Connector, Destination, Lease, Settings};
+    use crate::{ConnectError, ConnectTimes, Connector, Destination, Lease, Settings};
     use base::access::Destinations;
     use rustls::ServerConfig;
-    use rustls::pki_types::PrivateKeyDer;
+    use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+    use std::io;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -292,6 +299,7 @@ mod tests {
                 host: "127.0.0.1".into(),
                 port,
                 member: None,
+                terms: None,
             }
         }
 
@@ -299,28 +307,6 @@ mod tests {
             let (tcp, _) = self.listener.accept().await.unwrap();
             self.acceptor.accept(tcp).await
         }
-    }
-
-    #[tokio::test]
-    async fn it_is_another_one_only_if_it_trusts_others() {
-        let certificate = |name: &str| {
-            let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-            made.cert.der().clone()
-        };
-        let (first, second) = (certificate("first.example"), certificate("second.example"));
-        let tls = Tls::only(vec![first.clone()]);
-        assert!(
-            tls.renewed(vec![first.clone()]).await.is(&tls),
-            "not used yet"
-        );
-        tls.config().await.unwrap();
-        assert!(tls.renewed(vec![first.clone()]).await.is(&tls));
-        let both = tls.renewed(vec![first.clone(), second]).await;
-        assert!(!both.is(&tls));
-        assert!(
-            !both.renewed(vec![first]).await.is(&both),
-            "one is not trusted any more"
-        );
     }
 
     #[tokio::test]
@@ -333,11 +319,47 @@ mod tests {
         first.unwrap().reuse();
         connector.follow(Settings::default(), origin.tls.clone());
         assert_eq!(connector.pool().idle(), 1, "the same roots");
-        let other = origin.tls.renewed(Vec::new()).await;
+        let in_use = lease(&connector, &to).await.unwrap();
+        let (second, accepted) = tokio::join!(lease(&connector, &to), origin.accept());
+        let _second_accepted = accepted.unwrap();
+        second.unwrap().reuse();
+        let other = Tls::only(Vec::new());
         connector.follow(Settings::default(), other);
         assert_eq!(connector.pool().idle(), 0);
+        in_use.reuse();
+        assert_eq!(connector.pool().idle(), 0, "one that was in use");
         let (refused, _) = tokio::join!(lease(&connector, &to), origin.accept());
         assert!(refused.is_err());
+    }
+
+    #[tokio::test]
+    async fn settings_that_differ_share_no_connection() {
+        let origin = Origin::named("127.0.0.1").await;
+        let connector = Connector::new(Settings::default(), origin.tls.clone());
+        let by = |only_tls13: bool| {
+            let settings = OriginTls {
+                only_tls13,
+                ..OriginTls::default()
+            };
+            let tls = Tls::by(&Arc::new(settings), origin.tls.trust().clone());
+            Destination {
+                terms: Some(tls.unwrap()),
+                ..origin.destination()
+            }
+        };
+        let (one, other, none) = (by(true), by(false), origin.destination());
+        let mut accepted = Vec::new();
+        for to in [&one, &other, &none] {
+            let (leased, stream) = tokio::join!(lease(&connector, to), origin.accept());
+            let leased = leased.unwrap();
+            assert!(!leased.is_reused());
+            leased.reuse();
+            accepted.push(stream.unwrap());
+        }
+        assert_eq!(connector.pool().idle(), 3);
+        for to in [&one, &other, &none] {
+            assert!(lease(&connector, to).await.unwrap().is_reused());
+        }
     }
 
     async fn lease(connector: &Connector, to: &Destination) -> Result<Lease, ConnectError> {
@@ -526,6 +548,54 @@ IoXmdtToQzmD5wwnts3y/ADq0EDgprEFXQW8ZG1BMpTSA4oKbuIyHI2p\n\
             lease(&impatient, &to).await.err(),
             Some(ConnectError::Timeout)
         );
+    }
+
+    #[tokio::test]
+    async fn an_older_version_is_refused_if_the_operator_says_so() {
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let origin = Origin::with(made.cert.der().clone(), key, &[&TLS12]).await;
+        for (only_tls13, expected) in [(false, Ok(())), (true, Err(TlsFault::Alert))] {
+            let settings = OriginTls {
+                only_tls13,
+                ..OriginTls::default()
+            };
+            let tls = Tls::by(&Arc::new(settings), origin.tls.trust().clone()).unwrap();
+            assert_eq!(accepts(&origin, &connector(&tls)).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_not_pinned_is_refused_whoever_has_signed_it() {
+        let origin = Origin::named("127.0.0.1").await;
+        let stranger = Origin::named("127.0.0.1").await;
+        let pin_of = |origin: &Origin| {
+            let listed = origin.tls.trust().made().unwrap().listed;
+            plan::Pin::of(base::x509::key(&listed[0]).unwrap())
+        };
+        let (own, other) = (pin_of(&origin), pin_of(&stranger));
+        let refused = Err(TlsFault::Certificate);
+        for (pins, is_unverified, expected) in [
+            (vec![own], false, Ok(())),
+            (vec![other, own], false, Ok(())),
+            (vec![other], false, refused),
+            (vec![other], true, refused),
+            (vec![own], true, Ok(())),
+            (vec![], true, Ok(())),
+        ] {
+            let settings = OriginTls {
+                pins: pins.clone(),
+                is_unverified,
+                ..OriginTls::default()
+            };
+            let trust = match is_unverified {
+                true => Trust::new(false, Vec::new()),
+                false => origin.tls.trust().clone(),
+            };
+            let tls = Tls::by(&Arc::new(settings), trust).unwrap();
+            let accepted = accepts(&origin, &connector(&tls)).await;
+            assert_eq!(accepted, expected, "{pins:?} {is_unverified}");
+        }
     }
 
     #[tokio::test]

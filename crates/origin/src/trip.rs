@@ -331,6 +331,7 @@ mod tests {
             host: "a.example".into(),
             port: 443,
             member: None,
+            terms: None,
         };
         trip.begins(&server, Hop::DIRECT);
     }

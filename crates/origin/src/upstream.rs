@@ -28,6 +28,7 @@ use crate::{
     BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
     body::Body,
     outcome::{INTERIM_MAX, UpstreamError},
+    tls_words,
     trip::{Hop, Trip},
     writing::{Moved, write_all, write_or_hear},
 };
@@ -285,6 +286,9 @@ impl Upstream {
     /// There is no answer. A connection that had died in the pool tells nothing of its server.
     fn failed(&self, error: &UpstreamError) {
         self.trip.broke_off();
+        if let UpstreamError::Closed(error) = error {
+            tls_words::log_alert(self.lease.destination(), error);
+        }
         let is_of_the_pool = self.lease.is_reused()
             && self.input.is_empty()
             && matches!(error, UpstreamError::Closed(_));

@@ -176,7 +176,7 @@ async fn get(
         format.media_type()
     );
     let request = once::Request {
-        to: &destination(at),
+        to: &destination(at, false),
         access: rules,
         method: "GET",
         bytes: request.as_bytes(),

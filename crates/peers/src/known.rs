@@ -29,7 +29,7 @@ use plan::{Direct, Order, Parent, PeerAddress, Plan, Sibling};
 pub struct Peer {
     /// Its name in logs.
     pub name: Arc<str>,
-    /// Where it answers HTTP.
+    /// Where it answers HTTP, without what an edition says of TLS to it.
     pub destination: Destination,
     /// Is it alive?
     pub health: Health,
@@ -39,10 +39,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn new(name: &str, at: &PeerAddress) -> Peer {
+    fn new(name: &str, at: &PeerAddress, is_tls: bool) -> Peer {
         Peer {
             name: name.into(),
-            destination: destination(at),
+            destination: destination(at, is_tls),
             health: Health::default(),
             waiting: AtomicU64::new(0),
             name_hash: XxHash3_64::oneshot(name.as_bytes()),
@@ -81,12 +81,13 @@ impl Drop for Waiting<'_> {
 }
 
 /// Where an address of the plan leads.
-pub fn destination(at: &PeerAddress) -> Destination {
+pub fn destination(at: &PeerAddress, is_tls: bool) -> Destination {
     Destination {
-        tls: false,
+        tls: is_tls,
         host: at.host.as_str().into(),
         port: at.port,
         member: None,
+        terms: None,
     }
 }
 
@@ -143,8 +144,8 @@ impl Peers {
                 }),
             }
         }
-        let of_parent = |parent: &Parent| Peer::new(&parent.name, &parent.at);
-        let of_sibling = |sibling: &Sibling| Peer::new(&sibling.name, &sibling.at);
+        let of_parent = |parent: &Parent| Peer::new(&parent.name, &parent.at, parent.tls.is_some());
+        let of_sibling = |sibling: &Sibling| Peer::new(&sibling.name, &sibling.at, false);
         Peers {
             parents: plan.parents.iter().map(of_parent).collect(),
             siblings: plan.siblings.iter().map(of_sibling).collect(),

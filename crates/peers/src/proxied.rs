@@ -57,6 +57,7 @@ mod tests {
             host: host.into(),
             port,
             member: None,
+            terms: None,
         }
     }
 

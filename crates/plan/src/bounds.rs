@@ -2,7 +2,7 @@
 //!
 //! The comment of a setting is its sentence in the reference, `docs/configuration.md`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use replacement::{AdmissionKind, Watermarks};
 use store::Replacement;
@@ -244,13 +244,6 @@ impl PoolLimits {
             ..self
         }
     }
-}
-
-/// TLS to origins. Certificates are always checked; there is no switch for that.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct OriginTls {
-    /// PEM file with certificates trusted beside the system's: authorities', or origins' own.
-    pub ca_file: Option<PathBuf>,
 }
 
 settings! {

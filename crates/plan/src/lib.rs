@@ -19,6 +19,7 @@ mod hours;
 mod lenient;
 mod logs;
 mod mirror;
+mod origin_tls;
 mod peers;
 pub mod proof;
 mod quotas;
@@ -37,8 +38,7 @@ use ipnet::IpNet;
 
 pub use acme::Acme;
 pub use bounds::{
-    CacheRules, Dns, IoEngine, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing,
-    Timeouts,
+    CacheRules, Dns, IoEngine, LazyMode, Limits, LocalityMode, PoolLimits, Storing, Timeouts,
 };
 pub use lenient::LenientHosts;
 
@@ -53,6 +53,7 @@ pub use hours::{Hours, Minute};
 pub use logs::{AccessFormat, AccessLog, LogTarget, Logs, Syslog, SyslogAt};
 pub use message::Scheme;
 pub use mirror::{HostPort, Mirroring, Replace};
+pub use origin_tls::{OriginTls, Pin};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use routes::{OriginUrl, Route, host_fits};
@@ -121,7 +122,7 @@ pub struct Plan {
     pub dns: Dns,
     /// Connections to origins.
     pub pool: PoolLimits,
-    /// TLS to origins.
+    /// TLS to origins that have no settings of their own.
     pub tls: OriginTls,
     /// The certificate that is ordered from an authority; `None`: none is.
     pub acme: Option<Acme>,

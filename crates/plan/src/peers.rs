@@ -4,10 +4,10 @@
 //!
 //! Not known here: sockets, names. Which peer is asked when: `peers`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
-use crate::routes::host_fits;
+use crate::{origin_tls::OriginTls, routes::host_fits};
 
 /// The most parents, and the most siblings, of a plan.
 pub const PEERS_MAX: usize = 64;
@@ -33,6 +33,8 @@ besides {
     direct: Direct = Direct::default(),
     /// What must be answered with 200 to 399 for it to be alive; `None`: it is alive while requests are answered.
     health: Option<Health> = None,
+    /// TLS to it; `None`: plain HTTP.
+    tls: Option<Arc<OriginTls>> = None,
 }
 }
 

@@ -5,7 +5,9 @@
 //!
 //! Not known here: connections, upstreams' servers.
 
-use crate::mirror::Mirroring;
+use std::sync::Arc;
+
+use crate::{mirror::Mirroring, origin_tls::OriginTls};
 
 /// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +27,8 @@ pub struct Route {
     pub mirror: Mirroring,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
     pub tells_client: bool,
+    /// TLS to it, where that is not as to all others; with an upstream, that of its servers.
+    pub tls: Option<Arc<OriginTls>>,
 }
 
 impl Route {
@@ -38,6 +42,7 @@ impl Route {
             pass_host: true,
             mirror: Mirroring::default(),
             tells_client: false,
+            tls: None,
         }
     }
 
@@ -174,6 +179,7 @@ mod tests {
             pass_host: true,
             mirror: Mirroring::default(),
             tells_client: false,
+            tls: None,
         }
     }
 

@@ -22,7 +22,7 @@ pub struct ListenerTls {
 }
 
 /// The files of one certificate.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CertificateFiles {
     /// PEM: the certificate, and behind it those that lead to a root.
     pub chain: PathBuf,

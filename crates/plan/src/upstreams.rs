@@ -2,10 +2,10 @@
 //!
 //! Not known here: which server is asked, and whether it is well (`upstreams`).
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
-use crate::routes::OriginUrl;
+use crate::{origin_tls::OriginTls, routes::OriginUrl};
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
@@ -32,6 +32,8 @@ besides {
     host: Option<String> = None,
     /// What a server must answer; `None`: it is not asked for anything but requests.
     health: Option<HealthCheck> = None,
+    /// TLS to its servers, where that is not as to all other origins.
+    tls: Option<Arc<OriginTls>> = None,
 }
 }
 

@@ -6,7 +6,7 @@ use plan::Plan;
 
 /// Connections as this edition makes them.
 pub fn connector(edition: &Edition) -> Connector {
-    Connector::new(connector_settings(&edition.plan), edition.tls.clone())
+    Connector::new(connector_settings(&edition.plan), edition.tls.all.clone())
 }
 
 /// What a connector of this plan is made with.

@@ -241,7 +241,7 @@ fn come_up(
     let in_memory = how.devices.is_some();
     let (candidates, sockets) = open_as_root(&mut plan, how.devices, from.as_mut())?;
     let engine = choose_engine(&plan, in_memory);
-    let tls = tls(&plan)?;
+    let tls = tls(&plan, &how.clock)?;
     let mut stores = Stores::open(&plan, candidates, from.as_mut())?;
     let digests = Digests::new(&plan, stores.opened.as_ref().map(|opened| &*opened.set))?;
     let served = served(&plan, &how.clock)?;
@@ -283,7 +283,7 @@ fn come_up(
         engine: kind,
         journal: &journal,
     };
-    let threads = starting.all(stores, from, (sockets.cluster, tls))?;
+    let threads = starting.all(stores, from, (sockets.cluster, tls.all))?;
     let seconds = Seconds::start(Arc::clone(&shared))?;
     if let Some(user) = &plan.user {
         user::verify(user)?;

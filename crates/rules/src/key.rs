@@ -19,6 +19,7 @@
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
 //! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
 //! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
+//! | a route that shows a certificate, asks for another name in TLS, or verifies nothing | the same with a hash of that |
 //!
 //! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
 //! application redirects one of them to the other, by X-Forwarded-Proto. Under the client's host the scheme is in the URI.
@@ -67,9 +68,10 @@ pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
     };
     let (origin, mirror) = (route.origin_name(), &route.mirror);
     let tls = if is_tls { "tls " } else { "" };
+    let by = route.tls.as_ref().map(|it| it.tag()).unwrap_or_default();
     let tags = [
-        format!("\t{tls}{kind}{origin}{}", mirror.tag(false)),
-        format!("\thost {kind}{origin}{}", mirror.tag(true)),
+        format!("\t{tls}{kind}{origin}{by}{}", mirror.tag(false)),
+        format!("\thost {kind}{origin}{by}{}", mirror.tag(true)),
     ];
     tags.map(String::into_bytes)
 }

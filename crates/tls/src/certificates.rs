@@ -1,11 +1,10 @@
-//! Certificates and their keys in files: read, checked, told of.
+//! Certificates of listeners, of files (`origin::pem`): checked, told of.
 //!
 //! A file that cannot be used is named, with what to do.
 //!
 //! Not known here: which listener shows one, when files are read again.
 
 use std::{
-    fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,19 +14,14 @@ use std::{
 use rustls::{
     RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::CertificateDer,
     server::WebPkiClientVerifier,
     sign::CertifiedKey,
 };
 
 use base::x509::{self, Facts};
+use origin::pem::{self, ENDS_SOON, Unusable, out_of_time, unusable};
 use plan::CertificateFiles;
-
-/// The largest file of certificates, keys or an OCSP response.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// A certificate whose end is nearer than this is warned of.
-pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate that is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,31 +77,6 @@ impl Shown {
     }
 }
 
-/// A file that cannot be used.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Unusable {
-    /// Which; `None`: it is not about a file.
-    pub file: Option<PathBuf>,
-    /// Why, and what to do.
-    pub why: String,
-}
-
-impl std::fmt::Display for Unusable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.file {
-            Some(file) => write!(f, "{}: {}", file.display(), self.why),
-            None => f.write_str(&self.why),
-        }
-    }
-}
-
-fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
-    Unusable {
-        file: Some(file.to_owned()),
-        why: why.into(),
-    }
-}
-
 /// What a start would show by these files: for `loligo check`.
 ///
 /// # Errors
@@ -135,7 +104,7 @@ pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Show
 /// # Errors
 /// As a start would have them.
 pub fn check_client_ca(file: &Path) -> Result<(), Unusable> {
-    let signers = read_chain(file)?;
+    let signers = pem::chain(file)?;
     verifier(file, &signers, true, &Arc::new(ring::default_provider())).map(drop)
 }
 
@@ -165,72 +134,13 @@ pub(super) fn verifier(
     built.map_err(|error| unusable(file, format!("cannot be used for clients: {error}")))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Unusable> {
-    let said = |error: io::Error| {
-        let what_to_do = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; let the user that the proxy becomes read it",
-            io::ErrorKind::NotFound => "; name a file that is there",
-            _ => "",
-        };
-        unusable(file, format!("cannot be read: {error}{what_to_do}"))
-    };
-    let found = fs::metadata(file).map_err(said)?;
-    if !found.is_file() {
-        return Err(unusable(file, "is no file"));
-    }
-    if found.len() > FILE_BYTES_MAX {
-        return Err(unusable(
-            file,
-            "is larger than 1 MiB: no certificate or key",
-        ));
-    }
-    fs::read(file).map_err(said)
-}
-
-pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-    let text = read(file)?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|error| unusable(file, format!("is no PEM file: {error}")))?;
-    match chain.is_empty() {
-        true => Err(unusable(
-            file,
-            "has no certificate (PEM, -----BEGIN CERTIFICATE-----)",
-        )),
-        false => Ok(chain),
-    }
-}
-
 pub(super) fn read_pair(
     files: &CertificateFiles,
     provider: &CryptoProvider,
 ) -> Result<(CertifiedKey, Facts), Unusable> {
-    let chain = read_chain(&files.chain)?;
-    let text = read(&files.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
-        let encrypted = memchr::memmem::find(&text, b"ENCRYPTED").is_some();
-        let why = match encrypted {
-            true => "the private key is encrypted; take the password off (openssl pkey)",
-            false => "has no private key (PEM, -----BEGIN PRIVATE KEY-----)",
-        };
-        unusable(&files.key, why)
-    })?;
-    let first = chain.first();
-    let facts = first
-        .and_then(|first| Facts::of(first))
-        .ok_or_else(|| unusable(&files.chain, "its first certificate cannot be understood"))?;
-    let pair = CertifiedKey::from_der(chain, key, provider);
-    let mut pair = pair.map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            let of = files.chain.display();
-            unusable(
-                &files.key,
-                format!("is not the key of the certificate {of}"),
-            )
-        }
-        error => unusable(&files.key, format!("the key cannot be used: {error}")),
-    })?;
+    let (mut pair, facts) = pem::pair(files, provider)?;
     if let Some(file) = &files.ocsp {
-        let response = read(file)?;
+        let response = pem::read(file)?;
         // SEQUENCE, of a successful response: a PEM file or an answer in HTML is none.
         if response.first() != Some(&0x30) {
             return Err(unusable(file, "is no OCSP response (DER)"));
@@ -257,18 +167,6 @@ pub(super) fn check_times(
         None => Ok(()),
         Some(why) => Err(unusable(&files.chain, format!("the certificate {why}"))),
     }
-}
-
-/// Why it does not hold at this time, if so.
-pub(super) fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
-    let now_s = now.as_secs() as i64;
-    if facts.until_unix_s <= now_s {
-        let until = x509::day(facts.until_unix_s);
-        return Some(format!("has ended, on {until}; renew it"));
-    }
-    let from = x509::day(facts.from_unix_s);
-    let is_early = facts.from_unix_s > now_s;
-    is_early.then(|| format!("begins to hold on {from}; look at the clock, or wait"))
 }
 
 /// Makes a certificate for this machine, and its key in PKCS #8.

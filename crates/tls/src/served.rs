@@ -11,13 +11,7 @@
 //!
 //! Not known here: sockets, when files are read again (`reload/renewing`).
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use rustls::{
     ConfigBuilder, ServerConfig,
@@ -30,13 +24,12 @@ use rustls::{
 
 use super::{
     acme::{self, challenges::Challenges},
-    certificates::{
-        Shown, Unusable, check_times, out_of_time, read_chain, read_pair, sign_one, verifier,
-    },
+    certificates::{Shown, check_times, read_pair, sign_one, verifier},
     names::ByName,
     sessions::Sessions,
 };
 use base::x509::Facts;
+use origin::pem::{self, Stamp, Unusable, out_of_time};
 use plan::{Listener, ListenerTls, Plan};
 
 /// What may come before the handshake is complete: some requests. It is kept until it is read.
@@ -76,30 +69,6 @@ enum Resumption {
 impl Demands {
     fn are_early(&self) -> bool {
         matches!(self.resumption, Resumption::Kept(_))
-    }
-}
-
-/// Tells whether a file has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    changed: (i64, i64),
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    /// `None`: the file cannot be looked at.
-    fn of(file: &Path) -> Option<Stamp> {
-        let found = fs::metadata(file).ok()?;
-        Some(Stamp {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.size(),
-            changed: (found.ctime(), found.ctime_nsec()),
-            modified: (found.mtime(), found.mtime_nsec()),
-        })
     }
 }
 
@@ -164,7 +133,7 @@ impl Kept<'_> {
         let clients = match &tls.clients {
             None => None,
             Some(clients) => {
-                let signers = read_chain(&clients.ca)?;
+                let signers = pem::chain(&clients.ca)?;
                 Some((signers, clients.are_required))
             }
         };

@@ -7,7 +7,7 @@
 //!
 //! Not known here: which servers are up.
 
-use std::{net::IpAddr, rc::Rc, sync::Arc};
+use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 
 use message::ResponseHead;
 use twox_hash::XxHash3_64;
@@ -19,7 +19,7 @@ use base::{
     mistakes::{Mistake, makes},
 };
 use origin::{
-    ConnectError, Lease, OriginContext, Verdict,
+    ConnectError, Destination, Lease, OriginContext, Verdict,
     outcome::UpstreamError,
     upstream::{self, Fit, Whom, is_safe},
 };
@@ -54,7 +54,8 @@ pub async fn ask(
     let mut kept = None;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let whom = whom_of(to.origin, turn.server(), &verdict);
+        let at = destination(&to.origin, turn.server());
+        let whom = whom_of(to.origin, &at, &verdict);
         let answer = upstream::ask(context, watch, &whom, method, request).await;
         let may_repeat = is_safe(method) || makes(Mistake::RepeatUnsafe);
         let next = match &answer {
@@ -87,7 +88,8 @@ pub async fn connect(
     let mut turn = tries.first()?;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let whom = whom_of(to.origin, turn.server(), &verdict);
+        let at = destination(&to.origin, turn.server());
+        let whom = whom_of(to.origin, &at, &verdict);
         let error = match upstream::connect(context, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),
             Err(error) => error,
@@ -108,9 +110,20 @@ fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
 }
 
-fn whom_of<'a>(origin: Whom<'a>, server: &'a Server, verdict: &'a Rc<dyn Verdict>) -> Whom<'a> {
+/// Where a server is, with TLS as it is spoken to the origin that it stands for: a server outlasts editions, and their certificates.
+fn destination<'a>(origin: &Whom<'_>, server: &'a Server) -> Cow<'a, Destination> {
+    match &origin.destination.terms {
+        Some(terms) if server.destination.tls => Cow::Owned(Destination {
+            terms: Some(terms.clone()),
+            ..server.destination.clone()
+        }),
+        _ => Cow::Borrowed(&server.destination),
+    }
+}
+
+fn whom_of<'a>(origin: Whom<'a>, at: &'a Destination, verdict: &'a Rc<dyn Verdict>) -> Whom<'a> {
     Whom {
-        destination: &server.destination,
+        destination: at,
         verdict: Some(verdict),
         ..origin
     }

@@ -370,6 +370,7 @@ impl Server {
                 host: plan.at.host.as_str().into(),
                 port: plan.at.port,
                 member: None,
+                terms: None,
             },
             hash: XxHash3_64::oneshot(name.as_bytes()),
             name,

@@ -12,7 +12,9 @@ use tokio::{sync::watch, task::JoinSet, time::sleep_until};
 
 use super::{Server, Upstream, Wanted, locked};
 use base::{access::Destinations, clock::Instant};
-use origin::{Connector, OriginContext, Settings, Tls, once, outcome::UpstreamError};
+use origin::{
+    Connector, Destination, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError,
+};
 use plan::HealthCheck;
 
 /// The most looks at once.
@@ -120,7 +122,7 @@ pub struct Looks {
     /// How much of a head is accepted.
     pub limits: http1::Limits,
     /// How connections are made.
-    pub connecting: (Settings, Tls),
+    pub connecting: (Settings, OriginsTls),
 }
 
 /// Looks at all servers that are to be looked at, for as long as the process serves. `looks_of`: what is to be looked at with a
@@ -132,7 +134,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
     };
     let mut wanted = now(&mut editions);
     let (settings, tls) = wanted.connecting.clone();
-    let context = Rc::new(OriginContext::apart(Connector::new(settings, tls)));
+    let context = Rc::new(OriginContext::apart(Connector::new(settings, tls.all)));
     let mut looks = JoinSet::new();
     loop {
         let next = begin_those_due(&wanted, &context, &mut looks);
@@ -143,7 +145,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
                 }
                 wanted = now(&mut editions);
                 let (settings, tls) = wanted.connecting.clone();
-                context.connector.follow(settings, tls);
+                context.connector.follow(settings, tls.all);
             }
             Some(_) = looks.join_next(), if !looks.is_empty() => {}
             () = sleep_until(next), if looks.len() < PROBES_MAX => {}
@@ -238,7 +240,10 @@ async fn ask(
         check.path
     );
     let request = once::Request {
-        to: &server.destination,
+        to: &Destination {
+            terms: wanted.connecting.1.of(upstream.plan.tls.as_ref()),
+            ..server.destination.clone()
+        },
         access: &access,
         method: "GET",
         bytes: request.as_bytes(),

@@ -125,6 +125,7 @@ async fn tunnel_to(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         host: host.to_ascii_lowercase().as_str().into(),
         port,
         member: None,
+        terms: None,
     };
     ex.record.host = host.into();
     if let Err(after) = paying::admit(ex, false).await {

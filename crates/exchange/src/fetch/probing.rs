@@ -100,11 +100,16 @@ async fn look(worker: &Worker, which: Which) {
         Which::Sibling(n) => (peers.sibling(n), None),
     };
     let Some(peer) = peer else { return };
+    let at = match which {
+        Which::Parent(n) => edition.parents.get(n),
+        Which::Sibling(_) => None,
+    };
+    let at = at.unwrap_or(&peer.destination);
     let (origin, rules) = (&worker.origin, &peers.rules);
     let looked = match health {
-        Some(health) => ask(origin, rules, &edition.origin_waits(), peer, health).await,
+        Some(health) => ask(origin, rules, &edition.origin_waits(), at, health).await,
         // It was dead. If it still is, nothing has changed.
-        None => match timeout(LIMIT, connect(&origin.connector, rules, peer)).await {
+        None => match timeout(LIMIT, connect(&origin.connector, rules, at)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(None),
         },
@@ -131,10 +136,10 @@ async fn look(worker: &Worker, which: Which) {
 async fn connect(
     connector: &Connector,
     rules: &Destinations,
-    peer: &Peer,
+    at: &Destination,
 ) -> Result<(), ConnectError> {
     let mut times = ConnectTimes::default();
-    let connecting = connector.connect_untold(&peer.destination, rules, &mut times);
+    let connecting = connector.connect_untold(at, rules, &mut times);
     // The first request will want it.
     connecting.await.map(Lease::reuse)
 }
@@ -144,12 +149,12 @@ async fn ask(
     origin: &OriginContext,
     rules: &Destinations,
     waits: &OriginWaits,
-    peer: &Peer,
+    parent: &Destination,
     health: &Health,
 ) -> Result<(), Option<String>> {
     let at: Destination = match &health.at {
-        Some(at) => destination(at),
-        None => peer.destination.clone(),
+        Some(at) => destination(at, false),
+        None => parent.clone(),
     };
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",

@@ -283,7 +283,7 @@ async fn fetch(
     let whom = whom_of(
         context.asking,
         &wish.to.listener.edition,
-        peer,
+        &peer.destination,
         hop,
         wish.to.trip,
     );

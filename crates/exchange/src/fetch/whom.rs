@@ -26,7 +26,7 @@ use base::{
     deadline::{Deadlines, Watch},
 };
 use origin::{
-    Lease, OriginContext, OriginWaits,
+    Destination, Lease, OriginContext, OriginWaits,
     outcome::UpstreamError,
     trip::{Hop, Trip},
     upstream::{self, Fit, Upstream, Whom, is_interim},
@@ -73,7 +73,9 @@ impl<'a> To<'a> {
     /// The parent of this number.
     fn parent(self, context: &'a AskContext, number: usize, peer: &'a Peer) -> Whom<'a> {
         let hop = Hop::to(Hierarchy::Parent, number);
-        whom_of(context, &self.listener.edition, peer, hop, self.trip)
+        let edition = &self.listener.edition;
+        let at = edition.parents.get(number).unwrap_or(&peer.destination);
+        whom_of(context, edition, at, hop, self.trip)
     }
 
     /// The same, for an upstream.
@@ -368,12 +370,12 @@ fn parent(context: &AskContext, way: Way) -> Option<(usize, &Peer)> {
 pub fn whom_of<'a>(
     context: &'a AskContext,
     edition: &Edition,
-    peer: &'a Peer,
+    at: &'a Destination,
     hop: Hop,
     trip: &'a Trip,
 ) -> Whom<'a> {
     Whom {
-        destination: &peer.destination,
+        destination: at,
         header: None,
         rules: &context.peers.rules,
         hop,

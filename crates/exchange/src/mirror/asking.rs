@@ -274,6 +274,10 @@ impl Asking<'_> {
         let Some(next) = Challenge::of(fields).and_then(|challenge| challenge.leads()) else {
             return false;
         };
+        let next = Next {
+            destination: next.destination.as_of(&self.to.asked.destination),
+            ..next
+        };
         let listed = self.mirror.plan.tokens.as_deref().unwrap_or_default();
         let (origin, counters) = (&self.to.asked.destination, &self.context.origin.counters);
         if !self.may_go(origin, &next.destination, listed) {

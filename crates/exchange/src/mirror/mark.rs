@@ -187,6 +187,7 @@ mod tests {
             host: host.into(),
             port: 443,
             member: None,
+            terms: None,
         };
         let target = target.to_owned();
         Next {

@@ -36,13 +36,15 @@ pub fn next(at: &Destination, target: &str, location: &[u8]) -> Option<Next> {
         }
     };
     let slash = if named.path.starts_with('/') { "" } else { "/" };
+    let destination = Destination {
+        tls: named.scheme == Scheme::Https,
+        host: named.authority.host.to_ascii_lowercase().into(),
+        port: named.port(),
+        member: None,
+        terms: None,
+    };
     Some(Next {
-        destination: Destination {
-            tls: named.scheme == Scheme::Https,
-            host: named.authority.host.to_ascii_lowercase().into(),
-            port: named.port(),
-            member: None,
-        },
+        destination: destination.as_of(at),
         target: [slash, named.path].concat(),
     })
 }
@@ -136,6 +138,7 @@ mod tests {
             host: "a.example".into(),
             port: 443,
             member: None,
+            terms: None,
         };
         let next = next(&at, "/x/y?q", location.as_bytes())?;
         Some(format!("{}{}", next.destination, next.target))

@@ -96,6 +96,7 @@ impl Challenge {
                 host: named.authority.host.to_ascii_lowercase().into(),
                 port: named.port(),
                 member: None,
+                terms: None,
             },
             target,
         })

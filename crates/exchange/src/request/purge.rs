@@ -434,6 +434,7 @@ mod tests {
             pass_host: false,
             mirror: Default::default(),
             tells_client: false,
+            tls: None,
         };
         let mut listener =
             Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));

@@ -284,6 +284,7 @@ impl Place<'_> {
                     host: self.host.to_ascii_lowercase().into(),
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
+                    terms: None,
                 },
                 header: None,
                 upstream: None,

@@ -10,10 +10,12 @@ use commands::units::{Size, Time};
 use ipnet::IpNet;
 use proxy::plan::{
     Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, HostPort,
-    Listener, ListenerTls, Mirroring, Order, Plan, ProxyProtocol, Role, Route, StorePlan, Upstream,
+    Listener, ListenerTls, Mirroring, Order, OriginTls, Plan, ProxyProtocol, Role, Route,
+    StorePlan, Upstream,
 };
 
 use super::machine::{Existing, OnDisk};
+use super::origin_tls;
 use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
@@ -25,10 +27,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     let plan = &settled.plan;
     let mut out = String::new();
     for listener in &plan.listeners {
-        explain_listener(listener, &mut out);
+        explain_listener(listener, &plan.tls, &mut out);
     }
     for upstream in &plan.upstreams {
-        explain_upstream(upstream, &mut out);
+        explain_upstream(upstream, &plan.tls, &mut out);
     }
     if !plan.quotas.is_empty() {
         head(&mut out, "limits");
@@ -101,7 +103,7 @@ fn address(address: std::net::SocketAddr) -> String {
     }
 }
 
-fn explain_listener(listener: &Listener, out: &mut String) {
+fn explain_listener(listener: &Listener, of_all: &OriginTls, out: &mut String) {
     let kind = match &listener.role {
         Role::Forward(_) => "forward",
         Role::Reverse(_) => "reverse",
@@ -152,7 +154,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         }
         Role::Reverse(routes) => {
             for route in routes {
-                line(out, "route", &explain_route(route));
+                line(out, "route", &explain_route(route, of_all));
             }
             if !(routes.iter()).any(|route| route.host.is_none() && route.path_prefix == "/") {
                 line(out, "otherwise", "requests are refused");
@@ -222,8 +224,13 @@ fn explain_peers(plan: &Plan, out: &mut String) {
             Direct::Prefer => "after the origin",
         };
         let text = format!(
-            "at {}, for {}, {order}; {direct}",
+            "at {}{}, for {}, {order}; {direct}",
             parent.at,
+            parent
+                .tls
+                .as_deref()
+                .map(|tls| format!(" (TLS{})", origin_tls::explain(tls)))
+                .unwrap_or_default(),
             hosts(&parent.domains)
         );
         line(out, &parent.name, &text);
@@ -372,7 +379,7 @@ fn forwarded(listener: &Listener) -> String {
     }
 }
 
-fn explain_route(route: &Route) -> String {
+fn explain_route(route: &Route, of_all: &OriginTls) -> String {
     let host = match route.host.as_deref() {
         None => "any host".to_owned(),
         Some(name) => name
@@ -394,9 +401,10 @@ fn explain_route(route: &Route) -> String {
             route.origin_name()
         );
     }
-    let checked = match route.origin.tls {
-        true => ", certificate checked",
-        false => "",
+    let checked = match (&route.tls, route.origin.tls) {
+        (Some(tls), _) => origin_tls::explain(tls),
+        (None, true) => origin_tls::explain(of_all),
+        (None, false) => String::new(),
     };
     let told = match route.tells_client {
         true => ", PROXY header",
@@ -442,15 +450,15 @@ fn explain_mirror(mirror: &Mirroring) -> String {
     said
 }
 
-fn explain_upstream(upstream: &Upstream, out: &mut String) {
+fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
     head(out, &format!("upstream {}", upstream.name));
     let all = |backup| (upstream.servers.iter()).filter(move |it| it.backup == backup);
     for is_backup in [false, true] {
         let weights: u32 = all(is_backup).map(|it| it.weight).sum();
         for server in all(is_backup) {
             let checked = match server.at.tls {
-                true => ", certificate checked",
-                false => "",
+                true => origin_tls::explain(upstream.tls.as_deref().unwrap_or(of_all)),
+                false => String::new(),
             };
             let percent = server.weight * 100 / weights.max(1);
             let share = match is_backup {

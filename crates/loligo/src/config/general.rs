@@ -20,6 +20,7 @@ use proxy::plan::{
 
 use super::acme;
 use super::machine::Machine;
+use super::origin_tls;
 use super::problem::{Found, Problem, needs_allow};
 use super::raw::Block;
 use super::rows::{Row, numbers, rows};
@@ -60,6 +61,9 @@ pub struct Draft {
     /// Names or numbers.
     pub user: Option<String>,
     pub group: Option<String>,
+    /// What is shown to origins, and its key.
+    pub certificate: Option<PathBuf>,
+    pub certificate_key: Option<PathBuf>,
 }
 
 impl Default for Draft {
@@ -77,6 +81,8 @@ impl Default for Draft {
             log_level: "info".to_owned(),
             user: None,
             group: None,
+            certificate: None,
+            certificate_key: None,
         }
     }
 }
@@ -233,7 +239,7 @@ fn net_rows() -> Vec<Row<Draft>> {
     ]
 }
 
-/// Certificates: ours, and whose are trusted.
+/// Certificates: ours, and whose are trusted. Routes, upstreams and parents may say their own of `tls`.
 fn certificate_rows() -> Vec<Row<Draft>> {
     rows![Draft:
         /// Order a certificate from this authority (ACME), and renew it when a third of its time is left. Listeners with `tls = "acme"` show
@@ -251,6 +257,16 @@ fn certificate_rows() -> Vec<Row<Draft>> {
         /// a one, unless it is told `-addext basicConstraints=critical,CA:FALSE`) counts also for all that its key has signed; one of X.509
         /// version 1 can't, and is never an authority here.
         "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
+        /// PEM: a certificate to show to origins that ask for one, and behind it those that lead to a root. It is read again with
+        /// a reload, and when it has changed.
+        "tls.client-certificate.certificate": "a PEM file", "none" => certificate = values::path;
+        /// PEM: its private key, without a password. The user that the proxy becomes must be able to read it.
+        "tls.client-certificate.key": "a PEM file", "the certificate's file" => certificate_key = values::path;
+        /// Look whether the certificates of https origins are for their names, hold now and were signed by somebody trusted. With `false`
+        /// whoever answers is the origin: for tests. What is not verified is named by `loligo check`, at the start and in `/status`.
+        "tls.verify": "`true`, `false`", "true" => plan.tls.is_unverified = |given| values::switch(given).map(|verify| !verify);
+        /// The oldest version of TLS that is spoken to origins.
+        "tls.min": "`1.2`, `1.3`", "1.2" => plan.tls.only_tls13 = origin_tls::version;
     ]
 }
 

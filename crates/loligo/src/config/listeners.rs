@@ -11,18 +11,19 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginUrl, Plan, ProxyProtocol,
-    Role, Route, Upstream,
+    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginTls, OriginUrl, Plan, ProxyProtocol, Role, Route, Upstream,
 };
 
 use super::apply::apply;
 use super::encryption::{self, EncryptionDraft};
 use super::general::Draft;
 use super::mirrors::{self, MirrorDraft};
+use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::presets;
 use super::problem::{Problem, needs_allow};
@@ -75,6 +76,7 @@ pub struct RouteDraft {
     /// What is about mirroring.
     mirror: MirrorDraft,
     tells_client: bool,
+    tls: OriginTlsDraft,
 }
 
 /// Settings of a `[[listener]]`.
@@ -210,6 +212,8 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
     ];
     let mirror = mirrors::rows().into_iter();
     rows.extend(mirror.map(|row| row.within(|it: &mut RouteDraft| &mut it.mirror)));
+    let tls = origin_tls::rows("listener.route.tls.").into_iter();
+    rows.extend(tls.map(|row| row.within(|it: &mut RouteDraft| &mut it.tls)));
     rows
 }
 
@@ -250,14 +254,18 @@ pub fn settle(
     }
     let listeners: Vec<_> = blocks
         .iter()
-        .map(|block| listener(block, upstreams, problems))
+        .map(|block| listener(block, (upstreams, &draft.plan.tls), problems))
         .collect();
     check_addresses(blocks, &listeners, draft, whole, problems);
     check_origins(blocks, &listeners, draft, problems);
     listeners
 }
 
-fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) -> Listener {
+fn listener(
+    block: &Block,
+    origins: (&[Upstream], &OriginTls),
+    problems: &mut Vec<Problem>,
+) -> Listener {
     let mut draft = ListenerDraft::default();
     apply(&rows(), &block.given, &mut draft, problems);
     let address = draft
@@ -308,7 +316,7 @@ fn listener(block: &Block, upstreams: &[Upstream], problems: &mut Vec<Problem>) 
     );
     let lenient = lenient(block, &mut draft, problems);
     let role = if is_reverse {
-        Role::Reverse(routes(block, draft, upstreams, problems))
+        Role::Reverse(routes(block, draft, origins, problems))
     } else {
         let defaults = Forward::for_address(address.ip());
         Role::Forward(Forward {
@@ -418,7 +426,7 @@ fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
 fn routes(
     block: &Block,
     draft: ListenerDraft,
-    upstreams: &[Upstream],
+    (upstreams, of_all): (&[Upstream], &OriginTls),
     problems: &mut Vec<Problem>,
 ) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
@@ -440,6 +448,7 @@ fn routes(
             continue;
         };
         let route = Route {
+            tls: route_tls(at, draft.tls, &route, of_all, problems),
             mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
             path_prefix,
@@ -478,6 +487,25 @@ fn routes(
     }
     routes.sort_by_key(Route::specificity);
     routes
+}
+
+/// TLS to a route's origin, if it has settings of its own.
+fn route_tls(
+    at: &Block,
+    draft: OriginTlsDraft,
+    route: &Route,
+    of_all: &OriginTls,
+    problems: &mut Vec<Problem>,
+) -> Option<Arc<OriginTls>> {
+    let scope = "listener.route.tls.";
+    if route.upstream.is_none() {
+        return origin_tls::settle((at, scope), draft, of_all, route.origin.tls, problems);
+    }
+    if let Some(given) = at.given.iter().find(|it| it.key.starts_with(scope)) {
+        let message = "is said once for an upstream, for all its routes and checks; write it into its block [[upstream]]";
+        problems.push(given.problem(message));
+    }
+    route.tls.clone()
 }
 
 /// L2

@@ -44,6 +44,8 @@ pub struct Machine {
     pub certificates: fn(&Path) -> Result<(), String>,
     /// Checks that a start can show the certificate, strictly: also now; a note, or why not.
     pub certificate: fn(&CertificateFiles, bool) -> Result<Option<String>, String>,
+    /// Checks that the certificate can be shown to origins; a note, or why not.
+    pub client_certificate: fn(&CertificateFiles) -> Result<Option<String>, String>,
     /// Checks that the file has authorities that can judge certificates of clients.
     pub client_ca: fn(&Path) -> Result<(), String>,
     /// The name of the time zone by which the hours of rules count; the error says what to do.
@@ -93,7 +95,11 @@ impl Machine {
             certificate,
             time_zone: proxy::name_of_zone,
             client_ca: |path| proxy::check_client_ca(path).map_err(|e| e.to_string()),
-            certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
+            certificates: proxy::check_certificates,
+            client_certificate: |files| {
+                let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+                proxy::look_at_client_certificate(files, now).map_err(|e| e.to_string())
+            },
         }
     }
 }
@@ -316,10 +322,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("ca.pem");
         let certificates = Machine::this().certificates;
-        assert_eq!(certificates(&file), Err("No such file or directory".into()));
+        let missing = certificates(&file).unwrap_err();
+        assert!(
+            missing.starts_with("cannot be read: No such file"),
+            "{missing}"
+        );
         std::fs::write(&file, "nothing").unwrap();
-        let told = certificates(&file);
-        assert_eq!(told, Err("no certificate in this file".into()));
+        let told = certificates(&file).unwrap_err();
+        assert!(told.starts_with("has no certificate"), "{told}");
     }
 
     #[test]

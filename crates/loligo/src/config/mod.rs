@@ -8,6 +8,7 @@
 //! | `general` | the whole |
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `acme` | the certificate that is ordered |
+//! | `origin_tls` | `[tls]`, and `tls` of routes, upstreams and parents |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
@@ -40,6 +41,7 @@ mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod oddities;
+mod origin_tls;
 mod ours;
 mod peers;
 pub mod presets;
@@ -106,7 +108,9 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         &mut draft,
         &mut found.problems,
     );
-    let upstreams = upstreams::settle(&raw.upstreams, &mut found.problems);
+    let shown = (draft.certificate.take(), draft.certificate_key.take());
+    origin_tls::settle_all(&mut draft.plan.tls, shown, &whole, &mut found.problems);
+    let upstreams = upstreams::settle(&raw.upstreams, &draft.plan.tls, &mut found.problems);
     let mut listeners = listeners::settle(
         (&raw.listeners, &upstreams),
         &draft,
@@ -129,6 +133,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
     surroundings::look(&draft, &whole, machine, &mut found);
+    origin_tls::look(raw, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let own_logs = listeners::logs(&raw.listeners, &draft);
     surroundings::look_at_logs(&own_logs, &raw.listeners, machine, &mut found);
@@ -147,18 +152,24 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         found.problems.dedup();
         return Err(found.problems);
     }
+    let plan = Plan {
+        listeners,
+        stores,
+        rules,
+        quotas,
+        upstreams,
+        parents,
+        siblings,
+        cluster,
+        ..general
+    };
+    let unverified = plan.unverified();
+    let noted = unverified.iter().map(|who| {
+        format!("the certificate of {who} is not verified: whoever answers there is believed (verify = false)")
+    });
+    found.notes.extend(noted);
     Ok(Settled {
-        plan: Plan {
-            listeners,
-            stores,
-            rules,
-            quotas,
-            upstreams,
-            parents,
-            siblings,
-            cluster,
-            ..general
-        },
+        plan,
         log_level,
         stores_on_disk,
         notes: found.notes,

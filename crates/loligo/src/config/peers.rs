@@ -10,12 +10,16 @@
 //!
 //! Not known here: whether a peer is there. That changes; the proxy looks at it while it runs.
 
+use std::sync::Arc;
+
 use proxy::plan::{
-    Ask, Direct, Health, Listener, Order, OriginUrl, PEERS_MAX, Parent, PeerAddress, Role, Sibling,
+    Ask, Direct, Health, Listener, Order, OriginTls, OriginUrl, PEERS_MAX, Parent, PeerAddress,
+    Role, Sibling,
 };
 
 use super::apply::apply;
 use super::general::Draft;
+use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::problem::Problem;
 use super::raw::{Block, Given};
@@ -27,7 +31,8 @@ use super::values;
 pub struct ParentDraft {
     plan: Parent,
     name: Option<String>,
-    at: Option<PeerAddress>,
+    at: Option<(PeerAddress, bool)>,
+    tls: OriginTlsDraft,
     order: Option<Order>,
     direct: Option<Direct>,
 }
@@ -43,8 +48,8 @@ pub struct SiblingDraft {
 /// Settings of a `[[parent]]`.
 pub fn parent_rows() -> Vec<Row<ParentDraft>> {
     let mut rows = rows![ParentDraft:
-        /// Where it answers HTTP.
-        "parent.address": "`HOST[:PORT]`", "required; port 3128" => at = values::peer_address;
+        /// Where it answers HTTP, or HTTP over TLS.
+        "parent.address": "`HOST[:PORT]` or `https://HOST[:PORT]`", "required; port 3128, or 443" => at = address;
         /// Its name in logs and messages. By `hash`, leaves choose the same parent for a URL if they call the parents the same.
         "parent.name": "a word", "its address" => name = values::peer_name;
         /// Hosts that it is asked for. `*.` means all names below one. The first parent that is for a host counts, with all others of the
@@ -65,6 +70,8 @@ pub fn parent_rows() -> Vec<Row<ParentDraft>> {
         /// is dead after three failures within ten seconds, and alive when a connection can be made again.
         "parent.health": "`/PATH` or `http://HOST[:PORT]/PATH`", "none" => plan.health = health;
     ];
+    let tls = origin_tls::rows("parent.tls.").into_iter();
+    rows.extend(tls.map(|row| row.within(|it: &mut ParentDraft| &mut it.tls)));
     rows.extend(numbers(
         "parent.",
         Parent::SETTINGS,
@@ -107,6 +114,25 @@ fn ask(given: &Given) -> Result<Ask, String> {
             let port = port.filter(|port| *port != 0).ok_or_else(expected)?;
             Ok(Ask::Icp { port })
         }
+    }
+}
+
+/// `HOST[:PORT]`, or `https://HOST[:PORT]`: is TLS spoken there?
+fn address(given: &Given) -> Result<(PeerAddress, bool), String> {
+    let is_https = |text: &str| {
+        text.trim()
+            .get(..8)
+            .is_some_and(|it| it.eq_ignore_ascii_case("https://"))
+    };
+    if !is_https(values::text(given)?) {
+        return values::peer_address(given).map(|at| (at, false));
+    }
+    let OriginUrl {
+        host, port, path, ..
+    } = values::origin(given)?;
+    match path.is_empty() {
+        true => Ok((PeerAddress { host, port }, true)),
+        false => Err("a parent has no path: expected https://HOST[:PORT]".to_owned()),
     }
 }
 
@@ -170,7 +196,7 @@ pub fn settle(
         names: Vec::new(),
         addresses: Vec::new(),
     };
-    let parents = self::parents(parents, &mut met, problems);
+    let parents = self::parents(parents, &draft.plan.tls, &mut met, problems);
     met.addresses.clear();
     let mut settled = Vec::new();
     for block in siblings {
@@ -240,14 +266,28 @@ impl Met {
     }
 }
 
-fn parents(blocks: &[Block], met: &mut Met, problems: &mut Vec<Problem>) -> Vec<Parent> {
+fn parents(
+    blocks: &[Block],
+    of_all: &OriginTls,
+    met: &mut Met,
+    problems: &mut Vec<Problem>,
+) -> Vec<Parent> {
     // The first of each list of domains, with what it says.
     let mut groups: Vec<(&Block, Parent)> = Vec::new();
     let mut settled = Vec::new();
     for block in blocks {
         let mut draft = ParentDraft::default();
         apply(&parent_rows(), &block.given, &mut draft, problems);
-        let peer = met.peer(block, "parent", draft.name, draft.at, problems);
+        let (at, is_https) = draft.at.unzip();
+        let is_https = is_https.unwrap_or(block.says("parent.address"));
+        let own = origin_tls::settle(
+            (block, "parent.tls."),
+            draft.tls,
+            of_all,
+            is_https,
+            problems,
+        );
+        let peer = met.peer(block, "parent", draft.name, at, problems);
         let domains = &draft.plan.domains;
         let group = groups.iter().find(|(_, first)| first.domains == *domains);
         let (order, direct) = match group {
@@ -273,6 +313,7 @@ fn parents(blocks: &[Block], met: &mut Met, problems: &mut Vec<Problem>) -> Vec<
         let parent = Parent {
             order,
             direct,
+            tls: own.or_else(|| is_https.then(|| Arc::new(of_all.clone()))),
             ..draft.plan
         };
         if group.is_none() {

@@ -203,7 +203,7 @@ fn tables(out: &mut String) {
         (
             "tls",
             "[tls]",
-            "For https origins. Certificates are always checked.",
+            "For https origins, upstreams and parents, where these do not say their own `tls`. See [operations.md](operations.md#tls-to-origins).",
         ),
         (
             "acme",
@@ -233,11 +233,11 @@ fn section<'a, T: 'a>(
     }
     out.push_str("| setting | takes | default | reload | what it does |\n|---|---|---|---|---|\n");
     for row in rows {
-        let name = match row.key.strip_prefix("upstream.") {
-            // The only one with tables in it.
-            Some(name) => name,
-            None => row.key.rsplit('.').next().unwrap_or_default(),
-        };
+        // Those with tables in them.
+        let tables = ["upstream.", "parent.", "listener.route.", "tls."];
+        let mut in_table = tables.iter().filter_map(|it| row.key.strip_prefix(it));
+        let last = || row.key.rsplit('.').next().unwrap_or_default();
+        let name = in_table.next().unwrap_or_else(last);
         let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
         let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
         let [form, default, doc] =
@@ -260,7 +260,8 @@ fn wants_restart(key: &str) -> bool {
         "store.", "parent.", "sibling.", "icp.", "digest.", "cluster.",
     ];
     let keys = ["workers", "user", "group", "admin.address", "admin.top"];
-    keys.contains(&key) || parts.iter().any(|part| key.starts_with(part))
+    let is_of_part = parts.iter().any(|part| key.starts_with(part));
+    keys.contains(&key) || is_of_part && !key.starts_with("parent.tls.")
 }
 
 #[cfg(test)]

@@ -40,12 +40,6 @@ pub fn look_at_logs(
 /// Looks at all of it. `whole`: the settings as they were written.
 pub fn look(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found) {
     let problems = &mut found.problems;
-    if let Some(path) = &draft.plan.tls.ca_file
-        && let Err(why) = (machine.certificates)(path)
-    {
-        let message = format!("{}: {why}", path.display());
-        problems.push(whole.problem("tls.ca-file", message));
-    }
     let access = match &draft.access {
         Some(LogTarget::File(path)) => Some(path),
         _ => None,

@@ -30,6 +30,10 @@ pub fn machine() -> Machine {
             true => Err("No such file or directory".into()),
             false => Ok(None),
         },
+        client_certificate: |files| match files.chain.starts_with("/missing") {
+            true => Err("No such file or directory".into()),
+            false => Ok(None),
+        },
         client_ca: certificates,
         time_zone: || Ok("Europe/Berlin".into()),
         cluster_key: |path| match path.starts_with("/missing") {

@@ -10,12 +10,13 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use proxy::plan::{
-    Balance, HealthCheck, Listener, OriginUrl, Role, Route, SERVERS_MAX, Server, UPSTREAMS_MAX,
-    Upstream,
+    Balance, HealthCheck, Listener, OriginTls, OriginUrl, Role, Route, SERVERS_MAX, Server,
+    UPSTREAMS_MAX, Upstream,
 };
 
 use super::apply::apply;
 use super::general::Draft;
+use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::problem::{Found, Problem, did_you_mean};
 use super::raw::{Block, Given, Value};
@@ -30,6 +31,7 @@ pub struct UpstreamDraft {
     name: Option<String>,
     servers: Option<Vec<Server>>,
     host: Option<String>,
+    tls: OriginTlsDraft,
 }
 
 /// Settings of an `[[upstream]]`.
@@ -58,6 +60,8 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
         /// The statuses of a server that is well.
         "upstream.health.status": "a list of `200`, `200-299`, `2xx`", "200-399" => check.status = statuses;
     ];
+    let tls = origin_tls::rows("upstream.tls.").into_iter();
+    rows.extend(tls.map(|row| row.within(|it: &mut UpstreamDraft| &mut it.tls)));
     rows.extend(numbers(
         "upstream.health.",
         HealthCheck::SETTINGS,
@@ -187,7 +191,8 @@ fn server(text: &str, given: &Given) -> Result<Server, String> {
 }
 
 /// Checks the blocks. With one that is wrong, for which there is a problem, stands one without servers.
-pub fn settle(blocks: &[Block], problems: &mut Vec<Problem>) -> Vec<Upstream> {
+/// `of_all`: TLS to all origins.
+pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>) -> Vec<Upstream> {
     if let Some(block) = blocks.get(UPSTREAMS_MAX) {
         let message = format!("at most {UPSTREAMS_MAX} of them");
         problems.push(block.problem("upstream", message));
@@ -231,7 +236,10 @@ pub fn settle(blocks: &[Block], problems: &mut Vec<Problem>) -> Vec<Upstream> {
             problems.push(block.problem("upstream.name", message));
             continue;
         }
+        let is_https = servers.iter().any(|server| server.at.tls);
+        let scope = (block, "upstream.tls.");
         settled.push(Upstream {
+            tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),
             name,
             servers,
             host: draft.host,
@@ -338,8 +346,11 @@ pub fn route_to(
         // It may be that one.
         return None;
     }
-    if names().any(|known| known == name) {
-        return Some(Route::everything_to_upstream(name, path));
+    if let Some(known) = upstreams.iter().find(|known| known.name == *name) {
+        return Some(Route {
+            tls: known.tls.clone(),
+            ..Route::everything_to_upstream(name, path)
+        });
     }
     let given = block.find(key)?;
     let message = match (did_you_mean(name, names()), values::origin(given)) {

@@ -37,6 +37,7 @@ impl Origin {
             host: "127.0.0.1".into(),
             port: peer.port(),
             member: None,
+            terms: None,
         };
         Self {
             listener,

@@ -5,7 +5,7 @@
 //!
 //! Not known here: how a configuration is put into force.
 
-use plan::{Listener, Plan};
+use plan::{Listener, Parent, Plan};
 
 /// A part of the configuration that is read at the start alone.
 struct Part {
@@ -33,7 +33,11 @@ const PARTS: &[Part] = &[
     part!("[[store]]": stores),
     part!("[store]": storing),
     part!("admin.top": logs.top),
-    part!("[[parent]]": parents),
+    Part {
+        name: "[[parent]]",
+        differs: |old, new| without_tls(old) != without_tls(new),
+        keep: |old, new| new.parents = old.parents.clone(),
+    },
     part!("[[sibling]]": siblings),
     part!("[icp]": icp),
     part!("[digest]": digests),
@@ -57,6 +61,17 @@ const PARTS: &[Part] = &[
         },
     },
 ];
+
+/// TLS to parents is of an edition.
+fn without_tls(plan: &Plan) -> Vec<Parent> {
+    let parents = plan.parents.iter().cloned();
+    parents
+        .map(|parent| Parent {
+            tls: None,
+            ..parent
+        })
+        .collect()
+}
 
 fn address_of_admin(plan: &Plan) -> Option<std::net::SocketAddr> {
     plan.admin.as_ref().map(|admin| admin.address)
@@ -89,7 +104,7 @@ pub fn without_a_restart(old: &Plan, mut new: Plan) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plan::{Admin, Cluster, Parent, Sibling, StorePlan, User};
+    use plan::{Admin, Cluster, Sibling, StorePlan, User};
 
     fn plan() -> Plan {
         let address = "127.0.0.1:3128".parse().unwrap();
@@ -198,5 +213,24 @@ mod tests {
         new.listeners[0].address.set_port(1);
         assert_eq!(wanting_a_restart(&old, &new).len(), 1);
         assert_eq!(without_a_restart(&old, new).listeners, old.listeners);
+    }
+
+    #[test]
+    fn tls_to_a_parent_is_live() {
+        let with = |only_tls13: bool| {
+            let tls = plan::OriginTls {
+                only_tls13,
+                ..plan::OriginTls::default()
+            };
+            let mut plan = plan();
+            plan.parents = vec![Parent {
+                tls: Some(std::sync::Arc::new(tls)),
+                ..Parent::default()
+            }];
+            plan
+        };
+        let (old, new) = (with(false), with(true));
+        assert_eq!(wanting_a_restart(&old, &new), [""; 0]);
+        assert_eq!(without_a_restart(&old, new.clone()), new);
     }
 }

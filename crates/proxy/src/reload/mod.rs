@@ -38,7 +38,7 @@ use exchange::{
     edition::{Edition, Loaded, Parts},
     state::Shared,
 };
-use origin::Tls;
+use origin::OriginsTls;
 use plan::{Listener, Plan, Role};
 use quota::Quotas;
 use record::journal::{LogFiles, OpenedLogs};
@@ -207,13 +207,14 @@ impl Control {
         let shared = Arc::clone(&self.shared);
         let running = shared.edition();
         let served = load_served(&running.plan, &running, shared.clock.now())?;
+        let tls = renewed(&running.tls, &running.plan).await?;
         let loaded = Loaded {
             at: shared.clock.now(),
             by: by.to_owned(),
             ..running.loaded.clone()
         };
         let plan = running.plan.clone();
-        let tls = (running.tls.clone(), served);
+        let tls = (tls, served);
         let edition = self.after(&running, plan, running.ids.clone(), tls, loaded);
         let number = edition.number;
         let notes = edition.troubles(shared.clock.now());
@@ -285,6 +286,11 @@ impl Control {
         self.configured = configured;
         (reading.when_in_force)();
         notes.extend(edition.troubles(shared.clock.now()));
+        for who in edition.plan.unverified() {
+            tracing::warn!(
+                "the certificate of {who} is not verified: whoever answers there is believed"
+            );
+        }
         if !have_followed {
             let late = "a worker has not taken over the new configuration yet; it does when it moves again";
             notes.push(late.to_owned());
@@ -330,7 +336,7 @@ impl Control {
         running: &Edition,
         plan: Plan,
         ids: Vec<ListenerId>,
-        (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
+        (tls, served): (OriginsTls, Vec<Option<Arc<ServedTls>>>),
         loaded: Loaded,
     ) -> Edition {
         let shared = &self.shared;
@@ -442,17 +448,11 @@ fn at_the_same_places(running: &Plan, mut plan: Plan) -> Plan {
 }
 
 /// TLS to origins with the certificates as they are now.
-async fn renewed(now: &Tls, plan: &Plan) -> Result<Tls, Refused> {
-    let own = match &plan.tls.ca_file {
-        None => Vec::new(),
-        Some(path) => Tls::read_pem(path).map_err(|error| {
-            let path = path.display();
-            Refused::Configuration(format!(
-                "tls.ca-file = \"{path}\": {error}; name a PEM file of certificates"
-            ))
-        })?,
-    };
-    Ok(now.renewed(own).await)
+async fn renewed(now: &OriginsTls, plan: &Plan) -> Result<OriginsTls, Refused> {
+    let next = OriginsTls::load(plan);
+    let next =
+        next.map_err(|unusable| Refused::Configuration(format!("TLS to origins: {unusable}")))?;
+    Ok(next.renewed(now).await)
 }
 
 /// TLS to clients with the files as they are now.

@@ -1,4 +1,4 @@
-//! Certificates are renewed by changing their files. This looks at them, every `timeouts.certificate-files`, and has those that changed
+//! Certificates are renewed by changing their files, those of listeners and those for origins. This looks at them, every `timeouts.certificate-files`, and has those that changed
 //! read again; what cannot be used is told, once, and those in service stay.
 //!
 //! So they are when one of them has ended, or begins to hold: which one is shown for a name depends on that.
@@ -24,21 +24,23 @@ pub async fn run(shared: Arc<Shared>) {
     loop {
         let edition = shared.edition();
         let served = || edition.served.iter().flatten();
-        if served().next().is_none() {
+        if served().next().is_none() && !edition.tls.has_files() {
             tokio::time::sleep(WITHOUT).await;
             continue;
         }
         if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
             let now = shared.clock.now();
-            for shown in served().flat_map(|served| &served.shown) {
-                if let Some(warning) = shown.ends_soon(now) {
-                    tracing::warn!("{warning}");
-                    warned = Some(Instant::now());
-                }
+            let shown = served().flat_map(|served| &served.shown);
+            let of_clients = shown.filter_map(|shown| shown.ends_soon(now));
+            for warning in of_clients.chain(edition.tls.ends_soon(now)) {
+                tracing::warn!("{warning}");
+                warned = Some(Instant::now());
             }
         }
         let now = shared.clock.now();
-        if served().any(|served| served.has_changed() || served.is_past(now)) {
+        if served().any(|served| served.has_changed() || served.is_past(now))
+            || edition.tls.has_changed()
+        {
             refused = match shared.reloads.renew().await {
                 Ok(_) => {
                     warned = None;

@@ -43,14 +43,9 @@ pub enum ServeError {
     /// The journal of purges.
     #[error("cluster.state: {0}")]
     Purges(io::Error),
-    /// Certificates.
-    #[error("tls.ca-file = \"{path}\": {source}")]
-    Certificates {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: io::Error,
-    },
+    /// Certificates for TLS to origins.
+    #[error("TLS to origins: {0}")]
+    Origins(String),
     /// Certificates of a listener.
     #[error("TLS of a listener: {0}")]
     Served(String),

@@ -8,7 +8,7 @@ use device::EngineKind;
 
 use super::error::ServeError;
 use base::clock::Clock;
-use origin::Tls;
+use origin::OriginsTls;
 use plan::{IoEngine, Plan};
 use tls::served::{self as serving, ServedTls};
 
@@ -38,15 +38,14 @@ pub(super) fn choose_engine(plan: &Plan, in_memory: bool) -> Engine {
     }
 }
 
-pub(super) fn tls(plan: &Plan) -> Result<Tls, ServeError> {
-    let extra = match &plan.tls.ca_file {
-        Some(path) => Tls::read_pem(path).map_err(|source| ServeError::Certificates {
-            path: path.display().to_string(),
-            source,
-        })?,
-        None => Vec::new(),
-    };
-    Ok(Tls::system(extra))
+/// TLS to origins. Its files are read as those of TLS to clients.
+pub(super) fn tls(plan: &Plan, clock: &Clock) -> Result<OriginsTls, ServeError> {
+    let tls = OriginsTls::load(plan);
+    let tls = tls.map_err(|unusable| ServeError::Origins(unusable.to_string()))?;
+    for trouble in tls.ends_soon(clock.now()) {
+        tracing::warn!("{trouble}");
+    }
+    Ok(tls)
 }
 
 /// TLS to clients. Its files are read as the user that the process has become, for that is who will read them when they are renewed.

@@ -33,7 +33,7 @@ use exchange::{
     state::{Bounds, Shared},
 };
 use ledger::{Ledger, room::Rooms};
-use origin::Tls;
+use origin::OriginsTls;
 use peers::known::Peers;
 use plan::{AdmissionKind, Plan};
 use quota::Quotas;
@@ -63,7 +63,7 @@ pub(crate) fn shared(
     clock: Clock,
     found: Found<'_>,
     io_engine: &'static str,
-    (tls, served): (Tls, Vec<Option<Arc<ServedTls>>>),
+    (tls, served): (OriginsTls, Vec<Option<Arc<ServedTls>>>),
 ) -> Result<Shared, StoreError> {
     let (labels, rules) = (Labels::default(), KnownRules::default());
     let Found {

@@ -73,7 +73,7 @@ impl Connections {
             worker
                 .origin
                 .connector
-                .follow(settings, edition.tls.clone());
+                .follow(settings, edition.tls.all.clone());
             let mut journal = worker.journal.borrow_mut();
             journal.follow(edition.plan.logs.have_access() || shared.top.is_some());
             worker.logs_access.set(journal.wants_access());

@@ -259,6 +259,7 @@ fn each_route_has_its_host_and_its_origin() {
         pass_host,
         mirror: Default::default(),
         tells_client: false,
+        tls: None,
     };
     let routes = vec![
         route(Some("a.example"), "/docs", &two, "/base", false),

@@ -30,6 +30,7 @@
 //! | `budgets` | what many may take together, and the slow |
 //! | `crowded` | more bodies on their way than there is memory for |
 //! | `negative` | failures that are remembered |
+//! | `origin_tls` | TLS to origins: client certificates, names, keys, whoever is trusted |
 //! | `origins` | connections to origins: which are used again and by what, names that move, what clients are told of failures |
 //! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
@@ -127,6 +128,7 @@ mod mirrors;
 mod mirrors_redirected;
 mod monitoring;
 mod negative;
+mod origin_tls;
 mod origins;
 mod parts;
 mod parts_short;

@@ -201,7 +201,7 @@ fn a_refused_configuration_leaves_everything_as_it_was() {
     house.refused(add, "cannot listen there");
     house.refused(
         |plan| plan.tls.ca_file = Some("/missing.pem".into()),
-        "tls.ca-file",
+        "TLS to origins: /missing.pem: cannot be read",
     );
     let log = |plan: &mut Plan| plan.logs.profile = Some("/missing/profile".into());
     house.refused(log, "log.profile");

@@ -94,6 +94,7 @@ fn destination(uri: &Uri, acme: &Acme) -> Result<Destination, String> {
         host: host.to_ascii_lowercase().into(),
         port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         member: None,
+        terms: None,
     })
 }
 

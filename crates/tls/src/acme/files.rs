@@ -18,8 +18,9 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, Serialize};
 
 use super::due;
-use crate::certificates::{Unusable, check_certificate};
+use crate::certificates::check_certificate;
 use base::x509::Facts;
+use origin::pem::Unusable;
 use plan::{Acme, CertificateFiles};
 
 /// Before the directory of the authority, in the first line of the certificate's file.

@@ -26,9 +26,8 @@ mod order;
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use self::{challenges::Challenges, files::Attempt};
-use super::certificates::Unusable;
 use base::clock::Clock;
-use origin::{Connector, OriginContext};
+use origin::{Connector, OriginContext, pem::Unusable};
 use plan::{Acme, Plan};
 
 /// The longest that an order may take.

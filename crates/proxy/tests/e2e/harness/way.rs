@@ -26,6 +26,7 @@ pub const VARIABLE: &str = "LOLIGO_E2E_WAY";
 /// Tests that stay plain on every way, by the beginning of their names, and why.
 const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
+    ("origin_tls::", "it is about TLS already"),
     ("acme::", "it is about TLS already"),
     ("http2", "it is about HTTP/2 already"),
     ("real_clients", "it is about TLS and HTTP/2 already"),

@@ -1,0 +1,224 @@
+//! TLS to origins, upstreams and parents: whose certificates are good, and what we show.
+//!
+//! Each of them may have settings of its own; what it does not say is as for all ([`Plan::tls`](crate::Plan::tls)). The configuration has
+//! joined the two: what stands here is whole.
+//!
+//! Not known here: files, handshakes (`origin`).
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ring::digest;
+
+use crate::{Plan, Role, tls::CertificateFiles};
+
+/// How TLS is spoken to an origin.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct OriginTls {
+    /// PEM: certificates that are trusted, authorities' or origins' own.
+    pub ca_file: Option<PathBuf>,
+    /// Only those of `ca_file`, not the system's.
+    pub only_ca_file: bool,
+    /// The name that is asked for and must be in the certificate, in place of the origin's host: lower case, or an address.
+    pub name: Option<String>,
+    /// What is shown to an origin that asks for a certificate.
+    pub certificate: Option<CertificateFiles>,
+    /// The keys that an origin may have; empty: any.
+    pub pins: Vec<Pin>,
+    /// Any certificate is good. Pins count all the same.
+    pub is_unverified: bool,
+    /// TLS 1.2 is refused.
+    pub only_tls13: bool,
+}
+
+/// The SHA-256 of a public key as it stands in a certificate (SubjectPublicKeyInfo in DER; RFC 7469 §2.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pin(pub [u8; 32]);
+
+impl Pin {
+    /// The pin of a key in DER.
+    pub fn of(key: &[u8]) -> Pin {
+        let digest = digest::digest(&digest::SHA256, key);
+        let mut pin = [0; 32];
+        pin.copy_from_slice(digest.as_ref());
+        Pin(pin)
+    }
+}
+
+/// As it is written in a configuration.
+impl std::fmt::Display for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sha256/{}", STANDARD.encode(self.0))
+    }
+}
+
+impl std::fmt::Debug for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// `sha256/` and base64; `sha256//`, as curl writes it, means the same.
+impl std::str::FromStr for Pin {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Pin, ()> {
+        // A hash of 44 characters may begin with a slash of its own.
+        let text = text.strip_prefix("sha256/").ok_or(())?;
+        let bytes = STANDARD.decode(match text.len() {
+            45 => text.strip_prefix('/').ok_or(())?,
+            _ => text,
+        });
+        Ok(Pin(bytes
+            .ok()
+            .and_then(|it| it.try_into().ok())
+            .ok_or(())?))
+    }
+}
+
+impl OriginTls {
+    /// The most pins of one origin.
+    pub const PINS_MAX: usize = 16;
+
+    /// Is whoever answers believed?
+    pub fn believes_anybody(&self) -> bool {
+        self.is_unverified && self.pins.is_empty()
+    }
+
+    /// All files that it is read from.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let shown = self.certificate.iter();
+        let shown = shown.flat_map(|files| [&files.chain, &files.key]);
+        self.ca_file.iter().chain(shown)
+    }
+
+    /// What of it decides which content an origin gives, for keys: who we are to it, which of its names is asked, and whether anybody else
+    /// may have answered in its place. Empty if that is as it is without settings. The file's name stands for who we are, so that a
+    /// renewed certificate changes no key.
+    pub fn tag(&self) -> String {
+        let mut text = String::new();
+        if let Some(name) = &self.name {
+            let _ = write!(text, "name={name} ");
+        }
+        if let Some(files) = &self.certificate {
+            let _ = write!(text, "certificate={:?} ", files.chain);
+        }
+        if self.believes_anybody() {
+            text.push_str("unverified ");
+        }
+        match text.is_empty() {
+            true => text,
+            false => {
+                let hash = &Pin::of(text.as_bytes()).0[..8];
+                hash.iter().fold(" by=".to_owned(), |mut tag, byte| {
+                    let _ = write!(tag, "{byte:02x}");
+                    tag
+                })
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The settings of origins that have their own, each as often as it is used.
+    pub fn own_tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
+        let routes = self.listeners.iter().flat_map(|it| match &it.role {
+            Role::Reverse(routes) => &routes[..],
+            Role::Forward(_) => &[],
+        });
+        let routes = routes.filter_map(|route| route.tls.as_ref());
+        let upstreams = self.upstreams.iter().filter_map(|it| it.tls.as_ref());
+        let parents = self.parents.iter().filter_map(|it| it.tls.as_ref());
+        routes.chain(upstreams).chain(parents)
+    }
+
+    /// Whose certificates are not looked at, in words.
+    pub fn unverified(&self) -> Vec<String> {
+        let is_so =
+            |tls: &Option<Arc<OriginTls>>| tls.as_ref().is_some_and(|it| it.believes_anybody());
+        let mut words = Vec::new();
+        if self.tls.is_unverified {
+            words.push("all https origins that do not say `verify = true`".to_owned());
+        }
+        for listener in &self.listeners {
+            let Role::Reverse(routes) = &listener.role else {
+                continue;
+            };
+            let own = routes.iter().filter(|it| it.upstream.is_none());
+            words.extend(own.filter(|it| is_so(&it.tls)).map(|it| it.origin_name()));
+        }
+        let upstreams = self.upstreams.iter().filter(|it| is_so(&it.tls));
+        words.extend(upstreams.map(|it| format!("the upstream {}", it.name)));
+        let parents = self.parents.iter().filter(|it| is_so(&it.tls));
+        words.extend(parents.map(|it| format!("the parent {}", it.name)));
+        words.dedup();
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_read_as_it_is_written() {
+        let slash = Pin([0xff; 32]).to_string();
+        assert_eq!(
+            (slash.parse(), &slash[..9]),
+            (Ok(Pin([0xff; 32])), "sha256///"),
+            "a hash that begins with a slash"
+        );
+        let pin = Pin::of(b"key");
+        let text = pin.to_string();
+        assert_eq!(text.parse(), Ok(pin));
+        assert_eq!(text.replacen('/', "//", 1).parse(), Ok(pin));
+        for wrong in [
+            "",
+            "sha256/",
+            "sha1/AAAA",
+            &text[..50],
+            &format!("{text}A"),
+            &text[7..],
+        ] {
+            assert_eq!(wrong.parse::<Pin>(), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_differ_where_content_may() {
+        let plain = OriginTls::default();
+        assert_eq!(plain.tag(), "");
+        let ca = OriginTls {
+            ca_file: Some("/ca".into()),
+            pins: vec![Pin([1; 32])],
+            only_tls13: true,
+            ..OriginTls::default()
+        };
+        assert_eq!(ca.tag(), "");
+        let named = |name: &str| OriginTls {
+            name: Some(name.to_owned()),
+            ..OriginTls::default()
+        };
+        let by = |chain: &str| OriginTls {
+            certificate: Some(CertificateFiles {
+                chain: chain.into(),
+                ..CertificateFiles::default()
+            }),
+            ..OriginTls::default()
+        };
+        let unverified = OriginTls {
+            is_unverified: true,
+            ..OriginTls::default()
+        };
+        let all = [
+            named("a"),
+            named("b"),
+            by("/a"),
+            by("/b"),
+            unverified,
+            plain,
+        ];
+        let tags: std::collections::HashSet<_> = all.iter().map(OriginTls::tag).collect();
+        assert_eq!(tags.len(), all.len());
+    }
+}
