@@ -38,6 +38,6 @@ pub mod writing;
 pub use connect::{Connector, Settings};
 pub use connection::{ConnectError, ConnectTimes, Destination, Stream, TlsFault};
 pub use context::{BodyFilter, Introduced, Introduction, OriginContext, OriginWaits, Verdict};
-pub use dns::{DnsSettings, Resolver};
+pub use dns::{DnsSettings, Found, Resolver, Service};
 pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};
