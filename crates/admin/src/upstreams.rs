@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::http::Answer;
 use exchange::request::purge::percent_decode;
-use upstreams::{Upstream, Wanted};
+use upstreams::{Group, Wanted};
 
 /// What an order is, for people.
 pub const HOW: &str = "say POST /upstreams/NAME/HOST:PORT?state=drain, or up, or down";
 
 /// Carries out an order: `path` behind `/upstreams/`, and the query.
-pub fn order(upstreams: &[Arc<Upstream>], path: &str, query: Option<&str>) -> Answer {
+pub fn order(upstreams: &[Arc<Group>], path: &str, query: Option<&str>) -> Answer {
     let word = query.and_then(|query| query.strip_prefix("state="));
     let wanted = Wanted::ALL
         .into_iter()
@@ -23,6 +23,7 @@ pub fn order(upstreams: &[Arc<Upstream>], path: &str, query: Option<&str>) -> An
     let Some(upstream) = upstreams.iter().find(|it| it.name() == name) else {
         return Answer::text(404, &format!("there is no upstream {name}"));
     };
+    let upstream = upstream.now();
     let server = percent_decode(server).unwrap_or_default();
     let Some(found) = upstream.server(&server) else {
         let names = upstream.members.iter().map(|it| &it.server.name[..]);

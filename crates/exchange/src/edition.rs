@@ -18,7 +18,7 @@ use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
 use rules::{key::tags_in_use, rulebook::Rulebook};
 use tls::{certificates::Shown, served::ServedTls};
-use upstreams::Upstream;
+use upstreams::Group;
 
 /// A configuration in the forms that requests want.
 pub struct Edition {
@@ -43,7 +43,7 @@ pub struct Edition {
     /// What its quotas have counted.
     pub quotas: Quotas,
     /// The plan's upstreams, with what is known of their servers.
-    pub upstreams: Vec<Arc<Upstream>>,
+    pub upstreams: Vec<Arc<Group>>,
     /// How it came to be.
     pub loaded: Loaded,
     /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
@@ -92,7 +92,7 @@ pub struct Parts {
     /// As in [`Edition`].
     pub tls: OriginsTls,
     /// Those of the edition before.
-    pub upstreams_before: Vec<Arc<Upstream>>,
+    pub upstreams_before: Vec<Arc<Group>>,
     /// As in [`Edition`].
     pub served: Vec<Option<Arc<ServedTls>>>,
     /// As in [`Edition`].

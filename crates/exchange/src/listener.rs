@@ -19,7 +19,7 @@ use rules::{
     rulebook::{Met, Rulebook},
 };
 use tls::served::ServedTls;
-use upstreams::Upstream;
+use upstreams::Group;
 
 /// A listener as a worker sees it.
 pub struct ListenerState {
@@ -67,7 +67,7 @@ pub struct RouteState {
     /// The origin. With an upstream nobody connects there.
     pub destination: Destination,
     /// The servers that are asked in its place.
-    pub upstream: Option<Arc<Upstream>>,
+    pub upstream: Option<Arc<Group>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
     /// What is done with its answers, if anything is.

@@ -1,14 +1,13 @@
 //! Opening a connection: a slot of the pool, the name's addresses, the rules, TCP, TLS.
 //!
-//! Every wait has a time-out, and each step notes its times in [`ConnectTimes`]. Several addresses are tried by a
-//! simple form of RFC 8305: one after the other, each after the last one failed or after 250 ms. The first connection
-//! wins, and the others are closed.
+//! Every wait has a time-out, and each step notes its times in [`ConnectTimes`]. Several addresses are tried one after the
+//! other (`race`).
 //!
 //! The rules of `access` are applied to every resolved address before a packet goes there, with the kernel's answer
 //! to which are this machine's own (`inward`). They are applied once more to both ends of the new connection before a
 //! byte is sent.
 //!
-//! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
+//! Not known here: requests, retries.
 
 use base::clock::Instant;
 use std::cell::{Cell, RefCell};
@@ -17,13 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 
-use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
+use super::dns::{DnsSettings, Resolver, without_question};
 use super::failures::Failures;
 use super::inward::{Machine, permitted};
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
+use super::race::Families;
 use super::tls::Tls;
 use crate::connection::{ConnectError, ConnectTimes, Destination, Stream};
 use crate::context::Introduction;
@@ -31,9 +30,6 @@ use base::access::{Destinations, Forbidden};
 use base::member::{OfMember, Refusal};
 use base::mistakes::{Mistake, makes};
 use base::socket::Socket;
-
-/// RFC 8305 §5, "Connection Attempt Delay".
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Failures of TLS are logged once in so long.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
@@ -71,6 +67,7 @@ pub struct Connector {
     resolver: Resolver,
     tls: RefCell<Tls>,
     failures: Failures,
+    families: Families,
     machine: Machine,
     /// When a failure of TLS was logged last, and how many were not since.
     told: Cell<(Option<Instant>, u64)>,
@@ -87,6 +84,7 @@ impl Connector {
             resolver: Resolver::new(settings.dns),
             tls: RefCell::new(tls),
             failures: Failures::new(settings.failure_ttl),
+            families: Families::default(),
             machine: Machine::default(),
             told: Cell::default(),
             cluster: None,
@@ -121,7 +119,8 @@ impl Connector {
             None => self.resolver.look_up(&to.host).await?.to_try(),
         };
         let addresses = permitted(found, to.port, access, &self.machine)?;
-        let opened = timeout(self.connect_timeout.get(), race(&addresses)).await;
+        let race = self.families.race(&to.host, &addresses);
+        let opened = timeout(self.connect_timeout.get(), race).await;
         let tcp = opened.unwrap_or(Err(ConnectError::Timeout))?;
         access.check_connected(tcp.local_addr()?, tcp.peer_addr()?)?;
         tcp.set_nodelay(true)?;
@@ -422,7 +421,7 @@ impl Connector {
         header: &[u8],
         times: &mut ConnectTimes,
     ) -> Result<(Stream, SocketAddr, bool), ConnectError> {
-        let mut tcp = race(addresses).await?;
+        let mut tcp = self.families.race(&to.host, addresses).await?;
         times.tcp = Some(Instant::now());
         let peer = tcp.peer_addr()?;
         let local = tcp.local_addr()?;
@@ -458,59 +457,10 @@ impl Connector {
     }
 }
 
-/// The first connection made to any of the addresses, each given a head start over the next.
-async fn race(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
-    debug_assert!(addresses.len() <= ADDRESSES_MAX);
-    if let [only] = addresses {
-        return Ok(Socket::connect(*only).await?);
-    }
-    let mut attempts = JoinSet::new();
-    let mut left = addresses.iter().copied();
-    let mut failure: Option<ConnectError> = None;
-    loop {
-        // Nothing was started yet, or the last attempt has failed or used up its head start.
-        let next = left.next();
-        if let Some(address) = next {
-            attempts.spawn(Socket::connect(address));
-        }
-        let turn = tokio::time::Instant::now() + HEAD_START;
-        tokio::select! {
-            biased;
-            ended = attempts.join_next() => match ended {
-                Some(Ok(Ok(tcp))) => return Ok(tcp),
-                Some(Ok(Err(error))) => failure = Some(more_telling(failure, error.into())),
-                // An attempt cannot panic or be aborted while we wait; if it did, count it as failed.
-                Some(Err(_)) => {}
-                None => return Err(failure.unwrap_or(ConnectError::NotFound)),
-            },
-            () = sleep_until(turn), if next.is_some() => {}
-        }
-    }
-}
-
-/// Which of several failures to report: an answer of the origin rather than silence, and either rather than a missing
-/// route (which often means no IPv6).
-fn more_telling(had: Option<ConnectError>, new: ConnectError) -> ConnectError {
-    fn weight(error: &ConnectError) -> u8 {
-        match error {
-            ConnectError::Refused => 4,
-            ConnectError::Timeout => 3,
-            ConnectError::Io(_) => 2,
-            ConnectError::Unroutable => 1,
-            _ => 0,
-        }
-    }
-    match had {
-        Some(had) if weight(&had) >= weight(&new) => had,
-        _ => new,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dns::NameServer;
-    use std::io;
     use tokio::net::TcpListener;
 
     async fn listen() -> (TcpListener, SocketAddr) {
@@ -632,16 +582,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_address_is_tried_when_one_fails() {
-        let (_listener, open) = listen().await;
-        let tcp = race(&[closed().await, open]).await.unwrap();
-        assert_eq!(tcp.peer_addr().unwrap(), open);
-        let all_closed = [closed().await, closed().await];
-        assert_eq!(race(&all_closed).await.err(), Some(ConnectError::Refused));
-        assert_eq!(race(&[]).await.err(), Some(ConnectError::NotFound));
-    }
-
-    #[tokio::test]
     async fn rules_hold_for_addresses_not_names() {
         let (_listener, address) = listen().await;
         let connector = connector(Settings::default());
@@ -739,20 +679,5 @@ mod tests {
         let answer = connector.lease(&to, &access, &mut second).await;
         assert_eq!(answer.err(), Some(ConnectError::Busy));
         assert!(second.queue.is_some());
-    }
-
-    #[test]
-    fn an_answer_tells_more_than_a_silence_and_that_more_than_no_route() {
-        let errors = [
-            io::ErrorKind::NetworkUnreachable,
-            io::ErrorKind::TimedOut,
-            io::ErrorKind::ConnectionRefused,
-        ];
-        let told = errors.into_iter().fold(None, |had, kind| {
-            Some(more_telling(had, io::Error::from(kind).into()))
-        });
-        assert_eq!(told, Some(ConnectError::Refused));
-        let told = more_telling(Some(ConnectError::Refused), ConnectError::Unroutable);
-        assert_eq!(told, ConnectError::Refused);
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::rr::Name;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 
@@ -39,11 +39,24 @@ const SILENT_FOR_MAX: Duration = Duration::from_secs(30);
 
 /// What a look-up has found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub struct Found {
     /// All addresses, never none.
-    pub(super) addresses: Vec<IpAddr>,
+    pub addresses: Vec<IpAddr>,
     /// Until when they hold.
-    pub(super) until: Instant,
+    pub until: Instant,
+}
+
+/// A server that a name offers (RFC 2782).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Service {
+    /// Those of lower numbers are asked first.
+    pub priority: u16,
+    /// The share among those of one priority.
+    pub weight: u16,
+    /// Where it listens.
+    pub port: u16,
+    /// Its name.
+    pub target: String,
 }
 
 impl Found {
@@ -184,6 +197,41 @@ impl Resolver {
         Ok(found)
     }
 
+    /// The addresses of `host` (lower case), and until when they hold.
+    ///
+    /// # Errors
+    /// It has none, or the name servers do not say.
+    pub async fn addresses(&self, host: &str) -> Result<Found, ConnectError> {
+        self.ask(host).await
+    }
+
+    /// The servers that a name offers, in order and never none, and until when that holds.
+    ///
+    /// # Errors
+    /// It offers none, or the name servers do not say.
+    //= rfc2782   a Target of "." means that the service is decidedly not available
+    pub async fn services(&self, name: &str) -> Result<(Vec<Service>, Instant), ConnectError> {
+        let name = Name::from_ascii(name).map_err(|_| ConnectError::NotFound)?;
+        let answer = self.within(async |by| by.lookup(name, RecordType::SRV).await);
+        let answer = answer.await?;
+        let of = |record: &Record| match &record.data {
+            RData::SRV(srv) if !srv.target.is_root() => Some(Service {
+                priority: srv.priority,
+                weight: srv.weight,
+                port: srv.port,
+                target: srv.target.to_lowercase().to_ascii(),
+            }),
+            _ => None,
+        };
+        let mut services: Vec<Service> = answer.answers().iter().filter_map(of).collect();
+        services.sort_unstable();
+        services.dedup();
+        match services.is_empty() {
+            true => Err(ConnectError::NotFound),
+            false => Ok((services, Instant::from_std(answer.valid_until()))),
+        }
+    }
+
     async fn ask(&self, host: &str) -> Result<Found, ConnectError> {
         if let Some(addresses) = without_question(host) {
             let until = Instant::now() + self.settings.borrow().ttl_max;
@@ -191,24 +239,32 @@ impl Resolver {
         }
         // Not `from_str`, which would apply IDNA rules: the host is ASCII as the client sent it.
         let name = Name::from_ascii(host).map_err(|_| ConnectError::NotFound)?;
-        let _asking = Asking::begin(&self.asking).ok_or(ConnectError::DnsFailed)?;
-        let hickory = self.hickory()?;
-        let patience = (self.settings.borrow().timeout).saturating_mul(self.attempts());
-        let answer = match timeout(patience, hickory.lookup_ip(name)).await {
-            Err(_) | Ok(Err(NetError::Timeout)) => return Err(ConnectError::DnsTimeout),
-            Ok(Err(error)) if error.is_no_records_found() => return Err(ConnectError::NotFound),
-            Ok(Err(error)) => {
-                tracing::debug!(host, %error, "name look-up failed");
-                return Err(ConnectError::DnsFailed);
-            }
-            Ok(Ok(answer)) => answer,
-        };
+        let answer = self.within(async |by| by.lookup_ip(name).await).await?;
         let addresses: Vec<IpAddr> = answer.iter().collect();
         if addresses.is_empty() {
             return Err(ConnectError::NotFound);
         }
         let until = Instant::from_std(answer.valid_until());
         Ok(Found { addresses, until })
+    }
+
+    /// Asks within the bounds of number and time.
+    async fn within<T>(
+        &self,
+        question: impl AsyncFnOnce(TokioResolver) -> Result<T, NetError>,
+    ) -> Result<T, ConnectError> {
+        let _asking = Asking::begin(&self.asking).ok_or(ConnectError::DnsFailed)?;
+        let hickory = self.hickory()?;
+        let patience = (self.settings.borrow().timeout).saturating_mul(self.attempts());
+        match timeout(patience, question(hickory)).await {
+            Err(_) | Ok(Err(NetError::Timeout)) => Err(ConnectError::DnsTimeout),
+            Ok(Err(error)) if error.is_no_records_found() => Err(ConnectError::NotFound),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "name look-up failed");
+                Err(ConnectError::DnsFailed)
+            }
+            Ok(Ok(answer)) => Ok(answer),
+        }
     }
 
     fn attempts(&self) -> u32 {

@@ -9,7 +9,7 @@
 //! back, dropping the lease closes it, so no path can forget to count.
 //!
 //! `connection` has what all of them speak of: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
-//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them and `listed` judges certificates,
+//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `race` to several addresses of a name, `tls` encrypts them and `listed` judges certificates,
 //! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, with a `context`, and the answer's `body` follows; `once` is all of that for one small answer; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
@@ -31,6 +31,7 @@ mod origins_tls;
 pub mod outcome;
 pub mod pem;
 mod pool;
+mod race;
 mod tls;
 mod tls_words;
 pub mod trip;
@@ -41,7 +42,7 @@ pub mod writing;
 pub use connect::{Connector, Settings};
 pub use connection::{ConnectError, ConnectTimes, Destination, Stream};
 pub use context::{BodyFilter, Introduced, Introduction, OriginContext, OriginWaits, Verdict};
-pub use dns::{DnsSettings, Resolver};
+pub use dns::{DnsSettings, Found, Resolver, Service};
 pub use origins_tls::{OriginsTls, look_at_client_certificate};
 pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};

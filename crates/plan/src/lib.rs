@@ -59,7 +59,9 @@ pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use routes::{OriginUrl, Route, host_fits};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
-pub use upstreams::{Balance, HealthCheck, SERVERS_MAX, Server, UPSTREAMS_MAX, Upstream};
+pub use upstreams::{
+    Balance, HealthCheck, Records, SERVERS_MAX, Server, ServerName, UPSTREAMS_MAX, Upstream,
+};
 pub use verdicts::{Canned, Edit, How, Piece, Side, Text, Variable, Verdict, is_of_value};
 
 pub use tls::{CertificateFiles, ClientCertificates, ListenerTls};

@@ -2,14 +2,14 @@
 //!
 //! Not known here: which server is asked, and whether it is well (`upstreams`).
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
 use crate::{origin_tls::OriginTls, routes::OriginUrl};
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
-/// The most servers of an upstream.
+/// The most servers of an upstream, listed and found.
 pub const SERVERS_MAX: usize = 64;
 
 settings! {
@@ -24,8 +24,10 @@ pub struct Upstream {
 besides {
     /// A word that is also a host name; no two have the same.
     name: String = String::new(),
-    /// At least one that is no backup; no two at one address.
+    /// No two at one address. At least one of them or of `names` is no backup.
     servers: Vec<Server> = Vec::new(),
+    /// Names whose answers are further servers; no two alike.
+    names: Vec<ServerName> = Vec::new(),
     /// Which server is asked.
     balance: Balance = Balance::default(),
     /// What servers are sent as Host, if not the client's; `None`: the name.
@@ -85,6 +87,44 @@ impl Server {
             at,
             weight: 1,
             backup: false,
+        }
+    }
+}
+
+/// A name whose answers are servers of an upstream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerName {
+    /// The name, in lower case.
+    pub host: String,
+    /// What is asked for.
+    pub records: Records,
+    /// Are they backups?
+    pub backup: bool,
+}
+
+/// What a name is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Records {
+    /// A and AAAA: each address is a server at this port, with this weight.
+    Addresses {
+        /// The port.
+        port: u16,
+        /// As in [`Server`].
+        weight: u32,
+    },
+    /// SRV: each address of each target is a server. Its port, its weight, and who is asked before whom, are the record's.
+    Services,
+}
+
+/// As it is written, without `backup`.
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.records {
+            Records::Addresses { port, weight: 1 } => write!(f, "dns:{}:{port}", self.host),
+            Records::Addresses { port, weight } => {
+                write!(f, "dns:{}:{port} weight={weight}", self.host)
+            }
+            Records::Services => write!(f, "srv:{}", self.host),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
 use message::ResponseHead;
 use twox_hash::XxHash3_64;
 
-use super::{Server, Tried, Turn, Upstream, locked, turn::is_bad};
+use super::{Group, Server, Tried, Turn, Upstream, locked, turn::is_bad};
 use base::{
     clock::Instant,
     deadline::Watch,
@@ -45,10 +45,11 @@ pub async fn ask(
     context: &OriginContext,
     watch: &Watch,
     to: Asked<'_>,
-    of: &Arc<Upstream>,
+    of: &Group,
     method: &str,
     request: &[u8],
 ) -> Result<(upstream::Upstream, ResponseHead), UpstreamError> {
+    let of = &of.known().await;
     let mut tries = Tries::begin(of, &to, true);
     let mut turn = tries.first()?;
     let mut kept = None;
@@ -81,9 +82,10 @@ pub async fn ask(
 pub async fn connect(
     context: &OriginContext,
     to: Asked<'_>,
-    of: &Arc<Upstream>,
+    of: &Group,
     fit: Fit,
 ) -> Result<Lease, UpstreamError> {
+    let of = &of.known().await;
     let mut tries = Tries::begin(of, &to, false);
     let mut turn = tries.first()?;
     loop {

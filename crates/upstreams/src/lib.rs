@@ -9,12 +9,14 @@
 //! | it does not answer, or more than half of its answers are 5xx | requests (`breaker`); never more than half of the servers at once |
 //! | its checks fail | `probe`, on the control thread, one for the process |
 //! | the operator says so | the admin interface |
-//! | it is a backup and another server is up | |
+//! | one of a lower rank is up: it is a backup, or of a later priority | |
 //!
 //! One that is put out by requests gets one request after a pause, to see whether it is back; then its share grows slowly.
 //!
-//! An [`Upstream`] is of an edition. A [`Server`] lives as long as any edition has it at the same place in an upstream of the same name, so what
-//! is known of it survives a reload. The workers share both; a lock is held for some hundred nanoseconds, and never across a wait.
+//! A [`Group`] is of an edition, and has an [`Upstream`]: its servers as they are now. Where servers are found by names (`following`), another one
+//! takes its place when the answers change. A request keeps the one with which it began. A [`Server`] lives as long as it is at the same
+//! place in an upstream of the same name, so what is known of it survives a reload. The workers share all three; a lock is held for some
+//! hundred nanoseconds, and never across a wait.
 //!
 //! Not known here: which requests come here (`request::target`), keys, caching.
 //! Limits: `plan::UPSTREAMS_MAX` upstreams of `plan::SERVERS_MAX` servers.
@@ -24,6 +26,8 @@ pub mod asking;
 mod breaker;
 mod budget;
 mod choice;
+pub mod following;
+mod group;
 pub mod probe;
 mod standing;
 mod turn;
@@ -44,15 +48,16 @@ use base::{
     mistakes::{Mistake, makes},
 };
 use origin::Destination;
-use plan::{Balance, HealthCheck, Plan};
+use plan::{Balance, HealthCheck, OriginUrl};
 
 use self::{
     breaker::{Admits, Breaker, Change, Outcome},
-    budget::Budget,
     choice::Candidate,
+    group::Common,
     probe::Checked,
 };
 
+pub use group::{Group, of_plan};
 pub use standing::{ServerStanding, UpstreamStanding, standings};
 pub use turn::Turn;
 
@@ -76,11 +81,11 @@ impl Wanted {
     ];
 }
 
-/// The servers behind a name, as an edition has them.
+/// The servers behind a name, as they are now.
 pub struct Upstream {
     /// As configured.
-    pub plan: plan::Upstream,
-    /// Its servers, in the order of the configuration.
+    pub plan: Arc<plan::Upstream>,
+    /// Its servers, in the order of the configuration; then those that names have led to.
     pub members: Vec<Member>,
     common: Arc<Common>,
 }
@@ -90,6 +95,8 @@ pub struct Member {
     /// The server.
     pub server: Arc<Server>,
     weight: u32,
+    /// It is asked if none of a lower rank is up.
+    rank: usize,
     is_backup: bool,
 }
 
@@ -110,56 +117,6 @@ pub struct Server {
     failures: AtomicU64,
     /// How often it was put out because of requests.
     ejections: AtomicU64,
-}
-
-/// What an upstream has for all its servers. It outlasts editions.
-struct Common {
-    budget: Mutex<Budget>,
-    /// What is owed to each server, by the hash of its name, if they are asked in turn.
-    owed: Mutex<Vec<(u64, f64)>>,
-    /// Held while a server is put out for a judgement: so many at once are bounded.
-    ejecting: Mutex<()>,
-    drawn: AtomicU64,
-    counts: Counts,
-}
-
-/// What an upstream counts.
-#[derive(Default)]
-struct Counts {
-    /// Requests that were sent to one more server.
-    retries: AtomicU64,
-    /// Those that were not, because the budget was used up.
-    retries_refused: AtomicU64,
-    /// Requests for which no server was up.
-    none_up: AtomicU64,
-    /// Servers that answered badly and were kept, because too many were out already.
-    spared: AtomicU64,
-}
-
-/// The upstreams of a plan; what was known of their servers stays known.
-pub fn of_plan(plan: &Plan, before: &[Arc<Upstream>]) -> Vec<Arc<Upstream>> {
-    let now = Instant::now();
-    let of = |plan: &plan::Upstream| {
-        let known = before.iter().find(|known| known.plan.name == plan.name);
-        let member = |wanted: &plan::Server| {
-            let name = wanted.at.to_string();
-            let known = known.and_then(|known| known.server(&name));
-            Member {
-                server: known.map_or_else(|| Arc::new(Server::new(wanted, now)), Arc::clone),
-                weight: wanted.weight,
-                is_backup: wanted.backup,
-            }
-        };
-        Arc::new(Upstream {
-            plan: plan.clone(),
-            members: plan.servers.iter().map(member).collect(),
-            common: known.map_or_else(
-                || Arc::new(Common::new(now)),
-                |known| Arc::clone(&known.common),
-            ),
-        })
-    };
-    plan.upstreams.iter().map(of).collect()
 }
 
 /// A set of servers, by their numbers.
@@ -193,10 +150,11 @@ impl Upstream {
     ) -> Option<(usize, bool)> {
         // On the stack: no request allocates for its choice.
         let mut candidates = [Candidate::default(); plan::SERVERS_MAX];
-        for is_backup in [false, true] {
+        let ranks = self.members.iter().map(|it| it.rank + 1).max();
+        for rank in 0..ranks.unwrap_or(0) {
             let (mut count, mut due) = (0, Tried::default());
             for (number, member) in self.members.iter().enumerate() {
-                if member.is_backup != is_backup || tried.0 & (1 << number) != 0 {
+                if member.rank != rank || tried.0 & (1 << number) != 0 {
                     continue;
                 }
                 match self.admits(member, now) {
@@ -317,9 +275,9 @@ impl Upstream {
 
     /// Would at least half of the servers of its kind be left, if this one were put out for a judgement?
     fn may_eject(&self, number: usize, now: Instant) -> bool {
-        let is_backup = self.members[number].is_backup;
+        let rank = self.members[number].rank;
         let like = self.members.iter().enumerate();
-        let like = like.filter(|(_, member)| member.is_backup == is_backup);
+        let like = like.filter(|(_, member)| member.rank == rank);
         let (mut all, mut out) = (0, 0);
         for (at, member) in like {
             all += 1;
@@ -362,13 +320,13 @@ impl Upstream {
 }
 
 impl Server {
-    fn new(plan: &plan::Server, now: Instant) -> Server {
-        let name = plan.at.to_string();
+    fn new(at: &OriginUrl, now: Instant) -> Server {
+        let name = at.to_string();
         Server {
             destination: Destination {
-                tls: plan.at.tls,
-                host: plan.at.host.as_str().into(),
-                port: plan.at.port,
+                tls: at.tls,
+                host: at.host.as_str().into(),
+                port: at.port,
                 member: None,
                 terms: None,
             },
@@ -400,18 +358,6 @@ impl Server {
         if wanted == Wanted::Up {
             locked(&self.breaker).close(Instant::now());
             locked(&self.checked).forget();
-        }
-    }
-}
-
-impl Common {
-    fn new(now: Instant) -> Common {
-        Common {
-            budget: Mutex::new(Budget::new(now)),
-            owed: Mutex::default(),
-            ejecting: Mutex::default(),
-            drawn: AtomicU64::new(0),
-            counts: Counts::default(),
         }
     }
 }

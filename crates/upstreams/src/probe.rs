@@ -10,7 +10,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet, time::sleep_until};
 
-use super::{Server, Upstream, Wanted, locked};
+use super::{Group, Server, Upstream, Wanted, locked};
 use base::{access::Destinations, clock::Instant};
 use origin::{
     Connector, Destination, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError,
@@ -116,7 +116,7 @@ impl Checked {
 /// Which servers are looked at, and how.
 pub struct Looks {
     /// Those of these upstreams that have a check.
-    pub upstreams: Vec<Arc<Upstream>>,
+    pub upstreams: Vec<Arc<Group>>,
     /// The addresses of this proxy, which are none of a server.
     pub own_addresses: Vec<SocketAddr>,
     /// How much of a head is accepted.
@@ -161,7 +161,7 @@ fn begin_those_due(
 ) -> Instant {
     let now = Instant::now();
     let mut next = now + PAUSE_MAX;
-    for upstream in &wanted.upstreams {
+    for upstream in wanted.upstreams.iter().map(|group| group.now()) {
         let Some(check) = &upstream.plan.health else {
             continue;
         };
@@ -176,7 +176,7 @@ fn begin_those_due(
                     checked.begin(check, now);
                     next = next.min(now + check.every);
                     let (context, wanted) = (Rc::clone(context), Rc::clone(wanted));
-                    looks.spawn_local(look(context, wanted, Arc::clone(upstream), number));
+                    looks.spawn_local(look(context, wanted, Arc::clone(&upstream), number));
                 }
                 _ => {}
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use serde::Serialize;
 
-use super::{Member, Upstream, Wanted, breaker::Admits, locked};
+use super::{Group, Member, Upstream, Wanted, breaker::Admits, group::Answers, locked};
 use base::clock::Instant;
 
 /// An upstream.
@@ -22,8 +22,23 @@ pub struct UpstreamStanding {
     pub none_up: u64,
     /// Failures for which a server would have been put out, if at least half had been left.
     pub spared: u64,
-    /// Its servers, in the order of the configuration.
+    /// Its servers, in the order of the configuration; then those that names have led to.
     pub servers: Vec<ServerStanding>,
+    /// The names that lead to servers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameStanding>,
+}
+
+/// A name that leads to servers of an upstream.
+#[derive(Clone, Serialize, Debug)]
+pub struct NameStanding {
+    /// The name.
+    pub name: String,
+    /// How many servers its last answer has led to.
+    pub servers: usize,
+    /// Why it is not answered now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A server of an upstream.
@@ -77,9 +92,10 @@ impl ServerStanding {
 }
 
 /// How all are now.
-pub fn standings(upstreams: &[Arc<Upstream>]) -> Vec<UpstreamStanding> {
+pub fn standings(upstreams: &[Arc<Group>]) -> Vec<UpstreamStanding> {
     let now = Instant::now();
-    let of = |upstream: &Arc<Upstream>| {
+    let of = |group: &Arc<Group>| {
+        let upstream = &group.now();
         let counts = &upstream.common.counts;
         UpstreamStanding {
             name: upstream.name().to_owned(),
@@ -91,9 +107,20 @@ pub fn standings(upstreams: &[Arc<Upstream>]) -> Vec<UpstreamStanding> {
             servers: (upstream.members.iter())
                 .map(|member| server(upstream, member, now))
                 .collect(),
+            names: names(upstream),
         }
     };
     upstreams.iter().map(of).collect()
+}
+
+fn names(upstream: &Upstream) -> Vec<NameStanding> {
+    let found = locked(&upstream.common.found);
+    let of = |answers: &Answers| NameStanding {
+        name: answers.of.host.clone(),
+        servers: answers.servers.len(),
+        why: answers.fault.clone(),
+    };
+    found.iter().map(of).collect()
 }
 
 fn server(upstream: &Upstream, member: &Member, now: Instant) -> ServerStanding {

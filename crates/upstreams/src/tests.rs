@@ -1,7 +1,7 @@
 //! The choice of a server, judgements and their bound, and what outlasts an edition.
 
 use super::*;
-use plan::OriginUrl;
+use plan::Plan;
 
 fn plan(balance: Balance, servers: &[(u32, bool)]) -> Plan {
     let server = |(number, (weight, backup)): (usize, &(u32, bool))| plan::Server {
@@ -25,7 +25,7 @@ fn plan(balance: Balance, servers: &[(u32, bool)]) -> Plan {
 }
 
 fn of(balance: Balance, servers: &[(u32, bool)]) -> Arc<Upstream> {
-    of_plan(&plan(balance, servers), &[]).remove(0)
+    of_plan(&plan(balance, servers), &[]).remove(0).now()
 }
 
 /// The server of the next request, which is answered so.
@@ -120,16 +120,17 @@ fn what_is_known_of_a_server_outlasts_an_edition() {
         ..before.upstreams[0].servers[1].clone()
     });
     after.upstreams[0].servers[0].at.port = 81;
-    let before = of_plan(&before, &[]);
+    let groups = of_plan(&before, &[]);
+    let before = groups[0].now();
     let now = Instant::now();
-    fails(&before[0], 1, Outcome::Unreachable, now);
-    fails(&before[0], 0, Outcome::Unreachable, now);
-    let next = of_plan(&after, &before);
-    assert_eq!(up(&next[0], now), [0], "another port is another server");
-    assert_eq!(next[0].members[1].weight, 5);
+    fails(&before, 1, Outcome::Unreachable, now);
+    fails(&before, 0, Outcome::Unreachable, now);
+    let next = of_plan(&after, &groups)[0].now();
+    assert_eq!(up(&next, now), [0], "another port is another server");
+    assert_eq!(next.members[1].weight, 5);
     // What still goes on under the edition before counts.
-    next[0].members[1].server.want(Wanted::Up);
-    assert_eq!(up(&before[0], now), [1]);
+    next.members[1].server.want(Wanted::Up);
+    assert_eq!(up(&before, now), [1]);
 }
 
 #[test]

@@ -151,12 +151,13 @@ async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let servers = wanted.asked.upstream.as_ref();
     let in_use = || match servers {
         Some(of) => {
-            let servers = of.members.iter().map(|it| &it.server.destination);
+            let now = of.now();
+            let servers = now.members.iter().map(|it| &it.server.destination);
             servers.map(|to| pool.in_use_of(to)).sum()
         }
         None => pool.in_use_of(to),
     };
-    let most = servers.map_or(1, |of| of.members.len().max(1));
+    let most = servers.map_or(1, |of| of.now().members.len().max(1));
     let most = plan.pool.per_origin_max.saturating_mul(most);
     let (client, patience) = (ex.peer.ip(), plan.timeouts.connect);
     let place = (ex.worker.uploads).place(client, to, (most, in_use), patience);

@@ -31,7 +31,7 @@ use rules::{
     ports,
     rulebook::{Question, Ruled, Shape, fits::FieldLines},
 };
-use upstreams::Upstream;
+use upstreams::Group;
 
 /// Why a request names no resource here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,7 +329,7 @@ pub struct Asked {
     /// The PROXY header with which each connection to it begins, if it wants any.
     pub header: Option<Rc<[u8]>>,
     /// The servers one of which is asked in its place.
-    pub upstream: Option<Arc<Upstream>>,
+    pub upstream: Option<Arc<Group>>,
     /// The client, if the server is chosen by it.
     pub client: Option<IpAddr>,
     /// Target in origin form.

@@ -468,6 +468,14 @@ fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
             line(out, "server", &format!("{} ({share}{checked})", server.at));
         }
     }
+    for name in &upstream.names {
+        let backup = if name.backup {
+            ", if no other is up"
+        } else {
+            ""
+        };
+        line(out, "servers", &format!("those of {name}{backup}"));
+    }
     line(out, "chosen by", upstream.balance.word());
     let health = match &upstream.health {
         Some(check) => {

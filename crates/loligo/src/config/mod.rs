@@ -52,6 +52,7 @@ pub mod reference;
 mod retired;
 pub mod rows;
 mod rules;
+mod servers;
 mod shadowed;
 pub mod stores;
 mod surroundings;

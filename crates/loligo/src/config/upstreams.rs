@@ -10,8 +10,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use proxy::plan::{
-    Balance, HealthCheck, Listener, OriginTls, OriginUrl, Role, Route, SERVERS_MAX, Server,
-    UPSTREAMS_MAX, Upstream,
+    Balance, HealthCheck, Listener, OriginTls, OriginUrl, Role, Route, UPSTREAMS_MAX, Upstream,
 };
 
 use super::apply::apply;
@@ -21,6 +20,7 @@ use super::ours::is_own;
 use super::problem::{Found, Problem, did_you_mean};
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, numbers, rows};
+use super::servers::{Servers, servers};
 use super::values;
 
 /// The values of a block.
@@ -29,7 +29,7 @@ pub struct UpstreamDraft {
     plan: Upstream,
     check: HealthCheck,
     name: Option<String>,
-    servers: Option<Vec<Server>>,
+    servers: Option<Servers>,
     host: Option<String>,
     tls: OriginTlsDraft,
 }
@@ -40,9 +40,11 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
         /// What routes call it in place of a URL: `origin = "app"`, or `origin = "app/path"`. It stands in the keys of what is stored, so
         /// that servers may come and go without emptying the cache.
         "upstream.name": "letters, digits, `-`, `.`", "required" => name = name;
-        /// Its servers, each a URL without a path. `weight=N`, 1 to 1000: its share relative to the others, 1 if it is not said. `backup`: it is
-        /// asked only if no other is up.
-        "upstream.servers": "a list of `URL [weight=N] [backup]`", "required" => servers = servers;
+        /// Its servers, each a URL without a path, or a name that leads to them. `dns:HOST:PORT`: each address of the name is a server;
+        /// `srv:NAME`: each address of what its SRV records name, with their ports, weights and priorities, lower ones first; both without TLS.
+        /// Names are looked up again as often as their answers say (`dns.ttl-min`, 1s at least); while one is not answered, the servers that are
+        /// known stay. `weight=N`, 1 to 1000: its share relative to the others, 1 if it is not said. `backup`: it is asked only if no other is up.
+        "upstream.servers": "a list of `URL`, `dns:HOST:PORT` or `srv:NAME`, with `weight=N`, `backup`", "required" => servers = servers;
         /// Which server is asked. `least-outstanding`: of two drawn by their weights, the one with fewer requests in flight. `round-robin`:
         /// in turn. `hash-url`, `hash-client`: each URL, or each client's address, has its server; one that goes moves its own share alone.
         "upstream.balance": "`least-outstanding`, `round-robin`, `hash-url`, `hash-client`", "least-outstanding"
@@ -135,61 +137,6 @@ fn statuses(given: &Given) -> Result<Vec<RangeInclusive<u16>>, String> {
         .ok_or_else(|| "expected statuses from 200 to 599, such as \"200-299\"".to_owned())
 }
 
-fn servers(given: &Given) -> Result<Vec<Server>, String> {
-    let mut servers: Vec<Server> = Vec::new();
-    for text in values::list(given)? {
-        let one = server(&text, given)?;
-        if servers.iter().any(|known| known.at == one.at) {
-            return Err(format!("{} is there twice; give it a weight", one.at));
-        }
-        servers.push(one);
-    }
-    if servers.len() > SERVERS_MAX {
-        return Err(format!("at most {SERVERS_MAX} servers"));
-    }
-    match servers.iter().any(|server| !server.backup) {
-        true => Ok(servers),
-        false if servers.is_empty() => {
-            Err("name one server at least: servers = [\"http://10.0.0.1:8080\"]".to_owned())
-        }
-        false => Err("one server at least must be no backup".to_owned()),
-    }
-}
-
-/// `URL [weight=N] [backup]`
-fn server(text: &str, given: &Given) -> Result<Server, String> {
-    let mut words = text.split_ascii_whitespace();
-    let url = words.next().unwrap_or_default();
-    let at = values::origin(&Given {
-        value: Value::Text(url.to_owned()),
-        ..given.clone()
-    })?;
-    if !at.path.is_empty() {
-        return Err(format!(
-            "\"{url}\": a server has no path; write it into the route, origin = \"NAME{}\"",
-            at.path
-        ));
-    }
-    let mut server = Server::at(at);
-    for word in words {
-        let weight = word.strip_prefix("weight=").map(str::parse);
-        match weight {
-            _ if word == "backup" => server.backup = true,
-            Some(Ok(weight @ 1..=Server::WEIGHT_MAX)) => server.weight = weight,
-            Some(_) => {
-                let most = Server::WEIGHT_MAX;
-                return Err(format!("\"{word}\": a weight is a number, 1 to {most}"));
-            }
-            None => {
-                return Err(format!(
-                    "\"{word}\": behind a URL stand weight=N and backup"
-                ));
-            }
-        }
-    }
-    Ok(server)
-}
-
 /// Checks the blocks. With one that is wrong, for which there is a problem, stands one without servers.
 /// `of_all`: TLS to all origins.
 pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>) -> Vec<Upstream> {
@@ -236,12 +183,13 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
             problems.push(block.problem("upstream.name", message));
             continue;
         }
-        let is_https = servers.iter().any(|server| server.at.tls);
+        let is_https = servers.listed.iter().any(|server| server.at.tls);
         let scope = (block, "upstream.tls.");
         settled.push(Upstream {
             tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),
             name,
-            servers,
+            servers: servers.listed,
+            names: servers.names,
             host: draft.host,
             health: is_checked.then_some(draft.check),
             ..draft.plan

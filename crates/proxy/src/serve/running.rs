@@ -35,7 +35,7 @@ use cache::background::BackgroundThread;
 use exchange::{edition::Edition, state::Shared};
 use peers::fetching;
 use record::journal::Journal;
-use upstreams::probe::Looks;
+use upstreams::{following::Names, probe::Looks};
 
 /// A proxy that is up.
 pub(super) struct Running {
@@ -69,7 +69,9 @@ impl Running {
         let admin = self.admin.take().map(|socket| {
             tokio::task::spawn_local(admin::serve(Arc::clone(shared), upgrade, socket))
         });
-        tokio::task::spawn_local(upstreams::probe::run(shared.editions.subscribe(), looks_of));
+        let editions = || shared.editions.subscribe();
+        tokio::task::spawn_local(upstreams::following::run(editions(), names_of));
+        tokio::task::spawn_local(upstreams::probe::run(editions(), looks_of));
         if let Some((control, asks)) = self.reloading.take() {
             tokio::task::spawn_local(control.run(asks));
             tokio::task::spawn_local(reload::renewing::run(Arc::clone(shared)));
@@ -135,6 +137,14 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
             manager.is_well();
         }
         tokio::time::sleep(every).await;
+    }
+}
+
+/// The names of servers that are looked up with this configuration.
+fn names_of(edition: &Edition) -> Names {
+    Names {
+        upstreams: edition.upstreams.clone(),
+        dns: connector_settings(&edition.plan).dns,
     }
 }
 

@@ -153,6 +153,7 @@ mod tls;
 mod tls_early;
 mod upgrade;
 mod upstreams;
+mod upstreams_by_name;
 mod validation;
 mod waiters;
 mod ways;

@@ -213,7 +213,7 @@ fn named(name: &str, port: u16, names: &NameServer, mut plan: Plan) -> Plan {
 }
 
 /// An origin at this address of loopback that says which it is; requests come on connections that are kept.
-fn saying(address: &str, port: u16) -> (thread::JoinHandle<()>, u16) {
+pub fn saying(address: &str, port: u16) -> (thread::JoinHandle<()>, u16) {
     let listener = TcpListener::bind((address, port)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let address = address.to_owned();

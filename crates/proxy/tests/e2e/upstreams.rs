@@ -21,7 +21,7 @@ const NO_STORE: &[&str] = &["Cache-Control: no-store"];
 const NAME: &str = "app";
 
 /// A reverse proxy before these servers.
-fn plan_of(servers: Vec<Server>) -> Plan {
+pub fn plan_of(servers: Vec<Server>) -> Plan {
     let nowhere = OriginUrl {
         tls: false,
         host: NAME.to_owned(),

@@ -9,6 +9,7 @@ mod handshakes;
 mod hits;
 mod idle;
 mod large;
+mod posts;
 mod profile;
 mod ring;
 mod stats;
@@ -46,6 +47,8 @@ pub enum BenchCommand {
     Handshakes(handshakes::Options),
     /// Downloads, ranges and misses of large objects, beside the rivals
     Large(large::Options),
+    /// POSTs that fail, connections and time with origins that treat connections in their own ways, beside nginx and HAProxy
+    Posts(posts::Options),
     /// Hit throughput and memory with thousands of idle connections
     Idle(idle::Options),
     /// Hit throughput with the profile on and off
@@ -66,6 +69,7 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::Attacks(options) => attacks::run(&options),
         BenchCommand::Handshakes(options) => handshakes::run(&options),
         BenchCommand::Large(options) => large::run(&options),
+        BenchCommand::Posts(options) => posts::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),
         BenchCommand::Profile(options) => profile::run(&options),
     }
