@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use replacement::{AdmissionKind, PolicyKind as Offered};
+use replacement::PolicyKind as Offered;
 use serde::{Serialize, Serializer};
 use store::Replacement;
 
@@ -139,7 +139,7 @@ impl fmt::Display for Contender {
 /// The text names no contender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
+    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size (and /hit behind it) if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
 )]
 pub struct UnknownContender(String);
 
@@ -154,7 +154,7 @@ impl FromStr for Contender {
         };
         let (disk, rule) = match tier.split_once('+') {
             Some((disk, rule)) => (disk, rule.parse().map_err(|_| unknown())?),
-            None => (tier, RuleKind::Offered(AdmissionKind::All)),
+            None => (tier, RuleKind::ALL),
         };
         let disk = disk.parse().map_err(|()| unknown())?;
         Ok(Contender { disk, rule, memory })
@@ -177,7 +177,7 @@ mod tests {
         for contender in Contender::all() {
             assert_eq!(contender.to_string().parse(), Ok(contender));
         }
-        for text in ["second-chance=10+by-size@s3-fifo", "lru-threshold=5@sieve"] {
+        for text in ["second-chance=10+by-size/hit@s3-fifo", "lru-threshold=5@sieve"] {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         let refused = [
