@@ -315,7 +315,7 @@ mod tests {
         };
         let (without, with) = (of(0), of(32));
         assert!(
-            with.near_percent() > 1.3 * without.near_percent(),
+            with.near_percent() > 1.2 * without.near_percent(),
             "{} %, {} without",
             with.near_percent(),
             without.near_percent()

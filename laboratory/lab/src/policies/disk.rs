@@ -1,7 +1,7 @@
 //! The disk as a set of objects: what a study asks of it, whatever decides what leaves.
 //!
-//! Three answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), and one that knows the future
-//! ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
+//! Four answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), one whose sweep reads ([`super::sweep`]), and one that
+//! knows the future ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
 //!
 //! Not known here: memory, admission.
 
@@ -34,6 +34,11 @@ pub trait Disk {
     /// Objects and bytes that were written again since the last call.
     fn renewed(&mut self) -> (u64, u64) {
         (0, 0)
+    }
+
+    /// Bytes that were read beside those asked for, since the last call.
+    fn swept(&mut self) -> u64 {
+        0
     }
 }
 

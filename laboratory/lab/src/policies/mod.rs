@@ -12,7 +12,7 @@
 //! | `contender` | who takes part, and how that is written |
 //! | `tiers` | a request through memory and disk; what is counted |
 //! | `memory`, `rule` | what memory takes, what comes to disk |
-//! | `disk`, `ring`, `belady` | what lies on it; beside them the policies of `cache` |
+//! | `disk`, `ring`, `sweep`, `belady` | what lies on it; beside them the policies of `cache` |
 //! | `report` | tables and a page |
 //!
 //! Not known here: devices, time.
@@ -26,6 +26,7 @@ pub mod memory;
 mod report;
 pub mod ring;
 pub mod rule;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod tiers;

@@ -286,6 +286,7 @@ fn the_first_third_is_not_counted() {
         memory_hits: 0,
         inserts: 3,
         insert_bytes: 30,
+        swept_bytes: 0,
     };
     assert_eq!(found, want);
     assert_eq!(

@@ -36,6 +36,8 @@ pub struct Hits {
     pub inserts: u64,
     /// Bytes of those.
     pub insert_bytes: u64,
+    /// Bytes that the disk read to make room.
+    pub swept_bytes: u64,
 }
 
 impl Hits {
@@ -57,6 +59,11 @@ impl Hits {
     /// Bytes written for each byte asked for.
     pub fn written_per_asked(&self) -> f64 {
         self.insert_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+
+    /// Bytes read to make room, for each byte asked for.
+    pub fn swept_per_asked(&self) -> f64 {
+        self.swept_bytes as f64 / self.get_bytes.max(1) as f64
     }
 }
 
@@ -109,6 +116,7 @@ impl Tiers {
         let (renewed, renewed_bytes) = self.disk.renewed();
         hits.inserts += u64::from(written.is_some()) + renewed;
         hits.insert_bytes += written.unwrap_or(0) + renewed_bytes;
+        hits.swept_bytes += self.disk.swept();
     }
 }
 

@@ -77,13 +77,14 @@ Examples:
 
 A policy is DISK+RULE@MEMORY: what leaves the disk, what comes to it, what leaves the memory in front of it.
   DISK    store (the default with its headers, padding and empty room), by bytes alone: second-chance (the default),
-          second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf, belady (which
-          knows the future)
+          second-chance=PERCENT, sweep and sweep=PERCENT (a ring that writes the best of what it sweeps again), fifo, lru,
+          lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, lhd, gdsf, belady (which knows the future)
   RULE    all, unless it is named; second-hit; tinylfu; by-size: what is longer than half the mean missed length needs a
           second miss; with /hit behind it a hit in memory admits, too
-  MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu
+  MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu, lhd
 The first third of a stream fills the caches and is not counted. Sizes are bytes, or percent of the bytes of the stream's
-different objects. A cell is documents/bytes hit in percent, and the bytes written for each byte asked for.";
+different objects. A cell is documents/bytes hit in percent, the bytes written for each byte asked for, and behind a + those
+that a sweep reads.";
 
 const LAYOUTS_HELP: &str = "\
 Examples:
