@@ -74,6 +74,14 @@ pub fn page(studies: &[Study]) -> Page {
             it.disk == DiskKind::Belady || ruled.iter().any(|other| other.disk == it.disk)
         };
         for curves in CURVES {
+            // Nothing is read where no sweep takes part.
+            if study
+                .points
+                .iter()
+                .all(|it| (curves.measure)(&it.hits) <= 0.0)
+            {
+                continue;
+            }
             page.plot(&plot(study, &curves, "", "everything comes to disk", plain));
             if !ruled.is_empty() {
                 let caption = "by what comes to disk and what memory keeps";

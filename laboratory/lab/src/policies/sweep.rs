@@ -146,7 +146,8 @@ impl Sweep {
         self.hand = next;
         live.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.at.cmp(&b.2.at)));
         // Of what was swept, not of a whole stretch: else the last few objects would be written again for ever.
-        let mut room = u64::try_from(u128::from(swept) * u128::from(self.percent) / 100).unwrap_or(0);
+        let mut room =
+            u64::try_from(u128::from(swept) * u128::from(self.percent) / 100).unwrap_or(0);
         for (_, object, entry) in live {
             // Not even what is empty is kept for ever.
             let bytes = u64::from(entry.size_bytes).max(1);
