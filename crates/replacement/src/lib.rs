@@ -12,7 +12,8 @@
 //! | [`Admission`] | whether to store a newcomer at all |
 //! | [`Watermarks`] | when to start evicting, and when to stop |
 //!
-//! [`Policy`] is the seam for others; the storage lab has three more behind it, of which none did better. The caller may use a policy directly, or have one chosen at start by
+//! [`Policy`] is the seam for others. The storage lab has S3-FIFO, SIEVE, LHD and W-TinyLFU behind it: each hits more than LRU on some
+//! traces and less on others (docs/lab-traces.md). The caller may use a policy directly, or have one chosen at start by
 //! [`PolicyKind`]; there the choice costs a predictable branch, not a call through a pointer.
 //!
 //! Not known here: storage, HTTP, keys, time.

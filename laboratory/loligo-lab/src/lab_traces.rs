@@ -234,12 +234,11 @@ fn say_how_much(name: &str, accesses: &Requests<Access>, tables_bytes: u64, quie
     );
 }
 
-fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
-    let sizes = Sizes {
-        store_bytes: flags.store,
-        memory_bytes: flags.memory,
-        rate: flags.pace,
-    };
+/// The layouts that were named, or those of the usual ones that were.
+fn wanted_layouts(flags: &LayoutsFlags) -> Result<Vec<Layout>, String> {
+    if !flags.layouts.is_empty() {
+        return Ok(flags.layouts.clone());
+    }
     let wanted = |layout: &Layout| {
         let name = layout.name();
         flags.only.is_empty() || flags.only.iter().any(|text| name.contains(text.as_str()))
@@ -252,12 +251,22 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
             names.join("; ")
         ));
     }
-    let mut all = Vec::new();
+    Ok(layouts)
+}
+
+fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
+    let layouts = wanted_layouts(flags)?;
+    let (mut all, mut told) = (Vec::new(), Vec::new());
     for name in &flags.streams {
         let (accesses, ended) = streams::all(name, &flags.from)?;
         let wrong = |e: io::Error| format!("{}: {e}", ended.name);
         let objects = Objects::of(&accesses).map_err(wrong)?;
-        let tables = flags.store + objects.count * TABLE_BYTES_MAX;
+        let sizes = Sizes {
+            store_bytes: flags.store.of(&objects),
+            memory_bytes: flags.memory.of(&objects),
+            rate: flags.pace,
+        };
+        let tables = sizes.store_bytes + objects.count * TABLE_BYTES_MAX;
         say_how_much(&ended.name, &accesses, tables, flags.from.quiet);
         let bar = streams::bar(&ended.name, layouts.len() as u64, flags.from.quiet);
         let mut rows = Vec::new();
@@ -274,14 +283,15 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
             bar.inc(1);
         }
         bar.finish_and_clear();
+        told.push(json!({
+            "stream": ended.name,
+            "store_bytes": sizes.store_bytes,
+            "memory_bytes": sizes.memory_bytes,
+            "layouts": rows,
+        }));
         all.push((ended.name, rows));
     }
-    let json = json!({
-        "store_bytes": sizes.store_bytes,
-        "memory_bytes": sizes.memory_bytes,
-        "pace_per_s": sizes.rate,
-        "streams": all.iter().map(|(stream, rows)| json!({ "stream": stream, "layouts": rows })).collect::<Vec<_>>(),
-    });
+    let json = json!({ "pace_per_s": flags.pace, "streams": told });
     tell(&flags.report, &lab::layouts::tables(&all), &json, || {
         lab::layouts::page(&all)
     })
@@ -412,9 +422,28 @@ mod tests {
     }
 
     #[test]
+    fn layouts_are_named_and_sized_by_share() {
+        let dir = tempfile::tempdir().unwrap();
+        let json = dir.path().join("out.json").display().to_string();
+        let line = [
+            &["layouts", "dec", "--requests", "20000", "--store", "10%"][..],
+            &["--memory", "1%", "--layouts", "second-chance,gdsf+by-size"],
+            &["--json", &json],
+        ];
+        assert_eq!(run_line(&line.concat()), ExitCode::SUCCESS);
+        let text = std::fs::read_to_string(&json).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let stream = &read["streams"][0];
+        assert_eq!(stream["layouts"].as_array().unwrap().len(), 2);
+        let of = |what: &str| stream[what].as_u64().unwrap();
+        assert_eq!(of("store_bytes") / of("memory_bytes"), 10);
+    }
+
+    #[test]
     fn what_can_not_be_read_is_a_failure() {
         assert_eq!(run_line(&["trace", "/nowhere"]), ExitCode::FAILURE);
         assert!(Line::try_parse_from(["lab", "trace", "x", "--format", "pdf"]).is_err());
         assert!(Line::try_parse_from(["lab", "policies", "--policies", "mru"]).is_err());
+        assert!(Line::try_parse_from(["lab", "layouts", "--layouts", "belady"]).is_err());
     }
 }

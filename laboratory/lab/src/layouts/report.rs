@@ -21,6 +21,9 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
         "layout",
         "hits (%)",
         "byte hits (%)",
+        "memory hits (%)",
+        "written / asked",
+        "read / asked",
         "mean write (KiB)",
         "written / stored",
         "reads / hit",
@@ -39,6 +42,9 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
             row.layout.clone(),
             format!("{:.1}", row.document_percent()),
             format!("{:.1}", row.byte_percent()),
+            format!("{:.1}", row.memory_percent()),
+            format!("{:.3}", row.written_per_asked()),
+            format!("{:.3}", row.read_per_asked()),
             format!("{:.0}", row.write_bytes_mean() / 1024.0),
             format!("{:.3}", row.written_per_stored()),
             format!("{:.2}", row.reads_per_hit()),
@@ -59,7 +65,7 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
 pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
     let mut page = Page::new("Layouts of the store");
     page.text(
-        "The production store over a device in memory, a memory cache in front. The first quarter of the requests fills it and \
+        "The production store over a device in memory, a memory cache in front. The first third of the requests fills it and \
          is not counted. Requests a second are what the modelled device would carry, busy all the time.",
     );
     for (stream, rows) in all {

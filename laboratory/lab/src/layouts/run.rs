@@ -1,8 +1,8 @@
 //! One layout under one stream: the production store, driven as the proxy drives it, over a device in memory.
 //!
 //! ```text
-//! Access --> memory (LRU) --miss--> Store::look_up --on disk--> read, verify, and renew if its turn to go comes near
-//!                                         \--absent--> Store::insert --> writes, background work --> device
+//! Access --> memory --miss--> Store::look_up --on disk--> read, verify, and renew if its turn to go comes near
+//!                                   \--absent--> rule --> Store::insert --> writes, background work --> device
 //! ```
 //!
 //! Every write is done at once, so nothing is ever behind. Time goes by with the requests, at a rate that is set; it decides which
@@ -30,10 +30,10 @@ use super::Layout;
 use super::ahead::Ahead;
 use super::device::{Deeds, Device};
 use crate::Access;
-use crate::cache::{Level, LevelSettings};
+use crate::policies::WARMING_PART;
+use crate::policies::memory::Memory;
+use crate::policies::rule::{Held, Rule};
 
-/// Of the requests, those that only fill the store.
-pub const WARMING_PERCENT: u64 = 25;
 /// Bodies are slices of so many bytes.
 const POOL_BYTES: usize = 4 << 20;
 /// About the bytes that the proxy stores beside a body: head and times.
@@ -61,6 +61,8 @@ pub struct Findings {
     pub get_bytes: u64,
     /// See `get_bytes`.
     pub hit_bytes: u64,
+    /// Of the memory hits, those that brought an object to the store.
+    pub admitted_from_memory: u64,
     /// Records that the store took, and their bytes.
     pub inserts: u64,
     /// See `inserts`; without padding.
@@ -73,6 +75,8 @@ pub struct Findings {
     pub read_way_bytes: u64,
     /// Reads that begin no more than [`NEAR_BYTES`] from where the last one ended.
     pub near_reads: u64,
+    /// Bytes of the device's reads that no request asked for.
+    pub work_read_bytes: u64,
     /// Records that were written again because they were in use.
     pub renewed: u64,
     /// Reads that brought another key's record: the index is compact, and may take two keys for one.
@@ -110,6 +114,21 @@ impl Findings {
     /// All bytes written, for a byte stored.
     pub fn written_per_stored(&self) -> f64 {
         self.device.write_bytes as f64 / self.insert_bytes.max(1) as f64
+    }
+
+    /// Requests answered from memory, of a hundred.
+    pub fn memory_percent(&self) -> f64 {
+        100.0 * self.memory_hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// All bytes written, for each byte asked for.
+    pub fn written_per_asked(&self) -> f64 {
+        self.device.write_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+
+    /// All bytes read, for each byte asked for.
+    pub fn read_per_asked(&self) -> f64 {
+        self.device.read_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
     /// Device reads for a hit in the store.
@@ -173,7 +192,8 @@ struct Run {
     store: Store,
     device: Device,
     hasher: KeyHasher,
-    memory: Level,
+    memory: Memory,
+    rule: Rule,
     /// By object: its size, as it was last stored.
     sizes: Vec<u32>,
     lazy: Vec<(Read, usize)>,
@@ -186,7 +206,7 @@ struct Run {
     insert_s: f64,
 }
 
-/// Runs a layout under `requests` requests. The first quarter is not counted.
+/// Runs a layout under `requests` requests. The first third is not counted.
 ///
 /// # Errors
 /// The store is too small to be laid out.
@@ -196,7 +216,7 @@ pub fn run(
     accesses: impl Iterator<Item = Access>,
     requests: u64,
 ) -> std::result::Result<Findings, TooSmall> {
-    let warm = requests * WARMING_PERCENT / 100;
+    let warm = requests / WARMING_PART as u64;
     let geometry = Geometry::plan(sizes.store_bytes, layout.chunk_bytes)?;
     let settings: Settings = layout.settings();
     let mut chance = Chance::new(1);
@@ -206,7 +226,8 @@ pub fn run(
         device: Device::new(sizes.store_bytes),
         hasher: store.hasher(),
         store,
-        memory: Level::new(LevelSettings::lru(sizes.memory_bytes)),
+        memory: Memory::new(layout.memory, sizes.memory_bytes),
+        rule: Rule::new(layout.rule, sizes.store_bytes),
         sizes: Vec::new(),
         lazy: Vec::new(),
         lazy_reads: layout.lazy_reads.max(1),
@@ -250,40 +271,69 @@ impl Run {
         let bytes = u64::from(size_bytes);
         self.findings.gets += 1;
         self.findings.get_bytes += bytes;
-        if self.memory.ask(object, size_bytes, &mut None) {
-            self.findings.memory_hits += 1;
-            self.findings.hit_bytes += bytes;
-            return;
-        }
         if self.sizes.len() <= object as usize {
             self.sizes.resize(object as usize + 1, u32::MAX);
         }
         // A newer version is another length, and the origin says so.
         let same = self.sizes[object as usize] == size_bytes;
+        if self.memory.ask(object, size_bytes) {
+            self.findings.memory_hits += 1;
+            self.findings.hit_bytes += bytes;
+            if self.rule.admits_from_memory() && !(same && self.contains(object, size_bytes)) {
+                self.findings.admitted_from_memory += 1;
+                self.put(access);
+            }
+            return;
+        }
         if same && self.has(object, size_bytes) {
             self.findings.store_hits += 1;
             self.findings.hit_bytes += bytes;
         } else {
-            self.sizes[object as usize] = size_bytes;
-            self.put(access);
+            // Whether it is stored or not: what was there is an older version.
+            self.sizes[object as usize] = u32::MAX;
+            if self.admits(access) {
+                self.put(access);
+            }
         }
-        self.memory.insert(object, size_bytes, |_, _| {});
+        self.memory.remember(object, size_bytes);
+    }
+
+    /// Does what was missed go to the store? Asked as the proxy asks (`cache::Cache::admits`).
+    fn admits(&mut self, access: &Access) -> bool {
+        let is_full = self.store.has_evicted();
+        self.rule.admits(access, is_full, || {
+            let (objects, bytes) = self.store.held();
+            let bytes_max = self.store.geometry().data_bytes();
+            Held {
+                objects,
+                bytes,
+                bytes_max,
+            }
+        })
     }
 
     fn parts(&self, size_bytes: u32) -> impl Iterator<Item = (u32, usize)> + use<> {
         parts(self.store.fragment_bytes(), size_bytes)
     }
 
+    fn hashes(&self, object: u32, size_bytes: u32) -> Vec<KeyHash> {
+        self.parts(size_bytes)
+            .map(|(part, _)| self.hasher.hash(&key_of(object, part)))
+            .collect()
+    }
+
+    /// Is all of it there?
+    fn contains(&self, object: u32, size_bytes: u32) -> bool {
+        let hashes = self.hashes(object, size_bytes);
+        hashes.iter().all(|&hash| self.store.contains(hash))
+    }
+
     /// Is all of it there? Then it is read.
     fn has(&mut self, object: u32, size_bytes: u32) -> bool {
-        let hashes: Vec<KeyHash> = self
-            .parts(size_bytes)
-            .map(|(part, _)| self.hasher.hash(&key_of(object, part)))
-            .collect();
-        if !hashes.iter().all(|&hash| self.store.contains(hash)) {
+        if !self.contains(object, size_bytes) {
             return false;
         }
-        for hash in hashes {
+        for hash in self.hashes(object, size_bytes) {
             match self.store.look_up(hash) {
                 // Two keys that the index takes for one, or gone with a stretch that the part before it made room for.
                 Lookup::Absent => return false,
@@ -348,6 +398,7 @@ impl Run {
     }
 
     fn put(&mut self, access: &Access) {
+        self.sizes[access.object as usize] = access.size_bytes;
         let parts: Vec<(u32, usize)> = self.parts(access.size_bytes).collect();
         for (part, len) in parts {
             let key = key_of(access.object, part);
@@ -410,7 +461,10 @@ impl Run {
     fn work(&mut self) {
         while let Some(work) = self.store.next_work(self.now_ms) {
             let done = match work.op {
-                WorkOp::Read { offset, len } => Some(self.device.read(offset, len)),
+                WorkOp::Read { offset, len } => {
+                    self.findings.work_read_bytes += len as u64;
+                    Some(self.device.read(offset, len))
+                }
                 WorkOp::Write { offset, data } => {
                     self.device.write(offset, &data);
                     None

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::disk::{Disk, NEVER, NextUse};
+use super::rule::Held;
 use crate::Access;
 
 /// What is here, by next use.
@@ -99,6 +100,14 @@ impl Disk for Belady {
         victims.into_iter().for_each(|object| self.remove(object));
         self.add(access, next);
         Some(access.size_bytes.into())
+    }
+
+    fn held(&self) -> Held {
+        Held {
+            objects: self.by_use.len() as u64,
+            bytes: self.bytes,
+            bytes_max: self.bytes_max,
+        }
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {

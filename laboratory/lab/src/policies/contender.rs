@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use replacement::{AdmissionKind, PolicyKind as Offered};
+use replacement::PolicyKind as Offered;
 use serde::{Serialize, Serializer};
 use store::Replacement;
 
@@ -11,6 +11,7 @@ use super::belady::Belady;
 use super::disk::Disk;
 use super::ring::Ring;
 use super::rule::RuleKind;
+use super::sweep::Sweep;
 use crate::cache::{Level, LevelSettings, PolicyKind};
 
 /// `lru-threshold`, unless a size is given.
@@ -25,6 +26,8 @@ pub enum DiskKind {
     Ring(u8),
     /// The same with the store's window, headers, padding and room kept empty.
     Store,
+    /// The oldest in the ring, but for the best of it, up to so many percent.
+    Sweep(u8),
     /// The object that is asked for last, by the future.
     Belady,
 }
@@ -32,6 +35,9 @@ pub enum DiskKind {
 impl DiskKind {
     /// The store's default, by bytes alone.
     pub const SECOND_CHANCE: DiskKind = DiskKind::Ring(Replacement::WINDOW_PERCENT);
+
+    /// What a sweep keeps, unless it is said.
+    pub const SWEEP: DiskKind = DiskKind::Sweep(30);
 
     /// An empty disk of so many bytes.
     pub fn build(self, bytes: u64) -> Box<dyn Disk> {
@@ -42,6 +48,7 @@ impl DiskKind {
             })),
             DiskKind::Ring(window_percent) => Box::new(Ring::new(bytes, window_percent)),
             DiskKind::Store => Box::new(Ring::of_store(bytes, Replacement::WINDOW_PERCENT)),
+            DiskKind::Sweep(percent) => Box::new(Sweep::new(bytes, percent)),
             DiskKind::Belady => Box::new(Belady::new(bytes)),
         }
     }
@@ -55,6 +62,8 @@ impl fmt::Display for DiskKind {
             DiskKind::SECOND_CHANCE => f.write_str("second-chance"),
             DiskKind::Ring(window_percent) => write!(f, "second-chance={window_percent}"),
             DiskKind::Store => f.write_str("store"),
+            DiskKind::SWEEP => f.write_str("sweep"),
+            DiskKind::Sweep(percent) => write!(f, "sweep={percent}"),
             DiskKind::Belady => f.write_str("belady"),
         }
     }
@@ -64,14 +73,20 @@ impl FromStr for DiskKind {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        if let Some(percent) = text.strip_prefix("second-chance=") {
+        if let Some((kind, percent)) = text.split_once('=') {
             let percent = percent.parse().ok().filter(|&percent| percent <= 75);
-            return percent.map(DiskKind::Ring).ok_or(());
+            match (kind, percent) {
+                ("second-chance", Some(percent)) => return Ok(DiskKind::Ring(percent)),
+                ("sweep", Some(percent)) => return Ok(DiskKind::Sweep(percent)),
+                ("second-chance" | "sweep", None) => return Err(()),
+                _ => {}
+            }
         }
         match text {
             "fifo" => Ok(DiskKind::Ring(0)),
             "second-chance" => Ok(DiskKind::SECOND_CHANCE),
             "store" => Ok(DiskKind::Store),
+            "sweep" => Ok(DiskKind::SWEEP),
             "belady" => Ok(DiskKind::Belady),
             "lru-threshold" => Ok(DiskKind::Ordered(LRU_THRESHOLD)),
             policy => policy.parse().map(DiskKind::Ordered).map_err(|_| ()),
@@ -93,7 +108,7 @@ pub struct Contender {
 impl Contender {
     /// All policies, the rules of admission with three of them, and other memories with the default.
     pub fn all() -> Vec<Contender> {
-        const ALL: [&str; 24] = [
+        const ALL: [&str; 32] = [
             "store",
             "second-chance",
             "fifo",
@@ -102,7 +117,9 @@ impl Contender {
             "s3-fifo",
             "sieve",
             "w-tinylfu",
+            "lhd",
             "gdsf",
+            "sweep",
             "belady",
             "second-chance+second-hit",
             "second-chance+tinylfu",
@@ -118,6 +135,12 @@ impl Contender {
             "second-chance+by-size@gdsf",
             "second-chance+by-size@s3-fifo",
             "gdsf@gdsf",
+            "sweep=10+by-size",
+            "sweep+by-size",
+            "sweep=50+by-size",
+            "sweep+by-size/hit",
+            "sweep+by-size@gdsf",
+            "sweep+by-size@s3-fifo",
         ];
         ALL.iter().filter_map(|text| text.parse().ok()).collect()
     }
@@ -139,7 +162,7 @@ impl fmt::Display for Contender {
 /// The text names no contender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf or belady, with +second-hit, +tinylfu or +by-size if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
+    "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, sweep, sweep=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, lhd, gdsf or belady, with +second-hit, +tinylfu or +by-size (and /hit behind it) if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"
 )]
 pub struct UnknownContender(String);
 
@@ -154,7 +177,7 @@ impl FromStr for Contender {
         };
         let (disk, rule) = match tier.split_once('+') {
             Some((disk, rule)) => (disk, rule.parse().map_err(|_| unknown())?),
-            None => (tier, RuleKind::Offered(AdmissionKind::All)),
+            None => (tier, RuleKind::ALL),
         };
         let disk = disk.parse().map_err(|()| unknown())?;
         Ok(Contender { disk, rule, memory })
@@ -173,11 +196,15 @@ mod tests {
 
     #[test]
     fn contenders_are_read_as_they_are_written() {
-        assert_eq!(Contender::all().len(), 24);
+        assert_eq!(Contender::all().len(), 32);
         for contender in Contender::all() {
             assert_eq!(contender.to_string().parse(), Ok(contender));
         }
-        for text in ["second-chance=10+by-size@s3-fifo", "lru-threshold=5@sieve"] {
+        for text in [
+            "second-chance=10+by-size/hit@s3-fifo",
+            "sweep=7",
+            "lru-threshold=5@sieve",
+        ] {
             assert_eq!(text.parse::<Contender>().unwrap().to_string(), text);
         }
         let refused = [
@@ -191,7 +218,7 @@ mod tests {
         ];
         for text in refused
             .into_iter()
-            .chain(["second-chance=76", "lru@lru+by-size"])
+            .chain(["second-chance=76", "sweep=", "lru@lru+by-size"])
         {
             assert_eq!(
                 text.parse::<Contender>(),

@@ -1,10 +1,11 @@
 //! The disk as a set of objects: what a study asks of it, whatever decides what leaves.
 //!
-//! Three answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), and one that knows the future
-//! ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
+//! Four answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), one whose sweep reads ([`super::sweep`]), and one that
+//! knows the future ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
 //!
 //! Not known here: memory, admission.
 
+use super::rule::Held;
 use crate::Access;
 use crate::cache::{Insertion, Level};
 
@@ -24,12 +25,20 @@ pub trait Disk {
     /// Stores an object that is not here; the bytes written, or None if it is not kept.
     fn insert(&mut self, access: &Access, next: NextUse) -> Option<u64>;
 
+    /// What lies here.
+    fn held(&self) -> Held;
+
     /// Would something have to leave for so many bytes?
     fn is_full(&self, size_bytes: u32) -> bool;
 
     /// Objects and bytes that were written again since the last call.
     fn renewed(&mut self) -> (u64, u64) {
         (0, 0)
+    }
+
+    /// Bytes that were read beside those asked for, since the last call.
+    fn swept(&mut self) -> u64 {
+        0
     }
 }
 
@@ -39,16 +48,24 @@ impl Disk for Level {
     }
 
     fn passed(&mut self, access: &Access, _next: NextUse) -> bool {
-        self.held(access.object) == Some(access.size_bytes)
+        Level::held(self, access.object) == Some(access.size_bytes)
     }
 
     fn insert(&mut self, access: &Access, _next: NextUse) -> Option<u64> {
         // Of a version that memory alone had, an older one may be here.
-        if self.held(access.object).is_some() {
+        if Level::held(self, access.object).is_some() {
             Level::ask(self, access.object, access.size_bytes, &mut None);
         }
         let inserted = Level::insert(self, access.object, access.size_bytes, |_, _| {});
         (inserted == Insertion::Kept).then_some(access.size_bytes.into())
+    }
+
+    fn held(&self) -> Held {
+        Held {
+            objects: self.objects(),
+            bytes: self.bytes(),
+            bytes_max: self.bytes_max(),
+        }
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {

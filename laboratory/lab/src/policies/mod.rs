@@ -11,8 +11,8 @@
 //! |---|---|
 //! | `contender` | who takes part, and how that is written |
 //! | `tiers` | a request through memory and disk; what is counted |
-//! | `rule` | what comes to disk |
-//! | `disk`, `ring`, `belady` | what lies on it; beside them the policies of `cache` |
+//! | `memory`, `rule` | what memory takes, what comes to disk |
+//! | `disk`, `ring`, `sweep`, `belady` | what lies on it; beside them the policies of `cache` |
 //! | `report` | tables and a page |
 //!
 //! Not known here: devices, time.
@@ -22,9 +22,11 @@
 pub mod belady;
 mod contender;
 pub mod disk;
+pub mod memory;
 mod report;
 pub mod ring;
-mod rule;
+pub mod rule;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod tiers;

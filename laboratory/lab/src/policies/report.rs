@@ -8,7 +8,7 @@ use crate::cache::PolicyKind;
 /// A figure of a contender, in percent or as a ratio.
 type Measure = fn(&Hits) -> f64;
 
-/// Document hit ratio / byte hit ratio, bytes written: a row a contender, a column a size. One more column: what memory answers.
+/// Document hit ratio / byte hit ratio, bytes written and read to make room: a row a contender, a column a size. One more column: what memory answers.
 pub fn tables(study: &Study) -> Vec<Table> {
     let sizes = sizes(study);
     let mut columns = vec!["policy".to_owned()];
@@ -17,7 +17,7 @@ pub fn tables(study: &Study) -> Vec<Table> {
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new(
         &format!(
-            "{}: documents/bytes hit (%), bytes written for each asked for; memory {}, new versions: {}",
+            "{}: documents/bytes hit (%), bytes written (+read to make room) for each asked for; memory {}, new versions: {}",
             study.stream,
             size_text(study.memory_bytes),
             study.versions
@@ -37,8 +37,12 @@ pub fn tables(study: &Study) -> Vec<Table> {
 }
 
 fn cell(hits: &Hits) -> String {
+    let read = match hits.swept_bytes {
+        0 => String::new(),
+        _ => format!(" +{:.2}", hits.swept_per_asked()),
+    };
     format!(
-        "{:.1}/{:.1}, {:.2}",
+        "{:.1}/{:.1}, {:.2}{read}",
         hits.document_percent(),
         hits.byte_percent(),
         hits.written_per_asked()
@@ -70,6 +74,14 @@ pub fn page(studies: &[Study]) -> Page {
             it.disk == DiskKind::Belady || ruled.iter().any(|other| other.disk == it.disk)
         };
         for curves in CURVES {
+            // Nothing is read where no sweep takes part.
+            if study
+                .points
+                .iter()
+                .all(|it| (curves.measure)(&it.hits) <= 0.0)
+            {
+                continue;
+            }
             page.plot(&plot(study, &curves, "", "everything comes to disk", plain));
             if !ruled.is_empty() {
                 let caption = "by what comes to disk and what memory keeps";
@@ -91,7 +103,7 @@ struct Curves {
     measure: Measure,
 }
 
-const CURVES: [Curves; 3] = [
+const CURVES: [Curves; 4] = [
     Curves {
         name: "documents",
         what: "document hit ratio",
@@ -109,6 +121,12 @@ const CURVES: [Curves; 3] = [
         what: "bytes written for each asked for",
         unit: "bytes a byte",
         measure: Hits::written_per_asked,
+    },
+    Curves {
+        name: "read",
+        what: "bytes read to make room for each asked for",
+        unit: "bytes a byte",
+        measure: Hits::swept_per_asked,
     },
 ];
 

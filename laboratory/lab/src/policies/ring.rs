@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 use store::{Geometry, HEADER_BYTES};
 
 use super::disk::{Disk, NextUse};
+use super::rule::Held;
 use crate::Access;
 
 /// Not here.
@@ -60,6 +61,9 @@ pub struct Ring {
     copies: VecDeque<Copy>,
     /// Where the latest copy lies, by object.
     places: Vec<u64>,
+    /// Objects that lie here, and the room they take.
+    objects: u64,
+    object_bytes: u64,
     renewals: (u64, u64),
 }
 
@@ -75,6 +79,8 @@ impl Ring {
             writes: 0,
             copies: VecDeque::new(),
             places: Vec::new(),
+            objects: 0,
+            object_bytes: 0,
             renewals: (0, 0),
         }
     }
@@ -105,15 +111,24 @@ impl Ring {
         }
     }
 
-    /// Where the latest copy lies, if it is of this version.
-    fn place(&self, access: &Access) -> Option<u64> {
-        let at = *self.places.get(access.object as usize)?;
+    /// The latest copy, of whatever version.
+    fn latest(&self, object: u32) -> Option<Copy> {
+        let at = *self.places.get(object as usize)?;
         let found = self.copies.binary_search_by_key(&at, |copy| copy.at);
-        let is_same = |copy: &Copy| copy.size_bytes == access.size_bytes;
-        self.copies
-            .get(found.ok()?)
-            .is_some_and(is_same)
-            .then_some(at)
+        self.copies.get(found.ok()?).copied()
+    }
+
+    /// The latest copy, if it is of this version.
+    fn same(&self, access: &Access) -> Option<Copy> {
+        let latest = self.latest(access.object);
+        latest.filter(|copy| copy.size_bytes == access.size_bytes)
+    }
+
+    /// No copy is the latest any more.
+    fn forget(&mut self, copy: Copy) {
+        self.places[copy.object as usize] = ABSENT;
+        self.objects -= 1;
+        self.object_bytes -= self.room(copy.size_bytes);
     }
 
     /// The hand, in bytes written: what begins before it is gone.
@@ -139,7 +154,12 @@ impl Ring {
         if self.places.len() <= object {
             self.places.resize(object + 1, ABSENT);
         }
+        if let Some(before) = self.latest(access.object) {
+            self.forget(before);
+        }
         let room = self.room(access.size_bytes);
+        self.objects += 1;
+        self.object_bytes += room;
         self.places[object] = self.written;
         self.copies.push_back(Copy {
             at: self.written,
@@ -149,10 +169,9 @@ impl Ring {
         self.written += room;
         self.writes += 1;
         let hand = self.hand();
-        while let Some(copy) = self.copies.front().filter(|copy| copy.at < hand) {
-            let place = &mut self.places[copy.object as usize];
-            if *place == copy.at {
-                *place = ABSENT;
+        while let Some(&copy) = self.copies.front().filter(|copy| copy.at < hand) {
+            if self.places[copy.object as usize] == copy.at {
+                self.forget(copy);
             }
             self.copies.pop_front();
         }
@@ -165,9 +184,9 @@ impl Ring {
 
 impl Disk for Ring {
     fn ask(&mut self, access: &Access, _next: NextUse) -> bool {
-        let Some(at) = self.place(access) else {
-            if let Some(place) = self.places.get_mut(access.object as usize) {
-                *place = ABSENT;
+        let Some(Copy { at, .. }) = self.same(access) else {
+            if let Some(before) = self.latest(access.object) {
+                self.forget(before);
             }
             return false;
         };
@@ -181,12 +200,20 @@ impl Disk for Ring {
     }
 
     fn passed(&mut self, access: &Access, _next: NextUse) -> bool {
-        self.place(access).is_some()
+        self.same(access).is_some()
     }
 
     fn insert(&mut self, access: &Access, _next: NextUse) -> Option<u64> {
         let fits = self.room(access.size_bytes) <= self.bytes_max;
         fits.then(|| self.write(access))
+    }
+
+    fn held(&self) -> Held {
+        Held {
+            objects: self.objects,
+            bytes: self.object_bytes,
+            bytes_max: self.bytes_max,
+        }
     }
 
     fn is_full(&self, size_bytes: u32) -> bool {
@@ -256,6 +283,8 @@ mod tests {
         assert!(get(&mut ring, 1, 20) && get(&mut ring, 2, 10));
         assert!(!get(&mut ring, 3, 10));
         assert!(get(&mut ring, 2, 10), "the dead place went first");
+        let held = ring.held();
+        assert_eq!((held.objects, held.bytes), (3, 40));
     }
 
     #[test]

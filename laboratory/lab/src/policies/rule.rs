@@ -1,10 +1,10 @@
-//! Which miss goes to disk: the product's rules of admission, and one by size.
+//! Which miss goes to disk: a rule of the product, told what the proxy tells it.
 //!
-//! `by-size`: an object longer than half the mean missed length needs a second miss, or a hit in memory, before it goes to disk; a
-//! shorter one does not. (The proxy's asks for the second miss only, and its mean is of late misses.) A long object that is asked for once costs the most writes and the most evictions. The mean is of what is
-//! missed: that of what is stored would fall with each refusal.
+//! The proxy tells the rule of misses alone. With `/hit` behind its name, what memory answers and the disk does not have goes to disk too:
+//! a hit in memory is a second request.
 //!
-//! Filters are sized as the product sizes them.
+//! Filters are sized as the product sizes them: at first for objects of [`OBJECT_BYTES_MEAN`], later for as many as the disk holds when it
+//! is full.
 //!
 //! Not known here: tiers.
 
@@ -16,93 +16,99 @@ use replacement::{Admission, AdmissionKind, UnknownAdmission};
 
 use crate::Access;
 
-/// As the product assumes (crate `proxy`, `serve/preparing`).
+/// As the product assumes (`cache::MEAN_OBJECT_BYTES`).
 const OBJECT_BYTES_MEAN: u64 = 13 << 10;
-/// An object is long above the mean missed length divided by this.
-const LONG_PART: u128 = 2;
+/// What is held tells of what is to come once it is this share of the disk (`cache::Cache::admits`).
+const TELLING_SHARE: u64 = 16;
+const FROM_MEMORY: &str = "/hit";
 
-/// Which rule. Written as `all`, `second-hit`, `tinylfu` or `by-size`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleKind {
-    /// One that the product offers.
-    Offered(AdmissionKind),
-    /// A second miss for long objects only.
-    BySize,
+/// Which rule. Written as `all`, `second-hit`, `tinylfu` or `by-size`, with `/hit` behind it if a hit in memory admits too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleKind {
+    /// The product's rule.
+    pub kind: AdmissionKind,
+    /// Does a hit in memory admit?
+    pub from_memory: bool,
 }
 
 impl RuleKind {
     /// Every miss is stored.
-    pub const ALL: RuleKind = RuleKind::Offered(AdmissionKind::All);
+    pub const ALL: RuleKind = RuleKind {
+        kind: AdmissionKind::All,
+        from_memory: false,
+    };
 }
 
 impl FromStr for RuleKind {
     type Err = UnknownAdmission;
 
     fn from_str(text: &str) -> Result<Self, UnknownAdmission> {
-        match text {
-            "by-size" => Ok(RuleKind::BySize),
-            offered => offered.parse().map(RuleKind::Offered),
-        }
+        let (kind, from_memory) = match text.strip_suffix(FROM_MEMORY) {
+            Some(kind) => (kind, true),
+            None => (text, false),
+        };
+        let kind = kind.parse()?;
+        Ok(RuleKind { kind, from_memory })
     }
 }
 
 impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RuleKind::Offered(kind) => kind.fmt(f),
-            RuleKind::BySize => f.write_str("by-size"),
-        }
+        let from_memory = if self.from_memory { FROM_MEMORY } else { "" };
+        write!(f, "{}{from_memory}", self.kind)
+    }
+}
+
+/// What a disk holds: of that follows how many objects it will hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Objects.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Room for so many.
+    pub bytes_max: u64,
+}
+
+impl Held {
+    /// How many objects the disk holds when it is full, if those to come are as long as those that there are.
+    pub fn objects_when_full(&self) -> usize {
+        let mean_bytes = match self.bytes > self.bytes_max / TELLING_SHARE {
+            true => self.bytes / self.objects.max(1),
+            false => OBJECT_BYTES_MEAN,
+        };
+        usize::try_from(self.bytes_max / mean_bytes.max(1)).unwrap_or(usize::MAX)
     }
 }
 
 /// A rule, and what it remembers.
 pub struct Rule {
-    kind: RuleKind,
+    from_memory: bool,
     admission: Admission,
-    /// For how many objects its filters are.
-    objects: usize,
-    misses: u64,
-    missed_bytes: u64,
 }
 
 impl Rule {
     /// For a disk of so many bytes.
     pub fn new(kind: RuleKind, disk_bytes: u64) -> Self {
-        let offered = match kind {
-            RuleKind::Offered(kind) => kind,
-            RuleKind::BySize => AdmissionKind::SecondHit,
-        };
         let objects = usize::try_from(disk_bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX);
         Rule {
-            kind,
-            admission: Admission::new(offered, objects),
-            objects,
-            misses: 0,
-            missed_bytes: 0,
+            from_memory: kind.from_memory,
+            admission: Admission::new(kind.kind, objects),
         }
     }
 
     /// A miss: does it go to disk? `is_full`: something would have to leave.
-    pub fn admits(&mut self, access: &Access, is_full: bool) -> bool {
-        // The proxy tells the rule of misses alone.
+    pub fn admits(&mut self, access: &Access, is_full: bool, held: impl FnOnce() -> Held) -> bool {
         let id = mix(u64::from(access.object));
         self.admission.asked(id);
         let size = u64::from(access.size_bytes);
-        self.misses += 1;
-        self.missed_bytes += size;
-        if self.kind == RuleKind::BySize && !self.is_long(size) {
-            return true;
-        }
-        self.admission.admits(id, size, is_full, || self.objects)
-    }
-
-    fn is_long(&self, size: u64) -> bool {
-        u128::from(size) * u128::from(self.misses) * LONG_PART > u128::from(self.missed_bytes)
+        let objects = || held().objects_when_full();
+        self.admission.admits(id, size, is_full, objects)
     }
 
     /// Does an object go to disk that memory answered and that is not there?
     pub fn admits_from_memory(&self) -> bool {
-        self.kind == RuleKind::BySize
+        self.from_memory
     }
 }
 
@@ -110,33 +116,56 @@ impl Rule {
 mod tests {
     use super::*;
 
-    fn access(object: u32, size_bytes: u32) -> Access {
-        Access {
+    fn admits(rule: &mut Rule, object: u32, size_bytes: u32) -> bool {
+        let access = Access {
             at_ms: 0,
             object,
             server: 0,
             size_bytes,
+        };
+        let held = Held {
+            objects: 10_000,
+            bytes: 1 << 20,
+            bytes_max: 1 << 20,
+        };
+        rule.admits(&access, true, || held)
+    }
+
+    #[test]
+    fn a_rule_is_the_products() {
+        for text in ["second-hit", "by-size/hit"] {
+            let kind: RuleKind = text.parse().unwrap();
+            assert_eq!(kind.to_string(), text);
+            let mut rule = Rule::new(kind, 1 << 20);
+            assert!(!admits(&mut rule, 1, 100) && admits(&mut rule, 1, 100));
+            let of_short = admits(&mut rule, 2, 10);
+            assert_eq!(of_short, kind.kind == AdmissionKind::BySize);
+            assert_eq!(rule.admits_from_memory(), text.ends_with("/hit"));
         }
+        assert!(admits(&mut Rule::new(RuleKind::ALL, 1 << 20), 1, 1));
+        assert_eq!("by-size/".parse::<RuleKind>(), Err(UnknownAdmission));
     }
 
     #[test]
-    fn by_size_long_ones_wait_for_a_second_miss() {
-        let mut rule = Rule::new(RuleKind::BySize, 1 << 20);
-        let mut missed = |object, size| rule.admits(&access(object, size), true);
-        // The first is the mean itself. Then the means are 550, 400, 344.
-        assert!(!missed(1, 1000));
-        assert!(missed(2, 100));
-        assert!(missed(3, 100));
-        assert!(!missed(4, 175));
-        assert!(missed(4, 175) && missed(1, 1000));
+    fn the_filters_grow_to_what_the_disk_holds() {
+        // Made for 1024 objects, at the least; then for 10,000.
+        let mut rule = Rule::new("second-hit".parse().unwrap(), 1 << 20);
+        (0..8000).for_each(|object| _ = admits(&mut rule, object, 1));
+        assert!(admits(&mut rule, 1030, 1));
     }
 
     #[test]
-    fn the_others_are_the_products() {
-        let mut rule = Rule::new(RuleKind::Offered(AdmissionKind::SecondHit), 1 << 20);
-        assert!(!rule.admits(&access(1, 1), true) && rule.admits(&access(1, 1), true));
-        assert!(!rule.admits_from_memory());
-        let mut rule = Rule::new(RuleKind::ALL, 1 << 20);
-        assert!(rule.admits(&access(1, 1), true));
+    fn little_says_nothing_of_what_will_be_held() {
+        let of = |objects, bytes| {
+            let held = Held {
+                objects,
+                bytes,
+                bytes_max: 16 * OBJECT_BYTES_MEAN,
+            };
+            held.objects_when_full()
+        };
+        assert_eq!(of(0, 0), 16);
+        assert_eq!(of(13, OBJECT_BYTES_MEAN), 16);
+        assert_eq!(of(1 << 10, 2 * OBJECT_BYTES_MEAN), 16 << 9);
     }
 }

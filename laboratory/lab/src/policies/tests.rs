@@ -229,7 +229,7 @@ fn the_ring_hits_as_the_store_does() {
         let mut tiers = Tiers::new(&"store".parse().unwrap(), 0, store_bytes);
         let mut ring = Hits::default();
         for (at, access) in (0..).zip(stream()) {
-            if at == REQUESTS * layouts::WARMING_PERCENT / 100 {
+            if at == REQUESTS / WARMING_PART as u64 {
                 ring = Hits::default();
             }
             tiers.get(&access, NEVER, &mut ring);
@@ -246,10 +246,10 @@ fn the_ring_hits_as_the_store_does() {
 }
 
 #[test]
-fn by_size_a_hit_in_memory_brings_a_long_object_to_disk() {
+fn a_hit_in_memory_brings_an_object_to_disk_if_the_rule_says_so() {
     let stream = [access(1, 100), access(1, 100), access(2, 100)];
     let memory = 128 * 100;
-    let found = counted("fifo+by-size", memory, 1000, &stream);
+    let found = counted("fifo+by-size/hit", memory, 1000, &stream);
     assert_eq!(
         (found.memory_hits, found.inserts, found.insert_bytes),
         (1, 1, 100)
@@ -286,6 +286,7 @@ fn the_first_third_is_not_counted() {
         memory_hits: 0,
         inserts: 3,
         insert_bytes: 30,
+        swept_bytes: 0,
     };
     assert_eq!(found, want);
     assert_eq!(

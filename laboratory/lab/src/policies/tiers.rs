@@ -6,8 +6,6 @@
 //!              \--hit: the disk does not learn of it
 //! ```
 //!
-//! As in the proxy, memory takes no object that is longer than 1/128 of it, nor one above 1 MiB.
-//!
 //! Not known here: time.
 
 use std::io;
@@ -16,15 +14,10 @@ use serde::Serialize;
 
 use super::contender::Contender;
 use super::disk::{Disk, NEVER, NextUse};
+use super::memory::Memory;
 use super::rule::Rule;
 use crate::Access;
-use crate::cache::{Level, LevelSettings};
 use crate::requests::Requests;
-
-/// The longest object of a memory is this share of it (`cache::memory`: an eighth of one of 16 shards),
-const MEMORY_OBJECT_SHARE: u64 = 128;
-/// and at most so long (`limits.memory-object-max`).
-const MEMORY_OBJECT_BYTES_MAX: u64 = 1 << 20;
 
 /// Hits and misses of a cache, in requests and in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -43,6 +36,8 @@ pub struct Hits {
     pub inserts: u64,
     /// Bytes of those.
     pub insert_bytes: u64,
+    /// Bytes that the disk read to make room.
+    pub swept_bytes: u64,
 }
 
 impl Hits {
@@ -65,12 +60,16 @@ impl Hits {
     pub fn written_per_asked(&self) -> f64 {
         self.insert_bytes as f64 / self.get_bytes.max(1) as f64
     }
+
+    /// Bytes read to make room, for each byte asked for.
+    pub fn swept_per_asked(&self) -> f64 {
+        self.swept_bytes as f64 / self.get_bytes.max(1) as f64
+    }
 }
 
 /// Memory and disk.
 pub struct Tiers {
-    memory: Option<Level>,
-    memory_object_bytes_max: u64,
+    memory: Memory,
     disk: Box<dyn Disk>,
     rule: Rule,
 }
@@ -78,14 +77,8 @@ pub struct Tiers {
 impl Tiers {
     /// Empty ones. No memory: 0 bytes.
     pub fn new(contender: &Contender, memory_bytes: u64, disk_bytes: u64) -> Self {
-        let settings = LevelSettings {
-            policy: contender.memory,
-            ..LevelSettings::lru(memory_bytes)
-        };
         Tiers {
-            memory: (memory_bytes > 0).then(|| Level::new(settings)),
-            memory_object_bytes_max: (memory_bytes / MEMORY_OBJECT_SHARE)
-                .min(MEMORY_OBJECT_BYTES_MAX),
+            memory: Memory::new(contender.memory, memory_bytes),
             disk: contender.disk.build(disk_bytes),
             rule: Rule::new(contender.rule, disk_bytes),
         }
@@ -97,8 +90,7 @@ impl Tiers {
         let bytes = u64::from(size);
         hits.gets += 1;
         hits.get_bytes += bytes;
-        let memory = self.memory.as_mut();
-        let in_memory = memory.is_some_and(|memory| memory.ask(object, size, &mut None));
+        let in_memory = self.memory.ask(object, size);
         let written = if in_memory {
             hits.memory_hits += 1;
             let on_disk = self.disk.passed(access, next);
@@ -109,12 +101,12 @@ impl Tiers {
         } else if self.disk.ask(access, next) {
             hits.hits += 1;
             hits.hit_bytes += bytes;
-            self.remember(object, size);
+            self.memory.remember(object, size);
             None
         } else {
             let is_full = self.disk.is_full(size);
-            self.remember(object, size);
-            match self.rule.admits(access, is_full) {
+            self.memory.remember(object, size);
+            match self.rule.admits(access, is_full, || self.disk.held()) {
                 true => self.disk.insert(access, next),
                 false => None,
             }
@@ -124,13 +116,7 @@ impl Tiers {
         let (renewed, renewed_bytes) = self.disk.renewed();
         hits.inserts += u64::from(written.is_some()) + renewed;
         hits.insert_bytes += written.unwrap_or(0) + renewed_bytes;
-    }
-
-    fn remember(&mut self, object: u32, size_bytes: u32) {
-        let fits = u64::from(size_bytes) <= self.memory_object_bytes_max;
-        if let Some(memory) = self.memory.as_mut().filter(|_| fits) {
-            memory.insert(object, size_bytes, |_, _| {});
-        }
+        hits.swept_bytes += self.disk.swept();
     }
 }
 

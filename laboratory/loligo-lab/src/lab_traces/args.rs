@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 use commands::units::parse_size;
 use lab::cache::PolicyKind;
+use lab::layouts::Layout;
 use lab::policies::{Contender, Objects};
 use lab::trace::{Columns, Format};
 use lab::versions::Versions;
@@ -76,20 +77,23 @@ Examples:
 
 A policy is DISK+RULE@MEMORY: what leaves the disk, what comes to it, what leaves the memory in front of it.
   DISK    store (the default with its headers, padding and empty room), by bytes alone: second-chance (the default),
-          second-chance=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, gdsf, belady (which
-          knows the future)
+          second-chance=PERCENT, sweep and sweep=PERCENT (a ring that writes the best of what it sweeps again), fifo, lru,
+          lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, lhd, gdsf, belady (which knows the future)
   RULE    all, unless it is named; second-hit; tinylfu; by-size: what is longer than half the mean missed length needs a
-          second miss, or a hit in memory
-  MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu
+          second miss; with /hit behind it a hit in memory admits, too
+  MEMORY  lru, unless it is named; gdsf, s3-fifo, sieve, w-tinylfu, lhd
 The first third of a stream fills the caches and is not counted. Sizes are bytes, or percent of the bytes of the stream's
-different objects. A cell is documents/bytes hit in percent, and the bytes written for each byte asked for.";
+different objects. A cell is documents/bytes hit in percent, the bytes written for each byte asked for, and behind a + those
+that a sweep reads.";
 
 const LAYOUTS_HELP: &str = "\
 Examples:
   loligo lab layouts polymix --html layouts.html
   loligo lab layouts bu-1994-95.tsv.zst --store 256MiB --memory 32MiB
   loligo lab layouts dec --only default --only buffers
+  loligo lab layouts dec --store 10% --memory 1% --layouts second-chance,gdsf,second-chance+by-size@gdsf
 
+A layout is written REPLACEMENT+RULE@MEMORY: a value of store.replacement, and the rest as in `loligo lab policies`.
 It is the store of `loligo serve`, over a device in memory; what a seeking disk and flash would have needed is computed.
 A stream should be ten times as large as the store, or the figures are those of filling it. Takes a minute or two a stream,
 and as much memory as the store is large.";
@@ -253,7 +257,7 @@ pub struct MethodFlags {
         help_heading = "Caches"
     )]
     pub disk_policy: PolicyKind,
-    /// What comes to the disk: all, second-hit, tinylfu
+    /// What comes to the disk: all, second-hit, tinylfu, by-size
     #[arg(
         long,
         value_name = "RULE",
@@ -302,18 +306,26 @@ pub struct LayoutsFlags {
     #[command(flatten)]
     pub from: StreamFlags,
 
-    /// Size of the store; it is in memory
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
-    pub store: u64,
-    /// Size of the memory cache in front
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    pub memory: u64,
+    /// Size of the store, which is in memory; 10%: of the bytes of the stream's objects
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    pub store: Share,
+    /// Size of the memory cache in front, likewise
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub memory: Share,
     /// Requests a second: how time goes by for the store
     #[arg(long, value_name = "R", default_value = "1000", value_parser = positive)]
     pub pace: f64,
     /// Only layouts whose name contains this; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
+    /// These instead of the usual ones: second-chance, gdsf, second-chance+by-size@gdsf, …
+    #[arg(
+        long,
+        value_name = "LAYOUTS",
+        value_delimiter = ',',
+        conflicts_with = "only"
+    )]
+    pub layouts: Vec<Layout>,
 
     #[command(flatten)]
     pub report: ReportFlags,

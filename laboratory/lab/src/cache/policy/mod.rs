@@ -1,15 +1,17 @@
-//! Replacement policies of the lab: those of the product (crate `replacement`), and three that the product does not offer.
+//! Replacement policies of the lab: those of the product (crate `replacement`), and four that the product does not offer.
 //!
 //! | name | |
 //! |---|---|
 //! | s3-fifo | three queues; newcomers prove themselves in a small one |
 //! | sieve | one queue, and a hand that spares what was asked for |
+//! | lhd | the least hits to be expected for room and time, as counted so far |
 //! | w-tinylfu | a window, and a main part that must be asked for more often |
 //!
 //! How they compare differs with the trace (docs/lab-traces.md): S3-FIFO beats LRU where sizes are taken to stay and on key-value
 //! requests, and loses on streams with many new versions. So they stay here to be compared on the next trace.
 
 mod ghosts;
+mod lhd;
 mod queues;
 mod s3_fifo;
 mod sieve;
@@ -31,6 +33,8 @@ pub enum PolicyKind {
     S3Fifo,
     /// SIEVE.
     Sieve,
+    /// LHD.
+    Lhd,
     /// W-TinyLFU.
     WTinyLfu,
 }
@@ -45,6 +49,7 @@ impl PolicyKind {
             PolicyKind::Offered(kind) => Box::new(kind.build()),
             PolicyKind::S3Fifo => Box::new(s3_fifo::S3Fifo::new()),
             PolicyKind::Sieve => Box::new(sieve::Sieve::new()),
+            PolicyKind::Lhd => Box::new(lhd::Lhd::new()),
             PolicyKind::WTinyLfu => Box::new(w_tinylfu::WTinyLfu::new()),
         }
     }
@@ -53,7 +58,7 @@ impl PolicyKind {
 /// The text names no policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a replacement policy is \"lru\", \"lru-threshold=BYTES\", \"gdsf\", \"s3-fifo\", \"sieve\" or \"w-tinylfu\""
+    "a replacement policy is \"lru\", \"lru-threshold=BYTES\", \"gdsf\", \"s3-fifo\", \"sieve\", \"lhd\" or \"w-tinylfu\""
 )]
 pub struct UnknownPolicy;
 
@@ -64,6 +69,7 @@ impl FromStr for PolicyKind {
         match text {
             "s3-fifo" => Ok(PolicyKind::S3Fifo),
             "sieve" => Ok(PolicyKind::Sieve),
+            "lhd" => Ok(PolicyKind::Lhd),
             "w-tinylfu" => Ok(PolicyKind::WTinyLfu),
             offered => offered
                 .parse()
@@ -79,6 +85,7 @@ impl fmt::Display for PolicyKind {
             PolicyKind::Offered(kind) => kind.fmt(f),
             PolicyKind::S3Fifo => f.write_str("s3-fifo"),
             PolicyKind::Sieve => f.write_str("sieve"),
+            PolicyKind::Lhd => f.write_str("lhd"),
             PolicyKind::WTinyLfu => f.write_str("w-tinylfu"),
         }
     }
