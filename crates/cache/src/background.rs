@@ -19,13 +19,13 @@ use bytes::Bytes;
 use device::{Device, Engine, EngineKind, IoFault};
 use profile::MarkKind;
 use serde_json::json;
-use store::{Move, Set, Settled, Store, Work, WorkOp, Write, set::DurabilityHandles};
+use store::{Move, Reinsertion, Set, Settled, Store, Work, WorkOp, Write, set::DurabilityHandles};
 use tokio::{
     runtime::{self, LocalOptions},
     sync::{Notify, oneshot, watch},
 };
 
-use crate::written::Member;
+use crate::{lazy::ReadQueue, written::Member};
 use base::{
     clock::unix_ms,
     pulse::{Pulse, StoreWork},
@@ -52,6 +52,8 @@ pub struct WakeUp {
     done: Notify,
     /// The background thread, once it runs.
     signs: OnceLock<Signs>,
+    /// In the set's order.
+    queues: OnceLock<Vec<Arc<ReadQueue>>>,
 }
 
 /// The background thread's heartbeat.
@@ -70,6 +72,17 @@ impl WakeUp {
             pulse: Pulse::default(),
             works: paths.map(StoreWork::of).collect(),
         });
+    }
+
+    /// Where reads for clients wait, in the set's order: what is not urgent waits for them.
+    pub fn watch(&self, queues: Vec<Arc<ReadQueue>>) {
+        let _ = self.queues.set(queues);
+    }
+
+    /// Do reads for clients wait for this store's device?
+    fn has_waiting_reads(&self, store: usize) -> bool {
+        let queue = self.queues.get().and_then(|queues| queues.get(store));
+        queue.is_some_and(|queue| queue.waiting() > 0)
     }
 
     /// There is work.
@@ -302,7 +315,7 @@ async fn keep(
     let mut closing_until: Option<Instant> = None;
     let mut scan = Scan::of(store, engine.device().path());
     let step = Rc::new(Notify::new());
-    // As many more as moves are under way.
+    // As many more as moves and reinsertions are under way.
     let moving = Rc::new(());
     loop {
         let woken = wake_up.wake.notified();
@@ -332,6 +345,9 @@ async fn keep(
                 drop(moving);
             });
         }
+        if closing_until.is_none() && has_time(&kept, &wake_up) {
+            begin_reinsertion(&kept, &step, &moving);
+        }
         if let Some(under_way) = &mut scan
             && under_way.is_over(&kept)
         {
@@ -352,7 +368,7 @@ async fn keep(
             biased;
             () = woken => {}
             () = step.notified() => {}
-            () = tokio::time::sleep(next_look(store)) => {}
+            () = tokio::time::sleep(next_look(&kept, &wake_up)) => {}
             _ = stopped.changed(), if closing_until.is_none() => {
                 let until = Instant::now() + CLOSE_MAX;
                 while Rc::strong_count(&moving) > 1 && Instant::now() < until {
@@ -371,9 +387,21 @@ async fn keep(
     }
 }
 
+/// Is there time for what is not urgent: does the device answer, and do no reads for clients wait for it?
+fn has_time(kept: &Kept, wake_up: &WakeUp) -> bool {
+    let health = kept.engine.device().health();
+    !health.is_aside() && !wake_up.has_waiting_reads(kept.member.index)
+}
+
 /// When to ask the store again without a wake-up.
-fn next_look(store: &Store) -> Duration {
-    Duration::from_millis(store.next_work_in_ms(unix_ms(), TICK.as_millis() as u64))
+fn next_look(kept: &Kept, wake_up: &WakeUp) -> Duration {
+    let (store, now_ms) = (&kept.store, unix_ms());
+    let ms = store.next_work_in_ms(now_ms, TICK.as_millis() as u64);
+    let ms = match has_time(kept, wake_up) {
+        true => store.next_reinsertion_in_ms(now_ms, ms),
+        false => ms,
+    };
+    Duration::from_millis(ms)
 }
 
 /// The scan after an unclean stop, as it is logged.
@@ -430,6 +458,33 @@ async fn carry_out_move(kept: &Kept, moved: Move) {
         )
         .ok();
     for write in store.move_done(moved, bytes, unix_ms()) {
+        if let Err(error) = kept.write(write).await {
+            tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+        }
+    }
+}
+
+/// Begins to read what the sweep comes to next, if the store wants that now.
+fn begin_reinsertion(kept: &Rc<Kept>, step: &Rc<Notify>, moving: &Rc<()>) {
+    if let Some(read) = kept.store.next_reinsertion(unix_ms()) {
+        let (kept, step) = (Rc::clone(kept), Rc::clone(step));
+        let moving = Rc::clone(moving);
+        tokio::task::spawn_local(async move {
+            carry_out_reinsertion(&kept, read).await;
+            step.notify_one();
+            drop(moving);
+        });
+    }
+}
+
+/// Reads what the sweep comes to next, and writes the best of it again.
+async fn carry_out_reinsertion(kept: &Kept, read: Reinsertion) {
+    let bytes = kept.read(read.offset(), read.bytes(), 0).await;
+    let bytes = bytes
+        .map_err(|error| tracing::warn!(%error, "what is to be evicted next could not be read"))
+        .ok();
+    let store = &kept.store;
+    for write in store.reinsertion_done(read, bytes, unix_ms()) {
         if let Err(error) = kept.write(write).await {
             tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
         }

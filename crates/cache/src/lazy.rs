@@ -98,6 +98,12 @@ impl ReadQueue {
     }
 }
 
+impl std::fmt::Debug for ReadQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadQueue").finish_non_exhaustive()
+    }
+}
+
 /// Who waits for a read.
 struct Waiter {
     answer: oneshot::Sender<Result<Brought, IoFault>>,

@@ -117,6 +117,12 @@ figures! {
         read_failures
         /// Records written again because they were read when room was to be made where they lay
         second_chances
+        /// Records written again because they were worth most, for their length, of what lay where room was to be made
+        reinserted
+        /// Bytes of the records written again for that reason, padding included
+        reinserted_bytes
+        /// Bytes read to write such records again
+        reinsertion_bytes
         /// Records written again because an answer under way needed them when room was to be made where they lay
         moved
         /// Records needed by an answer under way that could not be read, or for which there was no room, when room was made where they lay

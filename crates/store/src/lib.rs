@@ -12,6 +12,7 @@
 //! | read a part of a fragment | [`Store::part_of`] | carry out one read or two, [`Store::decode_front`], [`Store::decode_part`], [`Store::read_done`] |
 //! | read more than asked for | [`Store::reach`] | [`Store::companions`], before the read is done |
 //! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
+//! | keep what is worth it | [`Store::next_reinsertion`], when there is time | carry out the read, [`Store::reinsertion_done`], then the [`Write`]s |
 //! | keep what is read soon | [`Store::need`], [`Needs`]; [`Store::next_move`], until there is none | carry out the read, [`Store::move_done`], then the [`Write`]s |
 //! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
 //! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
@@ -95,6 +96,7 @@ mod write;
 pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::need::NEEDS_MAX;
 pub use evict::needed::{Needed, Needs};
+pub use evict::reinsert::Reinsertion;
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use handing::{Heard, HeldChunks, NotFrozen, Told};

@@ -1,7 +1,8 @@
 //! Deliberate mistakes, one by one, so that the fault simulation can show that it would notice them.
 //!
 //! Not among them: to accept records of another epoch. A store that starts empty gets a new secret and a new seed of its hashes as
-//! well, so nothing of the old one would verify or be looked up; the epoch is the second of three locks.
+//! well, so nothing of the old one would verify or be looked up; the epoch is the second of three locks. Nor to write again what lay in a
+//! stretch that was swept while it was read: its region's opening tells that as well, unless another thread is very fast.
 //!
 //! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
 
@@ -65,11 +66,15 @@ pub enum Mistake {
     TellNoMore,
     /// Of the variants that a scan finds the highest salt counts, not the newest record.
     HighestSalt,
+    /// What the sweep has read is written again although it was purged, put in doubt or replaced meanwhile.
+    ReinsertTheDead,
+    /// What the sweep has read is written again without comparing its checksum.
+    ReinsertUnverified,
 }
 
 impl Mistake {
     /// Those that some thousand seeds must notice.
-    pub const ALL: [Mistake; 27] = [
+    pub const ALL: [Mistake; 29] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -97,6 +102,8 @@ impl Mistake {
         Mistake::NoProtection,
         Mistake::ProtectionOfBefore,
         Mistake::TellNoMore,
+        Mistake::ReinsertTheDead,
+        Mistake::ReinsertUnverified,
     ];
 
     /// Those that one seed in some thousands notices, which is kept as a test.
@@ -133,6 +140,8 @@ impl Mistake {
             Mistake::ProtectionOfBefore => "protection-of-before",
             Mistake::TellNoMore => "tell-no-more",
             Mistake::HighestSalt => "highest-salt",
+            Mistake::ReinsertTheDead => "reinsert-the-dead",
+            Mistake::ReinsertUnverified => "reinsert-unverified",
         }
     }
 }

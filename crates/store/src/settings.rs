@@ -4,6 +4,7 @@ use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
 use crate::evict::need::NEEDED_SHARE;
 use crate::geometry::Geometry;
 use crate::index::entry::{CHUNKS_MAX, encodable_chunks};
+use crate::index::usage::UsageBits;
 use crate::layout::PAGE_BYTES;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistakes;
@@ -55,6 +56,13 @@ pub enum Replacement {
         /// larger, a longer one's smaller. 0: no second chances.
         window_percent: u8,
     },
+    /// Likewise, but before a stretch is cleared it is read, and the records that are worth most for their length are written again: the
+    /// more often they were read, the shorter they are, the less long ago. While the disk does not keep up with that, as
+    /// `SecondChance`.
+    Reinsertion {
+        /// Percent of a stretch that is written again at most.
+        percent: u8,
+    },
     /// Record by record, in the order of a policy. Costs more memory, and leaves small holes.
     Ordered(PolicyKind),
 }
@@ -62,6 +70,26 @@ pub enum Replacement {
 impl Replacement {
     /// The default window.
     pub const WINDOW_PERCENT: u8 = 20;
+
+    /// The default share that is written again.
+    pub const REINSERTED_PERCENT: u8 = 30;
+
+    /// How near to the hand a used record is written again; None: records go in the order of a policy.
+    pub fn window_percent(self) -> Option<u8> {
+        match self {
+            Self::SecondChance { window_percent } => Some(window_percent),
+            Self::Reinsertion { .. } => Some(Self::WINDOW_PERCENT),
+            Self::Ordered(_) => None,
+        }
+    }
+
+    /// The share of a stretch that is written again, at most.
+    pub fn reinserted_percent(self) -> Option<u8> {
+        match self {
+            Self::Reinsertion { percent } => Some(percent),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Replacement {
@@ -79,6 +107,10 @@ impl fmt::Display for Replacement {
                 window_percent: Self::WINDOW_PERCENT,
             } => f.write_str("second-chance"),
             Self::SecondChance { window_percent } => write!(f, "second-chance={window_percent}"),
+            Self::Reinsertion {
+                percent: Self::REINSERTED_PERCENT,
+            } => f.write_str("reinsertion"),
+            Self::Reinsertion { percent } => write!(f, "reinsertion={percent}"),
             Self::Ordered(kind) => kind.fmt(f),
         }
     }
@@ -87,8 +119,8 @@ impl fmt::Display for Replacement {
 /// The text names no replacement.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "\"{0}\" is no replacement policy: use \"second-chance\" or \"second-chance=PERCENT\" (0 to 75), \"lru\", \
-     \"lru-threshold=BYTES\" or \"gdsf\""
+    "\"{0}\" is no replacement policy: use \"second-chance\" or \"second-chance=PERCENT\" (0 to 75), \"reinsertion\" \
+     or \"reinsertion=PERCENT\" (10 to 50), \"lru\", \"lru-threshold=BYTES\" or \"gdsf\""
 )]
 pub struct UnknownReplacement(String);
 
@@ -98,7 +130,18 @@ impl FromStr for Replacement {
     fn from_str(text: &str) -> Result<Self, UnknownReplacement> {
         let unknown = || UnknownReplacement(text.to_owned());
         match text.split_once('=') {
-            None if text == "second-chance" => Ok(Self::default()),
+            None if text == "second-chance" => Ok(Self::SecondChance {
+                window_percent: Self::WINDOW_PERCENT,
+            }),
+            None if text == "reinsertion" => Ok(Self::Reinsertion {
+                percent: Self::REINSERTED_PERCENT,
+            }),
+            Some(("reinsertion", percent)) => {
+                let percent = percent.parse().map_err(|_| unknown())?;
+                let fits = (10..=50).contains(&percent);
+                fits.then_some(Self::Reinsertion { percent })
+                    .ok_or_else(unknown)
+            }
             Some(("second-chance", percent)) => {
                 let window_percent = percent.parse().map_err(|_| unknown())?;
                 let fits = window_percent <= 75;
@@ -210,6 +253,8 @@ pub(crate) struct Limits {
     /// Soft purges of resources with variants that each shard remembers.
     pub soft_purges_max: usize,
     pub shards: usize,
+    /// What memory keeps of the use of records.
+    pub usage_bits: UsageBits,
     /// Segments of the index in each shard.
     pub segments: usize,
     pub manner: fn(u8) -> Manner,
@@ -250,6 +295,10 @@ impl Limits {
             needed_bytes_max: data_bytes / NEEDED_SHARE,
             soft_purges_max: SoftPurges::max(geometry.checkpoint_bytes, shards),
             shards,
+            usage_bits: match settings.replacement {
+                Replacement::Reinsertion { .. } => UsageBits::spare_of(geometry.data_chunks),
+                _ => UsageBits::NONE,
+            },
             segments: segments as usize,
             manner: settings.manner,
             words: settings.words,
@@ -259,7 +308,7 @@ impl Limits {
 
     pub(crate) fn policy(&self) -> Option<PolicyKind> {
         match self.replacement {
-            Replacement::SecondChance { .. } => None,
+            Replacement::SecondChance { .. } | Replacement::Reinsertion { .. } => None,
             Replacement::Ordered(kind) => Some(kind),
         }
     }
@@ -304,12 +353,21 @@ mod tests {
         for name in [
             "second-chance",
             "second-chance=10",
+            "reinsertion",
+            "reinsertion=50",
             "lru",
             "lru-threshold=1000",
         ] {
             assert_eq!(name.parse::<Replacement>().unwrap().to_string(), name);
         }
-        for name in ["", "second-chance=76", "second-chance=x", "fifo"] {
+        for name in [
+            "",
+            "second-chance=76",
+            "second-chance=x",
+            "reinsertion=9",
+            "reinsertion=51",
+            "fifo",
+        ] {
             assert!(name.parse::<Replacement>().is_err(), "{name}");
         }
     }

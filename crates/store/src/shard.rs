@@ -31,6 +31,7 @@ use crate::index::entry::Entry;
 use crate::index::key::{KeyHash, NumberMap};
 use crate::index::marker::lasting::Fresh;
 use crate::index::pieces::Short;
+use crate::index::usage::{Usage, UsageBits};
 use crate::index::{Index, Spot};
 use crate::log::invalidation::Invalidations;
 use crate::log::soft::SoftPurges;
@@ -86,9 +87,9 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(segments: usize, book: Option<Book>) -> Self {
+    pub(crate) fn new(segments: usize, bits: UsageBits, book: Option<Book>) -> Self {
         Self {
-            index: Index::new(segments),
+            index: Index::new(segments, bits),
             book,
             waiting: NumberMap::default(),
             held: NumberMap::default(),
@@ -122,15 +123,17 @@ impl Shard {
         self.index.get(spot)
     }
 
+    /// How the record of that hash was used; what is not there, not at all.
+    pub(crate) fn usage_of(&self, hash: KeyHash) -> Usage {
+        let spot = self.find(hash);
+        spot.map_or_else(Usage::default, |spot| self.entry(spot).usage())
+    }
+
     /// Marks a use. `stamp` is drawn under this shard's lock, so the order and the stamps agree.
     pub(crate) fn touch(&mut self, spot: Spot, stamp: u64) {
-        let entry = self.index.get(spot);
-        let used = entry.with_use();
-        if used != entry {
-            self.index.set(spot, used);
-        }
+        self.index.touch(spot);
         if let Some(book) = &mut self.book {
-            book.touch(entry.first(), stamp);
+            book.touch(self.index.get(spot).first(), stamp);
         }
     }
 

@@ -7,12 +7,14 @@
 //!    `weeding`: what is read next for it; not held meanwhile.
 //! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 5. `flights`, `freed`, `bad`, `predicates`, `left`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
+//! 5. `flights`, `freed`, `bad`, `predicates`, `left`, `pool`, `scan_reads`, `moves`,
+//!    `coming`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
 
 use crate::book;
+use crate::evict::coming::Coming;
 use crate::evict::left::{Left, Name};
 use crate::evict::need::Moves;
 use crate::evict::room::Room;
@@ -34,13 +36,13 @@ use crate::recover::scanned::Scan;
 use crate::recover::superblock::Superblock;
 use crate::secret::{Pseudonyms, Secret};
 use crate::sequence::Sequence;
-use crate::settings::{Limits, Replacement};
+use crate::settings::Limits;
 use crate::shard::Shard;
 use crate::write::cluster::Flight;
 use crate::write::locality::Buffers;
 use crate::write::writer::Writer;
 use bytes::Bytes;
-use extent::Extent;
+use extent::{Chunks, Extent};
 use replacement::PolicyKind;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -92,6 +94,12 @@ pub struct Store {
     /// Chunks ahead of the hand that are swept next.
     pub(crate) stretch_chunks: u32,
     pub(crate) moves: Mutex<Moves>,
+    /// What of the stretch that is swept next is to be written again.
+    pub(crate) coming: Mutex<Coming>,
+    /// Is that done in time?
+    pub(crate) reads_stretches: AtomicBool,
+    /// Sweeps that have ended since the start; changes with the writer locked.
+    pub(crate) sweeps: AtomicU64,
     /// The number of needs and their bytes; each shard has its own table.
     pub(crate) needs: AtomicU64,
     pub(crate) needed_bytes: AtomicU64,
@@ -123,10 +131,7 @@ impl Store {
         let geometry = superblock.geometry.clone();
         let cluster_bytes = limits.cluster_chunks as usize * geometry.chunk_bytes as usize;
         let (space, room) = Room::of(&limits, &geometry, hand_at);
-        let window_percent = match limits.replacement {
-            Replacement::SecondChance { window_percent } => u64::from(window_percent),
-            Replacement::Ordered(_) => 0,
-        };
+        let window_percent = u64::from(limits.replacement.window_percent().unwrap_or(0));
         let window_chunks = u64::from(geometry.data_chunks) * window_percent / 100;
         let (hand_chunk, stretch_chunks, look_ahead_chunks) = match &room {
             Room::Hand(hand) => (
@@ -142,7 +147,8 @@ impl Store {
             limits.words,
             picture::predicates_bytes_max(&geometry),
         );
-        let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
+        let book = || limits.policy().map(book::Book::new);
+        let shard = || Shard::new(limits.segments, limits.usage_bits, book());
         Self {
             secret: superblock.secret,
             epoch: superblock.epoch,
@@ -172,6 +178,12 @@ impl Store {
             stretch_chunks,
             look_ahead_chunks,
             moves: Mutex::default(),
+            coming: Mutex::new(Coming::new(
+                limits.replacement.reinserted_percent().unwrap_or(0),
+                Chunks(stretch_chunks),
+            )),
+            reads_stretches: AtomicBool::new(false),
+            sweeps: AtomicU64::new(0),
             needs: AtomicU64::new(0),
             needed_bytes: AtomicU64::new(0),
             due_chunks: AtomicU32::new(0),

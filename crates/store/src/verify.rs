@@ -80,7 +80,16 @@ impl Store {
         hash: KeyHash,
         extent: Option<Extent>,
     ) -> Result<RecordParts, Corrupt> {
-        let mut verified = self.decode_whole(bytes, hash, extent);
+        self.judge(self.decode_whole(bytes, hash, extent), hash, extent)
+    }
+
+    /// Compares a whole record with purges and predicates.
+    pub(crate) fn judge(
+        &self,
+        mut verified: Result<RecordParts, Corrupt>,
+        hash: KeyHash,
+        extent: Option<Extent>,
+    ) -> Result<RecordParts, Corrupt> {
         if let Ok(parts) = &mut verified {
             let met = self.meet(parts.began, &parts.key, &parts.meta);
             let standing = self.standing_of(parts, hash, extent);

@@ -29,6 +29,7 @@ mod needing;
 mod operations;
 mod random;
 mod reading;
+mod reinserting;
 pub mod report;
 mod run;
 mod simulated_store;

@@ -41,6 +41,8 @@ pub struct Report {
     pub second_chances: u64,
     /// Records written again because somebody needed them.
     pub moved: u64,
+    /// Records that the sweep wrote again because they were worth it.
+    pub reinserted: u64,
     /// Times that older records were read to work off predicates.
     pub weedings: u64,
     /// Records that this took out.
@@ -102,6 +104,7 @@ impl Report {
             checkpoints,
             second_chances,
             moved,
+            reinserted,
             weedings,
             weeded,
             noted_regions,
@@ -138,6 +141,7 @@ impl Report {
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
         self.moved += moved;
+        self.reinserted += reinserted;
         self.weedings += weedings;
         self.weeded += weeded;
         self.noted_regions += noted_regions;
@@ -160,13 +164,14 @@ impl Report {
         self.faults.merge(faults);
     }
 
-    /// What a store did in its life: evictions, checkpoints, second chances, moves, weedings, records weeded, regions noted, notes.
-    pub fn count_deeds(&mut self, deeds: [u64; 8]) {
+    /// What a store did in its life: evictions, checkpoints, second chances, moves, reinsertions, weedings, records weeded, regions noted, notes.
+    pub fn count_deeds(&mut self, deeds: [u64; 9]) {
         let [
             evictions,
             checkpoints,
             second_chances,
             moved,
+            reinserted,
             weedings,
             weeded,
             noted_regions,
@@ -176,6 +181,7 @@ impl Report {
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
         self.moved += moved;
+        self.reinserted += reinserted;
         self.weedings += weedings;
         self.weeded += weeded;
         self.noted_regions += noted_regions;
@@ -183,7 +189,7 @@ impl Report {
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 34] {
+    pub fn numbers(&self) -> [(&'static str, u64); 35] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -200,6 +206,7 @@ impl Report {
             ("checkpoints", self.checkpoints),
             ("second chances", self.second_chances),
             ("records moved", self.moved),
+            ("records reinserted", self.reinserted),
             ("weedings", self.weedings),
             ("records weeded", self.weeded),
             ("regions noted", self.noted_regions),

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use store::{Geometry, Marker, Mistake, Move, Sequence, Write, WriteId};
+use store::{Geometry, Marker, Mistake, Move, Reinsertion, Sequence, Write, WriteId};
 
 use crate::areas::Areas;
 use crate::check::Waived;
@@ -23,7 +23,7 @@ use crate::random::Random;
 use crate::reading::Reading;
 use crate::report::{Event, Failure, Report, Story};
 use crate::simulated_store::{
-    Choice, DurabilityHandle, POLICIES, Settled, SimulatedStore, WorkId, WorkOp,
+    Choice, DurabilityHandle, POLICIES, REINSERTION, Settled, SimulatedStore, WorkId, WorkOp,
 };
 use crate::upgrade::Old;
 use crate::world::{FullKey, VersionNumber, World};
@@ -65,6 +65,7 @@ pub(crate) enum Tag {
     },
     Reading(Box<Reading>),
     Move(Move, FullKey),
+    Reinsertion(Reinsertion),
     Opening,
 }
 
@@ -188,10 +189,11 @@ impl Run {
             shards: 1 << random.below(4),
             locality_buffers: random.pick(&[0, 0, 4]),
             // The default more often than the others.
-            policy: if random.one_in(2) {
-                POLICIES[0]
-            } else {
-                random.pick(POLICIES)
+            policy: match random.one_in(2) {
+                // Of no draw of its own, so that old seeds remain what they were.
+                true if options.seed % 4 == 0 => REINSERTION,
+                true => POLICIES[0],
+                false => random.pick(POLICIES),
             },
             mistake: options.mistake,
         };
@@ -353,7 +355,7 @@ impl Run {
         for _ in 0..PUMP_MAX {
             let Some(work) = self.store()?.next_work(self.now_ms) else {
                 let Some(moved) = self.store()?.next_move() else {
-                    return Ok(any);
+                    return Ok(self.begin_reinsertion()? || any);
                 };
                 any = true;
                 self.read_to_move(moved)?;
@@ -420,6 +422,10 @@ impl Run {
             Tag::Move(moved, full_key) => {
                 let bytes = done.result.ok().flatten();
                 self.end_move(moved, full_key, bytes)?;
+            }
+            Tag::Reinsertion(read) => {
+                let bytes = done.result.ok().flatten();
+                self.end_reinsertion(read, bytes)?;
             }
             Tag::Opening => (),
         }

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use store::{
     Companion, Corrupt, Front, Geometry, Heard, HeldChunks, Identity, KeyHash, Lookup, Marker,
-    Mistake, Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Renewal, Sequence,
-    Settings, Store, Superblock, Told, WriteId, Writes,
+    Mistake, Mistakes, Move, Needed, NewRecord, NotFrozen, Read, RecordParts, Reinsertion, Renewal,
+    Sequence, Settings, Store, Superblock, Told, WriteId, Writes,
 };
 
 pub use store::{
@@ -35,7 +35,7 @@ pub struct Choice {
 impl Choice {
     /// Does the policy fill one region after the other, so that what is older is also gone earlier?
     pub fn fills_in_turn(&self) -> bool {
-        self.policy.starts_with(POLICIES[0])
+        self.policy.starts_with(POLICIES[0]) || self.policy == REINSERTION
     }
 }
 
@@ -47,6 +47,9 @@ pub const POLICIES: &[&str] = &[
     "lru",
     "gdsf",
 ];
+
+/// The rule that some of the runs have that would have the default.
+pub const REINSERTION: &str = "reinsertion";
 
 fn settings(choice: &Choice) -> Settings {
     Settings {
@@ -329,6 +332,16 @@ impl SimulatedStore {
     }
 
     /// What is to be read in order to be written again.
+    pub fn next_reinsertion(&self, now_ms: u64) -> Option<Reinsertion> {
+        self.store.next_reinsertion(now_ms)
+    }
+
+    /// As the store's.
+    pub fn reinsertion_done(&self, read: Reinsertion, bytes: Option<Bytes>, now_ms: u64) -> Writes {
+        self.store.reinsertion_done(read, bytes, now_ms)
+    }
+
+    /// As the store's.
     pub fn next_move(&self) -> Option<Move> {
         self.store.next_move()
     }
@@ -404,15 +417,16 @@ impl SimulatedStore {
         self.store.audit()
     }
 
-    /// What it did in this life: records evicted, checkpoints, second chances, records moved, weedings, records weeded, regions noted,
-    /// notes.
-    pub fn deeds(&self) -> [u64; 8] {
+    /// What it did in this life: records evicted, checkpoints, second chances, records moved, reinserted, weedings, records weeded, regions
+    /// noted, notes.
+    pub fn deeds(&self) -> [u64; 9] {
         let figures = self.store.figures();
         [
             figures.evictions + figures.stretch_evictions,
             figures.checkpoints,
             figures.second_chances,
             figures.moved,
+            figures.reinserted,
             figures.weedings,
             figures.weeded,
             figures.noted_regions,

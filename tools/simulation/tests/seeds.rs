@@ -34,6 +34,7 @@ fn no_seed_fails() {
     assert!(sum.handed_over > 20 && sum.thawed > 20, "{sum:?}");
     assert!(sum.compared > 500 && sum.acknowledged > 100);
     assert!(sum.by_parts > 100, "{}", sum.by_parts);
+    assert!(sum.reinserted > 100, "{}", sum.reinserted);
 }
 
 /// The others are for `cargo xtask sim --mistakes`; only every other seed has upgrades.
@@ -46,6 +47,20 @@ fn what_may_go_wrong_with_an_upgrade_is_noticed() {
         Mistake::NoProtection,
     ] {
         let mut seeds = (1..=SEEDS * 3).step_by(2).map(|seed| Options {
+            mistake: Some(mistake),
+            ..options(seed)
+        });
+        let noticed = seeds.find_map(|options| run(options).1);
+        assert!(noticed.is_some(), "{mistake:?}");
+        println!("{mistake:?}: {}", noticed.unwrap().message);
+    }
+}
+
+/// Every fourth seed may have a sweep that reads.
+#[test]
+fn what_may_go_wrong_when_the_sweep_writes_again_is_noticed() {
+    for mistake in [Mistake::ReinsertTheDead, Mistake::ReinsertUnverified] {
+        let mut seeds = (4..=SEEDS * 2).step_by(4).map(|seed| Options {
             mistake: Some(mistake),
             ..options(seed)
         });

@@ -177,11 +177,14 @@ fn store_rows() -> Vec<Row<Draft>> {
         /// Which objects leave a full store. `second-chance` frees neighbouring regions in the order in which they were written: writes are
         /// long, and it needs little memory. An object that is used while it lies within the next PERCENT of the store to be freed (0 to 75, by
         /// default 20) is written again; for short objects PERCENT is up to two and a half times as large, for long ones half, unless
-        /// reads are lazy. Lower on a flash device that wears out. The others evict object by object, with more memory and
+        /// reads are lazy. Lower on a flash device that wears out. `reinsertion` frees regions in the same order, but first reads what it
+        /// frees, as far as the disk has time, and writes the objects again that are worth most: asked for often and not long ago, and
+        /// short. That is at most PERCENT of what it frees (10 to 50, by default 30). More requests are hits, above all with little disk, for
+        /// more writes; `admission = "by-size"` saves more of them than that. The others evict object by object, with more memory and
         /// smaller writes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf`
         /// prefers to keep small objects.
         "store.replacement":
-            "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "second-chance"
+            "`second-chance`, `second-chance=PERCENT`, `reinsertion`, `reinsertion=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "second-chance"
             => plan.storing.replacement = values::replacement;
         /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
         /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the

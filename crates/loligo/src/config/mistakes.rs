@@ -153,7 +153,7 @@ fn a_word_that_is_none_of_those_known() {
          level = \"loud\"\n[[listener]]\nforwarded = \"yes\"\nclient-directives = \"maybe\"\n",
         expect![[r#"
             loligo.toml:2: store.io-engine = "aio": expected auto, uring or threads
-            loligo.toml:3: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf
+            loligo.toml:3: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), reinsertion, reinsertion=PERCENT (10 to 50), lru, lru-threshold=SIZE or gdsf
             loligo.toml:4: store.admission = "some": expected all, second-hit, tinylfu or by-size
             loligo.toml:5: store.lazy-reads = "on": expected "auto" or a number, 0 for none
             loligo.toml:7: log.access-format = "apache": expected squid, json, combined, or fields such as "${client} ${status} ${uri}"

@@ -243,7 +243,9 @@ pub fn replacement(given: &Given) -> Read<Replacement> {
             "no longer offered, being no better than lru: write lru, or leave the line out for second-chance"
                 .to_owned(),
         ),
-        _ => expected("second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf"),
+        _ => expected(
+            "second-chance, second-chance=PERCENT (0 to 75), reinsertion, reinsertion=PERCENT (10 to 50), lru, lru-threshold=SIZE or gdsf",
+        ),
     })
 }
 

@@ -163,7 +163,7 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         row("space", in_words(&figures));
     }
     let policy = match superblock.policy {
-        0 => "second-chance: room is made region by region, in the order of writing",
+        0 => "by place: room is made region by region, in the order of writing",
         _ => "room is made object by object; by which rule the proxy's settings say",
     };
     row("policy", policy.to_owned());

@@ -86,7 +86,7 @@ fn configuration(plan: &Plan, cache: &Cache) -> Value {
             "{}/{} %",
             storing.watermarks.low_percent, storing.watermarks.high_percent
         )),
-        Replacement::SecondChance { .. } => None,
+        Replacement::SecondChance { .. } | Replacement::Reinsertion { .. } => None,
     };
     let of_store = |value: Value| match has_store {
         true => value,

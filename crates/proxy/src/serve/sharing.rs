@@ -22,7 +22,9 @@ use base::{
 };
 use cache::{
     Cache, Fetches,
+    background::WakeUp,
     fragments::FragmentMemory,
+    lazy::ReadQueue,
     memory::MemoryTier,
     opening::{self, Absent, Opened, StoreError},
 };
@@ -154,18 +156,20 @@ fn cache_of(
     absent: Vec<Absent>,
     fetches: Arc<dyn Fetches>,
 ) -> Cache {
+    let queues = opened.iter().copied().flat_map(Opened::devices);
+    let read_queues: Vec<Arc<ReadQueue>> = queues.map(|_| Arc::default()).collect();
+    let wake_up = Arc::<WakeUp>::default();
+    wake_up.watch(read_queues.clone());
     Cache {
         rooms: Rooms::new(plan.limits.transfer_buffer_bytes),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
             .with_burst(burst_max(plan)),
         fragments: FragmentMemory::new(plan.memory_bytes, opened.map_or(0, fragment_bytes)),
         store,
-        wake_up: Arc::default(),
+        wake_up,
         admission: admission(plan, opened),
         devices: opened.iter().copied().flat_map(Opened::devices).collect(),
-        read_queues: (opened.iter().copied().flat_map(Opened::devices))
-            .map(|_| Arc::default())
-            .collect(),
+        read_queues,
         has_disk: opened.is_some(),
         absent,
         predicates_refused: AtomicBool::new(false),

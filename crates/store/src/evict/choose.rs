@@ -141,6 +141,7 @@ impl Store {
                 }
                 hand.end_sweep();
                 hand.aging.sweep_ends(self.sequence());
+                self.coming_listed(hand.listing.sweep_ends());
                 self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
                 self.look_ahead();
                 break;
@@ -148,6 +149,12 @@ impl Store {
             if at == 0 {
                 let sweeps = hand.grid.regions.div_ceil(hand.grid.stretch_regions);
                 hand.aging.sweep_begins(self.all_opened_after(), sweeps);
+                if self.limits.replacement.reinserted_percent().is_some() {
+                    let next = hand.grid.stretch_at(sweep.regions.end % hand.grid.regions);
+                    let passes = self.limits.usage_bits.passes_a_round();
+                    let next = hand.grid.extent(next);
+                    hand.listing.sweep_begins(next, sweeps, passes);
+                }
             }
             let mut shard = self.shard(at / segments);
             let mut left = lock(&self.left);
@@ -158,6 +165,7 @@ impl Store {
             if hand.aging.is_passing() {
                 shard.index.age_markers(at % segments, usize::MAX, |_| ());
             }
+            hand.listing.pass(shard.index.segment_mut(at % segments));
             drop(shard);
             self.counters.evictions.add(swept.records);
             self.counters.evicted_chunks.add(swept.chunks);

@@ -99,6 +99,11 @@ impl Grid {
         chunk.0 / self.region_chunks
     }
 
+    /// The stretch that begins with that region; the last of a round may be shorter.
+    pub(super) fn stretch_at(&self, region: u32) -> Range<u32> {
+        region..region + self.stretch_regions.min(self.regions - region)
+    }
+
     /// Neighbouring regions, as one extent.
     pub fn extent(&self, regions: Range<u32>) -> Extent {
         let first = regions.start * self.region_chunks;

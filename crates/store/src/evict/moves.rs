@@ -34,7 +34,7 @@ use crate::record::corrupt::Corrupt;
 use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;
-use crate::write::insert::Outcome;
+use crate::write::insert::{Again, Outcome};
 use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent};
@@ -153,7 +153,8 @@ impl Store {
         let is_given_up = match decoded {
             Some(Ok(parts)) if is_alive && self.is_needed(hash) => {
                 let is_due = self.is_due(renewal.first);
-                let inserted = self.write_again(renewal, &parts, is_due, now_ms);
+                let inserted =
+                    self.write_again(renewal, &parts, Again::of(renewal, is_due), now_ms);
                 writes = inserted.writes;
                 match inserted.outcome {
                     Outcome::Stored => self.counters.moved.add(1),

@@ -24,6 +24,7 @@
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
 use crate::evict::aging::Aging;
+use crate::evict::coming::Listing;
 use crate::evict::grid::{Grid, READY_MIN};
 use crate::index::key::KeyHash;
 use crate::recover::journal;
@@ -71,6 +72,8 @@ pub struct Hand {
     pub(crate) sweep: Option<Sweep>,
     /// Boxed for the size of `Room`.
     pub(crate) aging: Box<Aging>,
+    /// Likewise.
+    pub(crate) listing: Box<Listing>,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
@@ -95,6 +98,7 @@ impl Hand {
             at: at % grid.regions,
             sweep: None,
             aging: Box::default(),
+            listing: Box::default(),
             swept: VecDeque::new(),
             noting: Vec::new(),
             ready: VecDeque::new(),
@@ -208,9 +212,8 @@ impl Hand {
         let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
         let is_wanted = at_once || self.ahead() < lead;
         if self.sweep.is_none() && !self.holding && is_wanted && room > 0 {
-            let to_end = self.grid.regions - self.at;
-            let len = self.grid.stretch_regions.min(to_end).min(room as u32);
-            let regions = self.at..self.at + len;
+            let mut regions = self.grid.stretch_at(self.at);
+            regions.end = regions.end.min(self.at + room as u32);
             let scanned = |region: u32| !self.unscanned.get(region as usize).unwrap_or(&false);
             if !regions.clone().all(scanned) {
                 return None;

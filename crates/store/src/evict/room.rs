@@ -25,7 +25,7 @@ impl Room {
     pub(crate) fn of(limits: &Limits, geometry: &Geometry, hand_at: u32) -> (Unified, Self) {
         let total = Chunks(geometry.data_chunks);
         match limits.replacement {
-            Replacement::SecondChance { .. } => {
+            Replacement::SecondChance { .. } | Replacement::Reinsertion { .. } => {
                 // The hand has everything; it gives the allocator a region at a time.
                 let all = Extent::new(Chunk(0), total);
                 let space = Unified::from_used(total, std::iter::once(all))

@@ -47,6 +47,12 @@ impl Store {
         len == 0 || self.is_near(first, Chunks(len))
     }
 
+    /// Does the sweep itself write it again, if it is worth that?
+    pub(crate) fn is_left_to_the_sweep(&self, parts: &RecordParts) -> bool {
+        let is_whole = parts.fragment.is_none() && parts.total.is_none();
+        is_whole && self.reads_stretches.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_near(&self, first: Chunk, len: Chunks) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         let way = Hand::distance(hand, first, self.geometry.data_chunks);

@@ -8,7 +8,7 @@
 //! | 3 | second | the table's: the entry lies in its second bucket |
 //! | 2 | writing | the record is in a buffer, its write has not completed |
 //! | 1 | doubted | its origin is to be asked before it counts as fresh again: a soft purge met it |
-//! | 0 | uses | reads since the hand came by, at most 1 |
+//! | 0 | used | a part of the usage (`usage`), as are the upper bits of the first chunk that no place of the store needs |
 //!
 //! An empty slot is the number 0. A word whose length code is 0 and whose lowest bit is set is a *marker*: a resource with variants
 //! (`marker`). It takes no space on the disk.
@@ -29,6 +29,7 @@
 //! Not known here: keys, buckets.
 //! Limits: 2^32 - 1 chunks; a record of at most [`CHUNKS_MAX`].
 
+use crate::index::usage::{Usage, UsageBits};
 use extent::{Chunk, Chunks, Extent};
 
 const FIRST_SHIFT: u32 = 32;
@@ -42,13 +43,13 @@ pub(super) const REMAINDER_BITS: u32 = 20;
 pub(super) const SECOND: u64 = 1 << 3;
 const WRITING: u64 = 1 << 2;
 const DOUBTED: u64 = 1 << 1;
-const USES_MASK: u64 = 1;
+const USED: u64 = 1;
 
 /// The table's part of a word.
 pub(super) const KEY_MASK: u64 = ((1 << REMAINDER_BITS) - 1) << REMAINDER_SHIFT | SECOND;
 
 const _: () = assert!(
-    LENGTH_MASK ^ KEY_MASK ^ WRITING ^ DOUBTED ^ USES_MASK == (1 << FIRST_SHIFT) - 1,
+    LENGTH_MASK ^ KEY_MASK ^ WRITING ^ DOUBTED ^ USED == (1 << FIRST_SHIFT) - 1,
     "the fields below the first chunk fill its lower half without overlap"
 );
 
@@ -126,11 +127,20 @@ impl Mark {
 
 /// A record or a marker in the index. The table's part of it (remainder, second) is 0 outside the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry(u64);
+pub(crate) struct Entry {
+    /// Of a record without the bits of its usage.
+    word: u64,
+    /// Of a record.
+    usage: Usage,
+}
 
 impl Entry {
-    /// The highest count of uses; it stays there.
-    pub(crate) const USES_MAX: u8 = USES_MASK as u8;
+    fn of(word: u64) -> Self {
+        Entry {
+            word,
+            usage: Usage::default(),
+        }
+    }
 
     /// An entry not used yet. The length must be encodable (asserted).
     pub(crate) fn new(extent: Extent, writing: bool) -> Self {
@@ -141,7 +151,7 @@ impl Entry {
             "a record of {length} chunks was not padded to an encodable length"
         );
         let word = u64::from(extent.first.0) << FIRST_SHIFT | u64::from(code) << LENGTH_SHIFT;
-        Entry(word).with_writing(writing)
+        Entry::of(word).with_writing(writing)
     }
 
     /// A marker.
@@ -150,26 +160,26 @@ impl Entry {
         let word = u64::from(mark.generation) << GENERATION_SHIFT
             | u64::from(mark.list) << FIRST_SHIFT
             | u64::from(mark.age) << AGE_SHIFT;
-        Entry(word | MARKER_BIT)
+        Entry::of(word | MARKER_BIT)
     }
 
     /// None: it is a record.
     pub(crate) fn as_marker(self) -> Option<Mark> {
         self.is_marker().then_some(Mark {
-            generation: (self.0 >> GENERATION_SHIFT) as u16,
-            list: (self.0 >> FIRST_SHIFT) as u16,
-            age: (self.0 >> AGE_SHIFT) as u8 & Mark::AGE_MAX,
+            generation: (self.word >> GENERATION_SHIFT) as u16,
+            list: (self.word >> FIRST_SHIFT) as u16,
+            age: (self.word >> AGE_SHIFT) as u8 & Mark::AGE_MAX,
         })
     }
 
     /// Is it a marker? Only a record has an extent and what follows from it.
     pub(crate) fn is_marker(self) -> bool {
-        self.0 & LENGTH_MASK == 0
+        self.word & LENGTH_MASK == 0
     }
 
     /// The chunks of the record; none of a marker.
     pub(crate) fn chunks(self) -> u32 {
-        LENGTHS[(self.0 >> LENGTH_SHIFT) as u8 as usize]
+        LENGTHS[(self.word >> LENGTH_SHIFT) as u8 as usize]
     }
 
     /// The chunks of the record.
@@ -184,70 +194,87 @@ impl Entry {
 
     /// The first chunk of the record.
     pub(crate) fn first(self) -> Chunk {
-        Chunk((self.0 >> FIRST_SHIFT) as u32)
+        Chunk((self.word >> FIRST_SHIFT) as u32)
     }
 
     /// The record is in a buffer, its write has not completed.
     pub(crate) fn is_writing(self) -> bool {
-        self.0 & WRITING != 0
+        self.word & WRITING != 0
     }
 
     /// The same record, being written or written.
     pub(crate) fn with_writing(self, writing: bool) -> Self {
-        Entry(self.0 & !WRITING | if writing { WRITING } else { 0 })
+        let word = self.word & !WRITING | if writing { WRITING } else { 0 };
+        Entry { word, ..self }
     }
 
     /// A soft purge has met the record.
     pub(crate) fn is_doubted(self) -> bool {
-        self.0 & DOUBTED != 0
+        self.word & DOUBTED != 0
     }
 
     /// The same record, met by a soft purge.
     pub(crate) fn with_doubt(self) -> Self {
-        Entry(self.0 | DOUBTED)
+        Entry {
+            word: self.word | DOUBTED,
+            ..self
+        }
     }
 
-    /// Reads since the count was last set, up to [`Entry::USES_MAX`].
-    pub(crate) fn uses(self) -> u8 {
-        (self.0 & USES_MASK) as u8
+    /// How the record was used.
+    pub(crate) fn usage(self) -> Usage {
+        self.usage
     }
 
-    /// One use more.
-    pub(crate) fn with_use(self) -> Self {
-        self.with_uses(self.uses() + 1)
-    }
-
-    /// With this count of uses, or the highest if that is lower.
-    pub(crate) fn with_uses(self, uses: u8) -> Self {
-        Entry(self.0 & !USES_MASK | u64::from(uses.min(Self::USES_MAX)))
+    /// The same record, used like that.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Entry { usage, ..self }
     }
 
     /// The caller's part of a table's word, which must not be empty.
-    pub(super) fn from_word(word: u64) -> Self {
+    pub(super) fn from_word(word: u64, bits: UsageBits) -> Self {
         debug_assert!(word != 0, "an empty slot is no entry");
-        Entry(word & !KEY_MASK)
+        let own = word & !KEY_MASK;
+        if own & LENGTH_MASK == 0 {
+            return Entry::of(own);
+        }
+        Entry {
+            word: own & !(bits.in_place() | USED),
+            usage: bits.read(word),
+        }
     }
 
-    /// A word of the table: this entry, and the table's part.
-    pub(super) fn word(self, key: u64) -> u64 {
-        debug_assert!(self.0 & KEY_MASK == 0 && key & !KEY_MASK == 0);
-        self.0 | key
+    /// A word of the table: this entry, and the table's part. The place must leave the bits of the usage alone.
+    pub(super) fn word(self, key: u64, bits: UsageBits) -> u64 {
+        debug_assert!(self.word & KEY_MASK == 0 && key & !KEY_MASK == 0);
+        if self.is_marker() {
+            return self.word | key;
+        }
+        debug_assert!(self.word & bits.in_place() == 0, "beyond the last chunk");
+        self.word | key | bits.write(self.usage)
     }
 }
 
+/// Is the word that of a marker? Only a record's has a usage.
+pub(super) fn is_marker(word: u64) -> bool {
+    word & LENGTH_MASK == 0
+}
+
 /// Whether a word that came from disk is an entry: a marker, or its length decodes and its extent ends below 2^32.
-pub(super) fn is_sound(word: u64) -> bool {
+pub(super) fn is_sound(word: u64, bits: UsageBits) -> bool {
     if word & LENGTH_MASK == 0 {
         return word & MARKER_BIT != 0;
     }
     let length = LENGTHS[(word >> LENGTH_SHIFT) as u8 as usize];
-    let first = (word >> FIRST_SHIFT) as u32;
+    let first = ((word & !bits.in_place()) >> FIRST_SHIFT) as u32;
     length <= u32::MAX - first
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NONE: UsageBits = UsageBits::NONE;
 
     fn entry(first: u32, len: u32) -> Entry {
         Entry::new(Extent::new(Chunk(first), Chunks(len)), false)
@@ -282,8 +309,8 @@ mod tests {
                 let entry = entry(first, length);
                 assert_eq!(entry.extent(), Extent::new(Chunk(first), Chunks(length)));
                 assert_eq!(entry.first(), Chunk(first));
-                assert!(is_sound(entry.word(KEY_MASK)));
-                assert_eq!(Entry::from_word(entry.word(KEY_MASK)), entry);
+                assert!(is_sound(entry.word(KEY_MASK, NONE), NONE));
+                assert_eq!(Entry::from_word(entry.word(KEY_MASK, NONE), NONE), entry);
             }
         }
     }
@@ -292,23 +319,39 @@ mod tests {
     fn fields_do_not_touch_each_other() {
         let plain = entry(u32::MAX - CHUNKS_MAX, CHUNKS_MAX);
         assert!(!plain.is_writing());
-        assert_eq!(plain.uses(), 0);
+        assert_eq!(plain.usage(), Usage::default());
         let writing = plain.with_writing(true);
         assert!(writing.is_writing());
         assert_eq!(writing.extent(), plain.extent());
         assert_eq!(writing.with_writing(false), plain);
-        let mut used = writing;
-        for uses in [1, 1] {
-            used = used.with_use();
-            assert_eq!(used.uses(), uses);
-        }
-        assert_eq!(used.with_uses(200), used);
-        assert_eq!(used.with_uses(0), writing);
+        let usage = Usage { hits: 1, age: 0 };
+        let used = writing.with_usage(usage);
+        assert_eq!((used.usage(), used.extent()), (usage, plain.extent()));
         let doubted = writing.with_doubt();
         assert!(doubted.is_doubted() && !writing.is_doubted());
-        assert_eq!(doubted.with_use().uses(), 1);
+        assert_eq!(doubted.with_usage(usage).usage(), usage);
         assert!(doubted.with_writing(false).is_doubted());
         assert_eq!(doubted.extent(), plain.extent());
+    }
+
+    #[test]
+    fn usage_lies_where_no_place_reaches() {
+        let bits = UsageBits::spare_of(1 << 29);
+        let last = entry((1 << 29) - 1, 1);
+        let usage = Usage { hits: 3, age: 3 };
+        let word = last.with_usage(usage).with_doubt().word(KEY_MASK, bits);
+        assert!(is_sound(word, bits));
+        let back = Entry::from_word(word, bits);
+        assert_eq!((back.usage(), back.extent()), (usage, last.extent()));
+        assert!(back.is_doubted() && !back.is_writing());
+        // A marker's generation lies there.
+        let mark = Mark {
+            generation: u16::MAX,
+            list: 3,
+            age: 2,
+        };
+        let word = Entry::marker(mark).word(KEY_MASK, bits);
+        assert_eq!(Entry::from_word(word, bits).as_marker(), Some(mark));
     }
 
     #[test]
@@ -320,9 +363,9 @@ mod tests {
                 age,
             };
             let marker = Entry::marker(mark);
-            assert!(is_sound(marker.word(KEY_MASK)) && marker.word(0) != 0);
+            assert!(is_sound(marker.word(KEY_MASK, NONE), NONE) && marker.word(0, NONE) != 0);
             assert_eq!(
-                Entry::from_word(marker.word(KEY_MASK)).as_marker(),
+                Entry::from_word(marker.word(KEY_MASK, NONE), NONE).as_marker(),
                 Some(mark)
             );
             assert_eq!(marker.chunks(), 0);
@@ -332,12 +375,18 @@ mod tests {
 
     #[test]
     fn foreign_words_are_judged() {
-        assert!(!is_sound(0));
-        assert!(!is_sound(!(LENGTH_MASK | MARKER_BIT)));
-        assert!(is_sound(MARKER_BIT));
+        assert!(!is_sound(0, NONE));
+        assert!(!is_sound(!(LENGTH_MASK | MARKER_BIT), NONE));
+        assert!(is_sound(MARKER_BIT, NONE));
         // The last chunk may be 2^32 - 2, no higher.
-        assert!(is_sound(0xffff_fffe << FIRST_SHIFT | 1 << LENGTH_SHIFT));
-        assert!(!is_sound(0xffff_ffff << FIRST_SHIFT | 1 << LENGTH_SHIFT));
+        assert!(is_sound(
+            0xffff_fffe << FIRST_SHIFT | 1 << LENGTH_SHIFT,
+            NONE
+        ));
+        assert!(!is_sound(
+            0xffff_ffff << FIRST_SHIFT | 1 << LENGTH_SHIFT,
+            NONE
+        ));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod segment;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+pub(crate) mod usage;
 pub mod variants;
 
 use crate::index::entry::Entry;
@@ -27,6 +28,7 @@ use crate::index::key::KeyHash;
 use crate::index::lists::Lists;
 use crate::index::pieces::{SEGMENTS_MAX, Short, segment_of};
 use crate::index::segment::{Place, Segment};
+use crate::index::usage::UsageBits;
 
 /// Markers that a segment may have without any record.
 pub(crate) const SPARE_MARKERS: usize = 1 << 12;
@@ -57,14 +59,14 @@ pub(crate) struct Index {
 
 impl Index {
     /// An empty index of so many segments, 1 to [`SEGMENTS_MAX`] (asserted).
-    pub(crate) fn new(segments: usize) -> Self {
+    pub(crate) fn new(segments: usize, bits: UsageBits) -> Self {
         assert!(
             (1..=SEGMENTS_MAX).contains(&segments),
             "{segments} segments"
         );
         Self {
             // Not `vec!`: a vector that is collected from a known length has no spare room.
-            segments: (0..segments).map(|_| Segment::new()).collect(),
+            segments: (0..segments).map(|_| Segment::new(bits)).collect(),
             lists: Lists::default(),
             spare_markers: SPARE_MARKERS,
             expected: 0,
@@ -97,6 +99,11 @@ impl Index {
     /// Replaces the entry at `spot` by another of the same key.
     pub(crate) fn set(&mut self, spot: Spot, entry: Entry) {
         self.segments[spot.segment].set(spot.place, entry);
+    }
+
+    /// The record at `spot` was read.
+    pub(crate) fn touch(&mut self, spot: Spot) {
+        self.segments[spot.segment].touch(spot.place);
     }
 
     /// Adds an entry where there is none. All spots change.

@@ -32,10 +32,13 @@
 //! EuroSys 2014), remainders instead of keys (quotienting: Knuth, volume 3, section 6.4, exercise 13). We differ: the
 //! number of buckets is any, and the whole number can be had back from either bucket.
 
-use super::entry::{Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
+use super::entry::{
+    Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_marker, is_sound,
+};
 use super::salts::Salts;
 use crate::index::notes::Notes;
 use crate::index::pieces::Short;
+use crate::index::usage::UsageBits;
 
 /// Entries in a bucket: a cache line of them.
 const SLOTS: usize = 8;
@@ -196,6 +199,8 @@ pub(crate) struct Segment {
     /// As many as `n` buckets take. What is left of the last one stays empty.
     pages: Box<[Box<Page>]>,
     n: u32,
+    /// Which bits of a record's word are about its use.
+    bits: UsageBits,
     len: u32,
     /// How many of them are markers.
     markers: u32,
@@ -209,16 +214,17 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// An empty table of the least size.
-    pub(crate) fn new() -> Self {
-        Self::with_buckets(BUCKETS_MIN)
+    pub(crate) fn new(bits: UsageBits) -> Self {
+        Self::with_buckets(BUCKETS_MIN, bits)
     }
 
-    fn with_buckets(n: u32) -> Self {
+    fn with_buckets(n: u32, bits: UsageBits) -> Self {
         let pages = (n as usize).div_ceil(PAGE_BUCKETS);
         let page = || Box::new(Page([Bucket::default(); PAGE_BUCKETS]));
         Self {
             pages: (0..pages).map(|_| page()).collect(),
             n,
+            bits,
             len: 0,
             markers: 0,
             chunks: 0,
@@ -301,17 +307,53 @@ impl Segment {
     pub(crate) fn get(&self, place: Place) -> Entry {
         let word = self.word(place);
         assert!(word != 0, "the entry has left its place");
-        Entry::from_word(word)
+        Entry::from_word(word, self.bits)
     }
 
     /// Replaces the entry at `place` by another of the same key.
     pub(crate) fn set(&mut self, place: Place, entry: Entry) {
+        let bits = self.bits;
         let word = self.word_mut(place);
         assert!(*word != 0, "the entry has left its place");
-        let before = Entry::from_word(*word);
-        *word = entry.word(*word & KEY_MASK);
+        let before = Entry::from_word(*word, bits);
+        *word = entry.word(*word & KEY_MASK, bits);
         self.chunks = self.chunks - chunks_of(before) + chunks_of(entry);
         self.markers = self.markers - u32::from(before.is_marker()) + u32::from(entry.is_marker());
+    }
+
+    /// The record at `place` was read.
+    pub(crate) fn touch(&mut self, place: Place) {
+        let bits = self.bits;
+        let word = self.word_mut(place);
+        let touched = bits.touched(*word);
+        if *word != touched {
+            *word = touched;
+        }
+    }
+
+    /// Which bits of a record's word are about its use.
+    pub(crate) fn usage_bits(&self) -> UsageBits {
+        self.bits
+    }
+
+    /// From now on these bits are. As far as they reach, usage stays.
+    pub(crate) fn keep_usage_as(&mut self, bits: UsageBits) {
+        let before = std::mem::replace(&mut self.bits, bits);
+        let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
+        let words = buckets.flat_map(|bucket| &mut bucket.0);
+        for word in words.filter(|word| before != bits && !is_marker(**word)) {
+            *word = Entry::from_word(*word, before).word(*word & KEY_MASK, bits);
+        }
+    }
+
+    /// All records are a pass older.
+    pub(crate) fn age_records(&mut self) {
+        let bits = self.bits;
+        let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
+        let words = buckets.flat_map(|bucket| &mut bucket.0);
+        for word in words.filter(|word| !is_marker(**word)) {
+            *word = bits.older(*word);
+        }
     }
 
     /// Adds an entry under a number that has none: that is the caller's to know. All places change. `expected`: how many there will
@@ -360,14 +402,14 @@ impl Segment {
     }
 
     fn retain_entries(&mut self, mut change: impl FnMut(Short, Entry) -> Option<Entry>) {
-        let shares = self.shares();
+        let (shares, bits) = (self.shares(), self.bits);
         let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
         for (bucket, words) in (0..).zip(buckets) {
             for word in words.0.iter_mut().filter(|word| **word != 0) {
-                let entry = Entry::from_word(*word);
+                let entry = Entry::from_word(*word, bits);
                 let short = shares.short_of(bucket, *word);
                 match change(short, entry) {
-                    Some(entry) => *word = entry.word(*word & KEY_MASK),
+                    Some(entry) => *word = entry.word(*word & KEY_MASK, bits),
                     None => {
                         self.notes.iter_mut().for_each(|notes| notes.left(short));
                         *word = 0;
@@ -392,9 +434,11 @@ impl Segment {
 
     /// All entries, in the order of their places.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Short, Entry)> {
-        let shares = self.shares();
-        self.words()
-            .map(move |(bucket, word)| (shares.short_of(bucket, word), Entry::from_word(word)))
+        let (shares, bits) = (self.shares(), self.bits);
+        self.words().map(move |(bucket, word)| {
+            let short = shares.short_of(bucket, word);
+            (short, Entry::from_word(word, bits))
+        })
     }
 
     /// Bucket and word of every entry.
@@ -425,7 +469,8 @@ impl Segment {
         };
         let in_second = place.bucket() != home;
         let key = key_of(remainder) | if in_second { SECOND } else { 0 };
-        *self.word_mut(place) = entry.word(key);
+        let word = entry.word(key, self.bits);
+        *self.word_mut(place) = word;
         self.len += 1;
         true
     }
@@ -496,7 +541,7 @@ impl Segment {
                 self.len
             );
             n = (n + growth(n)).max(wanted).min(BUCKETS_MAX);
-            let mut larger = Self::with_buckets(n);
+            let mut larger = Self::with_buckets(n, self.bits);
             // In order of place, which is nearly the order of places to come: the new table is filled from its
             // beginning, in cache.
             if self
@@ -530,7 +575,7 @@ impl Segment {
 
     /// Reads back what `encode` wrote, every entry in its place, and leaves in `bytes` what follows. The bytes may be
     /// anything: what is wrong with them is said, and `bytes` is as it was.
-    pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Segment, &'static str> {
+    pub(crate) fn decode(bytes: &mut &[u8], bits: UsageBits) -> Result<Segment, &'static str> {
         const SHORT: &str = "a segment is cut off";
         let (&n, rest) = bytes.split_first_chunk().ok_or(SHORT)?;
         let (&len, rest) = rest.split_first_chunk().ok_or(SHORT)?;
@@ -545,7 +590,7 @@ impl Segment {
         }
         // `used` is at most 8 * 2^20 now.
         let (words, rest) = rest.split_at_checked(len as usize * 8).ok_or(SHORT)?;
-        let mut segment = Self::with_buckets(n);
+        let mut segment = Self::with_buckets(n, bits);
         segment.len = len;
         let (mut words, _) = words.as_chunks::<8>();
         for (bucket, &map) in segment
@@ -596,7 +641,7 @@ impl Segment {
                     continue;
                 }
                 used += 1;
-                if !is_sound(word) {
+                if !is_sound(word, self.bits) {
                     return Err("an entry has no length, or ends beyond the last chunk (X1)");
                 }
                 let remainder = remainder_of(word);

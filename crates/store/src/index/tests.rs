@@ -4,6 +4,7 @@
 use super::entry::encodable_chunks;
 use super::segment::BUCKETS_MIN;
 use super::*;
+use crate::index::usage::{Usage, UsageBits};
 use extent::{Chunk, Chunks, Extent};
 use std::collections::HashMap;
 
@@ -30,7 +31,8 @@ impl Random {
         let chunks = encodable_chunks(1 + self.below(5000) as u32).unwrap();
         let first = self.below(u64::from(u32::MAX - chunks)) as u32;
         let entry = Entry::new(Extent::new(Chunk(first), Chunks(chunks)), self.below(2) > 0);
-        entry.with_uses(self.below(4) as u8)
+        let hits = self.below(2) as u8;
+        entry.with_usage(Usage { hits, age: 0 })
     }
 
     fn fill(&mut self, segment: &mut Segment, entries: usize) {
@@ -50,7 +52,7 @@ fn encoded(segment: &Segment) -> Vec<u8> {
 }
 
 fn decoded(mut bytes: &[u8]) -> Result<Segment, &'static str> {
-    let segment = Segment::decode(&mut bytes)?;
+    let segment = Segment::decode(&mut bytes, UsageBits::NONE)?;
     assert!(bytes.is_empty());
     Ok(segment)
 }
@@ -73,7 +75,7 @@ fn random_operations_agree_with_a_map() {
     for seed in 1..=8 {
         eprintln!("seed {seed}: cargo test -p store random_operations_agree_with_a_map");
         let mut random = Random(seed);
-        let mut index = Index::new(3);
+        let mut index = Index::new(3, UsageBits::NONE);
         // A small world, so that keys return: segment from the top bits, few Shorts, the unused bits at random.
         let mut twin: HashMap<(usize, Short), Entry> = HashMap::new();
         let mut full_target = 0;
@@ -128,7 +130,7 @@ fn random_operations_agree_with_a_map() {
 fn one_segment_grows_to_60000_and_empties() {
     const ENTRIES: usize = 60_000;
     let mut random = Random(11);
-    let mut segment = Segment::new();
+    let mut segment = Segment::new(UsageBits::NONE);
     let mut twin = HashMap::new();
     let mut order = Vec::new();
     let (mut moved, mut grown) = (0, 0);
@@ -179,7 +181,7 @@ fn one_segment_grows_to_60000_and_empties() {
 #[test]
 fn everything_is_found_after_every_insertion() {
     let mut random = Random(12);
-    let mut segment = Segment::new();
+    let mut segment = Segment::new(UsageBits::NONE);
     let mut shorts = Vec::new();
     // The first growth comes at 1,024 at the latest; before it the table is at its fullest.
     while segment.buckets() < BUCKETS_MIN + 17 {
@@ -200,7 +202,7 @@ fn everything_is_found_after_every_insertion() {
 #[test]
 fn crowded_numbers_fit() {
     for base in [0, (1 << 27) - 3000] {
-        let mut segment = Segment::new();
+        let mut segment = Segment::new(UsageBits::NONE);
         for number in base..base + 3000 {
             let short = Short::of(KeyHash(number));
             assert_eq!(segment.find(short), None);
@@ -217,31 +219,38 @@ fn crowded_numbers_fit() {
 
 #[test]
 fn the_encoded_form_is_the_documented_one() {
-    let mut segment = Segment::new();
-    let entry = Entry::new(Extent::new(Chunk(7), Chunks(3)), true).with_use();
+    let mut segment = Segment::new(UsageBits::NONE);
+    let entry =
+        Entry::new(Extent::new(Chunk(7), Chunks(3)), true).with_usage(Usage { hits: 1, age: 0 });
     // 2^20 numbers a bucket: home 1, remainder 5.
     segment.insert(Short::of(KeyHash((1 << 20) + 5)), entry, 0);
     let bytes = encoded(&segment);
     assert_eq!(bytes[..8], [128, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(bytes[8..12], [0, 1, 0, 0]);
-    // uses 1, writing 4, remainder 5 at bit 4; length code; first chunk.
+    // used 1, writing 4, remainder 5 at bit 4; length code; first chunk.
     assert_eq!(bytes[8 + 128..], [0x55, 0, 0, 3, 7, 0, 0, 0]);
 }
 
 #[test]
 fn segments_follow_each_other() {
     let mut random = Random(13);
-    let (mut a, mut b) = (Segment::new(), Segment::new());
+    let (mut a, mut b) = (Segment::new(UsageBits::NONE), Segment::new(UsageBits::NONE));
     random.fill(&mut a, 100);
     random.fill(&mut b, 5000);
     let mut bytes = encoded(&a);
     b.encode(&mut bytes);
     bytes.push(9);
     let mut rest = &bytes[..];
-    assert_eq!(encoded(&Segment::decode(&mut rest).unwrap()), encoded(&a));
-    assert_eq!(encoded(&Segment::decode(&mut rest).unwrap()), encoded(&b));
+    assert_eq!(
+        encoded(&Segment::decode(&mut rest, UsageBits::NONE).unwrap()),
+        encoded(&a)
+    );
+    assert_eq!(
+        encoded(&Segment::decode(&mut rest, UsageBits::NONE).unwrap()),
+        encoded(&b)
+    );
     assert_eq!(rest, [9]);
-    assert!(Segment::decode(&mut rest).is_err());
+    assert!(Segment::decode(&mut rest, UsageBits::NONE).is_err());
     assert_eq!(rest, [9]);
 }
 
@@ -249,7 +258,7 @@ fn segments_follow_each_other() {
 #[test]
 fn damaged_bytes_never_panic() {
     let mut random = Random(14);
-    let mut segment = Segment::new();
+    let mut segment = Segment::new(UsageBits::NONE);
     random.fill(&mut segment, 60);
     let good = encoded(&segment);
     for cut in 0..good.len() {
@@ -329,7 +338,7 @@ fn what_is_wrong_is_named() {
 /// Over many growths: how full the table was when it grew, and bytes an entry.
 fn growth_figures(entries: usize, seed: u64) -> (f64, f64, f64, f64) {
     let mut random = Random(seed);
-    let mut segment = Segment::new();
+    let mut segment = Segment::new(UsageBits::NONE);
     let (mut loads, mut growths, mut load_min) = (0.0, 0.0, 1.0f64);
     let (mut bytes, mut bytes_max) = (0.0, 0.0f64);
     for len in 0..entries {
@@ -366,7 +375,7 @@ fn memory_an_entry_is_bounded() {
 fn turnover_at_a_constant_load_needs_no_growth() {
     const TURNOVERS: usize = 5;
     let mut random = Random(19);
-    let mut segment = Segment::new();
+    let mut segment = Segment::new(UsageBits::NONE);
     random.fill(&mut segment, 4_000);
     let buckets = segment.buckets();
     let entries = (f64::from(buckets) * 8.0 * 0.95) as usize;

@@ -2,6 +2,7 @@
 
 use crate::index::Index;
 use crate::index::key::KeyHash;
+use crate::index::usage::UsageBits;
 use crate::log::predicates::Predicates;
 use crate::recover::checkpoint::read as checkpoint;
 use crate::recover::open::Found;
@@ -69,7 +70,7 @@ impl Loaded {
             covers: read.about.covers,
             sequence: read.sequence,
             indexes: (0..limits.shards)
-                .map(|_| Index::new(limits.segments))
+                .map(|_| Index::new(limits.segments, limits.usage_bits))
                 .collect(),
             soft: Vec::new(),
             books: (0..limits.shards).map(|_| Vec::new()).collect(),
@@ -79,6 +80,8 @@ impl Loaded {
             left: None,
         };
         let mut shape = Vec::new();
+        // Of the segments that follow.
+        let mut usage_bits = UsageBits::NONE;
         for part in read.parts() {
             let bytes = part.bytes();
             let number = part.number as usize;
@@ -91,7 +94,12 @@ impl Loaded {
                     indexes.for_each(|index| index.begin_after(era_max));
                     Some(())
                 }
-                kind::SEGMENT => loaded.take_segment(number, limits, &bytes),
+                kind::USAGE => {
+                    let spare = numbers(&bytes).first().copied();
+                    let bits = spare.and_then(UsageBits::of_foreign);
+                    bits.map(|bits| usage_bits = bits)
+                }
+                kind::SEGMENT => loaded.take_segment(number, limits, &bytes, usage_bits),
                 kind::SOFT => {
                     loaded.soft = bytes.to_vec();
                     Some(())
@@ -120,9 +128,15 @@ impl Loaded {
         Ok(loaded)
     }
 
-    fn take_segment(&mut self, number: usize, limits: &Limits, bytes: &[u8]) -> Option<()> {
+    fn take_segment(
+        &mut self,
+        number: usize,
+        limits: &Limits,
+        bytes: &[u8],
+        usage_bits: UsageBits,
+    ) -> Option<()> {
         let shard = self.indexes.get_mut(number / limits.segments)?;
-        shard.take_segment(number % limits.segments, bytes)
+        shard.take_segment(number % limits.segments, bytes, usage_bits)
     }
 }
 

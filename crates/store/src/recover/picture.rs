@@ -19,6 +19,7 @@ pub(crate) mod kind {
     pub(crate) const BOOK: u8 = 6;
     pub(crate) const FRONTIER: u8 = 7;
     pub(crate) const LEFT: u8 = 8;
+    pub(crate) const USAGE: u8 = 9;
 }
 
 /// Bytes that predicates may take in a checkpoint.

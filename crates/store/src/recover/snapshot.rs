@@ -13,7 +13,7 @@
 //! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
 
 use crate::evict::room::Room;
-use crate::index::entry::Entry;
+use crate::index::usage::UsageBits;
 use crate::jobs::Background;
 use crate::lock::lock;
 use crate::recover::checkpoint::write::CheckpointWriter;
@@ -151,7 +151,7 @@ impl Store {
             .inserts
             .get()
             .min(u64::from(self.geometry.data_chunks) / 2);
-        let estimate = last.max(records * size_of::<Entry>() as u64 / 2);
+        let estimate = last.max(records * size_of::<u64>() as u64 / 2);
         let data_bytes = self.geometry.data_bytes();
         let least = LEAST_BYTES
             .min(data_bytes / LEAST_SHARE)
@@ -184,6 +184,10 @@ impl Store {
             era_max,
         ];
         writer.push(kind::SHAPE, 0, &numbers(shape));
+        // A program that does not know of it would take these bits for places.
+        if self.limits.usage_bits != UsageBits::NONE {
+            writer.push(kind::USAGE, 0, &numbers([self.limits.usage_bits.spare()]));
+        }
         // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
         let predicates = {
             let mut predicates = lock(&self.predicates);

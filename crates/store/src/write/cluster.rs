@@ -50,6 +50,10 @@ impl Writes {
         self.0.extend(write);
     }
 
+    pub(crate) fn append(&mut self, others: Writes) {
+        self.0.extend(others);
+    }
+
     /// Is there nothing to write?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

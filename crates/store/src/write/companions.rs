@@ -26,7 +26,6 @@ use crate::index::key::KeyHash;
 use crate::index::reading::{Read, Renewal};
 use crate::record::{HEADER_BYTES, Header, RecordParts};
 use crate::recover::journal;
-use crate::settings::Replacement;
 use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
@@ -46,7 +45,7 @@ impl Store {
     /// The length of a read that begins at `read`: `wanted`, but not beyond the end of the region, and at least the
     /// record.
     pub fn reach(&self, read: &Read, wanted: usize) -> usize {
-        let by_hand = matches!(self.limits.replacement, Replacement::SecondChance { .. });
+        let by_hand = self.limits.policy().is_none();
         if wanted <= read.len || !by_hand || self.is_scanning() {
             return read.len;
         }
@@ -111,7 +110,7 @@ impl Store {
     }
 
     /// Does the index have a written record of that hash at this place?
-    fn has_there(&self, hash: KeyHash, extent: Extent) -> bool {
+    pub(crate) fn has_there(&self, hash: KeyHash, extent: Extent) -> bool {
         let shard = self.shard(self.shard_of(hash));
         shard.find(hash).is_some_and(|spot| {
             let entry = shard.entry(spot);

@@ -20,6 +20,7 @@
 
 use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
+use crate::index::usage::Usage;
 use crate::record::{HEADER_BYTES, Head, Header, NewRecord, Placed};
 use crate::shard::Shard;
 use crate::store::Store;
@@ -223,7 +224,7 @@ impl Store {
         let stamp = || self.clock.fetch_add(1, Ordering::Relaxed);
         let entry = Entry::new(extent, true);
         shard.publish(record.hash, entry, waiting.record_bytes, stamp());
-        for _ in 0..waiting.uses.min(Entry::USES_MAX) {
+        for _ in 0..waiting.uses.min(Usage::HITS_MAX) {
             if let Some(spot) = shard.find(record.hash) {
                 shard.touch(spot, stamp());
             }

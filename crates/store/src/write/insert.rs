@@ -16,6 +16,7 @@
 use crate::index::entry::Entry;
 use crate::index::key::KeyHash;
 use crate::index::reading::Renewal;
+use crate::index::usage::{Usage, UsageBits};
 use crate::lock::lock;
 use crate::mistakes::Mistake;
 use crate::record::{
@@ -90,10 +91,34 @@ pub(crate) struct Incoming<'a> {
     pub len: Chunks,
     pub sums: &'a Sums,
     pub now_ms: u64,
-    /// For a renewal: the place of the original.
-    pub copy_of: Option<Chunk>,
+    pub again: Option<Again>,
+}
+
+impl Incoming<'_> {
+    fn at_once(&self) -> bool {
+        self.again.is_some_and(|again| again.at_once)
+    }
+}
+
+/// Of a record that is written again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again {
+    /// The place of the original.
+    pub copy_of: Chunk,
     /// Also while the device is behind, and into the room kept for moves.
     pub at_once: bool,
+    /// Only if so many sweeps have ended, as when it was known what lies there.
+    pub sweeps: Option<u64>,
+}
+
+impl Again {
+    pub(crate) fn of(renewal: Renewal, at_once: bool) -> Self {
+        Again {
+            copy_of: renewal.first,
+            at_once,
+            sweeps: None,
+        }
+    }
 }
 
 /// A whole record, all of which lies before the end of its body.
@@ -115,7 +140,7 @@ impl Store {
     ///
     /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
     pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
-        self.insert_as(record, None, (None, false), now_ms)
+        self.insert_as(record, None, None, now_ms)
     }
 
     /// As [`Self::insert`]; if the body lies in `laid` where it should, it is not copied, and the record is a write of its own.
@@ -126,7 +151,7 @@ impl Store {
         laid: &mut dyn InPlace,
         now_ms: u64,
     ) -> Inserted {
-        self.insert_as(record, Some(laid), (None, false), now_ms)
+        self.insert_as(record, Some(laid), None, now_ms)
     }
 
     /// Where a body of that length will lie in a record, as it looks now: a marker may change it. Of `record` the body counts for
@@ -147,26 +172,26 @@ impl Store {
     /// Gives a record that was read a second chance: writes it again, so that it is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
         // A part of a large object has the object's window, so that the parts stay and go together.
-        if !self.may_renew_part(renewal.first, parts) {
+        if !self.may_renew_part(renewal.first, parts) || self.is_left_to_the_sweep(parts) {
             return Inserted {
                 outcome: Outcome::Invalidated,
                 cluster: None,
                 writes: Writes::default(),
             };
         }
-        let inserted = self.write_again(renewal, parts, false, now_ms);
+        let inserted = self.write_again(renewal, parts, Again::of(renewal, false), now_ms);
         if inserted.outcome == Outcome::Stored {
             self.counters.second_chances.add(1);
         }
         inserted
     }
 
-    /// As [`Self::renew`]; `at_once` also while the device is behind, and into room that is kept.
+    /// As [`Self::renew`].
     pub(crate) fn write_again(
         &self,
         renewal: Renewal,
         parts: &RecordParts,
-        at_once: bool,
+        again: Again,
         now_ms: u64,
     ) -> Inserted {
         // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
@@ -189,7 +214,7 @@ impl Store {
             server: 0,
         };
         let was_due = self.is_due(renewal.first);
-        let inserted = self.insert_as(&record, None, (Some(renewal.first), at_once), now_ms);
+        let inserted = self.insert_as(&record, None, Some(again), now_ms);
         if inserted.outcome == Outcome::Stored
             && was_due
             && self.is_needed(renewal.hash)
@@ -204,17 +229,17 @@ impl Store {
         &self,
         record: &NewRecord<'_>,
         laid: Option<&mut dyn InPlace>,
-        (copy_of, at_once): (Option<Chunk>, bool),
+        again: Option<Again>,
         now_ms: u64,
     ) -> Inserted {
         let mut writes = Writes::default();
-        let inserted = self.try_insert(record, laid, (copy_of, at_once), now_ms, &mut writes);
+        let inserted = self.try_insert(record, laid, again, now_ms, &mut writes);
         let (outcome, cluster) = match inserted {
             Ok(cluster) => (Outcome::Stored, cluster),
             Err(why_not) => (why_not, None),
         };
         match outcome {
-            Outcome::Stored if copy_of.is_some() => {}
+            Outcome::Stored if again.is_some() => {}
             Outcome::Stored => {
                 self.counters.inserts.add(1);
                 self.counters.insert_bytes.add(record.record_bytes(&[]));
@@ -236,7 +261,7 @@ impl Store {
         &self,
         record: &NewRecord<'_>,
         laid: Option<&mut dyn InPlace>,
-        (copy_of, at_once): (Option<Chunk>, bool),
+        again: Option<Again>,
         now_ms: u64,
         writes: &mut Writes,
     ) -> Placement {
@@ -266,11 +291,10 @@ impl Store {
             len,
             sums: &sums,
             now_ms,
-            copy_of,
-            at_once,
+            again,
         };
         let is_gathered = self.is_gathered(record.server, len);
-        if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
+        if again.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
             self.gathers.store(is_gathered, Ordering::Relaxed);
         }
         let laid = laid.and_then(|laid| {
@@ -308,13 +332,8 @@ impl Store {
             return Err(Outcome::Paused);
         }
         self.make_room(writer, incoming.len);
-        let Incoming {
-            len,
-            now_ms,
-            at_once,
-            ..
-        } = incoming;
-        self.open_for(writer, len, now_ms, at_once, writes)?;
+        let Incoming { len, now_ms, .. } = incoming;
+        self.open_for(writer, len, now_ms, incoming.at_once(), writes)?;
         let open = writer
             .open
             .as_mut()
@@ -395,10 +414,10 @@ impl Store {
             return Err(Outcome::Paused);
         }
         self.make_room(writer, incoming.len);
-        if !incoming.at_once && self.is_behind() {
+        if !incoming.at_once() && self.is_behind() {
             return Err(Outcome::Behind);
         }
-        if !incoming.at_once && self.keeps_room(writer) {
+        if !incoming.at_once() && self.keeps_room(writer) {
             return Err(Outcome::NoSpace);
         }
         let Some(extent) = self.cut(writer, incoming.len, incoming.len.0, writes) else {
@@ -427,13 +446,21 @@ impl Store {
         let Some(mut shard) = self.admitting_shard(incoming) else {
             return false;
         };
-        let (replaced, freed) = match incoming.copy_of {
+        // A newer version is asked for as often as the one before.
+        let usage = match self.limits.usage_bits {
+            UsageBits::NONE => Usage::default(),
+            _ => shard.usage_of(record.hash),
+        };
+        let (replaced, freed) = match incoming.again {
             None => shard.kill(record.hash),
             Some(_) => (true, shard.make_way(record.hash)),
         };
         self.queue_freed(freed);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
-        let entry = Entry::new(extent, true);
+        let entry = Entry::new(extent, true).with_usage(match incoming.again {
+            Some(_) => usage,
+            None => Usage { age: 0, ..usage },
+        });
         shard.publish(
             record.hash,
             entry,
@@ -441,7 +468,7 @@ impl Store {
             stamp,
         );
         drop(shard);
-        if incoming.copy_of.is_none() {
+        if incoming.again.is_none() {
             self.counters.replaced.add(u64::from(replaced));
         }
         true
@@ -469,11 +496,16 @@ impl Store {
         if !self.admits(&shard, number, life, record.key, record.meta) {
             return None;
         }
-        if let Some(first) = incoming.copy_of {
+        if let Some(Again {
+            copy_of, sweeps, ..
+        }) = incoming.again
+            && !self.is_careless_again(sweeps)
+        {
             let now = shard.find(record.hash).map(|spot| shard.entry(spot));
             // There is a newer record, or none any more. Or a soft purge has met it, and the copy would not be stale.
-            let is_other = |entry: Entry| entry.first() != first || entry.is_writing();
-            if now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
+            let is_other = |entry: Entry| entry.first() != copy_of || entry.is_writing();
+            let is_swept = sweeps.is_some_and(|n| n != self.sweeps.load(Ordering::Relaxed));
+            if is_swept || now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
                 return None;
             }
         }
@@ -491,6 +523,10 @@ impl Store {
             shard.fresh.add(self.name_of(record.hash));
         }
         may_come.then_some(shard)
+    }
+
+    fn is_careless_again(&self, sweeps: Option<u64>) -> bool {
+        sweeps.is_some() && self.limits.mistakes.make(Mistake::ReinsertTheDead)
     }
 
     /// May what began then be published in that shard, as far as predicates know, and the primary key if it is of the same shard?

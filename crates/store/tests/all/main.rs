@@ -17,6 +17,7 @@ mod opening;
 mod parts;
 mod predicates;
 mod recovery;
+mod reinsertion;
 mod room;
 mod scattered;
 mod slow_device;

@@ -477,6 +477,14 @@ impl Run {
             };
             self.store.work_done(work.id, Ok(done), self.now_ms);
         }
+        // Each is followed by a pause, which is not waited for.
+        let mut now_ms = self.now_ms;
+        while let Some(read) = self.store.next_reinsertion(now_ms) {
+            now_ms += 1;
+            let bytes = self.device.read(read.offset(), read.bytes());
+            let writes = self.store.reinsertion_done(read, Some(bytes), self.now_ms);
+            self.carry_out(writes);
+        }
     }
 
     fn finish(

@@ -18,6 +18,7 @@ use crate::index::key::KeyHash;
 use crate::index::lists::List;
 use crate::index::salts::Salts;
 use crate::index::segment::Segment;
+use crate::index::usage::UsageBits;
 use crate::layout::checkpoint_list;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -153,8 +154,13 @@ impl Index {
         segment.encode(out);
     }
 
-    /// Takes over what [`Self::encode_segment`] wrote; None for anything else, never a panic. Markers that find no room for their list leave.
-    pub(crate) fn take_segment(&mut self, number: usize, mut bytes: &[u8]) -> Option<()> {
+    /// Takes over what [`Self::encode_segment`] wrote with these bits for usage; None for anything else, never a panic. Markers that find no room for their list leave.
+    pub(crate) fn take_segment(
+        &mut self,
+        number: usize,
+        mut bytes: &[u8],
+        usage_bits: UsageBits,
+    ) -> Option<()> {
         let mut next = || {
             let (&four, rest) = bytes.split_first_chunk()?;
             bytes = rest;
@@ -171,7 +177,8 @@ impl Index {
             known.insert(checkpoint_list::NUMBER.u16(fixed), (list, root));
             bytes = rest;
         }
-        let mut segment = Segment::decode(&mut bytes).ok()?;
+        let mut segment = Segment::decode(&mut bytes, usage_bits).ok()?;
+        segment.keep_usage_as(self.segments.first()?.usage_bits());
         let Self {
             segments,
             lists: own,

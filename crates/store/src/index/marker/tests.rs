@@ -4,6 +4,7 @@ use super::*;
 use crate::geometry::Geometry;
 use crate::index::carried::Carried;
 use crate::index::pieces::Short;
+use crate::index::usage::UsageBits;
 use crate::record::NewRecord;
 use crate::recover::open::Identity;
 use crate::settings::Settings;
@@ -71,7 +72,7 @@ fn what_is_stored_during_a_scan_stays_though_a_marker_had_its_place() {
 
 #[test]
 fn a_marker_that_was_found_below_the_floor_does_not_get_a_salt_of_its_past() {
-    let mut index = Index::new(1);
+    let mut index = Index::new(1, UsageBits::NONE);
     let primary = KeyHash(1);
     let set = |index: &mut Index, list: &[u8]| {
         let set = index.set_marker(primary, list, |_, _| ());
@@ -116,7 +117,7 @@ fn the_newest_variant_that_a_scan_finds_tells_the_salt() {
     use std::cmp::Ordering;
     let primary = KeyHash(7);
     let (low, high, higher) = (1 << 16, 1 << 16 | 2, 1 << 16 | 5);
-    let mut index = Index::new(1);
+    let mut index = Index::new(1, UsageBits::NONE);
     assert!(index.found_marker(primary, &carried(high, b"accept"), None));
     let newer = Some(Ordering::Greater);
     assert!(index.found_marker(primary, &carried(low, b"cookie"), newer));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use store::set::Moves;
 use store::{
     Found, Geometry, Identity, KeyHash, Lookup, Move, NewRecord, OpenPlan, Outcome, Read,
-    RecordParts, Recovered, Sequence, Settings, Settled, Store, Superblock, Work, WorkOp, Write,
+    RecordParts, Recovered, Reinsertion, Sequence, Settings, Settled, Store, Superblock, Work,
+    WorkOp, Write,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -294,6 +295,8 @@ impl Shell {
                 self.carry_out(work, self.clock);
             } else if let Some(moved) = self.store.next_move() {
                 self.carry_out_move(moved);
+            } else if let Some(read) = self.store.next_reinsertion(self.now_ms) {
+                self.carry_out_reinsertion(read);
             } else {
                 return done;
             }
@@ -306,6 +309,16 @@ impl Shell {
         let at = moved.offset() as usize;
         let bytes = Bytes::copy_from_slice(&self.disk[at..at + moved.bytes()]);
         let writes = self.store.move_done(moved, Some(bytes), self.now_ms);
+        self.pending.extend(writes);
+    }
+
+    /// Reads what is to be written again by the sweep, and takes the writes.
+    pub fn carry_out_reinsertion(&mut self, read: Reinsertion) {
+        let at = read.offset() as usize;
+        let bytes = Bytes::copy_from_slice(&self.disk[at..at + read.bytes()]);
+        let writes = self.store.reinsertion_done(read, Some(bytes), self.now_ms);
+        // The shortest pause.
+        self.now_ms += 1;
         self.pending.extend(writes);
     }
 

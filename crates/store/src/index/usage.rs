@@ -1,0 +1,194 @@
+//! What memory keeps of a record's use: how often it was read, and how long ago.
+//!
+//! It lies in bit 0 of an entry and in the upper bits of its first chunk, as far as no place of the store needs them:
+//!
+//! | data area, chunks of 512 bytes | bits | hits | age |
+//! |---|---|---|---|
+//! | up to 256 GiB | 4 | 0 to 3 | 0 to 3, in half rounds of the hand |
+//! | up to 512 GiB | 3 | 0 to 3 | 0 or 1, in rounds |
+//! | up to 1 TiB | 2 | 0 or 1 | 0 or 1, in rounds |
+//! | up to 2 TiB, and with any rule but reinsertion | 1 | 0 or 1 | |
+//!
+//! Both stay at their highest value. A read makes the age 0; a pass of the sweep makes it one more.
+//!
+//! Two bits of each cost at most 0.1 points of hits beside many more (docs/decisions/0101), so a byte of its own for each entry would
+//! not pay.
+//!
+//! Not known here: where entries lie, when they grow older.
+
+/// The upper bits of a first chunk that are taken at most.
+const SPARE_MAX: u32 = 3;
+
+/// How a record was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Usage {
+    /// Reads, up to what the bits can tell.
+    pub hits: u8,
+    /// Passes since the last read, or since it was stored; likewise.
+    pub age: u8,
+}
+
+impl Usage {
+    /// No record is noted to have been read more often.
+    pub(crate) const HITS_MAX: u8 = 3;
+}
+
+/// Which bits of a word are about use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct UsageBits {
+    /// Of the upper bits of the first chunk.
+    spare: u8,
+}
+
+impl UsageBits {
+    /// One bit: was it read?
+    pub(crate) const NONE: UsageBits = UsageBits { spare: 0 };
+
+    /// As many as a store of so many chunks has to spare.
+    pub(crate) fn spare_of(data_chunks: u32) -> Self {
+        // No chunk has a higher number.
+        let spare = data_chunks.saturating_sub(1).leading_zeros();
+        UsageBits {
+            spare: spare.min(SPARE_MAX) as u8,
+        }
+    }
+
+    /// As a checkpoint says it; None: it cannot be.
+    pub(crate) fn of_foreign(spare: u32) -> Option<Self> {
+        (spare <= SPARE_MAX).then_some(UsageBits { spare: spare as u8 })
+    }
+
+    /// For [`Self::of_foreign`].
+    pub(crate) fn spare(self) -> u32 {
+        self.spare.into()
+    }
+
+    /// The bits of a word that hold a part of the usage instead of a place.
+    pub(crate) fn in_place(self) -> u64 {
+        !(u64::MAX >> self.spare)
+    }
+
+    fn hits_bits(self) -> u32 {
+        match self.spare {
+            0 | 1 => 1,
+            _ => 2,
+        }
+    }
+
+    fn age_bits(self) -> u32 {
+        u32::from(self.spare) + 1 - self.hits_bits()
+    }
+
+    fn hits_max(self) -> u8 {
+        (1 << self.hits_bits()) - 1
+    }
+
+    fn age_max(self) -> u8 {
+        (1 << self.age_bits()) - 1
+    }
+
+    /// How often entries grow older while the hand goes round once.
+    pub(crate) fn passes_a_round(self) -> u32 {
+        self.age_bits()
+    }
+
+    /// The usage in a word.
+    pub(crate) fn read(self, word: u64) -> Usage {
+        let upper = (word & self.in_place()).rotate_left(self.spare.into());
+        let all = (upper << 1 | word & 1) as u8;
+        Usage {
+            hits: all & self.hits_max(),
+            age: all >> self.hits_bits(),
+        }
+    }
+
+    /// The part of a word that says so, or the nearest that can be said.
+    pub(crate) fn write(self, usage: Usage) -> u64 {
+        let hits = usage.hits.min(self.hits_max());
+        let age = usage.age.min(self.age_max());
+        let all = u64::from(age << self.hits_bits() | hits);
+        (all >> 1).rotate_right(self.spare.into()) | all & 1
+    }
+
+    /// The word of a record, with another usage.
+    fn with(self, word: u64, usage: Usage) -> u64 {
+        word & !(self.in_place() | 1) | self.write(usage)
+    }
+
+    /// The word of a record that was read.
+    pub(crate) fn touched(self, word: u64) -> u64 {
+        let hits = (self.read(word).hits + 1).min(self.hits_max());
+        self.with(word, Usage { hits, age: 0 })
+    }
+
+    /// The word of a record that a pass has met.
+    pub(crate) fn older(self, word: u64) -> u64 {
+        let Usage { hits, age } = self.read(word);
+        let age = (age + 1).min(self.age_max());
+        self.with(word, Usage { hits, age })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [UsageBits; 4] {
+        [0, 1, 2, 3].map(|spare| UsageBits { spare })
+    }
+
+    #[test]
+    fn a_store_takes_the_bits_that_no_place_needs() {
+        let spare = |chunks: u64| UsageBits::spare_of(chunks as u32).spare;
+        assert_eq!(
+            [
+                1 << 20,
+                1 << 29,
+                (1 << 29) + 1,
+                1 << 30,
+                1 << 31,
+                (1 << 31) + 1,
+                (1 << 32) - 1
+            ]
+            .map(spare),
+            [3, 3, 2, 2, 1, 0, 0]
+        );
+    }
+
+    #[test]
+    fn usage_comes_back_and_the_rest_stays() {
+        for bits in all() {
+            let rest = !(bits.in_place() | 1);
+            for hits in 0..=bits.hits_max() {
+                for age in 0..=bits.age_max() {
+                    let usage = Usage { hits, age };
+                    assert_eq!(bits.write(usage) & rest, 0);
+                    let word = bits.with(rest, usage);
+                    assert_eq!((bits.read(word), word & rest), (usage, rest), "{bits:?}");
+                }
+            }
+        }
+        let max = all().map(|bits| (bits.hits_max(), bits.age_max(), bits.passes_a_round()));
+        assert_eq!(max, [(1, 0, 0), (1, 1, 1), (3, 1, 1), (3, 3, 2)]);
+    }
+
+    #[test]
+    fn reads_count_and_make_young_and_passes_make_older() {
+        for bits in all() {
+            let rest = !(bits.in_place() | 1);
+            let (mut word, mut old) = (rest, rest);
+            for n in 1..=5 {
+                word = bits.touched(word);
+                let hits = bits.hits_max().min(n);
+                assert_eq!(bits.read(word), Usage { hits, age: 0 });
+                old = bits.older(old);
+                let age = bits.age_max().min(n);
+                assert_eq!(bits.read(old), Usage { hits: 0, age });
+            }
+            assert_eq!(bits.read(bits.touched(old)), Usage { hits: 1, age: 0 });
+            let older = bits.read(bits.older(word));
+            assert_eq!(older.hits, bits.hits_max(), "reads are not forgotten");
+            assert_eq!((word & rest, old & rest), (rest, rest));
+        }
+    }
+}
