@@ -404,8 +404,7 @@ impl MemoryTier {
     /// Evicts until there is room for so many bytes more. False: there is none, since the tier was made smaller.
     fn make_room(&self, shard: &mut Shard, cost: u64, comes_along: bool) -> bool {
         while shard.bytes + cost > shard.bytes_max {
-            let prefetched_bytes =
-                shard.prefetched_bytes + if comes_along { cost } else { 0 };
+            let prefetched_bytes = shard.prefetched_bytes + if comes_along { cost } else { 0 };
             let too_many = prefetched_bytes > shard.bytes_max / PREFETCHED_PART;
             let Some(slot) = shard.next_to_leave(too_many) else {
                 return false;
@@ -514,10 +513,7 @@ impl MemoryTier {
         let mut shard = self.shard(resident.object.hash);
         let bytes = block.len() as u64;
         // Whoever takes it out does so under this lock, and takes what is counted with it.
-        if !resident.is_here()
-            || !self.make_room(&mut shard, bytes, false)
-            || !resident.is_here()
-        {
+        if !resident.is_here() || !self.make_room(&mut shard, bytes, false) || !resident.is_here() {
             return None;
         }
         if resident.block.set(block).is_ok() {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginTls, OriginUrl, Plan, ProxyProtocol, Role, Route, Upstream,
+    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginTls, OriginUrl, Plan,
+    ProxyProtocol, Role, Route, Upstream,
 };
 
 use super::apply::apply;
