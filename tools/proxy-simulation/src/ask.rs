@@ -307,9 +307,10 @@ fn drawn(world: &mut World, place: &Place, led: &Listener) -> (Ask, Taking) {
         _ => ("", 0),
     };
     let upload = (method == "POST" || method == "PUT").then(|| {
-        let bytes = match random.one_in(6) {
-            true => random.index(BODY_BYTES_MAX),
-            false => random.index(5000),
+        let bytes = match random.below(6) {
+            0 => random.index(BODY_BYTES_MAX),
+            1 => 0,
+            _ => random.index(5000),
         };
         Upload {
             bytes,

@@ -162,8 +162,29 @@ fn whose(world: &Shared, origin: SocketAddr, head: &Head, told: Option<IpAddr>) 
     }
 }
 
-/// Answers one request. `false`: the connection closes.
+/// Answers one request. `false`: the connection closes, perhaps without having said so.
 async fn answer(
+    world: &Shared,
+    stream: &mut Stream,
+    origin: SocketAddr,
+    head: &Head,
+    (body, begun): (&[u8], u64),
+) -> io::Result<bool> {
+    let stays = answer_it(world, stream, origin, head, (body, begun)).await?;
+    let closes_in = {
+        let random = &mut world.borrow_mut().random;
+        let pause = random.pick(&[0, 1, 1000]);
+        (random.one_in(12)).then(|| Duration::from_millis(random.below(pause + 1)))
+    };
+    if let Some(pause) = closes_in.filter(|_| stays) {
+        // What comes meanwhile is not read.
+        sleep(pause).await;
+        return Ok(false);
+    }
+    Ok(stays)
+}
+
+async fn answer_it(
     world: &Shared,
     stream: &mut Stream,
     origin: SocketAddr,
@@ -179,6 +200,8 @@ async fn answer(
         let calm = world.calm;
         let random = &mut world.random;
         let manner = match random.below(if calm { 40 } else { 60 }) {
+            // What may have been carried out is what others would send again.
+            _ if head.first == "POST" && !calm && random.one_in(3) => Manner::Closes,
             0..40 => Manner::Well,
             40 => Manner::Hangs,
             41..43 => Manner::Closes,
