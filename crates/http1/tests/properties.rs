@@ -5,8 +5,9 @@
 
 use fields::Fields;
 use http1::{
-    Chunk, ChunkedDecoder, Fault, Limits, Scratch, parse_request, parse_response, scan_end,
-    write_chunk_header, write_request_line, write_status_line, write_trailers,
+    Chunk, ChunkedDecoder, Fault, Lenient, Limits, Scratch, parse_request, parse_response,
+    scan_end, write_chunk_header, write_request_line, write_status_line, write_trailers,
+    written_anew,
 };
 use message::{Framing, remove_hop_by_hop};
 use proptest::collection::vec;
@@ -40,6 +41,36 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
         1 => vec(any::<u8>(), 1..4),
     ];
     vec(word, 0..10).prop_map(|words| words.concat())
+}
+
+/// A response of fields, with some odd lines.
+fn odd_head() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(vec![
+        "A: b",
+        "A: b ",
+        " c",
+        "\tc",
+        " ",
+        "Content-Length: 5",
+        "Content-Length: 6",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding:",
+        " chunked",
+        "A : b",
+        "a\rb: c",
+        "",
+        "A: b: c",
+        " D: e",
+    ]);
+    let end = prop::sample::select(vec!["\r\n", "\r\n", "\n", "\r\r\n"]);
+    vec((line, end), 0..8).prop_map(|lines| {
+        let lines = lines.into_iter().flat_map(|(line, end)| [line, end]);
+        let whole = ["HTTP/1.1 200 OK", "\n"]
+            .into_iter()
+            .chain(lines)
+            .chain(["\n\nbody"]);
+        whole.collect::<String>().into_bytes()
+    })
 }
 
 /// The body, the trailers and the bytes used, or the fault and the bytes used by then.
@@ -163,6 +194,29 @@ proptest! {
         if let Ok(Some((_, head_bytes))) = parse_response(&text, &limits, "GET") {
             let (_, after) = parse_response(&whole, &limits, "GET").unwrap().unwrap();
             prop_assert_eq!(head_bytes, after);
+        }
+    }
+
+    #[test]
+    fn leniently_is_strictly_of_the_text_written_anew(text in odd_head(), bare_lf: bool, folding: bool) {
+        let lenient = Lenient { bare_lf, folding };
+        let limits = Limits::default();
+        let strict = parse_response(&text, &limits, "GET");
+        let read = parse_response(&text, &Limits { lenient, ..limits }, "GET");
+        match (strict, read) {
+            (Ok(strict), Ok(read)) => prop_assert_eq!(format!("{strict:?}"), format!("{read:?}")),
+            (Err(_), Err(_)) => {}
+            (Err(_), Ok(None)) => prop_assert!(lenient.is_any() && scan_end(&text, 0).is_none()),
+            (Err(_), Ok(Some((head, head_bytes)))) => {
+                prop_assert!(lenient.is_any());
+                prop_assert_eq!(scan_end(&text, 0), Some(head_bytes));
+                let anew = written_anew(&text[..head_bytes], lenient);
+                assert_unambiguous(&anew);
+                let (again, again_bytes) = parse_response(&anew, &limits, "GET").unwrap().unwrap();
+                prop_assert_eq!(again_bytes, anew.len());
+                prop_assert_eq!(format!("{again:?}"), format!("{head:?}"));
+            }
+            (strict, read) => prop_assert!(false, "{strict:?} became {read:?}"),
         }
     }
 

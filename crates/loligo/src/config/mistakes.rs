@@ -195,8 +195,8 @@ fn lenience_without_hosts_and_hosts_without_lenience() {
             loligo.toml:3: listener.lenient = ["LF"]: has no effect without lenient-hosts
             loligo.toml:6: listener.lenient-hosts = "a.example": has no effect without lenient
             loligo.toml:9: listener.lenient = ["CR"]: expected a list of "LF", "folding"
-            loligo.toml:13: listener.lenient = "LF": is for forward proxies; this listener has an origin, so it is a reverse proxy
-            loligo.toml:14: listener.lenient-hosts = "a.example": is for forward proxies; this listener has an origin, so it is a reverse proxy
+            loligo.toml:14: listener.lenient = "LF": is for forward proxies; this listener has an origin, so it is a reverse proxy
+            loligo.toml:15: listener.lenient-hosts = "a.example": is for forward proxies; this listener has an origin, so it is a reverse proxy
         "#]],
     );
 }
