@@ -282,21 +282,28 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Seen(Mutex<(Vec<(u32, Answered)>, u64, u64)>);
+    struct Seen(Mutex<Told>);
+
+    #[derive(Default)]
+    struct Told {
+        asked: Vec<(u32, Answered)>,
+        bytes: u64,
+        others: u64,
+    }
 
     impl Watcher for Seen {
         fn asked(&self, ask: &Ask, answered: Answered, bytes: u64) {
             let mut seen = self.0.lock().unwrap();
-            seen.0.push((ask.object, answered));
-            seen.1 += bytes;
+            seen.asked.push((ask.object, answered));
+            seen.bytes += bytes;
         }
 
         fn unsent(&self, bytes: u64) {
-            self.0.lock().unwrap().1 -= bytes;
+            self.0.lock().unwrap().bytes -= bytes;
         }
 
         fn other(&self) {
-            self.0.lock().unwrap().2 += 1;
+            self.0.lock().unwrap().others += 1;
         }
 
         fn refused(&self) {}
@@ -359,7 +366,7 @@ mod tests {
         let (head, _) = bed.ask("GET", "http://origin:80/w/s0/o1.0/5", "");
         assert_eq!(head.fields.get("content-length"), Some("5"));
         let seen = bed.seen.0.lock().unwrap();
-        assert_eq!((seen.0.len(), seen.1), (4, 3_000_006));
+        assert_eq!((seen.asked.len(), seen.bytes), (4, 3_000_006));
     }
 
     #[test]
@@ -397,7 +404,7 @@ mod tests {
             );
         }
         let seen = bed.seen.0.lock().unwrap();
-        let count = |what| seen.0.iter().filter(|(_, it)| *it == what).count();
+        let count = |what| seen.asked.iter().filter(|(_, it)| *it == what).count();
         assert_eq!(
             [Answered::Whole, Answered::Part, Answered::NotModified].map(count),
             [4, 4, 2]
@@ -415,6 +422,6 @@ mod tests {
         assert_eq!(head.status, 404);
         assert_eq!(head.framing("POST"), Ok(Framing::Length(0)));
         let seen = bed.seen.0.lock().unwrap();
-        assert_eq!((seen.0.len(), seen.2), (0, 3));
+        assert_eq!((seen.asked.len(), seen.others), (0, 3));
     }
 }
