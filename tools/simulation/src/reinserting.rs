@@ -11,6 +11,9 @@ use store::Reinsertion;
 use crate::disk::Op;
 use crate::run::{Run, Tag};
 
+/// Reads of the sweep that bring a wrong byte.
+const MISREAD_ONCE_IN: u64 = 4;
+
 impl Run {
     /// Begins to read what the sweep comes to next. False: nothing is wanted now.
     pub fn begin_reinsertion(&mut self) -> Result<bool, String> {
@@ -26,12 +29,24 @@ impl Run {
         Ok(true)
     }
 
+    /// Now and then one byte is another, more often than the disk does that by itself: the sweep reads seldom.
+    fn misread(&mut self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() || !self.random.one_in(MISREAD_ONCE_IN) {
+            return bytes;
+        }
+        let mut bytes = bytes.to_vec();
+        let at = self.random.index(bytes.len());
+        bytes[at] ^= 0x10;
+        bytes.into()
+    }
+
     /// It was read, or could not be.
     pub fn end_reinsertion(
         &mut self,
         read: Reinsertion,
         bytes: Option<Bytes>,
     ) -> Result<(), String> {
+        let bytes = bytes.map(|bytes| self.misread(bytes));
         let store = self.store()?;
         let all = 0..self.world.full_keys.len() as u32;
         let hashes: Vec<_> = all
