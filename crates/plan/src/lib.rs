@@ -19,6 +19,7 @@ mod hours;
 mod logs;
 mod mirror;
 mod origin_tls;
+mod own_tls;
 mod peers;
 pub mod proof;
 mod quotas;
