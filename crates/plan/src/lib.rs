@@ -20,6 +20,7 @@ mod lenient;
 mod logs;
 mod mirror;
 mod origin_tls;
+mod own_tls;
 mod peers;
 pub mod proof;
 mod quotas;

@@ -102,15 +102,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         given: [of_all, raw.whole.given.clone()].concat(),
         ..Block::default()
     };
-    let mut draft = Draft::default();
-    apply::apply(
-        &general::rows(),
-        &whole.given,
-        &mut draft,
-        &mut found.problems,
-    );
-    let shown = (draft.certificate.take(), draft.certificate_key.take());
-    origin_tls::settle_all(&mut draft.plan.tls, shown, &whole, &mut found.problems);
+    let draft = draft_of(&whole, &mut found.problems);
     let upstreams = upstreams::settle(&raw.upstreams, &draft.plan.tls, &mut found.problems);
     let mut listeners = listeners::settle(
         (&raw.listeners, &upstreams),
@@ -164,11 +156,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         cluster,
         ..general
     };
-    let unverified = plan.unverified();
-    let noted = unverified.iter().map(|who| {
-        format!("the certificate of {who} is not verified: whoever answers there is believed (verify = false)")
-    });
-    found.notes.extend(noted);
+    found.notes.extend(origin_tls::unverified(&plan));
     Ok(Settled {
         plan,
         log_level,
@@ -177,4 +165,13 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         fitted: found.fitted,
         time_zone,
     })
+}
+
+/// The settings of the whole as they were written.
+fn draft_of(whole: &Block, problems: &mut Vec<Problem>) -> Draft {
+    let mut draft = Draft::default();
+    apply::apply(&general::rows(), &whole.given, &mut draft, problems);
+    let shown = (draft.certificate.take(), draft.certificate_key.take());
+    origin_tls::settle_all(&mut draft.plan.tls, shown, whole, problems);
+    draft
 }

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use proxy::plan::{CertificateFiles, OriginTls, Pin};
+use proxy::plan::{CertificateFiles, OriginTls, Pin, Plan};
 
 use super::machine::Machine;
 use super::problem::{Found, Problem};
@@ -196,6 +196,16 @@ pub fn look(raw: &Raw, whole: &Block, machine: &Machine, found: &mut Found) {
             Err(why) => found.problems.push(given.problem(why)),
         }
     }
+}
+
+/// Notes of those whose certificates nobody looks at.
+pub fn unverified(plan: &Plan) -> impl Iterator<Item = String> {
+    let note = |who| {
+        format!(
+            "the certificate of {who} is not verified: whoever answers there is believed (verify = false)"
+        )
+    };
+    plan.unverified().into_iter().map(note)
 }
 
 /// What it does beyond what is usual, for `loligo check`: behind a comma, or nothing.
