@@ -458,7 +458,11 @@ proptest::proptest! {
                     let kept = tier.insert(object(), |_| true);
                     proptest::prop_assert_eq!(kept, fits && bytes <= room);
                 }
-                9 => tier.take_along(object(), |_| true),
+                9 => {
+                    if let Some(came) = tier.companions.may_come(hash) {
+                        tier.take_along(object(), came, |_| true);
+                    }
+                }
                 10 => tier.promote(&object(), |_| true),
                 11..=13 => {
                     if let Ok(resident) = front.look_up(&tier, hash, key.as_bytes()) {

@@ -89,7 +89,7 @@ impl Proxy {
                 seed: None,
             },
             "simulated",
-            (Tls::only(Vec::new()), Vec::new()),
+            (Tls::only(Vec::new()).into(), Vec::new()),
         )?;
         let journal = Journal::open(&shared.edition().plan, shared.cache.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;

@@ -191,7 +191,7 @@ impl Run {
             // The default more often than the others.
             policy: match random.one_in(2) {
                 // Of no draw of its own, so that old seeds remain what they were.
-                true if options.seed % 4 == 0 => REINSERTION,
+                true if options.seed.is_multiple_of(4) => REINSERTION,
                 true => POLICIES[0],
                 false => random.pick(POLICIES),
             },
