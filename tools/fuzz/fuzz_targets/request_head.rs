@@ -11,6 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         head_bytes_max: 4096,
         fields_max: 32,
         target_bytes_max: 1024,
+        ..Limits::default()
     };
     let mut scratch = Scratch::new();
     let Ok(Some(view)) = parse_request(bytes, &limits, &mut scratch) else {

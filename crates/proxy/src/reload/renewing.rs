@@ -3,7 +3,7 @@
 //!
 //! So they are when one of them has ended, or begins to hold: which one is shown for a name depends on that.
 //!
-//! A certificate that ends within [`ENDS_SOON`](tls::certificates::ENDS_SOON) is warned of once a day.
+//! A certificate that ends within [`ENDS_SOON`](origin::pem::ENDS_SOON) is warned of once a day.
 //!
 //! Not known here: how an edition is made (`reload`).
 
