@@ -9,8 +9,8 @@
 //!            length x age
 //! ```
 //!
-//! A hit counts four times as much as being there, since what was never read is mostly never asked for. By measurement: with 1 and 1 there
-//! are 0.3 points of bytes fewer and up to 0.3 of documents, and more is written (docs/decisions/0101).
+//! A hit counts four times as much as being there, since what was never read is mostly never asked for. The figures beside a
+//! weight of one are in docs/decisions/0101.
 //!
 //! *The share* is what was set, while all that was chosen is read before its sweep begins. It is halved when the disk did not get
 //! there in time, down to [`SHARE_MIN`], and rises by a quarter with each stretch that was ready in time.
