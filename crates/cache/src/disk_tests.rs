@@ -9,7 +9,7 @@ use httpcache::{Standing, StandingFlags};
 use plan::LazyMode;
 use rules::key::KEY_PREFIX;
 use std::sync::atomic::Ordering;
-use store::{Geometry, Identity, Settings};
+use store::{Geometry, Identity, Replacement, Settings};
 
 const STORE_BYTES: u64 = 32 << 20;
 const BODY_BYTES: usize = 4000;
@@ -85,7 +85,14 @@ fn empty_store(geometry: Geometry, number: u8) -> Store {
     let mut random = [0; Identity::RANDOM_BYTES];
     random[0] = number;
     let identity = Identity::new(random);
-    Store::create(geometry, &Settings::default(), identity)
+    let settings = Settings {
+        // Deterministic: what is written again does not depend on how soon the disk reads.
+        replacement: Replacement::SecondChance {
+            window_percent: Replacement::WINDOW_PERCENT,
+        },
+        ..Settings::default()
+    };
+    Store::create(geometry, &settings, identity)
 }
 
 /// A fresh object of one server.
@@ -235,7 +242,9 @@ fn second_chances(asked: Asked) -> (usize, u64) {
         let mut fillers = 100..;
         while bed.store.figures().second_chances == 0 {
             for n in fillers.by_ref().take(200) {
-                assert!(put(&disk, &object(&bed.store, n)));
+                let filler = object(&bed.store, n);
+                wait_for_room(&disk, &filler).await;
+                assert!(put(&disk, &filler));
             }
             disk.settle().await;
             if asked == Asked::Probed {

@@ -8,7 +8,7 @@
 //! | `all` | everything | |
 //! | `second-hit` | what was missed before, lately | each object's second request is a miss |
 //! | `tinylfu` | what was asked for twice or more lately, by a sketch; all while there is room | the same, once full |
-//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit` | the second request of long objects only |
+//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit`; all while there is room | the second request of long objects only, once full |
 //!
 //! `second-hit` and `by-size` remember misses in two Bloom filters: one is filled with as many misses as objects are expected, then
 //! it becomes the elder, and the eldest is dropped. So at least that many misses are remembered, and twice as many at
@@ -47,13 +47,13 @@ const USES_MIN: u8 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AdmissionKind {
     /// Everything is stored.
-    #[default]
     All,
     /// What was missed before.
     SecondHit,
     /// What was asked for at least twice lately, once the store is full.
     TinyLfu,
-    /// What is short, and what was missed before.
+    /// What is short, and what was missed before; everything until the store is full.
+    #[default]
     BySize,
 }
 
@@ -139,7 +139,7 @@ impl Admission {
             Memory::All => true,
             Memory::SecondHit(misses) => misses.replace(id, objects),
             Memory::BySize(lengths, misses) => {
-                !lengths.is_long(size) || misses.replace(id, objects)
+                !lengths.is_long(size) || misses.replace(id, objects) || !full
             }
             Memory::TinyLfu(sketch) => !full || sketch.estimate(id) >= USES_MIN,
         }
@@ -305,6 +305,12 @@ mod tests {
         assert!(missed(4, 175) && missed(1, 1000));
         (10..100).for_each(|id| assert!(missed(id, 0), "not known"));
         assert!(!missed(5, 1000) && missed(6, 100), "the mean is as it was");
+        let mut has_room = |id| admission.admits(id, 1000, false, || 2000);
+        assert!(has_room(7), "nothing has to go for it");
+        assert!(
+            admission.admits(7, 1000, true, || 2000),
+            "its miss was counted"
+        );
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Replacement {
     pub const WINDOW_PERCENT: u8 = 20;
 
     /// The default share that is written again.
-    pub const REINSERTED_PERCENT: u8 = 30;
+    pub const REINSERTED_PERCENT: u8 = 20;
 
     /// How near to the hand a used record is written again; None: records go in the order of a policy.
     pub fn window_percent(self) -> Option<u8> {
@@ -94,8 +94,8 @@ impl Replacement {
 
 impl Default for Replacement {
     fn default() -> Self {
-        Self::SecondChance {
-            window_percent: Self::WINDOW_PERCENT,
+        Self::Reinsertion {
+            percent: Self::REINSERTED_PERCENT,
         }
     }
 }

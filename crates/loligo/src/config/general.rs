@@ -174,23 +174,23 @@ fn store_rows() -> Vec<Row<Draft>> {
         "store.io-engine": "`auto`, `uring`, `threads`", "auto" => plan.storing.io_engine = |given| values::word(given, &[
             ("auto", IoEngine::Auto), ("uring", IoEngine::Uring), ("threads", IoEngine::Threads),
         ]);
-        /// Which objects leave a full store. `second-chance` frees neighbouring regions in the order in which they were written: writes are
-        /// long, and it needs little memory. An object that is used while it lies within the next PERCENT of the store to be freed (0 to 75, by
-        /// default 20) is written again; for short objects PERCENT is up to two and a half times as large, for long ones half, unless
-        /// reads are lazy. Lower on a flash device that wears out. `reinsertion` frees regions in the same order, but first reads what it
-        /// frees, as far as the disk has time, and writes the objects again that are worth most: asked for often and not long ago, and
-        /// short. That is at most PERCENT of what it frees (10 to 50, by default 30). More requests are hits, above all with little disk, for
-        /// more writes; `admission = "by-size"` saves more of them than that. The others evict object by object, with more memory and
-        /// smaller writes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf`
-        /// prefers to keep small objects.
+        /// Which objects leave a full store. `reinsertion` frees neighbouring regions in the order in which they were written: writes are
+        /// long, and it needs little memory. Before it frees a region it reads it, as far as the disk has time, and writes the objects
+        /// again that are worth most: asked for often and not long ago, and short. That is at most PERCENT of what it frees (10 to 50, by
+        /// default 20). `second-chance` reads nothing: an object that is used while it lies within the next PERCENT of the store to be
+        /// freed (0 to 75, by default 20) is written again; for short objects PERCENT is up to two and a half times as large, for long
+        /// ones half, unless reads are lazy. It writes less, and fewer requests are hits, above all with little disk. The others evict object
+        /// by object, with more memory and smaller writes: to compare. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to
+        /// keep small objects.
         "store.replacement":
-            "`second-chance`, `second-chance=PERCENT`, `reinsertion`, `reinsertion=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "second-chance"
+            "`reinsertion`, `reinsertion=PERCENT`, `second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "reinsertion"
             => plan.storing.replacement = values::replacement;
-        /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
-        /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the
-        /// price is one more miss for each object. `by-size` demands a second miss of long objects only, those of more than half the mean
-        /// length of what is missed: they cost most of the writes, and take the place of many short ones.
-        "store.admission": "`all`, `second-hit`, `tinylfu`, `by-size`", "all" => plan.storing.admission = values::admission;
+        /// Which objects are stored. `by-size`: all while there is room; once the store is full, long objects wait for a second miss not
+        /// long after the first, those of more than half the mean length of what is missed. They cost most of the writes, and take the
+        /// place of many short ones. `all`: everything, which a mirror of large files may want. `second-hit`: what was missed before,
+        /// not long ago; `tinylfu`: once the store is full, what was asked for twice not long ago. Both spare a flash device writes and
+        /// keep out objects that are asked for once; the price is one more miss for each object.
+        "store.admission": "`by-size`, `all`, `second-hit`, `tinylfu`", "by-size" => plan.storing.admission = values::admission;
         /// Lazy reads, for disks with a head: up to so many reads of a worker wait for each other (2ms at most), go to the disk in the
         /// order of their places, and neighbours are read as one. `auto`: 10, while reads are measured to take 1ms or more. 0: no
         /// read waits. A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, small objects of one server

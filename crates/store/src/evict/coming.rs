@@ -9,7 +9,8 @@
 //!            length x age
 //! ```
 //!
-//! A hit counts four times as much as being there, since what was never read is mostly never asked for. The figures beside a
+//! A hit counts four times as much as being there, since what was never read is mostly never asked for. What is forgotten is no
+//! candidate: else records of one chunk that nobody asks for would be worth more than others, and stay for ever. The figures beside a
 //! weight of one are in docs/decisions/0101.
 //!
 //! *The share* is what was set, while all that was chosen is read before its sweep begins. It is halved when the disk did not get
@@ -21,7 +22,7 @@
 
 use crate::index::entry::Entry;
 use crate::index::segment::Segment;
-use crate::index::usage::Usage;
+use crate::index::usage::{Usage, UsageBits};
 use extent::{Chunk, Chunks, Extent};
 
 /// How much more than being there a hit counts.
@@ -42,10 +43,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// None: it cannot be written again.
-    pub(crate) fn of(entry: Entry) -> Option<Self> {
+    /// None: it is not to be written again.
+    pub(crate) fn of(entry: Entry, bits: UsageBits) -> Option<Self> {
         // A copy of one that a soft purge has met would count as fresh.
-        if entry.is_writing() || entry.is_doubted() {
+        if entry.is_writing() || entry.is_doubted() || bits.is_forgotten(entry.usage()) {
             return None;
         }
         let Extent { first, len } = entry.extent();
@@ -107,9 +108,11 @@ impl Listing {
         if self.is_passing {
             segment.age_records();
         }
+        let bits = segment.usage_bits();
         let entries = segment.iter().map(|(_, entry)| entry);
         let there = entries.filter(|entry| stretch.contains(entry.first()));
-        self.candidates.extend(there.filter_map(Candidate::of));
+        let candidates = there.filter_map(|entry| Candidate::of(entry, bits));
+        self.candidates.extend(candidates);
     }
 
     /// The sweep has been through the whole index.
@@ -240,10 +243,14 @@ impl Coming {
 mod tests {
     use super::*;
 
+    fn bits() -> UsageBits {
+        UsageBits::spare_of(1 << 20)
+    }
+
     fn candidate(first: u32, chunks: u32, hits: u8, age: u8) -> Candidate {
         let extent = Extent::new(Chunk(first), Chunks(chunks));
         let entry = Entry::new(extent, false).with_usage(Usage { hits, age });
-        Candidate::of(entry).unwrap()
+        Candidate::of(entry, bits()).unwrap()
     }
 
     fn firsts(places: &[Extent]) -> Vec<u32> {
@@ -256,13 +263,14 @@ mod tests {
         assert!(of(8, 1, 0) > of(16, 1, 0) && of(16, 1, 0) > of(16, 0, 0));
         assert!(of(8, 1, 0) > of(8, 1, 1) && of(8, 1, 3) > 0);
         assert_eq!(of(1, 0, 0), UNIT);
-        assert!(of(1 << 19, 0, 3) > 0, "the least there is");
+        assert!(of(1 << 19, 1, 3) > 0, "the least there is");
         let written = Entry::new(Extent::new(Chunk(0), Chunks(1)), true);
-        assert_eq!(Candidate::of(written), None);
-        assert_eq!(
-            Candidate::of(written.with_writing(false).with_doubt()),
-            None
-        );
+        let forgotten = written.with_writing(false);
+        let forgotten = forgotten.with_usage(Usage { hits: 0, age: 3 });
+        let doubted = written.with_writing(false).with_doubt();
+        for entry in [written, forgotten, doubted] {
+            assert_eq!(Candidate::of(entry, bits()), None);
+        }
     }
 
     #[test]

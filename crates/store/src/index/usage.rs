@@ -9,7 +9,8 @@
 //! | up to 1 TiB | 2 | 0 or 1 | 0 or 1, in rounds |
 //! | up to 2 TiB, and with any rule but reinsertion | 1 | 0 or 1 | |
 //!
-//! Both stay at their highest value. A read makes the age 0; a pass of the sweep makes it one more.
+//! A read makes the age 0 and the hits one more; a pass of the sweep makes the age one more. Both stay at their highest value, but a pass
+//! that finds the highest age takes one hit away: what nobody asks for any more is forgotten, however short it is.
 //!
 //! Two bits of each cost at most 0.1 points of hits beside many more (docs/decisions/0101), so a byte of its own for each entry would
 //! not pay.
@@ -124,8 +125,19 @@ impl UsageBits {
     /// The word of a record that a pass has met.
     pub(crate) fn older(self, word: u64) -> u64 {
         let Usage { hits, age } = self.read(word);
-        let age = (age + 1).min(self.age_max());
-        self.with(word, Usage { hits, age })
+        let older = match age < self.age_max() {
+            true => Usage { hits, age: age + 1 },
+            false => Usage {
+                hits: hits.saturating_sub(1),
+                age,
+            },
+        };
+        self.with(word, older)
+    }
+
+    /// No use of it is left, and it is as old as can be told.
+    pub(crate) fn is_forgotten(self, usage: Usage) -> bool {
+        usage.hits == 0 && usage.age >= self.age_max()
     }
 }
 
@@ -186,8 +198,16 @@ mod tests {
                 assert_eq!(bits.read(old), Usage { hits: 0, age });
             }
             assert_eq!(bits.read(bits.touched(old)), Usage { hits: 1, age: 0 });
-            let older = bits.read(bits.older(word));
-            assert_eq!(older.hits, bits.hits_max(), "reads are not forgotten");
+            for _ in 0..bits.age_max() {
+                word = bits.older(word);
+                assert_eq!(bits.read(word).hits, bits.hits_max());
+            }
+            for left in (0..bits.hits_max()).rev() {
+                assert!(!bits.is_forgotten(bits.read(word)));
+                word = bits.older(word);
+                assert_eq!(bits.read(word).hits, left, "one after the other");
+            }
+            assert!(bits.is_forgotten(bits.read(word)));
             assert_eq!((word & rest, old & rest), (rest, rest));
         }
     }

@@ -1,7 +1,7 @@
 //! Locality buffers: what waits in one is found and killed like any record, comes to lie beside others of its server, and costs neither
 //! room nor long writes.
 
-use crate::common::{MIB, Random, Shell, body, spoil_checkpoints};
+use crate::common::{MIB, Random, Shell, body, second_chances, spoil_checkpoints};
 use store::{About, Lookup, Manner, NewRecord, Outcome, Sequence, Settings, Settled};
 
 const PREFIX: u8 = 1;
@@ -17,7 +17,7 @@ fn settings(locality_buffers: usize) -> Settings {
             },
             soft: false,
         },
-        ..Settings::default()
+        ..second_chances()
     }
 }
 

@@ -96,7 +96,7 @@ fn what_was_read_and_is_short_survives_rounds_of_the_hand() {
     ] {
         let mut shell = shell_with(policy);
         put_short(&mut shell, 15, 2);
-        rounds(&mut shell, 1, 5);
+        rounds(&mut shell, 1, 1);
         assert_eq!(found(&shell, 15), expected, "{policy}");
         for n in 0..expected {
             assert_eq!(shell.get(&short(n)).unwrap().body, body(n, 0, 1000));
@@ -106,8 +106,19 @@ fn what_was_read_and_is_short_survives_rounds_of_the_hand() {
 }
 
 #[test]
+fn what_nobody_asks_for_any_more_leaves_however_short_it_is() {
+    let mut shell = shell_with("reinsertion");
+    put_short(&mut shell, 15, 3);
+    for n in 100..115 {
+        assert_eq!(shell.put(&short(n), b"never read"), Outcome::Stored);
+    }
+    rounds(&mut shell, 1, 6);
+    assert_eq!(found(&shell, 115), 0);
+}
+
+#[test]
 fn no_more_than_the_share_is_written_again() {
-    for (policy, percent) in [("reinsertion", 30), ("reinsertion=10", 10)] {
+    for (policy, percent) in [("reinsertion", 20), ("reinsertion=40", 40)] {
         let mut shell = shell_with(policy);
         rounds(&mut shell, 1, 2);
         let before = shell.store.figures();
@@ -312,7 +323,7 @@ fn parts_of_a_large_object_are_left_to_their_second_chance() {
 #[test]
 fn usage_survives_a_clean_stop_and_a_change_of_the_rule() {
     for between in [None, Some("second-chance"), Some("lru")] {
-        let mut shell = shell_with("reinsertion");
+        let mut shell = shell_with("reinsertion=40");
         put_short(&mut shell, 50, 2);
         // Unread ones of the same length compete with them.
         for n in 50..3000 {
@@ -329,12 +340,12 @@ fn usage_survives_a_clean_stop_and_a_change_of_the_rule() {
             let left = found(&shell, 3000);
             assert!(left == 3000 || policy == "lru", "{left}");
             shell.close();
-            shell.settings.replacement = "reinsertion".parse().unwrap();
+            shell.settings.replacement = "reinsertion=40".parse().unwrap();
             shell.reopen();
         }
         shell.store.audit().unwrap();
         let left = found(&shell, 3000);
-        rounds(&mut shell, 1, 3);
+        rounds(&mut shell, 1, 1);
         if between.is_none() {
             assert_eq!(found(&shell, 50), 50, "of {left}");
             assert!(found(&shell, 3000) < 2000);

@@ -1,6 +1,6 @@
 //! Who leaves when room is wanted, and who stays: the hand, its regions, renewals.
 
-use crate::common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body, second_chances};
 use store::{Lookup, Outcome, Settings};
 
 #[test]
@@ -54,7 +54,7 @@ fn killed_records_are_dead_space_until_the_hand_comes() {
 
 #[test]
 fn what_was_stored_first_goes_first_unless_it_is_read_near_the_hand() {
-    let settings = Settings::default();
+    let settings = second_chances();
     let mut shell = Shell::new(16 * MIB, settings);
     shell.put(b"kept", &body(1, 0, 5000));
     shell.put(b"lost", &body(2, 0, 5000));
@@ -148,7 +148,7 @@ fn writes_stay_large_after_many_rounds() {
 
 #[test]
 fn what_is_read_in_a_region_that_is_used_again_is_left_alone() {
-    let mut shell = Shell::small();
+    let mut shell = Shell::new(4 * MIB, second_chances());
     shell.put(b"a", b"precious");
     shell.settle();
     let read = shell.read(b"a");

@@ -1,6 +1,6 @@
 //! Second chances: the shorter a record, the sooner it is written again.
 
-use crate::common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body, second_chances};
 use store::{Fragment, Lookup, NewRecord, Outcome, Read, RecordParts, Settings};
 
 const STORE_BYTES: u64 = 16 * MIB;
@@ -98,7 +98,7 @@ fn what_lies_together_has_one_window() {
 
 #[test]
 fn the_short_end_of_a_long_object_is_no_short_object() {
-    let mut shell = Shell::new(STORE_BYTES, Settings::default());
+    let mut shell = Shell::new(STORE_BYTES, second_chances());
     for (key, fragment) in [(&b"end"[..], true), (&b"whole"[..], false)] {
         let hash = shell.hash(key);
         let stored = shell.put_record(&NewRecord {

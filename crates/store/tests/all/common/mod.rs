@@ -48,6 +48,14 @@ pub fn body(key: u64, version: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// For tests of the hand alone: nothing is written again because of what it is worth.
+pub fn second_chances() -> Settings {
+    Settings {
+        replacement: "second-chance".parse().unwrap(),
+        ..Settings::default()
+    }
+}
+
 pub fn random_bytes(seed: u64) -> [u8; Identity::RANDOM_BYTES] {
     let mut random = Random(seed);
     std::array::from_fn(|_| random.next() as u8)
