@@ -734,7 +734,7 @@ mod tests {
                   admin.address = "0.0.0.0:3129"   (default: 127.0.0.1:3129)
                   admin.allow = "10.0.0.0/8"   (default: none: this machine only)
                   admin.top = true   (default: false)
-                  store.replacement = "lru-threshold=1MiB"   (default: second-chance)
+                  store.replacement = "lru-threshold=1MiB"   (default: reinsertion)
                   store.lazy-reads = 10   (default: auto)
 
                 note: loligo.toml:14: store.chunk = "4KiB": has no effect any more, take it out: a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger. A store of an older version starts empty; make it anew with `loligo store init --chunk`

@@ -218,7 +218,9 @@ fn policies_and_lazy_reads_are_read() {
     let window = storing("replacement = \"second-chance=10\"").replacement;
     assert_eq!(window, Replacement::SecondChance { window_percent: 10 });
     let share = storing("replacement = \"reinsertion\"").replacement;
-    assert_eq!(share, Replacement::Reinsertion { percent: 30 });
+    assert_eq!(share, Replacement::Reinsertion { percent: 20 });
+    assert_eq!(storing("").replacement, share);
+    assert_eq!(storing("").admission, AdmissionKind::BySize);
     assert_eq!(storing("").lazy_reads, LazyMode::Measured);
     assert_eq!(
         storing("lazy-reads = \"auto\"").lazy_reads,
