@@ -5,8 +5,9 @@
 use std::{net::SocketAddr, time::Duration};
 
 use proxy::plan::{
-    self, Balance, Excess, HealthCheck, HostPort, LazyMode, Listener, LocalityMode, Mirroring,
-    OriginUrl, Per, Plan, Quota, QuotaKeys, Rate, Role, Route, StorePlan, Upstream, What,
+    self, AdmissionKind, Balance, Excess, HealthCheck, HostPort, LazyMode, Listener, LocalityMode,
+    Mirroring, OriginUrl, Per, Plan, Quota, QuotaKeys, Rate, Role, Route, StorePlan, Upstream,
+    What,
 };
 use ring::digest::{SHA256, digest};
 use simulation::Random;
@@ -264,6 +265,7 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
     storing.fragment_bytes = 64 << 10;
     storing.lazy_reads = LazyMode::Gather(random.pick(&[0, 4]));
     storing.locality = LocalityMode::Servers(random.pick(&[0, 8]));
+    storing.admission = random.pick(&[AdmissionKind::All, AdmissionKind::BySize]);
     storing.read_wait = Duration::from_millis(random.pick(&[200, 1000, 5000]));
     let limits = &mut plan.limits;
     limits.memory_object_bytes_max = random.pick(&[8 << 10, 1 << 20]);

@@ -191,8 +191,8 @@ impl Run {
             // The default more often than the others.
             policy: match random.one_in(2) {
                 // Of no draw of its own, so that old seeds remain what they were.
-                true if options.seed.is_multiple_of(4) => REINSERTION,
-                true => POLICIES[0],
+                true if options.seed.is_multiple_of(4) => POLICIES[0],
+                true => REINSERTION,
                 false => random.pick(POLICIES),
             },
             mistake: options.mistake,

@@ -39,7 +39,7 @@ impl Choice {
     }
 }
 
-/// The policies that runs choose from, the default first.
+/// The policies that runs choose from beside the default.
 pub const POLICIES: &[&str] = &[
     "second-chance",
     "second-chance=0",
@@ -48,7 +48,7 @@ pub const POLICIES: &[&str] = &[
     "gdsf",
 ];
 
-/// The rule that some of the runs have that would have the default.
+/// The default.
 pub const REINSERTION: &str = "reinsertion";
 
 fn settings(choice: &Choice) -> Settings {

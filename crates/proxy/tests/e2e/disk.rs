@@ -225,7 +225,7 @@ fn every_policy_admission_and_way_of_reading_serves_what_was_stored() {
     });
     for (replacement, admission) in [
         ("second-chance=20", "second-hit"),
-        ("second-chance=20", "by-size"),
+        ("reinsertion", "by-size"),
         ("lru", "second-hit"),
         ("lru-threshold=65536", "tinylfu"),
         ("gdsf", "all"),

@@ -458,7 +458,7 @@ fn marks_tell_of_start_configuration_purges_and_stop() {
     assert_eq!(start["stores"][0]["bytes"], 16 << 20);
     let configuration = &marks(&items, MarkKind::Configuration)[0];
     assert_eq!(configuration["capacity_bytes"], 16 << 20);
-    assert_eq!(configuration["replacement"], "second-chance");
+    assert_eq!(configuration["replacement"], "reinsertion");
     assert_eq!(configuration["digest"].as_str().unwrap().len(), 16);
     let purges = marks(&items, MarkKind::Purge);
     assert_eq!(purges.len(), 2, "{purges:?}");

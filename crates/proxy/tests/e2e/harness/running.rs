@@ -11,7 +11,9 @@ use std::{
 use device::Device;
 use proxy::{
     Clock, Launch, Predecessor, Reading, Ready, ServeError, Stopper, Succession,
-    plan::{Admin, ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
+    plan::{
+        Admin, AdmissionKind, ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan,
+    },
 };
 use tempfile::TempDir;
 
@@ -322,6 +324,8 @@ pub fn plan(mut listener: Listener) -> Plan {
     listener.heeds.client_directives = ClientDirectives::Obey;
     let mut plan = Plan::with_listeners(vec![way::dress(listener)]);
     plan.timeouts.drain = Duration::from_secs(3);
+    // A test that fills the store asks for each object once.
+    plan.storing.admission = AdmissionKind::All;
     plan.storing.read_wait = 3 * PATIENCE;
     plan
 }
