@@ -353,7 +353,8 @@ async fn ask(
     let watch = worker.deadlines.watch();
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
-    let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
+    let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE")
+        || makes(Mistake::RepeatSent);
     if is_idempotent && ex.body.is_done() {
         let asked = ask::ask(&worker.asking, &watch, to, method, request);
         let asked = match is_safe(method) {
