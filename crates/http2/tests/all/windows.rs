@@ -227,7 +227,7 @@ fn what_is_lent_returns() {
     );
     // Of another one as much as it had used; the next bodies pay for the rest.
     let mut line = Line::new(4 * MIB as u32);
-    line.upload(20 * MIB, false, u64::MAX);
+    line.upload(18 * MIB, false, u64::MAX);
     line.rounds();
     let owed = line.server.lent();
     assert!(owed > 0);
