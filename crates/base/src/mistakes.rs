@@ -63,6 +63,8 @@
     IgnoreChecks "ignore-checks"
     /// What may change something is sent to another server after one has failed.
     RepeatUnsafe "repeat-unsafe"
+    /// What may not be repeated is sent once more when a connection that was used before closes under it.
+    RepeatSent "repeat-sent"
     /// A fetch keeps its place in a quota when it is over,
     KeepFetchPlace "keep-fetch-place"
     /// or a connection,

@@ -95,6 +95,10 @@ impl RouteState {
             let found = all.find(|upstream| upstream.name() == name);
             Arc::clone(found.expect("a route names an upstream of its plan"))
         });
+        let terms = match &upstream {
+            Some(upstream) => edition.tls.of_upstream(&upstream.plan),
+            None => edition.tls.of(route.tls.as_ref()),
+        };
         RouteState {
             mirror: Mirror::new(&route.mirror, &edition.own_addresses),
             number,
@@ -104,7 +108,7 @@ impl RouteState {
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
                 member: None,
-                terms: edition.tls.of(route.tls.as_ref()),
+                terms,
             },
             authority: match (&route.mirror.origin_host, &upstream) {
                 (Some(host), _) => host.as_str().into(),

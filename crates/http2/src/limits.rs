@@ -16,10 +16,8 @@ pub struct Limits {
     pub table_bytes_max: usize,
     /// What a client may send on a stream before the caller has taken it, in bytes. More: the stream is reset.
     pub stream_window: u32,
-    /// What the window of a stream may grow to, as the caller takes what comes; see [`crate::Connection::grow`].
+    /// What the window of a stream may grow to by what is lent to it, by which the next one grows along; see [`crate::Connection::lend`].
     pub stream_window_max: u32,
-    /// What may be lent to a stream beyond that, by which the next one grows along; see [`crate::Connection::lend`].
-    pub stream_lent_max: u32,
     /// The same of all streams together; at least 65,535. More: the connection ends.
     pub connection_window: u32,
     /// Is extended CONNECT (RFC 8441) offered?
@@ -48,8 +46,7 @@ impl Limits {
         fields_max: 1024,
         table_bytes_max: 4096,
         stream_window: 64 * 1024,
-        stream_window_max: 256 * 1024,
-        stream_lent_max: (4096 - 256) * 1024,
+        stream_window_max: 4096 * 1024,
         connection_window: 1024 * 1024,
         extended_connect: true,
         preface_time: Duration::from_secs(10),

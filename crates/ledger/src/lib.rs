@@ -19,8 +19,8 @@
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
 //!   has. Where there is no room for the promise, it is not stored.
 //!
-//! - Windows of HTTP/2 that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, and none while it
-//!   is crowded. They count from then on, whether a client fills them or not.
+//! - Windows of HTTP/2 that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, each a quarter of
+//!   what is left of it, and none while it is crowded. They count from then on, whether a client fills them or not.
 //!
 //! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], and each connection that has less than its share [`HELD_BYTES_MIN`]. So the
 //! many small ones do not stop, and none waits for ever for what its connection holds beside it. The bound is exceeded by these at most.
@@ -46,6 +46,9 @@ pub const STEP_BYTES_MIN: usize = 4 << 10;
 
 /// What a connection that has less than its share may hold, whatever is taken.
 const HELD_BYTES_MIN: u64 = 4 * STEP_BYTES_MIN as u64;
+
+/// The least that is lent, unless less is wanted.
+const LOAN_BYTES_MIN: u64 = 16 << 10;
 
 /// So long may one that holds its share or more take nothing while the ledger is crowded.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
@@ -338,17 +341,26 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// So much more, if there is room for it.
-    pub fn raise(&mut self, by: u64) -> bool {
+    /// So much more, or as much of it as there is room for: a quarter of what is left, so that something is left for the next one. Returns how
+    /// much it is; less than [`LOAN_BYTES_MIN`] is not worth it.
+    pub fn raise(&mut self, wanted: u64) -> u64 {
         let ledger = Ledger(Arc::clone(&self.book));
-        let before = self.book.lent.fetch_add(by, Ordering::Relaxed);
-        if ledger.is_crowded() || before.saturating_add(by) > ledger.half() / 2 {
-            self.book.lent.fetch_sub(by, Ordering::Relaxed);
-            return false;
+        if ledger.is_crowded() {
+            return 0;
         }
-        self.book.promised.fetch_add(by, Ordering::Relaxed);
-        self.bytes += by;
-        true
+        let of_left = |lent: u64| wanted.min((ledger.half() / 2).saturating_sub(lent) / 4);
+        let with = |lent: u64| {
+            let more = of_left(lent);
+            (more >= wanted.min(LOAN_BYTES_MIN)).then_some(lent + more)
+        };
+        let relaxed = Ordering::Relaxed;
+        let Ok(before) = self.book.lent.fetch_update(relaxed, relaxed, with) else {
+            return 0;
+        };
+        let more = of_left(before);
+        self.book.promised.fetch_add(more, relaxed);
+        self.bytes += more;
+        more
     }
 
     /// No more than so much is lent now.
@@ -559,19 +571,25 @@ mod tests {
 
     #[test]
     fn a_quarter_is_lent_and_nothing_in_need() {
-        let ledger = Ledger::new(16 * MIB);
-        let mut loans: Vec<Loan> = (0..10).map(|_| ledger.loan()).collect();
-        let lent = (loans.iter_mut()).filter_map(|loan| loan.raise(MIB).then_some(()));
-        assert_eq!((lent.count(), ledger.bytes()), (4, 4 * MIB));
-        loans[0].lower_to(MIB / 2);
-        assert!(!loans[5].raise(MIB) && loans[5].raise(MIB / 2));
-        loans.truncate(4);
-        assert_eq!(ledger.bytes(), 7 * MIB / 2);
+        let ledger = Ledger::new(64 * MIB);
+        let mut loans: Vec<Loan> = (0..1000).map(|_| ledger.loan()).collect();
+        let lent: Vec<u64> = (loans.iter_mut().map(|loan| loan.raise(2 * MIB))).collect();
+        // Of 16 MiB; what many get is less, and nobody gets next to nothing.
+        assert_eq!(lent[..5], [2 * MIB; 5]);
+        assert_eq!(lent[5], 6 * MIB / 4);
+        assert!(lent.iter().all(|&bytes| bytes == 0 || bytes >= 16 << 10));
+        assert!(lent.iter().filter(|&&bytes| bytes > 0).count() > 15);
+        let all: u64 = lent.iter().sum();
+        assert!(all <= 16 * MIB && ledger.bytes() == all);
+        assert_eq!(loans[999].raise(1000), 1000, "so little is all it wants");
+        loans[999].lower_to(0);
+        loans[0].lower_to(0);
+        assert!(loans[6].raise(2 * MIB) >= MIB / 2, "what has returned");
         let holder = ledger.holder();
-        let _held = holder.hold(5 << 20);
-        assert!(ledger.is_crowded() && !loans[0].raise(1));
+        let _held = holder.hold(20 << 20);
+        assert!(ledger.is_crowded() && loans[0].raise(1) == 0);
         drop(loans);
-        assert_eq!(ledger.bytes(), 5 * MIB);
+        assert_eq!(ledger.bytes(), 20 * MIB);
     }
 
     #[test]

@@ -1,18 +1,17 @@
 //! Names to addresses.
 //!
 //! IP literals and `localhost` need no query. Everything else goes to hickory-resolver, configured like the system
-//! (resolv.conf, the hosts file) or with configured servers. It asks for IPv4 and IPv6 at once and caches answers for
-//! their TTL, within bounds.
+//! (resolv.conf, the hosts file) or with configured servers. It asks for IPv4 and IPv6 at once (`both`) and caches answers
+//! for their TTL, within bounds.
 //!
 //! The resolver is made at the first query, so a proxy whose origins are literals never reads resolv.conf. A change
 //! of that file takes effect after a restart.
 //!
 //! Not known here: which addresses may be used (`access`), and which of them answers (`connect`).
 //! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond: dropped),
-//! `DnsSettings::names_max` answers kept, [`SILENT_MAX`] names without an answer (beyond: asked for again).
+//! `DnsSettings::names_max` answers kept.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 
+use crate::both::{self, Until};
 use crate::connection::ConnectError;
 use base::clock::Instant;
 
@@ -32,8 +32,6 @@ const LOOKUPS_MAX: usize = 1024;
 /// The most addresses of one name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
-/// The most names without an answer that are remembered.
-const SILENT_MAX: usize = 1024;
 /// How long a name without an answer is remembered: as long as the wait for it took, but not longer than this.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(30);
 
@@ -44,6 +42,8 @@ pub struct Found {
     pub addresses: Vec<IpAddr>,
     /// Until when they hold.
     pub until: Instant,
+    /// It is not known whether the other family has any: they are all of one.
+    pub is_partial: bool,
 }
 
 /// A server that a name offers (RFC 2782).
@@ -105,7 +105,9 @@ pub struct Resolver {
     hickory: RefCell<Option<TokioResolver>>,
     asking: Cell<usize>,
     /// Names whose look-up had no answer, and until when they are not asked for again.
-    silent: RefCell<HashMap<Box<str>, Instant>>,
+    silent: Until,
+    /// Names whose IPv6 was late.
+    late: Until,
 }
 
 /// Names that need no query: IP literals, `localhost` and everything below it.
@@ -126,7 +128,8 @@ impl Resolver {
             settings: RefCell::new(settings),
             hickory: RefCell::new(None),
             asking: Cell::new(0),
-            silent: RefCell::default(),
+            silent: Until::default(),
+            late: Until::default(),
         }
     }
 
@@ -135,7 +138,8 @@ impl Resolver {
         if *self.settings.borrow() != settings {
             self.settings.replace(settings);
             self.hickory.take();
-            self.silent.take();
+            self.silent.clear();
+            self.late.clear();
         }
     }
 
@@ -154,33 +158,20 @@ impl Resolver {
     /// The addresses of `host` (lower case). A name that had no answer a moment ago is not asked for again.
     pub(super) async fn look_up(&self, host: &str) -> Result<Found, ConnectError> {
         let began = Instant::now();
-        if self.is_silent(host, began) {
+        if self.silent.has(host, began) {
             let error = Arc::new(ConnectError::DnsTimeout);
             return Err(ConnectError::Remembered(error));
         }
         let found = self.ask(host).await;
         match &found {
-            Err(ConnectError::DnsTimeout) => self.note_silent(host, began),
-            _ => _ = self.silent.borrow_mut().remove(host),
+            Err(ConnectError::DnsTimeout) => {
+                let now = Instant::now();
+                let wait = now.saturating_duration_since(began).min(SILENT_FOR_MAX);
+                self.silent.note(host, now, now + wait);
+            }
+            _ => self.silent.forget(host),
         }
         found
-    }
-
-    fn is_silent(&self, host: &str, now: Instant) -> bool {
-        let silent = self.silent.borrow();
-        silent.get(host).is_some_and(|until| now < *until)
-    }
-
-    fn note_silent(&self, host: &str, began: Instant) {
-        let now = Instant::now();
-        let mut silent = self.silent.borrow_mut();
-        if silent.len() >= SILENT_MAX {
-            silent.retain(|_, until| now < *until);
-        }
-        if silent.len() < SILENT_MAX {
-            let wait = now.saturating_duration_since(began);
-            silent.insert(host.into(), now + wait.min(SILENT_FOR_MAX));
-        }
     }
 
     /// The addresses of `host`, although it had no answer a moment ago.
@@ -235,17 +226,20 @@ impl Resolver {
     async fn ask(&self, host: &str) -> Result<Found, ConnectError> {
         if let Some(addresses) = without_question(host) {
             let until = Instant::now() + self.settings.borrow().ttl_max;
-            return Ok(Found { addresses, until });
+            return Ok(Found {
+                addresses,
+                until,
+                is_partial: false,
+            });
         }
         // Not `from_str`, which would apply IDNA rules: the host is ASCII as the client sent it.
         let name = Name::from_ascii(host).map_err(|_| ConnectError::NotFound)?;
-        let answer = self.within(async |by| by.lookup_ip(name).await).await?;
-        let addresses: Vec<IpAddr> = answer.iter().collect();
-        if addresses.is_empty() {
-            return Err(ConnectError::NotFound);
+        let found = self.within(async |by| both::addresses(&by, &name, &self.late).await);
+        let found = found.await?;
+        match found.addresses.is_empty() {
+            true => Err(ConnectError::NotFound),
+            false => Ok(found),
         }
-        let until = Instant::from_std(answer.valid_until());
-        Ok(Found { addresses, until })
     }
 
     /// Asks within the bounds of number and time.
@@ -388,27 +382,39 @@ impl NameServer {
                 got = self.0.recv_from(&mut question) => {
                     let (length, from) = got.unwrap();
                     asked += 1;
-                    self.0.send_to(&Self::answer(&question[..length]), from).await.unwrap();
+                    if let Some(answer) = Self::answer(&question[..length]) {
+                        self.0.send_to(&answer, from).await.unwrap();
+                    }
                 }
             }
         }
     }
 
-    /// two.example has an address of each family, many.example twenty, inside.example loopback's, none.example does not exist.
-    fn answer(question: &[u8]) -> Vec<u8> {
+    /// two.example has an address of each family, many.example twenty, inside.example loopback's, none.example does not exist. Of
+    /// silent6.example and lame6.example one family is never answered, or fails.
+    fn answer(question: &[u8]) -> Option<Vec<u8>> {
         let name_length = question[12..].iter().position(|&b| b == 0).unwrap() + 1;
         let question_end = 12 + name_length + 4;
         let ipv4 = question[question_end - 3] == 1;
-        let address: Option<&[u8]> = match (question[13..].split(|&b| b == 7).next().unwrap(), ipv4)
-        {
-            (b"two", true) => Some(&[192, 0, 2, 7]),
-            (b"two", false) => Some(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]),
+        let host = question[13..].split(|&b| b == 7).next().unwrap();
+        let is_of_one = |families: [&[u8]; 2]| host == families[usize::from(ipv4)];
+        if is_of_one([b"silent6", b"silent4"]) {
+            return None;
+        }
+        let is_lame = is_of_one([b"lame6", b"lame4"]);
+        let address: Option<&[u8]> = match (host, ipv4) {
+            _ if is_lame => None,
+            (b"two" | b"silent6" | b"lame6", true) => Some(&[192, 0, 2, 7]),
+            (b"two" | b"silent4" | b"lame4", false) => {
+                Some(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])
+            }
             (b"many", true) => Some(&[192, 0, 2, 0]),
             (b"inside", true) => Some(&[127, 0, 0, 1]),
             _ => None,
         };
         let code = match &question[13..15] {
             b"br" => 2,
+            _ if is_lame => 2,
             b"no" => 3,
             _ => 0,
         };
@@ -427,7 +433,7 @@ impl NameServer {
             answer.extend(address);
             *answer.last_mut().unwrap() += number;
         }
-        answer
+        Some(answer)
     }
 }
 

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+mod both;
 mod connect;
 mod connection;
 mod context;

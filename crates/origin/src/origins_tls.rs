@@ -8,7 +8,7 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use base::x509::{self, Facts};
-use plan::{CertificateFiles, OriginTls, Plan};
+use plan::{CertificateFiles, OriginTls, Plan, Upstream};
 
 use super::{
     pem::{self, ENDS_SOON, Stamp, Unusable, out_of_time},
@@ -113,6 +113,13 @@ impl OriginsTls {
     /// TLS by these settings; `None`: as to all.
     pub fn of(&self, settings: Option<&Arc<OriginTls>>) -> Option<Tls> {
         self.own.get(settings?).cloned()
+    }
+
+    /// The same, to the servers of an upstream. Those that names lead to are asked by their names, so these need some in any case.
+    pub fn of_upstream(&self, upstream: &Upstream) -> Option<Tls> {
+        let has_names = upstream.names.iter().any(|name| name.tls);
+        let of_all = || has_names.then(|| self.all.clone());
+        self.of(upstream.tls.as_ref()).or_else(of_all)
     }
 
     /// Are there files that may change?

@@ -30,7 +30,7 @@ use super::trust::Trust;
 
 /// How TLS is spoken to origins. A clone shares roots and resumable sessions; two that are not clones share no connection.
 #[derive(Clone)]
-pub struct Tls(Arc<Inner>);
+pub struct Tls(Arc<Inner>, Option<Arc<str>>);
 
 struct Inner {
     settings: Arc<OriginTls>,
@@ -80,17 +80,23 @@ impl Tls {
     }
 
     fn made(settings: Arc<OriginTls>, trust: Trust, certificate: Option<Certificate>) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             settings,
             trust,
             certificate,
             config: OnceLock::new(),
-        }))
+        };
+        Self(Arc::new(inner), None)
+    }
+
+    /// The same to a server that was found by this name: it is asked for, and looked for in the certificate, in place of the host.
+    pub fn for_name(&self, name: &Arc<str>) -> Tls {
+        Tls(Arc::clone(&self.0), Some(Arc::clone(name)))
     }
 
     /// Is it the same one, and not merely one that trusts the same?
     pub fn is(&self, other: &Tls) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0) && self.1 == other.1
     }
 
     /// Is it by the same settings?
@@ -133,6 +139,7 @@ impl Tls {
         host: &str,
         tcp: Socket,
     ) -> Result<Box<TlsStream<Socket>>, Failed> {
+        let host = self.1.as_deref().unwrap_or(host);
         // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
         let host = host.strip_suffix('.').unwrap_or(host);
         let text = self.0.settings.name.as_deref().unwrap_or(host);
@@ -216,6 +223,7 @@ impl Eq for Tls {}
 impl Hash for Tls {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_usize(Arc::as_ptr(&self.0).addr());
+        self.1.hash(state);
     }
 }
 

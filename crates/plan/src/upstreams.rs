@@ -96,10 +96,26 @@ impl Server {
 pub struct ServerName {
     /// The name, in lower case.
     pub host: String,
+    /// TLS to what it leads to.
+    pub tls: bool,
     /// What is asked for.
     pub records: Records,
     /// Are they backups?
     pub backup: bool,
+}
+
+impl ServerName {
+    /// The name that a certificate of what it leads to must have: of a service, the domain that offers it.
+    //= rfc6125 §6.2.1   the source domain, and no name that an answer has brought
+    pub fn certified(&self) -> &str {
+        let mut name = self.host.as_str();
+        while let Some((label, rest)) = name.split_once('.')
+            && label.starts_with('_')
+        {
+            name = rest;
+        }
+        name
+    }
 }
 
 /// What a name is asked for.
@@ -119,12 +135,13 @@ pub enum Records {
 /// As it is written, without `backup`.
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host) = (if self.tls { "https://" } else { "" }, &self.host);
         match self.records {
-            Records::Addresses { port, weight: 1 } => write!(f, "dns:{}:{port}", self.host),
+            Records::Addresses { port, weight: 1 } => write!(f, "dns:{scheme}{host}:{port}"),
             Records::Addresses { port, weight } => {
-                write!(f, "dns:{}:{port} weight={weight}", self.host)
+                write!(f, "dns:{scheme}{host}:{port} weight={weight}")
             }
-            Records::Services => write!(f, "srv:{}", self.host),
+            Records::Services => write!(f, "srv:{scheme}{host}"),
         }
     }
 }

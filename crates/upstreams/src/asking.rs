@@ -7,12 +7,12 @@
 //!
 //! Not known here: which servers are up.
 
-use std::{borrow::Cow, net::IpAddr, rc::Rc, sync::Arc};
+use std::{net::IpAddr, rc::Rc, sync::Arc};
 
 use message::ResponseHead;
 use twox_hash::XxHash3_64;
 
-use super::{Group, Server, Tried, Turn, Upstream, locked, turn::is_bad};
+use super::{Group, Tried, Turn, Upstream, locked, turn::is_bad};
 use base::{
     clock::Instant,
     deadline::Watch,
@@ -55,7 +55,9 @@ pub async fn ask(
     let mut kept = None;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let at = destination(&to.origin, turn.server());
+        let at = turn
+            .member()
+            .destination(to.origin.destination.terms.as_ref());
         let whom = whom_of(to.origin, &at, &verdict);
         let answer = upstream::ask(context, watch, &whom, method, request).await;
         let may_repeat = is_safe(method) || makes(Mistake::RepeatUnsafe);
@@ -90,7 +92,9 @@ pub async fn connect(
     let mut turn = tries.first()?;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let at = destination(&to.origin, turn.server());
+        let at = turn
+            .member()
+            .destination(to.origin.destination.terms.as_ref());
         let whom = whom_of(to.origin, &at, &verdict);
         let error = match upstream::connect(context, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),
@@ -110,17 +114,6 @@ pub async fn connect(
 /// Nothing was sent. Another server will not do better if the reason is here.
 fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
-}
-
-/// Where a server is, with TLS as it is spoken to the origin that it stands for: a server outlasts editions, and their certificates.
-fn destination<'a>(origin: &Whom<'_>, server: &'a Server) -> Cow<'a, Destination> {
-    match &origin.destination.terms {
-        Some(terms) if server.destination.tls => Cow::Owned(Destination {
-            terms: Some(terms.clone()),
-            ..server.destination.clone()
-        }),
-        _ => Cow::Borrowed(&server.destination),
-    }
 }
 
 fn whom_of<'a>(origin: Whom<'a>, at: &'a Destination, verdict: &'a Rc<dyn Verdict>) -> Whom<'a> {

@@ -2,7 +2,8 @@
 //! changed is told to the upstreams.
 //!
 //! A look-up that fails, or finds nothing, changes nothing: the servers that are known stay, and the log says so once, and once when it works
-//! again. So does a target of SRV records whose address is not told; one that does not exist any more is left out.
+//! again. So does a target of SRV records whose address is not told, or the addresses of a family that is not told; a target that does not
+//! exist any more is left out.
 //!
 //! Limits: [`LOOKUPS_MAX`] names are looked up at once, others wait. An answer counts for [`EVERY_MIN`] at least.
 //! Not known here: what a server is (`group`), whether it is well.
@@ -120,7 +121,7 @@ fn begin_those_due(
             lookups.spawn_local(async move {
                 let answer = match of.is_service {
                     true => services(&resolver, &of.host, known).await,
-                    false => addresses(&resolver, &of.host).await,
+                    false => addresses(&resolver, &of.host, &known).await,
                 };
                 Ended {
                     upstream,
@@ -133,16 +134,28 @@ fn begin_those_due(
     next
 }
 
-async fn addresses(resolver: &Resolver, host: &str) -> Answer {
+async fn addresses(resolver: &Resolver, host: &str, known: &[Found]) -> Answer {
     let found = resolver.addresses(host).await?;
-    let of = |ip: &IpAddr| Found {
+    let of = |ip: IpAddr| Found {
         priority: 0,
         target: String::new(),
-        ip: ip.to_canonical(),
+        ip,
         port: 0,
         weight: 0,
     };
-    Ok((in_order(found.addresses.iter().map(of)), found.until))
+    let all = all_of(&found, known.iter());
+    Ok((in_order(all.into_iter().map(of)), found.until))
+}
+
+/// The addresses that were found, and those that are known of a family of which nothing was told.
+fn all_of<'a>(found: &origin::Found, known: impl Iterator<Item = &'a Found>) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = found.addresses.iter().map(IpAddr::to_canonical).collect();
+    if found.is_partial {
+        let is_ipv4 = found.addresses.iter().all(IpAddr::is_ipv4);
+        let untold = known.map(|it| it.ip).filter(|ip| ip.is_ipv4() != is_ipv4);
+        all.extend(untold);
+    }
+    all
 }
 
 /// The addresses of all that a name offers. `known`: those of before.
@@ -165,12 +178,9 @@ async fn services(resolver: &Rc<Resolver>, name: &str, known: Vec<Found>) -> Ans
         match answer {
             Ok(found) => {
                 until = until.min(found.until);
-                all.extend(
-                    found
-                        .addresses
-                        .into_iter()
-                        .map(|ip| service_at(&service, ip)),
-                );
+                let known = known.iter().filter(|it| it.target == service.target);
+                let addresses = all_of(&found, known).into_iter();
+                all.extend(addresses.map(|ip| service_at(&service, ip)));
             }
             Err(ConnectError::NotFound) => {}
             Err(error) => {
@@ -192,7 +202,7 @@ fn service_at(service: &Service, ip: IpAddr) -> Found {
     Found {
         priority: service.priority,
         target: service.target.clone(),
-        ip: ip.to_canonical(),
+        ip,
         port: service.port,
         weight: service.weight,
     }
@@ -261,6 +271,7 @@ mod tests {
     fn name(host: &str, records: Records, backup: bool) -> ServerName {
         ServerName {
             host: host.to_owned(),
+            tls: false,
             records,
             backup,
         }
@@ -343,6 +354,24 @@ mod tests {
             .map(of)
             .collect::<Vec<_>>()
             .join(" ")
+    }
+
+    #[test]
+    fn addresses_of_a_family_that_is_not_told_stay() {
+        let known = ["0.1.1", "0.1.2"].map(found);
+        let mut known = known.to_vec();
+        known[1].ip = "2001:db8::2".parse().unwrap();
+        let told = |is_partial| origin::Found {
+            addresses: vec![IpAddr::from([10, 0, 0, 3])],
+            until: Instant::now(),
+            is_partial,
+        };
+        let of = |is_partial| {
+            let all = all_of(&told(is_partial), known.iter());
+            all.iter().map(IpAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(false), ["10.0.0.3"]);
+        assert_eq!(of(true), ["10.0.0.3", "2001:db8::2"]);
     }
 
     #[test]

@@ -216,6 +216,7 @@ struct Wanted {
     /// Those of lower ones are asked first.
     order: (bool, usize),
     is_found: bool,
+    certified: Option<Arc<str>>,
 }
 
 /// The upstream with the servers of its plan, and those that its names have led to.
@@ -231,6 +232,7 @@ fn made(
             weight: server.weight,
             order: (server.backup, 0),
             is_found: false,
+            certified: None,
         })
         .collect();
     for name in &plan.names {
@@ -273,6 +275,7 @@ fn made(
             weight: wanted.weight,
             rank: rank.unwrap_or_default(),
             is_backup: wanted.order != (false, 0),
+            certified: wanted.certified,
         }
     };
     Upstream {
@@ -287,6 +290,7 @@ fn led_to(name: &ServerName, found: &[Found]) -> Vec<Wanted> {
     let mut priorities: Vec<u16> = found.iter().map(|it| it.priority).collect();
     priorities.sort_unstable();
     priorities.dedup();
+    let certified: Option<Arc<str>> = name.tls.then(|| name.certified().into());
     let of = |found: &Found| {
         let (port, weight) = match name.records {
             Records::Addresses { port, weight } => (port, weight),
@@ -296,7 +300,7 @@ fn led_to(name: &ServerName, found: &[Found]) -> Vec<Wanted> {
         let priority = priorities.iter().position(|it| *it == found.priority);
         Wanted {
             at: OriginUrl {
-                tls: false,
+                tls: name.tls,
                 host: found.ip.to_string(),
                 port,
                 path: String::new(),
@@ -304,6 +308,7 @@ fn led_to(name: &ServerName, found: &[Found]) -> Vec<Wanted> {
             weight,
             order: (name.backup, priority.unwrap_or_default()),
             is_found: true,
+            certified: certified.clone(),
         }
     };
     found.iter().map(of).collect()

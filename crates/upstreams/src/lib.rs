@@ -34,6 +34,7 @@ mod turn;
 mod window;
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
@@ -47,7 +48,7 @@ use base::{
     clock::Instant,
     mistakes::{Mistake, makes},
 };
-use origin::Destination;
+use origin::{Destination, Tls};
 use plan::{Balance, HealthCheck, OriginUrl};
 
 use self::{
@@ -98,6 +99,26 @@ pub struct Member {
     /// It is asked if none of a lower rank is up.
     rank: usize,
     is_backup: bool,
+    /// The name that its certificate must have, if that is not its host.
+    certified: Option<Arc<str>>,
+}
+
+impl Member {
+    /// Where it is, with TLS by these terms: a server outlasts editions, and their certificates.
+    fn destination(&self, terms: Option<&Tls>) -> Cow<'_, Destination> {
+        let at = &self.server.destination;
+        let terms = terms.filter(|_| at.tls).map(|terms| match &self.certified {
+            Some(name) => terms.for_name(name),
+            None => terms.clone(),
+        });
+        match terms {
+            None => Cow::Borrowed(at),
+            terms => Cow::Owned(Destination {
+                terms,
+                ..at.clone()
+            }),
+        }
+    }
 }
 
 /// What is known of a server.

@@ -10,11 +10,9 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet, time::sleep_until};
 
-use super::{Group, Server, Upstream, Wanted, locked};
+use super::{Group, Member, Server, Upstream, Wanted, locked};
 use base::{access::Destinations, clock::Instant};
-use origin::{
-    Connector, Destination, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError,
-};
+use origin::{Connector, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError};
 use plan::HealthCheck;
 
 /// The most looks at once.
@@ -191,12 +189,13 @@ async fn look(
     upstream: Arc<Upstream>,
     number: usize,
 ) {
-    let server = &upstream.members[number].server;
+    let member = &upstream.members[number];
+    let server = &member.server;
     let _ended = Ended(server);
     let Some(check) = &upstream.plan.health else {
         return;
     };
-    let result = match ask(&context, &wanted, &upstream, server, check).await {
+    let result = match ask(&context, &wanted, &upstream, member, check).await {
         Err(error) if error.is_ours() => {
             tracing::debug!(server = server.name, %error, "could not be checked");
             return;
@@ -223,7 +222,7 @@ async fn ask(
     context: &OriginContext,
     wanted: &Looks,
     upstream: &Upstream,
-    server: &Server,
+    member: &Member,
     check: &HealthCheck,
 ) -> Result<u16, UpstreamError> {
     // The operator named the servers: any address but our own is fine.
@@ -235,15 +234,13 @@ async fn ask(
         connect_ports: Vec::new(),
     };
     let host = upstream.plan.host();
+    let terms = wanted.connecting.1.of_upstream(&upstream.plan);
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: loligo\r\nConnection: close\r\n\r\n",
         check.path
     );
     let request = once::Request {
-        to: &Destination {
-            terms: wanted.connecting.1.of(upstream.plan.tls.as_ref()),
-            ..server.destination.clone()
-        },
+        to: &member.destination(terms.as_ref()),
         access: &access,
         method: "GET",
         bytes: request.as_bytes(),

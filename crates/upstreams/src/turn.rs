@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
-use super::{Server, Upstream, breaker::Outcome, locked};
+use super::{Member, Server, Upstream, breaker::Outcome, locked};
 use base::clock::Instant;
 use origin::{Verdict, outcome::UpstreamError};
 
@@ -30,7 +30,12 @@ impl Turn {
 
     /// The server.
     pub fn server(&self) -> &Server {
-        &self.upstream.members[self.number].server
+        &self.member().server
+    }
+
+    /// The same, as it stands in its upstream.
+    pub(super) fn member(&self) -> &Member {
+        &self.upstream.members[self.number]
     }
 
     fn note(&self, outcome: Outcome) {

@@ -1,8 +1,8 @@
 //! Drills: when all clients have gone and origins do as they should, it is tried what an operator has asked for.
 //!
 //! What must be so with every crossing of events is checked while clients ask. Here is what can be told only from many requests, of which
-//! it is known what goes on beside them: that a server that is down is left alone and one that is back is not (R13), and that a quota that
-//! nobody uses any more has room for as much as it says, and for no more (R14).
+//! it is known what goes on beside them: that a server that is down is left alone and one that is back is not (R13), that a quota that nobody
+//! uses any more has room for as much as it says, and for no more (R14), and that a POST under which a connection closes comes once (R9).
 //!
 //! Not known here: how the proxy knows.
 
@@ -36,6 +36,8 @@ pub const CHECK_EVERY: Duration = Duration::from_secs(2);
 pub const AT_ONCE: usize = 2;
 /// How long an origin takes for `/drill/slow`: less than it is waited for in any run.
 pub const SLOW: Duration = Duration::from_millis(900);
+/// An origin closes the connection of a request for what begins so, once it has all of it.
+pub const CLOSES: &str = "/drill/closes";
 
 /// One request on a connection of its own: its status, or 0 for none.
 async fn ask(
@@ -196,6 +198,16 @@ async fn failing(world: &Shared, place: &Place) {
     (0..3).for_each(|number| set(world, number, Server::default()));
 }
 
+/// A connection that was used before closes under what may not be repeated: that comes once (R9).
+async fn closing(world: &Shared, place: &Place) {
+    for n in 0..6 {
+        let to = [("reverse 2", SITE), ("group", GROUP_SITE)][usize::from(n % 2)];
+        // It leaves a connection.
+        ask(world, place, to, n, &format!("GET /drill/{n}")).await;
+        ask(world, place, to, n, &format!("POST {CLOSES}{n}")).await;
+    }
+}
+
 /// A quota of fetches and one of connections have room for as much as they say.
 async fn quotas(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
     let mut asking = JoinSet::new();
@@ -252,5 +264,6 @@ pub async fn run(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
         false => down(world, place).await?,
     }
     failing(world, place).await;
+    closing(world, place).await;
     Ok(())
 }

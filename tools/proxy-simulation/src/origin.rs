@@ -200,6 +200,7 @@ async fn answer_it(
         let calm = world.calm;
         let random = &mut world.random;
         let manner = match random.below(if calm { 40 } else { 60 }) {
+            _ if head.target.starts_with(drill::CLOSES) => Manner::Closes,
             // What may have been carried out is what others would send again.
             _ if head.first == "POST" && !calm && random.one_in(3) => Manner::Closes,
             0..40 => Manner::Well,

@@ -290,12 +290,13 @@ impl Source<'_> {
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
+                // A client that leaves is noticed by what is sent to it, unless nothing is; what is stored goes on until then.
                 let from_is_behind = from.range.start < range.start;
+                let is_stored = from.filling.as_ref().is_some_and(|it| !it.is_over());
                 let got = tokio::select! {
                     biased;
                     got = from.next(&ex.worker.origin, &ex.worker.storage, range.clone()) => got,
-                    // Nothing is sent to it while what it has is passed over.
-                    () = ex.reply.client_leaves(), if from_is_behind => Got::Gone,
+                    () = ex.reply.client_leaves(), if from_is_behind || !is_stored => Got::Gone,
                 };
                 let filling = from.filling.as_ref();
                 if let Some(out) = filling.and_then(Filling::swap_out) {
@@ -450,7 +451,10 @@ async fn next_of_flight(
     range: Range<u64>,
 ) -> Got {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    match first_or_next(ex, reader).await {
+    let Ok(next) = first_or_next(ex, reader).await else {
+        return Got::Gone;
+    };
+    match next {
         Next::Piece(piece) => Got::Piece(piece.slice(..piece.len().min(left))),
         Next::Stored {
             number,
@@ -518,16 +522,22 @@ fn note_laggard(ex: &mut Exchange<'_>, is_laggard: bool) {
 }
 
 /// What comes next of the body. If that is its first piece and it takes long, the head goes out before it.
-async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Next {
+///
+/// What is stored is fetched whether or not the client has left, so one that has merely finished sending gets its answer.
+async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Result<Next, Gone> {
     if ex.reply.sent().bytes == 0 {
         let watch = ex.worker.deadlines.watch();
         if let Ok(next) = watch.limit(HEAD_WAIT, pin!(reader.next())).await {
-            return next;
+            return Ok(next);
         }
-        // A client that has gone is noticed with the next piece.
-        let _ = ex.reply.flush_head().await;
+        ex.reply.flush_head().await?;
     }
-    reader.next().await
+    let ends_with_client = reader.flight.ends_with_readers();
+    tokio::select! {
+        biased;
+        next = reader.next() => Ok(next),
+        () = ex.reply.client_leaves(), if ends_with_client => Err(Gone),
+    }
 }
 
 impl FromOrigin {

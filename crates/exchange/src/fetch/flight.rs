@@ -190,6 +190,8 @@ struct State {
     last_byte: Option<Instant>,
     readers: Vec<Option<Reader>>,
     producer: Option<Waker>,
+    /// The producer, which waits for the origin, or for the last reader to leave.
+    watcher: Option<Waker>,
     /// Whether it goes on when all readers have left.
     unread: Unread,
 }
@@ -255,16 +257,9 @@ impl Flight {
         state.window = window;
         state.end += len;
         state.pieces.push_back(piece);
-        let stored = (state.keep_all || state.storing) && !state.for_readers;
         self.trim(&mut state);
         state.wake_readers();
-        if state.live().next().is_some() {
-            return true;
-        }
-        let goes_on = stored && state.unread.is_worth_it(state.end);
-        // Nobody joins what will not be completed.
-        state.joinable &= goes_on;
-        goes_on
+        state.goes_on()
     }
 
     /// Waits until there is room for more. Returns at once for a body that is stored.
@@ -289,17 +284,22 @@ impl Flight {
         .await
     }
 
-    /// Waits until no reader is left.
-    pub async fn left(&self) {
+    /// Waits until no reader is left, and the rest is not stored or not worth it. Nobody joins from then on.
+    pub async fn unwanted(&self) {
         poll_fn(|cx| {
             let mut state = self.lock();
-            if state.live().next().is_none() {
+            if !state.goes_on() {
                 return Poll::Ready(());
             }
-            state.producer = Some(cx.waker().clone());
+            state.watcher = Some(cx.waker().clone());
             Poll::Pending
         })
         .await
+    }
+
+    /// Does the fetch end when its last reader leaves, whatever has come?
+    pub fn ends_with_readers(&self) -> bool {
+        !self.lock().is_stored()
     }
 
     /// The producer has waited for [`LOOK_EVERY`] in [`Flight::room`]: cuts readers that hold up others, and take nothing.
@@ -471,6 +471,22 @@ impl State {
         }
     }
 
+    /// Is it stored for others than its readers?
+    fn is_stored(&self) -> bool {
+        (self.keep_all || self.storing) && !self.for_readers
+    }
+
+    /// Does somebody read it, or is the rest stored and worth its fetch?
+    fn goes_on(&mut self) -> bool {
+        if self.live().next().is_some() {
+            return true;
+        }
+        let goes_on = self.is_stored() && self.unread.is_worth_it(self.end);
+        // Nobody joins what will not be completed.
+        self.joinable &= goes_on;
+        goes_on
+    }
+
     /// Readers that are not cut.
     fn live(&self) -> impl Iterator<Item = &Reader> {
         self.readers.iter().flatten().filter(|r| !r.lagged)
@@ -604,8 +620,8 @@ impl Drop for FlightReader {
             state.unread.left_at = Some(state.end);
         }
         self.flight.trim(&mut state);
-        if let Some(producer) = state.producer.take() {
-            producer.wake();
+        for waiting in [state.producer.take(), state.watcher.take()] {
+            waiting.into_iter().for_each(Waker::wake);
         }
     }
 }

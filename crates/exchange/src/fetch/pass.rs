@@ -353,7 +353,8 @@ async fn ask(
     let watch = worker.deadlines.watch();
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
-    let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
+    let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE")
+        || makes(Mistake::RepeatSent);
     if is_idempotent && ex.body.is_done() {
         let asked = ask::ask(&worker.asking, &watch, to, method, request);
         let asked = match is_safe(method) {
@@ -491,19 +492,23 @@ pub async fn relay(
     }
     let (watch, head_watch) = (worker.deadlines.watch(), worker.deadlines.watch());
     loop {
-        let next = if ex.reply.sent().bytes == 0 {
+        let came = if ex.reply.sent().bytes == 0 {
             let first = pin!(next_of_both(ex, &mut body, &mut upload, &watch));
             head_watch.limit(HEAD_WAIT, first).await
         } else {
             Ok(next_of_both(ex, &mut body, &mut upload, &watch).await)
         };
-        let Ok(next) = next else {
+        let Ok(came) = came else {
             match ex.reply.flush_head().await {
                 Ok(()) => continue,
                 Err(Gone) => break,
             }
         };
-        let sent = match next {
+        let Ok(came) = came else {
+            ex.reply.leave();
+            break;
+        };
+        let sent = match came {
             Ok(Some(piece)) => ex.reply.piece(piece).await,
             Ok(None) => {
                 let _ = ex.reply.end(body.take_trailers().as_ref()).await;
@@ -523,20 +528,20 @@ pub async fn relay(
     ex.finish()
 }
 
-/// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it.
+/// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it; behind it the client is looked at.
 async fn next_of_both(
     ex: &mut Exchange<'_>,
     answer: &mut Body,
     upload: &mut Upload,
     watch: &Watch,
-) -> Result<Option<Bytes>, UpstreamError> {
+) -> Result<Result<Option<Bytes>, UpstreamError>, Gone> {
     let (worker, body) = (ex.worker, &mut ex.body);
     let limit = ex.listener.edition.plan.timeouts.client_body;
     while !body.is_done() {
         let Some(unsent) = &mut upload.unsent else {
             tokio::select! {
                 biased;
-                piece = answer.next(&worker.origin, watch) => return piece,
+                piece = answer.next(&worker.origin, watch) => return Ok(piece),
                 more = body.next(&mut ex.reply, limit, 0) => match more {
                     Ok(more) => upload.put(more),
                     Err(_) => body.stop(), // the client stopped sending; it may still read
@@ -552,5 +557,9 @@ async fn next_of_both(
         upload.unsent = None;
     }
     upload.is_over_if(body.is_done());
-    answer.next(&worker.origin, watch).await
+    tokio::select! {
+        biased;
+        piece = answer.next(&worker.origin, watch) => Ok(piece),
+        () = ex.reply.client_leaves() => Err(Gone),
+    }
 }

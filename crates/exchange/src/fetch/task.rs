@@ -150,7 +150,7 @@ impl Fetch {
                 true => tokio::select! {
                     biased;
                     asked = self.ask(validating) => asked,
-                    () = self.flight.left() => return,
+                    () = self.flight.unwanted() => return,
                 },
                 false => self.ask(validating).await,
             };
@@ -441,10 +441,17 @@ impl Fetch {
                 disk.room_for_fragment(flight.primary).await;
             }
             body.passes(matches!(storing, Storing::No) && collecting.is_none());
-            match body
-                .next_into(&worker.origin, &self.watch, storing.room())
-                .await
-            {
+            let came = tokio::select! {
+                biased;
+                came = body.next_into(&worker.origin, &self.watch, storing.room()) => came,
+                // The origin may say nothing more for long.
+                () = flight.unwanted() => {
+                    let is_stored = !matches!(storing, Storing::No);
+                    metrics::add(&worker.counters.fetches_stopped, u64::from(is_stored));
+                    return Err(Broken::Origin);
+                }
+            };
+            match came {
                 Ok(Some(piece)) => {
                     storing.take(&worker.storage, flight, &piece, body.is_exact());
                     if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {

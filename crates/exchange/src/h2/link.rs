@@ -262,11 +262,14 @@ impl Link {
         }
     }
 
-    /// Windows are to be larger by so much: is there memory for that?
-    fn borrows(&self, ledger: &Ledger, bytes: u32) -> bool {
+    /// Windows are to be larger by so much: for how much of that is there memory?
+    fn borrows(&self, ledger: &Ledger, wanted: u32) -> u32 {
+        if wanted == 0 {
+            return 0;
+        }
         let mut loan = self.loan.borrow_mut();
-        let loan = loan.get_or_insert_with(|| ledger.loan());
-        loan.raise(bytes.into())
+        let lent = (loan.get_or_insert_with(|| ledger.loan())).raise(wanted.into());
+        u32::try_from(lent).unwrap_or(wanted)
     }
 
     /// No more than so much is lent now.
@@ -500,10 +503,10 @@ impl Stream {
         match ledger {
             Some(ledger) if ledger.is_crowded() => http.shrink(self.id),
             Some(ledger) => {
-                http.grow(self.id);
                 let wanted = http.wants_lent(self.id);
-                if wanted > 0 && self.link.borrows(ledger, wanted) {
-                    http.lend(self.id, wanted);
+                let lent = self.link.borrows(ledger, wanted);
+                if lent > 0 {
+                    http.lend(self.id, lent);
                 }
             }
             None => {}

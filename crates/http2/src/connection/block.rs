@@ -272,9 +272,8 @@ impl Connection {
 
     /// What a client may have sent on a stream of which nothing is known any more.
     pub(super) fn window_of_gone(&self) -> i64 {
-        self.window_of_new().max(i64::from(
-            self.limits.stream_window_max + self.limits.stream_lent_max,
-        ))
+        self.window_of_new()
+            .max(i64::from(self.limits.stream_window_max))
     }
 
     fn take_trailers(

@@ -1,10 +1,10 @@
 //! What the client may send: windows of streams and of the connection, and how they grow (RFC 9113 §5.2, §6.9).
 //!
-//! A stream begins with [`Limits::stream_window`](crate::Limits) and grows, as the caller takes what comes, up to `stream_window_max`
-//! ([`Connection::grow`]). All such windows together are bounded by that of the connection, `connection_window`.
+//! A stream begins with [`Limits::stream_window`](crate::Limits). All such windows together are bounded by that of the connection,
+//! `connection_window`.
 //!
-//! A long upload over a long line needs more. The caller may *lend* it ([`Connection::lend`]): the window of the stream grows and that of
-//! the connection along with it, so that what is left for other streams stays what it was. A window that was announced cannot be taken
+//! A long upload over a long line needs more. The caller may *lend* it ([`Connection::lend`]): the window of the stream grows, up to
+//! `stream_window_max`, and that of the connection along with it, so that what is left for other streams stays what it was. A window that was announced cannot be taken
 //! back. What is lent *returns* as the client is not told of bytes that were taken:
 //!
 //! ```text
@@ -22,9 +22,6 @@ use super::settings::WINDOW_DEFAULT;
 use crate::frame::{self, kind};
 use crate::mistakes::{Mistake, makes};
 use crate::stream_id::StreamId;
-
-/// A window grows to so many times itself.
-const GROWTH: u32 = 4;
 
 impl Connection {
     /// The caller has taken so many bytes of the body: the client may send as many more.
@@ -55,30 +52,14 @@ impl Connection {
         self.recv_window <= 0
     }
 
-    /// Lets the client send more on this stream before the caller has taken it, if a whole window was taken since the last time. So a
-    /// long upload is as fast over a long line as over a short one. What is not taken stays bounded by the connection's window.
-    pub fn grow(&mut self, stream: StreamId) {
-        let window_max = self.limits.stream_window_max;
-        let Some(found) = self.streams.get_mut(stream) else {
-            return;
-        };
-        let window = found.recv_window_max;
-        if found.recv_taken >= window && window < window_max && !found.is_released {
-            let more = (window.saturating_mul(GROWTH - 1)).min(window_max - window);
-            found.grow_by(more);
-            self.credit_stream(stream);
-        }
-    }
-
-    /// How much of a larger window would be of use to this stream: it is as large as it may be within the connection's, a whole one was
-    /// taken since it grew, the client has used it up, the caller keeps up with it, and more is to come than the client may send.
+    /// How much of a larger window would be of use to this stream: a whole one was taken since it grew, the client has used it up, the caller
+    /// keeps up with it, and more is to come than the client may send. All of it at once: each step would cost a round trip.
     pub fn wants_lent(&self, stream: StreamId) -> u32 {
         let Some(found) = self.streams.get(stream) else {
             return 0;
         };
         let window = found.recv_window_max;
-        let is_of_use = window >= self.limits.stream_window_max
-            && found.recv_taken >= window
+        let is_of_use = found.recv_taken >= window
             && found.recv_was_short
             && found.recv_held < window / 2
             && !found.is_released
@@ -90,12 +71,11 @@ impl Connection {
         let may_come = u32::try_from(found.recv_window.max(0)).unwrap_or(u32::MAX);
         let to_come =
             (found.recv_expected).map_or(u32::MAX, |it| it.try_into().unwrap_or(u32::MAX));
-        (window.saturating_mul(GROWTH - 1))
-            .min(self.limits.stream_lent_max.saturating_sub(found.recv_lent))
-            .min(to_come.saturating_sub(may_come))
+        let lacks = to_come.saturating_sub(may_come);
+        lacks.min(self.limits.stream_window_max.saturating_sub(window))
     }
 
-    /// Lends the stream so many bytes, which [`Self::wants_lent`] has said.
+    /// Lends the stream so many bytes, at most what [`Self::wants_lent`] has said.
     pub fn lend(&mut self, stream: StreamId, bytes: u32) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;

@@ -458,10 +458,10 @@ impl World {
                 serving.held -= taken;
                 self.server.consumed(*stream, taken);
                 if self.chance.one_in(2) {
-                    self.server.grow(*stream);
                     let wanted = self.server.wants_lent(*stream);
-                    if wanted > 0 && self.server.lent() + wanted <= self.pool {
-                        self.server.lend(*stream, wanted);
+                    let lent = wanted.min(self.pool.saturating_sub(self.server.lent()));
+                    if lent > 0 {
+                        self.server.lend(*stream, lent);
                     }
                 }
                 if self.chance.one_in(20) {

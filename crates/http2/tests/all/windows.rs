@@ -147,10 +147,10 @@ impl Line {
                     self.server.shrink(stream);
                     continue;
                 }
-                self.server.grow(stream);
                 let wanted = self.server.wants_lent(stream);
-                if wanted > 0 && self.server.lent() + wanted <= self.pool {
-                    self.server.lend(stream, wanted);
+                let lent = wanted.min(self.pool.saturating_sub(self.server.lent()));
+                if lent > 0 {
+                    self.server.lend(stream, lent);
                 }
             }
             self.held -= took;
@@ -203,16 +203,12 @@ fn a_long_upload_takes_few_round_trips() {
     for is_announced in [true, false] {
         let mut line = Line::new(4 * MIB as u32);
         line.upload(8 * MIB, is_announced, u64::MAX);
-        assert_eq!(
-            line.rounds(),
-            5,
-            "64 KiB, 256 KiB, 1 MiB, 4 MiB, and the rest"
-        );
+        assert_eq!(line.rounds(), 3, "64 KiB, 4 MiB, and the rest");
         assert_eq!(line.held, 0);
-        // Where there is nothing to lend, its window stays within the connection's.
+        // Where there is nothing to lend, its window stays what it was.
         let mut line = Line::new(0);
         line.upload(8 * MIB, is_announced, u64::MAX);
-        assert!(line.rounds() > 30);
+        assert!(line.rounds() > 120);
         assert_eq!(line.server.lent(), 0);
     }
 }
@@ -231,7 +227,7 @@ fn what_is_lent_returns() {
     );
     // Of another one as much as it had used; the next bodies pay for the rest.
     let mut line = Line::new(4 * MIB as u32);
-    line.upload(20 * MIB, false, u64::MAX);
+    line.upload(18 * MIB, false, u64::MAX);
     line.rounds();
     let owed = line.server.lent();
     assert!(owed > 0);
@@ -261,7 +257,7 @@ fn in_need_windows_shrink_by_not_being_opened() {
         line.round();
     }
     assert_eq!(line.server.lent(), 0);
-    assert!(line.round() <= 256 << 10);
+    assert!(line.round() <= 64 << 10);
 }
 
 /// A hundred streams of a client get large windows, and then their origins take nothing more.

@@ -452,14 +452,15 @@ fn explain_mirror(mirror: &Mirroring) -> String {
 
 fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
     head(out, &format!("upstream {}", upstream.name));
+    let checked = |tls: bool| match tls {
+        true => origin_tls::explain(upstream.tls.as_deref().unwrap_or(of_all)),
+        false => String::new(),
+    };
     let all = |backup| (upstream.servers.iter()).filter(move |it| it.backup == backup);
     for is_backup in [false, true] {
         let weights: u32 = all(is_backup).map(|it| it.weight).sum();
         for server in all(is_backup) {
-            let checked = match server.at.tls {
-                true => origin_tls::explain(upstream.tls.as_deref().unwrap_or(of_all)),
-                false => String::new(),
-            };
+            let checked = checked(server.at.tls);
             let percent = server.weight * 100 / weights.max(1);
             let share = match is_backup {
                 true => format!("{percent}% if no other is up"),
@@ -474,7 +475,11 @@ fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
         } else {
             ""
         };
-        line(out, "servers", &format!("those of {name}{backup}"));
+        let mut checked = checked(name.tls);
+        if name.tls && upstream.tls.as_deref().unwrap_or(of_all).name.is_none() {
+            checked += &format!(", as {}", name.certified());
+        }
+        line(out, "servers", &format!("those of {name}{backup}{checked}"));
     }
     line(out, "chosen by", upstream.balance.word());
     let health = match &upstream.health {

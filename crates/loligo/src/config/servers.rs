@@ -15,7 +15,8 @@ pub struct Servers {
     pub names: Vec<ServerName>,
 }
 
-/// A list of `URL [weight=N] [backup]`, `dns:HOST:PORT [weight=N] [backup]`, `srv:NAME [backup]`.
+/// A list of `URL [weight=N] [backup]`, `dns:HOST:PORT [weight=N] [backup]`, `srv:NAME [backup]`; with `https://` before a name, TLS to what
+/// it leads to.
 pub fn servers(given: &Given) -> Result<Servers, String> {
     let (mut listed, mut names) = (Vec::<Server>::new(), Vec::<ServerName>::new());
     for text in values::list(given)? {
@@ -96,15 +97,20 @@ fn server(url: &str, said: &Said, given: &Given) -> Result<Server, String> {
     })
 }
 
-/// `dns:HOST:PORT` or `srv:NAME`; `None`: it begins with neither.
+/// `dns:HOST:PORT` or `srv:NAME`, with `https://` before the name or without; `None`: it begins with neither.
 fn name(text: &str, said: &Said) -> Result<Option<ServerName>, String> {
-    let (host, records) = match text.split_once(':') {
-        Some((_, rest)) if rest.contains('/') && is_of_names(text) => {
-            return Err(format!(
-                "\"{text}\": a name of servers is no URL, and what it leads to is asked without TLS: \"dns:app.internal:8080\" or \"srv:_http._tcp.app.internal\""
-            ));
-        }
-        Some(("dns", rest)) => {
+    let Some((kind @ ("dns" | "srv"), rest)) = text.split_once(':') else {
+        return Ok(None);
+    };
+    let name = rest.strip_prefix("https://");
+    let (tls, rest) = (name.is_some(), name.unwrap_or(rest));
+    if rest.contains('/') {
+        return Err(format!(
+            "\"{text}\": a name of servers is no URL: \"dns:app.internal:8080\" or \"srv:_http._tcp.app.internal\", and with TLS \"dns:https://app.internal:8443\""
+        ));
+    }
+    let (host, records) = match kind {
+        "dns" => {
             let parts = rest.rsplit_once(':');
             let port = parts.and_then(|(_, port)| port.parse().ok());
             let (Some((host, _)), Some(port @ 1..)) = (parts, port) else {
@@ -113,27 +119,26 @@ fn name(text: &str, said: &Said) -> Result<Option<ServerName>, String> {
             let weight = said.weight.unwrap_or(1);
             (host, Records::Addresses { port, weight })
         }
-        Some(("srv", name)) => match said.weight {
-            Some(_) => {
-                let message = "the weights are those of the SRV records";
-                return Err(format!("\"{text}\": {message}"));
-            }
-            None => (name, Records::Services),
-        },
-        _ => return Ok(None),
+        _ if said.weight.is_some() => {
+            let message = "the weights are those of the SRV records";
+            return Err(format!("\"{text}\": {message}"));
+        }
+        _ => (rest, Records::Services),
     };
     if !is_host(host) {
         return Err(format!("\"{text}\": \"{host}\" is no name of a host"));
     }
-    Ok(Some(ServerName {
+    let name = ServerName {
         host: host.to_ascii_lowercase(),
+        tls,
         records,
         backup: said.backup,
-    }))
-}
-
-fn is_of_names(text: &str) -> bool {
-    text.starts_with("dns:") || text.starts_with("srv:")
+    };
+    if tls && name.certified().starts_with('_') {
+        let message = "no certificate can carry this name; write the domain behind it";
+        return Err(format!("\"{text}\": {message}"));
+    }
+    Ok(Some(name))
 }
 
 /// A name with `_` where services have it, and no address.
@@ -153,7 +158,7 @@ fn is_same(one: &ServerName, other: &ServerName) -> bool {
         Records::Addresses { port, .. } => Some(port),
         Records::Services => None,
     };
-    one.host == other.host && port(one) == port(other)
+    (&one.host, one.tls, port(one)) == (&other.host, other.tls, port(other))
 }
 
 #[cfg(test)]
@@ -167,7 +172,8 @@ mod tests {
     #[test]
     fn names_stand_beside_urls() {
         let text = with(
-            "[\"http://a\", \"dns:App.internal:8080 weight=3\", \"srv:_http._tcp.app.internal\", \"dns:spare:80 backup\"]",
+            "[\"http://a\", \"dns:App.internal:8080 weight=3\", \"srv:_http._tcp.app.internal\", \"dns:spare:80 backup\", \
+             \"dns:https://app.internal:8443\", \"srv:https://_https._tcp.App.internal\"]",
         );
         let app = &settle(&text).unwrap().plan.upstreams[0];
         assert_eq!(app.servers.len(), 1);
@@ -181,9 +187,13 @@ mod tests {
             [
                 "dns:app.internal:8080 weight=3 false",
                 "srv:_http._tcp.app.internal false",
-                "dns:spare:80 true"
+                "dns:spare:80 true",
+                "dns:https://app.internal:8443 false",
+                "srv:https://_https._tcp.app.internal false"
             ]
         );
+        let certified: Vec<_> = app.names[3..].iter().map(|it| it.certified()).collect();
+        assert_eq!(certified, ["app.internal"; 2]);
         assert!(settle(&with("[\"dns:a:80\", \"dns:a:81\"]")).is_ok());
     }
 
@@ -197,7 +207,11 @@ mod tests {
             ("[\"dns:[::1]:80\"]", "is no name of a host"),
             ("[\"dns::80\"]", "is no name of a host"),
             ("[\"srv:\"]", "is no name of a host"),
-            ("[\"dns:https://a:443\"]", "is no URL"),
+            ("[\"dns:http://a:443\"]", "is no URL"),
+            ("[\"dns:https://a:443/b\"]", "is no URL"),
+            ("[\"dns:https://a\"]", "expected dns:HOST:PORT"),
+            ("[\"srv:https://_https._tcp\"]", "the domain behind it"),
+            ("[\"dns:https://a:80\", \"dns:https://a:80\"]", "twice"),
             ("[\"srv:a weight=2\"]", "those of the SRV records"),
             ("[\"dns:a:80 backup\"]", "must be no backup"),
             ("[\"dns:a:80\", \"dns:A:80 weight=2\"]", "twice"),

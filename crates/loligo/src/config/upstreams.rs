@@ -41,7 +41,8 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
         /// that servers may come and go without emptying the cache.
         "upstream.name": "letters, digits, `-`, `.`", "required" => name = name;
         /// Its servers, each a URL without a path, or a name that leads to them. `dns:HOST:PORT`: each address of the name is a server;
-        /// `srv:NAME`: each address of what its SRV records name, with their ports, weights and priorities, lower ones first; both without TLS.
+        /// `srv:NAME`: each address of what its SRV records name, with their ports, weights and priorities, lower ones first. With `https://` before
+        /// HOST or NAME they are asked by TLS, and must show a certificate for that name (of a service, for the domain behind `_https._tcp`).
         /// Names are looked up again as often as their answers say (`dns.ttl-min`, 1s at least); while one is not answered, the servers that are
         /// known stay. `weight=N`, 1 to 1000: its share relative to the others, 1 if it is not said. `backup`: it is asked only if no other is up.
         "upstream.servers": "a list of `URL`, `dns:HOST:PORT` or `srv:NAME`, with `weight=N`, `backup`", "required" => servers = servers;
@@ -183,7 +184,8 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
             problems.push(block.problem("upstream.name", message));
             continue;
         }
-        let is_https = servers.listed.iter().any(|server| server.at.tls);
+        let is_https = servers.listed.iter().any(|server| server.at.tls)
+            || servers.names.iter().any(|name| name.tls);
         let scope = (block, "upstream.tls.");
         settled.push(Upstream {
             tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),

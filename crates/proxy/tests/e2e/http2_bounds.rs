@@ -350,20 +350,20 @@ fn the_window_of_a_long_upload_grows() {
     });
     let proxy = Proxy::start(with_admin(speaking(plan_for(&origin))));
     let (waits, most) = upload_over_a_long_line(&proxy, 8 << 20);
-    // 64 KiB, 256 KiB, 1 MiB, 4 MiB; a busy machine may need some more.
-    assert!(waits <= 10, "{waits} round trips");
+    // 64 KiB, 4 MiB, and the rest; a busy machine may need some more.
+    assert!(waits <= 6, "{waits} round trips");
     assert!((2 << 20..=4 << 20).contains(&most), "{most}");
     eventually("what was lent returns", || {
         (gauge(&proxy, "transfer_bytes") == 0).then_some(())
     });
 
-    // Where a quarter of the transfer buffer is less than a step, nothing is lent.
+    // Where a quarter of the transfer buffer is little, little is lent.
     let mut plan = speaking(plan_for(&origin));
     plan.limits.transfer_buffer_bytes = 2 << 20;
     let proxy = Proxy::start(plan);
     let (waits, most) = upload_over_a_long_line(&proxy, 8 << 20);
-    assert!(waits > 20, "{waits} round trips");
-    assert!((65_537..=256 << 10).contains(&most), "{most}");
+    assert!(waits > 10, "{waits} round trips");
+    assert!((65_537..=(256 + 512) << 10).contains(&most), "{most}");
 }
 
 /// Others of its connection have used up the window, and wait for their origin: it is not the client that is slow.

@@ -51,6 +51,7 @@
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `blocks` | what ranges of large objects read from the disk, and what damaged blocks spoil |
+//! | `left_behind` | answers that stall when their clients leave |
 //! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `acme` | certificates that are ordered from an authority, and authorities that fail |
@@ -122,6 +123,7 @@ mod interim;
 mod keys;
 mod laggards;
 mod large;
+mod left_behind;
 mod limits;
 mod memory;
 mod mirrors;

@@ -1,8 +1,8 @@
 //! Servers that are found by names: they come and go with the answers, and stay while there are none.
 
-use std::{collections::BTreeSet, net::SocketAddr, thread, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, thread, time::Duration};
 
-use ::proxy::plan::{HealthCheck, Plan, Records, ServerName};
+use ::proxy::plan::{HealthCheck, OriginTls, Plan, Records, ServerName};
 use serde_json::Value;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
         listing::{Listing, Service},
         names::NameServer,
         running::*,
+        tls::{Authority, listener_tls},
         *,
     },
     origins::saying,
@@ -21,6 +22,7 @@ fn plan_by(host: &str, records: Records, names: SocketAddr) -> Plan {
     let mut plan = plan_of(Vec::new());
     plan.upstreams[0].names = vec![ServerName {
         host: host.to_owned(),
+        tls: false,
         records,
         backup: false,
     }];
@@ -185,4 +187,93 @@ fn servers_that_are_found_are_checked_and_begin_slowly() {
             .collect();
         (states == ["up", "starting", "ill"]).then_some(())
     });
+}
+
+/// Servers that a name leads to by TLS, whose certificates an authority of the test has signed.
+fn encrypted(plan: Plan, authority: &Authority, name: Option<&str>) -> Plan {
+    let mut plan = plan;
+    let app = &mut plan.upstreams[0];
+    app.names[0].tls = true;
+    app.tls = Some(Arc::new(OriginTls {
+        ca_file: Some(authority.path("ca.pem")),
+        only_ca_file: true,
+        name: name.map(str::to_owned),
+        ..OriginTls::default()
+    }));
+    app.health = Some(HealthCheck {
+        every: Duration::from_millis(50),
+        fall: 1,
+        ..HealthCheck::default()
+    });
+    plan.cache.unreachable_ttl = Duration::ZERO;
+    plan
+}
+
+#[test]
+fn what_a_name_leads_to_is_asked_and_checked_for_that_name() {
+    let authority = Authority::new();
+    // The first is shown to those that ask for another name, or for none.
+    let shown = [
+        authority.sign("other", &["other.test"]),
+        authority.sign("app", &["app.example"]),
+    ];
+    let origin = Origin::sending(ok(&["Cache-Control: no-store"], "hello"));
+    let mut behind = plan_for(&origin);
+    behind.listeners[0].tls = Some(listener_tls(&[&shown[0], &shown[1]]));
+    let behind = Proxy::start(behind);
+    let listing = Listing::of(&[behind.address()]);
+    let addresses = at(behind.address().port());
+    for (host, records, name, is_good) in [
+        ("app.example", addresses, None, true),
+        ("_https._tcp.app.example", Records::Services, None, true),
+        ("elsewhere.example", addresses, Some("app.example"), true),
+        ("elsewhere.example", addresses, None, false),
+        (
+            "_https._tcp.elsewhere.example",
+            Records::Services,
+            None,
+            false,
+        ),
+        ("app.example", addresses, Some("elsewhere.example"), false),
+    ] {
+        let plan = plan_by(host, records, listing.address);
+        let proxy = Proxy::start(encrypted(plan, &authority, name));
+        let state = if is_good { "up" } else { "ill" };
+        eventually("it was looked at", || {
+            let servers = &status(&proxy)["servers"];
+            let is_so = servers[0]["state"] == state && !servers[0]["checked"].is_null();
+            is_so.then_some(())
+        });
+        if is_good {
+            assert_eq!(proxy.get("/a").text(), "hello", "{host} {name:?}");
+        }
+        proxy.stop();
+        let asked = origin.requests().len();
+        // Nobody is asked whose certificate is another one's.
+        let mut plan = encrypted(plan_by(host, records, listing.address), &authority, name);
+        plan.upstreams[0].health = None;
+        let proxy = Proxy::start(plan);
+        let status = if is_good { 200 } else { 502 };
+        assert_eq!(proxy.get("/a").status, status, "{host} {name:?}");
+        assert_eq!(origin.requests().len() - asked, usize::from(is_good));
+    }
+}
+
+#[test]
+fn without_settings_of_its_own_an_upstream_has_those_of_all() {
+    let authority = Authority::new();
+    let shown = authority.sign("app", &["app.example"]);
+    let origin = Origin::sending(ok(&["Cache-Control: no-store"], "hello"));
+    let mut behind = plan_for(&origin);
+    behind.listeners[0].tls = Some(listener_tls(&[&shown]));
+    let behind = Proxy::start(behind);
+    let listing = Listing::of(&[behind.address()]);
+    for (host, status) in [("app.example", 200), ("elsewhere.example", 502)] {
+        let mut plan = plan_by(host, at(behind.address().port()), listing.address);
+        plan.upstreams[0].names[0].tls = true;
+        plan.tls.ca_file = Some(authority.path("ca.pem"));
+        plan.tls.only_ca_file = true;
+        let proxy = Proxy::start(plan);
+        assert_eq!(proxy.get("/a").status, status, "{host}");
+    }
 }

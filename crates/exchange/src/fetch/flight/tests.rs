@@ -223,3 +223,55 @@ fn what_is_stored_is_kept_for_a_reader_until_its_room_is_needed() {
     flight.keep_less(WINDOW / 2);
     assert_eq!(ledger.bytes(), WINDOW / 2);
 }
+
+#[test]
+fn what_is_not_stored_is_unwanted_once_the_last_reader_has_left() {
+    let [quick, slow] = two();
+    let flight = Arc::clone(&quick.flight);
+    assert!(flight.push(Bytes::from_static(b"begin"), WINDOW));
+    drop(quick);
+    assert!(now(flight.unwanted()).is_pending(), "one still reads");
+    assert!(flight.ends_with_readers());
+    drop(slow);
+    assert!(now(flight.unwanted()).is_ready());
+}
+
+#[test]
+fn the_last_reader_that_leaves_wakes_the_fetch() {
+    struct Woken(std::sync::atomic::AtomicBool);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let [quick, slow] = two();
+    let flight = Arc::clone(&quick.flight);
+    let woken = Arc::new(Woken(false.into()));
+    let mut unwanted = pin!(flight.unwanted());
+    let waker = Waker::from(Arc::clone(&woken));
+    let cx = &mut Context::from_waker(&waker);
+    drop(quick);
+    assert!(unwanted.as_mut().poll(cx).is_pending());
+    drop(slow);
+    assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed));
+    assert!(unwanted.poll(cx).is_ready());
+}
+
+#[test]
+fn what_is_stored_is_unwanted_once_nobody_reads_it_and_it_is_not_worth_it() {
+    for (length, is_wanted) in [(1_000_000, false), (1_000, true)] {
+        let [quick, slow] = two();
+        let flight = Arc::clone(&quick.flight);
+        drop(slow);
+        let worth = Worth {
+            left_bytes: 10_000,
+            percent: 90,
+        };
+        flight.is_worth(worth, Some(length));
+        flight.keep_fragments(100);
+        assert!(!flight.ends_with_readers());
+        assert!(flight.push(Bytes::from_static(b"begin"), WINDOW));
+        drop(quick);
+        assert_eq!(now(flight.unwanted()).is_pending(), is_wanted, "{length}");
+    }
+}
