@@ -239,6 +239,15 @@ impl Cache {
         admission.admits(hash.0, bytes, full, || self.records_when_full())
     }
 
+    /// What was asked for was there, of so many bytes.
+    pub fn hit_on_disk(&self, hash: KeyHash, bytes: u64) {
+        if let Some(admission) = &self.admission {
+            let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
+            admission.asked(hash.0);
+            admission.hit(hash.0, bytes);
+        }
+    }
+
     /// How many records the stores hold when they are full, if those to come are as long as those that there are.
     fn records_when_full(&self) -> usize {
         let (mut records, mut live_bytes, mut all_bytes) = (0, 0, 0);

@@ -8,7 +8,7 @@
 //! | `all` | everything | |
 //! | `second-hit` | what was missed before, lately | each object's second request is a miss |
 //! | `tinylfu` | what was asked for twice or more lately, by a sketch; all while there is room | the same, once full |
-//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit`; all while there is room | the second request of long objects only, once full |
+//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit`; all while there is room, or while that brings more (`trial`) | the second request of long objects only, once full |
 //!
 //! `second-hit` and `by-size` remember misses in two Bloom filters: one is filled with as many misses as objects are expected, then
 //! it becomes the elder, and the eldest is dropped. So at least that many misses are remembered, and twice as many at
@@ -16,15 +16,16 @@
 //!
 //! The mean of `by-size` is that of misses: the mean of what is stored would fall with each refusal.
 //!
-//! The caller calls `asked` once for each request, hit or miss, and then `admits` once if it has a response to store.
+//! The caller calls `asked` once for each request, hit or miss, and then `hit`, or `admits` if it has a response to store.
 //!
-//! Memory: `all` none, `second-hit` and `by-size` 4 to 8 bytes an expected object, `tinylfu` 8 to 16, of those that are expected at
+//! Memory: `all` none, `second-hit` and `by-size` 4 to 8 bytes an expected object, `by-size` up to 2 MiB more, `tinylfu` 8 to 16, of those that are expected at
 //! the start; some KiB at least. Deterministic: the same calls have the same answers.
 //! Not known here: what is stored, and whether the answer is followed.
 //! Limits: [`OBJECTS_MAX`] expected objects; with more, memory ends sooner.
 //! Source: Maggs, Sitaraman: Algorithmic nuggets in content delivery, 2015 (second hit); TinyLFU as in `sketch`.
 
 use crate::sketch::{Sketch, mix};
+use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
 
@@ -103,18 +104,22 @@ enum Memory {
     All,
     SecondHit(Misses),
     TinyLfu(Sketch),
-    BySize(Lengths, Misses),
+    BySize(Lengths, Misses, Box<Trial>),
 }
 
 impl Admission {
-    /// For a store that will hold about `objects_hint` objects.
-    pub fn new(kind: AdmissionKind, objects_hint: usize) -> Self {
+    /// For a store of so many bytes that will hold about `objects_hint` objects.
+    pub fn new(kind: AdmissionKind, objects_hint: usize, store_bytes: u64) -> Self {
         let objects = objects_hint.clamp(OBJECTS_MIN, OBJECTS_MAX);
         Admission(match kind {
             AdmissionKind::All => Memory::All,
             AdmissionKind::SecondHit => Memory::SecondHit(Misses::new(objects)),
             AdmissionKind::TinyLfu => Memory::TinyLfu(Sketch::new(objects)),
-            AdmissionKind::BySize => Memory::BySize(Lengths::default(), Misses::new(objects)),
+            AdmissionKind::BySize => Memory::BySize(
+                Lengths::default(),
+                Misses::new(objects),
+                Box::new(Trial::new(store_bytes)),
+            ),
         })
     }
 
@@ -123,6 +128,13 @@ impl Admission {
     pub fn asked(&mut self, id: u64) {
         if let Memory::TinyLfu(sketch) = &mut self.0 {
             sketch.count(id);
+        }
+    }
+
+    /// After `asked`: the store had it, of this size.
+    pub fn hit(&mut self, id: u64, size: u64) {
+        if let Memory::BySize(.., trial) = &mut self.0 {
+            trial.asked(id, size);
         }
     }
 
@@ -138,8 +150,10 @@ impl Admission {
         match &mut self.0 {
             Memory::All => true,
             Memory::SecondHit(misses) => misses.replace(id, objects),
-            Memory::BySize(lengths, misses) => {
-                !lengths.is_long(size) || misses.replace(id, objects) || !full
+            Memory::BySize(lengths, misses, trial) => {
+                trial.asked(id, size);
+                let is_wanted = !lengths.is_long(size) || misses.replace(id, objects);
+                is_wanted || !full || trial.is_all_better()
             }
             Memory::TinyLfu(sketch) => !full || sketch.estimate(id) >= USES_MIN,
         }
@@ -149,7 +163,8 @@ impl Admission {
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Memory::All => 0,
-            Memory::SecondHit(misses) | Memory::BySize(_, misses) => misses.memory_bytes(),
+            Memory::SecondHit(misses) => misses.memory_bytes(),
+            Memory::BySize(_, misses, trial) => misses.memory_bytes() + trial.memory_bytes(),
             Memory::TinyLfu(sketch) => sketch.memory_bytes(),
         }
     }
@@ -157,14 +172,14 @@ impl Admission {
 
 /// How long misses were of late.
 #[derive(Clone, Debug, Default)]
-struct Lengths {
+pub(crate) struct Lengths {
     misses: u64,
     bytes: u64,
 }
 
 impl Lengths {
     /// Counts a miss. True: it is long. A size of 0 may be a length that is not known yet: it is not long, and tells nothing of others.
-    fn is_long(&mut self, size: u64) -> bool {
+    pub(crate) fn is_long(&mut self, size: u64) -> bool {
         if size == 0 {
             return false;
         }
@@ -180,7 +195,7 @@ impl Lengths {
 
 /// The misses of late: a pair of Bloom filters.
 #[derive(Clone, Debug)]
-struct Misses {
+pub(crate) struct Misses {
     younger: Vec<u64>,
     elder: Vec<u64>,
     /// Misses in `younger`.
@@ -199,7 +214,7 @@ fn filter(misses: usize) -> Vec<u64> {
 }
 
 impl Misses {
-    fn new(misses: usize) -> Self {
+    pub(crate) fn new(misses: usize) -> Self {
         Misses {
             younger: filter(misses),
             elder: filter(misses),
@@ -209,7 +224,7 @@ impl Misses {
     }
 
     /// Remembers a miss. True if it was remembered already. `objects`: how many a new filter is to be for.
-    fn replace(&mut self, id: u64, objects: impl FnOnce() -> usize) -> bool {
+    pub(crate) fn replace(&mut self, id: u64, objects: impl FnOnce() -> usize) -> bool {
         if self.held == self.held_max {
             self.held_max = objects().clamp(OBJECTS_MIN, OBJECTS_MAX);
             self.elder = std::mem::replace(&mut self.younger, filter(self.held_max));
@@ -231,7 +246,7 @@ impl Misses {
         in_younger || in_elder
     }
 
-    fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         (self.younger.capacity() + self.elder.capacity()) * size_of::<u64>()
     }
 }
@@ -239,6 +254,8 @@ impl Misses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const STORE: u64 = 1 << 30;
 
     fn missed(admission: &mut Admission, id: u64, full: bool) -> bool {
         admission.asked(id);
@@ -267,14 +284,14 @@ mod tests {
 
     #[test]
     fn all_means_all() {
-        let mut admission = Admission::new(AdmissionKind::All, 5);
+        let mut admission = Admission::new(AdmissionKind::All, 5, STORE);
         assert!(missed(&mut admission, 1, true));
         assert_eq!(admission.memory_bytes(), 0);
     }
 
     #[test]
     fn the_second_hit_is_stored_if_it_comes_soon() {
-        let mut admission = Admission::new(AdmissionKind::SecondHit, 2000);
+        let mut admission = Admission::new(AdmissionKind::SecondHit, 2000, STORE);
         for full in [false, true] {
             let id = u64::from(full);
             assert!(!missed(&mut admission, id, full));
@@ -295,7 +312,7 @@ mod tests {
 
     #[test]
     fn by_size_long_ones_wait_for_a_second_miss() {
-        let mut admission = Admission::new(AdmissionKind::BySize, 2000);
+        let mut admission = Admission::new(AdmissionKind::BySize, 2000, STORE);
         let mut missed = |id, size| admission.admits(id, size, true, || 2000);
         // The first is the mean itself. Then the means are 550, 400, 343.
         assert!(!missed(1, 1000));
@@ -327,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_new_filter_is_for_as_many_as_the_store_holds_by_then() {
-        let mut admission = Admission::new(AdmissionKind::SecondHit, 2000);
+        let mut admission = Admission::new(AdmissionKind::SecondHit, 2000, STORE);
         let mut missed = |id| admission.admits(id, 1, true, || 50_000);
         (0..40_000).for_each(|id| _ = missed(id));
         assert!(
@@ -339,7 +356,7 @@ mod tests {
 
     #[test]
     fn few_newcomers_are_taken_for_known_ones() {
-        let mut admission = Admission::new(AdmissionKind::SecondHit, 10_000);
+        let mut admission = Admission::new(AdmissionKind::SecondHit, 10_000, STORE);
         let admits = |&id: &u64| admission.admits(id, 1, true, || 10_000);
         let wrong = (0..100_000).filter(admits);
         let wrong = wrong.count();
@@ -348,7 +365,7 @@ mod tests {
 
     #[test]
     fn tinylfu_is_open_until_full() {
-        let mut admission = Admission::new(AdmissionKind::TinyLfu, 2000);
+        let mut admission = Admission::new(AdmissionKind::TinyLfu, 2000, STORE);
         assert!(missed(&mut admission, 1, false));
         assert!(!missed(&mut admission, 2, true));
         assert!(missed(&mut admission, 2, true));
@@ -360,15 +377,15 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_the_hint() {
-        for (kind, most) in [
-            (AdmissionKind::SecondHit, 8),
-            (AdmissionKind::BySize, 8),
-            (AdmissionKind::TinyLfu, 16),
+        for (kind, most, beside) in [
+            (AdmissionKind::SecondHit, 8, 0),
+            (AdmissionKind::BySize, 8, 2 << 20),
+            (AdmissionKind::TinyLfu, 16, 0),
         ] {
             for objects in [1000, 1 << 14, (1 << 14) + 1, 100_000] {
-                let bytes = Admission::new(kind, objects).memory_bytes();
+                let bytes = Admission::new(kind, objects, STORE).memory_bytes();
                 assert!(
-                    bytes <= most * objects.max(OBJECTS_MIN),
+                    bytes <= most * objects.max(OBJECTS_MIN) + beside,
                     "{kind} {objects}: {bytes}"
                 );
             }

@@ -30,6 +30,7 @@ mod selected;
 mod sketch;
 mod slots;
 mod threshold;
+mod trial;
 mod watermarks;
 mod worth;
 

@@ -178,6 +178,7 @@ impl Search<'_> {
                 }
                 let loaded = loaded.ok()?;
                 cache.take_along(loaded.beside, began);
+                cache.hit_on_disk(wanted.primary, loaded.object.body_bytes());
                 (loaded.object, loaded.swap_in, began, removals)
             }
         };

@@ -199,7 +199,7 @@ fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
     }
     let bytes: u64 = opened?.devices().map(|device| device.size()).sum();
     let objects = usize::try_from(bytes / cache::MEAN_OBJECT_BYTES).unwrap_or(usize::MAX);
-    Some(Mutex::new(Admission::new(kind, objects)))
+    Some(Mutex::new(Admission::new(kind, objects, bytes)))
 }
 
 #[cfg(test)]

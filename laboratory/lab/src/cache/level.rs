@@ -73,7 +73,11 @@ impl Level {
             bytes: 0,
             objects: 0,
             policy: settings.policy.build(),
-            admission: Admission::new(settings.admission, objects_hint(settings.bytes)),
+            admission: Admission::new(
+                settings.admission,
+                objects_hint(settings.bytes),
+                settings.bytes,
+            ),
             sizes: Vec::new(),
         }
     }
@@ -87,9 +91,11 @@ impl Level {
     /// A request for an object of this size. True: a hit. If an older version is here (its size differs), it is removed, and its size
     /// goes to `replaced`.
     pub fn ask(&mut self, object: u32, size_bytes: u32, replaced: &mut Option<u32>) -> bool {
-        self.admission.asked(mix(u64::from(object)));
+        let id = mix(u64::from(object));
+        self.admission.asked(id);
         match self.held(object) {
             Some(size) if size == size_bytes => {
+                self.admission.hit(id, u64::from(size));
                 self.policy.touch(object);
                 true
             }

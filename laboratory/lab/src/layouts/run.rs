@@ -288,6 +288,7 @@ impl Run {
         if same && self.has(object, size_bytes) {
             self.findings.store_hits += 1;
             self.findings.hit_bytes += bytes;
+            self.rule.hit(access);
         } else {
             // Whether it is stored or not: what was there is an older version.
             self.sizes[object as usize] = u32::MAX;

@@ -93,7 +93,7 @@ impl Rule {
         let objects = usize::try_from(disk_bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX);
         Rule {
             from_memory: kind.from_memory,
-            admission: Admission::new(kind.kind, objects),
+            admission: Admission::new(kind.kind, objects, disk_bytes),
         }
     }
 
@@ -104,6 +104,13 @@ impl Rule {
         let size = u64::from(access.size_bytes);
         let objects = || held().objects_when_full();
         self.admission.admits(id, size, is_full, objects)
+    }
+
+    /// A hit on disk.
+    pub fn hit(&mut self, access: &Access) {
+        let id = mix(u64::from(access.object));
+        self.admission.asked(id);
+        self.admission.hit(id, u64::from(access.size_bytes));
     }
 
     /// Does an object go to disk that memory answered and that is not there?

@@ -101,6 +101,7 @@ impl Tiers {
         } else if self.disk.ask(access, next) {
             hits.hits += 1;
             hits.hit_bytes += bytes;
+            self.rule.hit(access);
             self.memory.remember(object, size);
             None
         } else {

@@ -59,9 +59,9 @@ impl FromStr for Wanted {
 /// What Loligo is compared with itself by.
 const USUAL: [&str; 4] = [
     "default",
-    "by-size:admission=by-size",
+    "second-chance:replacement=second-chance,admission=all",
     "second-hit:admission=second-hit",
-    "gdsf:replacement=gdsf",
+    "gdsf:replacement=gdsf,admission=all",
 ];
 const GDSF: [&str; 2] = [
     "cache_replacement_policy heap GDSF",

@@ -33,7 +33,7 @@ pub const HELP: &str = "\
 Examples:
   cargo xtask rivals replay bu-1994-95.tsv.zst --versions none --json bu.json
   cargo xtask rivals replay access.log --disk 1,10 --only loligo,squid-aufs-gdsf,nginx
-  cargo xtask rivals replay trace.csv --only loligo --loligo 'quarter:second-chance=25' --loligo 'by-size:admission=by-size'
+  cargo xtask rivals replay trace.csv --only loligo --loligo 'tenth:replacement=reinsertion=10' --loligo 'all:admission=all'
 
 A setting of Loligo is one of [store], unless it names its section: --loligo 'NAME:admission=by-size,memory.size=64MiB'.";
 
@@ -61,7 +61,7 @@ pub struct Options {
     /// Size of the memory, likewise
     #[arg(long, default_value = "1", value_parser = percent)]
     memory: f64,
-    /// Loligo with these settings, NAME:key=value,…; may be repeated [default: default, by-size, second-hit, gdsf]
+    /// Loligo with these settings, NAME:key=value,…; may be repeated [default: default, second-chance, second-hit, gdsf]
     #[arg(long, value_name = "NAME:SETTINGS")]
     loligo: Vec<contestants::Wanted>,
     /// Only these: loligo is all of Loligo, squid all of Squid
