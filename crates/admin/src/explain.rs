@@ -23,7 +23,7 @@ use exchange::{
         target,
     },
 };
-use origin::Tls;
+use origin::{Tls, signing::Signers};
 use plan::{Edit, How, Minute, Plan, Rule, Scheme, Verdict};
 use quota::Quotas;
 use record::{labels::Labels, rule_counts::KnownRules};
@@ -137,6 +137,7 @@ fn edition(plan: &Plan, hasher: KeyHasher) -> Edition {
         rule_counts: KnownRules::default().counts(&plan.rules),
         quotas: Quotas::default(),
         upstreams_before: Vec::new(),
+        signers_before: Signers::default(),
         served: Vec::new(),
         plan: plan.clone(),
         tls: Tls::only(Vec::new()).into(),

@@ -12,7 +12,7 @@ use httpcache::cache_status;
 use store::KeyHasher;
 
 use base::listening::ListenerId;
-use origin::{Destination, OriginWaits, OriginsTls};
+use origin::{Destination, OriginWaits, OriginsTls, signing::Signers};
 use plan::Plan;
 use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
@@ -36,6 +36,8 @@ pub struct Edition {
     pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: OriginsTls,
+    /// Those who sign requests to origins.
+    pub signers: Signers,
     /// Where the plan's parents are, with TLS to them.
     pub parents: Vec<Destination>,
     /// TLS to the clients of each listener.
@@ -92,6 +94,8 @@ pub struct Parts {
     /// As in [`Edition`].
     pub tls: OriginsTls,
     /// Those of the edition before.
+    pub signers_before: Signers,
+    /// Those of the edition before.
     pub upstreams_before: Vec<Arc<Group>>,
     /// As in [`Edition`].
     pub served: Vec<Option<Arc<ServedTls>>>,
@@ -133,6 +137,7 @@ impl Edition {
             served,
             quotas,
             upstreams_before,
+            signers_before,
             loaded,
             hasher,
             via_tag,
@@ -148,6 +153,7 @@ impl Edition {
             book: Arc::new(Rulebook::new(&plan.rules)),
             rule_counts,
             parents: parents(&plan, &tls),
+            signers: Signers::of(&plan, &signers_before),
             tls,
             served,
             quotas,

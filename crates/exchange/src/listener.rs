@@ -9,7 +9,7 @@ use base::{
     access::{Clients, Destinations},
     listening::ListenerId,
 };
-use origin::Destination;
+use origin::{Destination, signing::Signer};
 use plan::{Listener, Role, Route};
 use quota::Tolls;
 use record::labels::Rows;
@@ -72,6 +72,8 @@ pub struct RouteState {
     pub authority: Rc<str>,
     /// What is done with its answers, if anything is.
     pub mirror: Option<Rc<Mirror>>,
+    /// Signs requests to the origin.
+    pub signer: Option<Arc<Signer>>,
     /// Its number among the listener's routes.
     pub number: usize,
     /// The origin's name in logs.
@@ -101,6 +103,7 @@ impl RouteState {
         };
         RouteState {
             mirror: Mirror::new(&route.mirror, &edition.own_addresses),
+            signer: edition.signers.by(route.sign.as_ref()),
             number,
             origin: route.origin_name().into(),
             destination: Destination {

@@ -111,6 +111,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             served: Vec::new(),
             tls: origin::Tls::only(Vec::new()).into(),
             upstreams_before: Vec::new(),
+            signers_before: origin::signing::Signers::default(),
             hasher,
             via_tag: 0,
             loaded: Loaded::default(),

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use http1::Reject;
 
-use crate::{connection::ConnectError, tls_words};
+use crate::{connection::ConnectError, signing::unsigned::Unsigned, tls_words};
 use plan::Mirroring;
 
 /// Interim responses before one answer; with more it counts as malformed.
@@ -45,6 +45,9 @@ pub enum UpstreamError {
         /// When one may be.
         back_in_s: u32,
     },
+    /// It should go out signed, and cannot, or the signature was refused.
+    #[error("{0}")]
+    Unsigned(#[from] Unsigned),
     /// Another proxy was asked in place of the origin.
     #[error("{}", error.to_string().replace("the origin", &format!("the parent {name}")))]
     Peer {
@@ -63,6 +66,7 @@ impl UpstreamError {
             self,
             UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
                 | UpstreamError::Crowded
+                | UpstreamError::Unsigned(_)
         )
     }
 
@@ -72,7 +76,7 @@ impl UpstreamError {
         match self {
             UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
             UpstreamError::Refused(_) | UpstreamError::Crowded => false,
-            UpstreamError::NoServer { .. } => false,
+            UpstreamError::NoServer { .. } | UpstreamError::Unsigned(_) => false,
             UpstreamError::Timeout => is_safe,
             UpstreamError::Peer { error, .. } => error.may_go_on(is_safe),
             _ => true,
@@ -89,6 +93,7 @@ impl UpstreamError {
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
             UpstreamError::NoServer { .. } => 503,
+            UpstreamError::Unsigned(error) => error.status(),
             UpstreamError::Peer { error, .. } => error.status(),
         }
     }
@@ -116,6 +121,7 @@ impl UpstreamError {
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             UpstreamError::NoServer { back_in_s, .. } => Some(*back_in_s),
+            UpstreamError::Unsigned(error) => error.retry_after_s(),
             _ => None,
         }
     }
@@ -135,6 +141,7 @@ impl UpstreamError {
             UpstreamError::Crowded => "proxy_internal_error",
             UpstreamError::Refused(_) => "http_request_denied",
             UpstreamError::NoServer { .. } => "destination_unavailable",
+            UpstreamError::Unsigned(error) => error.token(),
             UpstreamError::Peer { error, .. } => error.token(),
         }
     }

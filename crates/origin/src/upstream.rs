@@ -20,14 +20,15 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use http1::{Limits, Reject};
-use message::{Part, ResponseHead};
+use http1::{Chunk, ChunkedDecoder, Limits, Reject};
+use message::{Framing, Part, ResponseHead};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
     body::Body,
     outcome::{INTERIM_MAX, UpstreamError},
+    signing::{self, Judged, Signer, unsigned::Unsigned},
     tls_words,
     trip::{Hop, Trip},
     writing::{Moved, write_all, write_or_hear},
@@ -41,6 +42,9 @@ pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
+/// How much of an answer is looked at to see whether it refuses our signature, bytes, and for how long it is waited for.
+const PEEK_BYTES_MAX: usize = 16 << 10;
+const PEEK_WAIT: Duration = Duration::from_secs(2);
 /// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
 const REFUSAL_WAIT: Duration = Duration::from_millis(5);
 
@@ -90,6 +94,8 @@ pub struct Whom<'a> {
     pub verdict: Option<&'a Rc<dyn Verdict>>,
     /// The bounds of asking it.
     pub waits: OriginWaits,
+    /// Signs what is sent to it.
+    pub signer: Option<&'a Signer>,
 }
 
 /// A connection with a request on it.
@@ -226,15 +232,38 @@ pub async fn ask(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fit = Fit::Pooled;
+    let mut may_sign_again = true;
+    if let Some(signer) = whom.signer {
+        signer.ready(request).await?;
+    }
     loop {
         let (lease, reused) = connect(context, whom, fit).await?;
         let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
         let result = async {
-            upstream.send(context, watch, request).await?;
+            match whom.signer {
+                Some(signer) => {
+                    let signed = signer.sign(request)?;
+                    upstream.send(context, watch, &signed).await?;
+                }
+                None => upstream.send(context, watch, request).await?,
+            }
             upstream.head(context, watch, method).await
         }
         .await;
         match result {
+            Ok(head) if let Some(signer) = whom.signer => {
+                match upstream.judged(context, watch, signer, &head).await {
+                    None => return Ok((upstream, head)),
+                    Some(Judged::ClockLearned) if may_sign_again => {
+                        may_sign_again = false;
+                        upstream.keep(context, watch, &head).await;
+                    }
+                    Some(_) => {
+                        upstream.keep(context, watch, &head).await;
+                        return Err(Unsigned::Refused.into());
+                    }
+                }
+            }
             Ok(head) => return Ok((upstream, head)),
             Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fit = Fit::New,
             Err(error) => return Err(error),
@@ -462,6 +491,56 @@ impl Upstream {
         .await
     }
 
+    /// What an answer says of the signature of its request; `None`: nothing.
+    async fn judged(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        signer: &Signer,
+        head: &ResponseHead,
+    ) -> Option<Judged> {
+        if !signing::may_be_refusal(head) {
+            return None;
+        }
+        let answer = self.peek(context, watch, head.framing).await;
+        let origin = self.lease.destination().to_string();
+        signer.judge(head, &answer, &origin)
+    }
+
+    /// An error if this answer refuses the signature of its request. Nothing is asked again.
+    pub async fn accepted(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        signer: &Signer,
+        head: &ResponseHead,
+    ) -> Result<(), UpstreamError> {
+        match self.judged(context, watch, signer, head).await {
+            None => Ok(()),
+            Some(_) => Err(Unsigned::Refused.into()),
+        }
+    }
+
+    /// The body of an answer, or the beginning of it, as far as it comes soon. It is not taken.
+    async fn peek(&mut self, context: &OriginContext, watch: &Watch, framing: Framing) -> Vec<u8> {
+        let limits = self.waits.limits;
+        let fill = async {
+            loop {
+                let (answer, is_whole) = beginning(&self.input, framing, &limits);
+                if is_whole || self.input.len() >= PEEK_BYTES_MAX {
+                    return answer;
+                }
+                self.is_exact = false;
+                match self.read_more(context, None).await {
+                    Some(Ok(Read::Bytes(bytes))) if bytes > 0 => {}
+                    _ => return answer,
+                }
+            }
+        };
+        let filled = watch.limit(PEEK_WAIT, pin!(fill)).await;
+        filled.unwrap_or_else(|_| beginning(&self.input, framing, &limits).0)
+    }
+
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(mut self, head: &ResponseHead) -> Body {
         let reusable = head.keep_alive && !self.unsound && !is_interim(head);
@@ -511,6 +590,32 @@ fn told(head: &ResponseHead) -> Option<Duration> {
             .then(|| value.trim().parse::<u32>().ok())?
     });
     seconds.map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// What `input` has of a body, without its framing; and whether that is all of it.
+fn beginning(input: &[u8], framing: Framing, limits: &Limits) -> (Vec<u8>, bool) {
+    match framing {
+        Framing::None => (Vec::new(), true),
+        Framing::UntilClose => (input.to_vec(), false),
+        Framing::Length(bytes) => {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let all = input.get(..bytes);
+            (all.unwrap_or(input).to_vec(), all.is_some())
+        }
+        Framing::Chunked => {
+            let (mut decoder, mut rest, mut out) = (ChunkedDecoder::new(limits), input, Vec::new());
+            loop {
+                match decoder.next(rest) {
+                    Ok(Chunk::Data { start, end }) => {
+                        out.extend_from_slice(&rest[start..end]);
+                        rest = &rest[end..];
+                    }
+                    Ok(Chunk::More { .. }) => return (out, false),
+                    _ => return (out, true),
+                }
+            }
+        }
+    }
 }
 
 /// What a read brought.

@@ -27,6 +27,7 @@ mod quotas;
 mod routes;
 mod rules;
 mod setting;
+mod signing;
 mod tls;
 mod upstreams;
 mod verdicts;
@@ -60,6 +61,7 @@ pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
 pub use routes::{OriginUrl, Route, host_fits};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
+pub use signing::{CredentialSource, Signing};
 pub use upstreams::{
     Balance, HealthCheck, Records, SERVERS_MAX, Server, ServerName, UPSTREAMS_MAX, Upstream,
 };

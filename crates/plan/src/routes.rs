@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::{mirror::Mirroring, origin_tls::OriginTls};
+use crate::{mirror::Mirroring, origin_tls::OriginTls, signing::Signing};
 
 /// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,6 +29,8 @@ pub struct Route {
     pub tells_client: bool,
     /// TLS to it, where that is not as to all others; with an upstream, that of its servers.
     pub tls: Option<Arc<OriginTls>>,
+    /// How requests to it are signed, if they are.
+    pub sign: Option<Arc<Signing>>,
 }
 
 impl Route {
@@ -43,6 +45,7 @@ impl Route {
             mirror: Mirroring::default(),
             tells_client: false,
             tls: None,
+            sign: None,
         }
     }
 
@@ -180,6 +183,7 @@ mod tests {
             mirror: Mirroring::default(),
             tells_client: false,
             tls: None,
+            sign: None,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
-use crate::{origin_tls::OriginTls, routes::OriginUrl};
+use crate::{origin_tls::OriginTls, routes::OriginUrl, signing::Signing};
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
@@ -36,6 +36,8 @@ besides {
     health: Option<HealthCheck> = None,
     /// TLS to its servers, where that is not as to all other origins.
     tls: Option<Arc<OriginTls>> = None,
+    /// How requests to them are signed, if they are.
+    sign: Option<Arc<Signing>> = None,
 }
 }
 

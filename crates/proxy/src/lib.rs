@@ -33,7 +33,9 @@ pub use base::upgrades::Launch;
 pub use cache::opening::StoreError;
 pub use cluster::new_cluster_key;
 pub use exchange::stored;
-pub use origin::{check_certificates, look_at_client_certificate};
+pub use origin::{
+    check_certificates, look_at_client_certificate, signing::source::look_at_credentials,
+};
 pub use record::metrics::DIAGNOSTICS_LOST;
 pub use reload::{Reading, Reread};
 pub use rules::zone::name_of_zone;

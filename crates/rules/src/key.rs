@@ -20,6 +20,7 @@
 //! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
 //! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
 //! | a route that shows a certificate, asks for another name in TLS, or verifies nothing | the same with a hash of that |
+//! | a route whose requests are signed | the same with a hash of where its credentials come from |
 //!
 //! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
 //! application redirects one of them to the other, by X-Forwarded-Proto. Under the client's host the scheme is in the URI.
@@ -68,7 +69,11 @@ pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
     };
     let (origin, mirror) = (route.origin_name(), &route.mirror);
     let tls = if is_tls { "tls " } else { "" };
-    let by = route.tls.as_ref().map(|it| it.tag()).unwrap_or_default();
+    let by = [
+        route.tls.as_ref().map(|it| it.tag()),
+        route.sign.as_ref().map(|it| it.tag()),
+    ];
+    let by: String = by.into_iter().flatten().collect();
     let tags = [
         format!("\t{tls}{kind}{origin}{by}{}", mirror.tag(false)),
         format!("\thost {kind}{origin}{by}{}", mirror.tag(true)),

@@ -21,6 +21,7 @@ mod idle_client;
 mod interrupt;
 mod memory_group;
 mod origin;
+mod origins;
 mod ports;
 mod process;
 mod procfs;
@@ -81,6 +82,8 @@ enum Task {
     Cluster(cluster::Options),
     /// All cases of h2spec, plain and over TLS, with the cache cold and warm
     H2spec(h2spec::Options),
+    /// Programs that people have behind a proxy, behind ours: Apache, gunicorn, Node, PHP, object stores
+    Origins(origins::Options),
     /// Known truths come back: what a report must say, because we put it there
     Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
@@ -161,6 +164,7 @@ fn run(task: Task) -> Result<()> {
         Task::Hierarchy(options) => hierarchy::run(&options),
         Task::Cluster(options) => cluster::run(&options),
         Task::H2spec(options) => h2spec::run(&options),
+        Task::Origins(options) => origins::run(&options),
         Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Dist(options) => dist::run(&options),

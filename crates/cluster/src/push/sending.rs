@@ -238,6 +238,7 @@ async fn send(
         trip: &trip,
         verdict: None,
         waits: push.waits,
+        signer: None,
     };
     let (watch, limit) = (context.deadlines.watch(), context.deadlines.watch());
     let exchange = async {

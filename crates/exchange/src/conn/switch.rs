@@ -145,6 +145,7 @@ async fn tunnel_to(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         target: String::new(),
         destination,
         mirror: None,
+        signer: None,
     };
     let to = To {
         asked: &asked,

@@ -173,6 +173,7 @@ pub(super) async fn ask_one(
         trip: &trip,
         verdict: None,
         waits: ex.edition().origin_waits(),
+        signer: None,
     };
     let mut works_on_it = false;
     let heads = first_heads(ex, wanted, &whom, (method, request), &mut works_on_it).await;

@@ -382,6 +382,10 @@ async fn ask(
     let mut upstream = Upstream::new(lease, trip.clone(), waits);
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
+            if let Some(signer) = to.asked.signer.as_deref() {
+                let accepted = upstream.accepted(&worker.origin, &watch, signer, &response);
+                accepted.await?;
+            }
             whom::answered(&worker.asking, trip.hop());
             whom::note_levels(&upstream, &response);
             Ok((upstream, response))

@@ -98,6 +98,7 @@ impl<'a> To<'a> {
             trip: self.trip,
             verdict: None,
             waits: self.waits(),
+            signer: self.asked.signer.as_deref(),
         }
     }
 
@@ -181,6 +182,11 @@ pub async fn connect(
 ) -> Result<(Lease, Vec<u8>), UpstreamError> {
     let [first, second] = ways(context, to)?;
     let first = first.unwrap_or(Way::Direct);
+    // A reverse listener knows no parents: what is signed goes to the origin.
+    let signer = to.asked.signer.as_deref();
+    if let Some(signer) = signer {
+        signer.ready(&request).await?;
+    }
     let fit = Fit::Young;
     let (connected, way) = match (connect_one(context, to, first, fit).await, second) {
         (Err(error), Some(second)) if error.may_go_on(true) => {
@@ -190,6 +196,7 @@ pub async fn connect(
     };
     let lease = connected?;
     let request = match way {
+        Way::Direct if let Some(signer) = signer => signer.sign(&request)?,
         Way::Direct => request,
         Way::Parent(_) => proxied_request(context, to.asked, &request),
     };
@@ -382,6 +389,7 @@ pub fn whom_of<'a>(
         trip,
         verdict: None,
         waits: edition.origin_waits(),
+        signer: None,
     }
 }
 

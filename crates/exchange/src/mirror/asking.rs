@@ -242,6 +242,8 @@ impl Asking<'_> {
             trip,
             verdict: None,
             waits: listener.edition.origin_waits(),
+            // For the origin alone: another host would learn what it may read there.
+            signer: None,
         }
     }
 

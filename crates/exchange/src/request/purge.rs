@@ -435,6 +435,7 @@ mod tests {
             mirror: Default::default(),
             tells_client: false,
             tls: None,
+            sign: None,
         };
         let mut listener =
             Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));

@@ -24,7 +24,7 @@ use crate::{
     listener::{ListenerState, RouteState},
     mirror::settings::Mirror,
 };
-use origin::Destination;
+use origin::{Destination, signing::Signer};
 use plan::Role;
 use rules::{
     key::KEY_PREFIX,
@@ -276,6 +276,7 @@ impl Place<'_> {
                     target,
                     host,
                     mirror: route.mirror.clone(),
+                    signer: route.signer.clone(),
                 }
             }
             None => Asked {
@@ -295,6 +296,7 @@ impl Place<'_> {
                 },
                 host: self.authority().to_text().into(),
                 mirror: None,
+                signer: None,
             },
         }
     }
@@ -338,6 +340,8 @@ pub struct Asked {
     pub host: Rc<str>,
     /// What is done with the answer before anybody has it.
     pub mirror: Option<Rc<Mirror>>,
+    /// Signs requests to the origin.
+    pub signer: Option<Arc<Signer>>,
 }
 
 mod purged;

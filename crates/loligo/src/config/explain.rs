@@ -20,6 +20,7 @@ use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
+use super::signing;
 use super::{Settled, cluster, general, stores};
 
 /// The whole explanation, lines with ends.
@@ -410,9 +411,11 @@ fn explain_route(route: &Route, of_all: &OriginTls) -> String {
         true => ", PROXY header",
         false => "",
     };
+    let signed = route.sign.as_deref().map(signing::explain);
+    let signed = signed.unwrap_or_default();
     let more = explain_mirror(&route.mirror);
     format!(
-        "{host}{path} -> {} ({sent}{checked}{told}{more})",
+        "{host}{path} -> {} ({sent}{checked}{told}{more}{signed})",
         route.origin
     )
 }
@@ -482,6 +485,13 @@ fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
         line(out, "servers", &format!("those of {name}{backup}{checked}"));
     }
     line(out, "chosen by", upstream.balance.word());
+    if let Some(signing) = &upstream.sign {
+        line(
+            out,
+            "requests",
+            signing::explain(signing).trim_start_matches(", "),
+        );
+    }
     let health = match &upstream.health {
         Some(check) => {
             let every = Time(check.every);

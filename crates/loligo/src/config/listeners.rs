@@ -31,6 +31,7 @@ use super::problem::{Problem, needs_allow};
 use super::quotas;
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, rows};
+use super::signing::{self, SigningDraft};
 use super::upstreams::{self, Named};
 use super::values;
 use super::values::LISTEN;
@@ -78,6 +79,7 @@ pub struct RouteDraft {
     mirror: MirrorDraft,
     tells_client: bool,
     tls: OriginTlsDraft,
+    sign: SigningDraft,
 }
 
 /// Settings of a `[[listener]]`.
@@ -215,6 +217,8 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
     rows.extend(mirror.map(|row| row.within(|it: &mut RouteDraft| &mut it.mirror)));
     let tls = origin_tls::rows("listener.route.tls.").into_iter();
     rows.extend(tls.map(|row| row.within(|it: &mut RouteDraft| &mut it.tls)));
+    let sign = signing::rows(signing::SCOPES[0]).into_iter();
+    rows.extend(sign.map(|row| row.within(|it: &mut RouteDraft| &mut it.sign)));
     rows
 }
 
@@ -448,15 +452,18 @@ fn routes(
         let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) else {
             continue;
         };
+        let sign = signing::of_route(at, draft.sign, &route, problems);
         let route = Route {
             tls: route_tls(at, draft.tls, &route, of_all, problems),
             mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
             path_prefix,
-            pass_host: draft.pass_host.unwrap_or(true),
+            pass_host: draft.pass_host.unwrap_or(sign.is_none()),
+            sign,
             tells_client: draft.tells_client,
             ..route
         };
+        signing::check_tokens(at, &route, problems);
         if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
             let host = route.host.as_deref().unwrap_or("any host");
             let message = format!("a second route for {host} and {}", route.path_prefix);
@@ -474,7 +481,7 @@ fn routes(
         let named = (block, "listener.origin");
         if let Some(route) = upstreams::route_to(&origin, upstreams, named, problems) {
             routes.push(Route {
-                pass_host: draft.pass_host.unwrap_or(true),
+                pass_host: draft.pass_host.unwrap_or(route.sign.is_none()),
                 ..route
             });
         }

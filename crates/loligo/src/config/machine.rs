@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use proxy::plan::{CertificateFiles, ClusterKey};
+use proxy::plan::{CertificateFiles, ClusterKey, CredentialSource};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
 
@@ -48,6 +48,8 @@ pub struct Machine {
     pub client_certificate: fn(&CertificateFiles) -> Result<Option<String>, String>,
     /// Checks that the file has authorities that can judge certificates of clients.
     pub client_ca: fn(&Path) -> Result<(), String>,
+    /// Checks that there are credentials, as far as that can be seen without asking anybody; the error says what is missing.
+    pub credentials: fn(&CredentialSource) -> Result<(), String>,
     /// The name of the time zone by which the hours of rules count; the error says what to do.
     pub time_zone: fn() -> Result<String, String>,
 }
@@ -94,6 +96,7 @@ impl Machine {
             cluster_key,
             certificate,
             time_zone: proxy::name_of_zone,
+            credentials: proxy::look_at_credentials,
             client_ca: |path| proxy::check_client_ca(path).map_err(|e| e.to_string()),
             certificates: proxy::check_certificates,
             client_certificate: |files| {

@@ -9,6 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `acme` | the certificate that is ordered |
 //! | `origin_tls` | `[tls]`, and `tls` of routes, upstreams and parents |
+//! | `signing` | `sign` of routes and upstreams |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
 //! | `stores` | `[[store]]` |
@@ -54,6 +55,7 @@ pub mod rows;
 mod rules;
 mod servers;
 mod shadowed;
+mod signing;
 pub mod stores;
 mod surroundings;
 #[cfg(test)]
@@ -127,6 +129,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
     surroundings::look(&draft, &whole, machine, &mut found);
     origin_tls::look(raw, &whole, machine, &mut found);
+    signing::look(raw, machine, &mut found);
     let log_level = draft.log_level.clone();
     let own_logs = listeners::logs(&raw.listeners, &draft);
     surroundings::look_at_logs(&own_logs, &raw.listeners, machine, &mut found);
@@ -157,6 +160,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         ..general
     };
     found.notes.extend(origin_tls::unverified(&plan));
+    found.notes.extend(signing::in_plain(&plan));
     Ok(Settled {
         plan,
         log_level,

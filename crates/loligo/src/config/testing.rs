@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use proxy::plan::CredentialSource;
+
 use super::file::parse;
 use super::machine::{Existing, Machine, OnDisk};
 use super::problem::Problem;
@@ -35,6 +37,11 @@ pub fn machine() -> Machine {
             false => Ok(None),
         },
         client_ca: certificates,
+        credentials: |source| match source {
+            CredentialSource::File(path) => certificates(path),
+            CredentialSource::Environment => Err("AWS_ACCESS_KEY_ID is not set".into()),
+            _ => Ok(()),
+        },
         time_zone: || Ok("Europe/Berlin".into()),
         cluster_key: |path| match path.starts_with("/missing") {
             true => Err("No such file or directory".into()),

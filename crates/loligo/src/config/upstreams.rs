@@ -21,6 +21,7 @@ use super::problem::{Found, Problem, did_you_mean};
 use super::raw::{Block, Given, Value};
 use super::rows::{Row, numbers, rows};
 use super::servers::{Servers, servers};
+use super::signing::{self, SigningDraft};
 use super::values;
 
 /// The values of a block.
@@ -32,6 +33,7 @@ pub struct UpstreamDraft {
     servers: Option<Servers>,
     host: Option<String>,
     tls: OriginTlsDraft,
+    sign: SigningDraft,
 }
 
 /// Settings of an `[[upstream]]`.
@@ -65,6 +67,8 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
     ];
     let tls = origin_tls::rows("upstream.tls.").into_iter();
     rows.extend(tls.map(|row| row.within(|it: &mut UpstreamDraft| &mut it.tls)));
+    let sign = signing::rows(signing::SCOPES[1]).into_iter();
+    rows.extend(sign.map(|row| row.within(|it: &mut UpstreamDraft| &mut it.sign)));
     rows.extend(numbers(
         "upstream.health.",
         HealthCheck::SETTINGS,
@@ -189,6 +193,7 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
         let scope = (block, "upstream.tls.");
         settled.push(Upstream {
             tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),
+            sign: signing::settle((block, signing::SCOPES[1]), draft.sign, problems),
             name,
             servers: servers.listed,
             names: servers.names,
@@ -299,6 +304,7 @@ pub fn route_to(
     if let Some(known) = upstreams.iter().find(|known| known.name == *name) {
         return Some(Route {
             tls: known.tls.clone(),
+            sign: known.sign.clone(),
             ..Route::everything_to_upstream(name, path)
         });
     }

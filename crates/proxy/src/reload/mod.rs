@@ -350,6 +350,7 @@ impl Control {
             tls,
             served,
             upstreams_before: running.upstreams.clone(),
+            signers_before: running.signers.clone(),
             hasher: shared.cache.hasher(),
             via_tag: shared.via_tag,
             loaded,

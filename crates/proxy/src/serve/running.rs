@@ -33,6 +33,7 @@ use base::{
 };
 use cache::background::BackgroundThread;
 use exchange::{edition::Edition, state::Shared};
+use origin::signing::keeping;
 use peers::fetching;
 use record::journal::Journal;
 use upstreams::{following::Names, probe::Looks};
@@ -72,6 +73,7 @@ impl Running {
         let editions = || shared.editions.subscribe();
         tokio::task::spawn_local(upstreams::following::run(editions(), names_of));
         tokio::task::spawn_local(upstreams::probe::run(editions(), looks_of));
+        tokio::task::spawn_local(keeping::run(editions(), credentials_of));
         if let Some((control, asks)) = self.reloading.take() {
             tokio::task::spawn_local(control.run(asks));
             tokio::task::spawn_local(reload::renewing::run(Arc::clone(shared)));
@@ -145,6 +147,15 @@ fn names_of(edition: &Edition) -> Names {
     Names {
         upstreams: edition.upstreams.clone(),
         dns: connector_settings(&edition.plan).dns,
+    }
+}
+
+/// Whose credentials are kept with this configuration.
+fn credentials_of(edition: &Edition) -> keeping::Wanted {
+    keeping::Wanted {
+        signers: edition.signers.clone(),
+        connecting: (connector_settings(&edition.plan), edition.tls.clone()),
+        limits: edition.response_limits,
     }
 }
 

@@ -35,7 +35,7 @@ use exchange::{
     state::{Bounds, Shared},
 };
 use ledger::{Ledger, room::Rooms};
-use origin::OriginsTls;
+use origin::{OriginsTls, signing::Signers};
 use peers::known::Peers;
 use plan::{AdmissionKind, Plan};
 use quota::Quotas;
@@ -88,6 +88,7 @@ pub(crate) fn shared(
         tls,
         served,
         upstreams_before: Vec::new(),
+        signers_before: Signers::default(),
         hasher: store.hasher(),
         via_tag,
         loaded: Loaded {

@@ -260,6 +260,7 @@ fn each_route_has_its_host_and_its_origin() {
         mirror: Default::default(),
         tells_client: false,
         tls: None,
+        sign: None,
     };
     let routes = vec![
         route(Some("a.example"), "/docs", &two, "/base", false),

@@ -30,6 +30,7 @@
 //! | `budgets` | what many may take together, and the slow |
 //! | `crowded` | more bodies on their way than there is memory for |
 //! | `negative` | failures that are remembered |
+//! | `signing` | requests that are signed for an object store |
 //! | `origin_tls` | TLS to origins: client certificates, names, keys, whoever is trusted |
 //! | `origins` | connections to origins: which are used again and by what, names that move, what clients are told of failures |
 //! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
@@ -148,6 +149,7 @@ mod reload;
 mod rules;
 mod rules_parts;
 mod sharing;
+mod signing;
 mod smuggling;
 mod stale_parts;
 mod targeted;

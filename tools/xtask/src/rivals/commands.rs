@@ -168,6 +168,7 @@ fn start(options: Start) -> Result<()> {
             front: None,
             key: KeyKind::default(),
             limits: String::new(),
+            listener: None,
         },
     )?;
     println!(

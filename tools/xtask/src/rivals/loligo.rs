@@ -102,13 +102,23 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
         None => setup.data.join("store.loligo"),
     };
     // The load reloads, as clients of a forward proxy do, and counts an answer from the cache as wrong: directives are obeyed.
-    let (listeners, files) = match &setup.front {
-        Some(front) => {
-            let path = setup.run.join("loligo.toml");
-            let mut text = front::of_loligo(front, setup.address, setup.origin);
-            if !setup.limits.is_empty() {
-                text = format!("[limits]\n{}\n{text}", setup.limits);
+    let configured = match (&setup.front, &setup.listener) {
+        (Some(front), _) => {
+            let text = front::of_loligo(front, setup.address, setup.origin);
+            match setup.limits.is_empty() {
+                true => Some(text),
+                false => Some(format!("[limits]\n{}\n{text}", setup.limits)),
             }
+        }
+        (None, Some(listener)) => Some(format!(
+            "[[listener]]\naddress = \"{}\"\n{listener}",
+            setup.address
+        )),
+        (None, None) => None,
+    };
+    let (listeners, files) = match configured {
+        Some(text) => {
+            let path = setup.run.join("loligo.toml");
             let flags = vec!["--config".into(), path.display().to_string()];
             (flags, vec![(path, text)])
         }

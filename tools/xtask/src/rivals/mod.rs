@@ -240,6 +240,8 @@ pub struct Setup {
     pub front: Option<front::Front>,
     /// lines of Loligo's `[limits]`, where there is such a listener
     pub limits: String,
+    /// lines of Loligo's `[[listener]]`, but for its address, in place of one that is all the origin's
+    pub listener: Option<String>,
 }
 
 /// What it takes to run a server.

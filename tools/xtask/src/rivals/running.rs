@@ -53,6 +53,8 @@ pub struct Request {
     pub key: KeyKind,
     /// Lines of Loligo's `[limits]`, where there is a front.
     pub limits: String,
+    /// Lines of Loligo's `[[listener]]`, but for its address, in place of one that is all the origin's.
+    pub listener: Option<String>,
 }
 
 impl Request {
@@ -72,6 +74,7 @@ impl Request {
             front: None,
             key: KeyKind::default(),
             limits: String::new(),
+            listener: None,
         }
     }
 }
@@ -189,6 +192,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
         extra: request.extra.clone(),
         front: running.front.clone(),
         limits: request.limits.clone(),
+        listener: request.listener.clone(),
     };
     running.carry_out(rival.plan(&setup))?;
     Ok(running)

@@ -23,6 +23,7 @@ fn setup() -> Setup {
         extra: Vec::new(),
         front: None,
         limits: String::new(),
+        listener: None,
     }
 }
 

@@ -330,6 +330,7 @@ fn request(
         front: None,
         key: KeyKind::default(),
         limits: String::new(),
+        listener: None,
     }
 }
 

@@ -64,6 +64,7 @@ fn squid_is_told_its_policy_before_its_folder() {
         extra: all[0].settings.clone(),
         front: None,
         limits: String::new(),
+        listener: None,
     };
     let text = all[0].rival.plan(&setup).files[0].1.clone();
     let at = |needle: &str| {

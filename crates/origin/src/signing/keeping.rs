@@ -1,0 +1,193 @@
+//! Credentials are asked for, and kept fresh, by one thread for all workers: no request waits for a source but the first after a start.
+//!
+//! What ends is renewed before it does; a file is read again when it has changed; and whoever gave credentials that a store has refused is
+//! asked again. A source that fails changes nothing while what it gave before holds.
+//!
+//! Not known here: how a source is asked (`source`).
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use base::clock::{self, Instant};
+use plan::{CredentialSource, Signing};
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::{sleep, sleep_until},
+};
+
+use super::{Known, Signer, Signers, credentials::Credentials, source};
+use crate::{Connector, OriginContext, OriginsTls, Settings, pem::Stamp};
+
+/// The longest time before their end at which credentials are renewed.
+const AHEAD_MAX: Duration = Duration::from_secs(600);
+/// A source is not asked more often.
+const EVERY_MIN: Duration = Duration::from_secs(1);
+/// And one that has failed not less often.
+const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// How often a file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The longest pause while nothing is due.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// Whose credentials are kept, and how sources are asked.
+pub struct Wanted {
+    /// Those of the configuration.
+    pub signers: Signers,
+    /// How connections are made.
+    pub connecting: (Settings, OriginsTls),
+    /// How much of a head is accepted.
+    pub limits: http1::Limits,
+}
+
+/// Keeps credentials for as long as the process serves. `wanted_of`: what a configuration wants. To be called on a `LocalRuntime`.
+pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, wanted_of: impl Fn(&E) -> Wanted) {
+    let mut tasks = JoinSet::new();
+    let mut kept: Vec<(Arc<Signer>, AbortHandle)> = Vec::new();
+    let mut context: Option<Rc<OriginContext>> = None;
+    loop {
+        let edition = Arc::clone(&editions.borrow_and_update());
+        let wanted = wanted_of(&edition);
+        drop(edition);
+        let (settings, tls) = wanted.connecting;
+        let context = context.get_or_insert_with(|| {
+            let connector = Connector::new(settings.clone(), tls.all.clone());
+            Rc::new(OriginContext::apart(connector))
+        });
+        context.connector.follow(settings, tls.all);
+        let is_wanted = |of: &Arc<Signer>| wanted.signers.all().any(|it| Arc::ptr_eq(it, of));
+        kept.retain(|(signer, task)| {
+            let stays = is_wanted(signer);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for signer in wanted.signers.all() {
+            if !kept.iter().any(|(known, _)| Arc::ptr_eq(known, signer)) {
+                let keeping = keep(Arc::clone(signer), Rc::clone(context), wanted.limits);
+                kept.push((Arc::clone(signer), tasks.spawn_local(keeping)));
+            }
+        }
+        loop {
+            tokio::select! {
+                changed = editions.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+            }
+        }
+    }
+}
+
+async fn keep(signer: Arc<Signer>, context: Rc<OriginContext>, limits: http1::Limits) {
+    let settings = &signer.settings;
+    let mut failing: Option<String> = None;
+    let mut again = EVERY_MIN;
+    loop {
+        // Before it is read: what changes meanwhile is read again.
+        let stamp = stamp(settings);
+        let asking = source::Asking {
+            context: &context,
+            limits,
+            variable: &source::variable,
+        };
+        let pause = match source::ask(settings, &asking).await {
+            Ok(credentials) => {
+                if failing.take().is_some() {
+                    let of = &settings.credentials;
+                    tracing::info!("sign.aws: {of} has credentials again");
+                }
+                again = EVERY_MIN;
+                let pause = until_renewal(&credentials);
+                signer
+                    .known
+                    .send_replace(Known::These(Arc::new(credentials)));
+                pause
+            }
+            Err(why) => {
+                if failing.as_ref() != Some(&why) {
+                    let of = &settings.credentials;
+                    tracing::warn!(
+                        "sign.aws: no credentials from {of}: {why}. Requests that need them are answered with 503 until it has some"
+                    );
+                    failing = Some(why);
+                }
+                signer.known.send_if_modified(|known| {
+                    let is_first = matches!(known, Known::Nothing);
+                    if is_first {
+                        *known = Known::None;
+                    }
+                    is_first
+                });
+                again = (again * 2).min(AGAIN_MAX);
+                again
+            }
+        };
+        sleep(EVERY_MIN).await;
+        let due = Instant::now() + pause.saturating_sub(EVERY_MIN);
+        tokio::select! {
+            () = sleep_until(due) => {}
+            () = signer.doubted.notified() => {}
+            () = changed(settings, &stamp) => {}
+        }
+    }
+}
+
+/// When they are to be renewed, from now.
+fn until_renewal(credentials: &Credentials) -> Duration {
+    let Some(until) = credentials.until_unix_s else {
+        return PAUSE_MAX;
+    };
+    let left = Duration::from_secs(until).saturating_sub(clock::unix());
+    let ahead = (left / 4).min(AHEAD_MAX);
+    (left - ahead).clamp(EVERY_MIN, PAUSE_MAX)
+}
+
+fn stamp(settings: &Signing) -> Option<Stamp> {
+    match &settings.credentials {
+        CredentialSource::File(path) => Stamp::of(path),
+        _ => None,
+    }
+}
+
+/// Waits until a file has changed. One that is not there has not: whoever renews it is at it.
+async fn changed(settings: &Signing, before: &Option<Stamp>) {
+    let CredentialSource::File(path) = &settings.credentials else {
+        return std::future::pending().await;
+    };
+    loop {
+        let now = Stamp::of(path);
+        if now.is_some() && now != *before {
+            return;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_is_renewed_before_it_does() {
+        let ending_in = |seconds: u64| {
+            let until = clock::unix().as_secs() + seconds;
+            let credentials = Credentials::new("ID", "secret", None).unwrap();
+            until_renewal(&Credentials {
+                until_unix_s: Some(until),
+                ..credentials
+            })
+            .as_secs()
+        };
+        assert!(
+            (2_998..=3_000).contains(&ending_in(3_600)),
+            "{}",
+            ending_in(3_600)
+        );
+        assert!((73..=75).contains(&ending_in(100)));
+        assert_eq!(ending_in(0), 1, "never in a circle");
+        let forever = Credentials::new("ID", "secret", None).unwrap();
+        assert_eq!(until_renewal(&forever), PAUSE_MAX);
+    }
+}

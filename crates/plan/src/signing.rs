@@ -1,0 +1,121 @@
+//! Requests that are signed for an origin: an object store that speaks Amazon's S3.
+//!
+//! Not known here: credentials themselves, and how a request is signed (`origin`).
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use ring::digest;
+
+use crate::{Plan, Role, routes::OriginUrl};
+
+/// Requests are signed by AWS Signature Version 4.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Signing {
+    /// The region that the store says it is in: `eu-central-1`.
+    pub region: String,
+    /// The service that is signed for.
+    pub service: String,
+    /// Where access key and secret come from.
+    pub credentials: CredentialSource,
+    /// Methods that change something are signed as well; without this they are refused.
+    pub writes: bool,
+}
+
+/// Where credentials come from.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum CredentialSource {
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
+    Environment,
+    /// A file as the AWS command line keeps it.
+    File(PathBuf),
+    /// A token of an orchestrator, exchanged at the security token service.
+    WebIdentity,
+    /// The machine's own role, or the container's.
+    Instance,
+}
+
+impl Signing {
+    /// The services whose signature is made here: they take a body that is not part of it.
+    pub const SERVICES: [&str; 3] = ["s3", "s3-object-lambda", "s3-outposts"];
+
+    /// What of it decides which content an origin gives, for keys: who we are to it. The source's name stands for that, so that renewed
+    /// credentials change no key.
+    pub fn tag(&self) -> String {
+        let text = format!("{} {}", self.service, self.credentials);
+        let hash = digest::digest(&digest::SHA256, text.as_bytes());
+        let hash = &hash.as_ref()[..8];
+        let mut tag = " signed=".to_owned();
+        tag.extend(hash.iter().map(|byte| format!("{byte:02x}")));
+        tag
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CredentialSource::Environment => f.write_str("environment"),
+            CredentialSource::File(path) => write!(f, "file:{}", path.display()),
+            CredentialSource::WebIdentity => f.write_str("web-identity"),
+            CredentialSource::Instance => f.write_str("instance"),
+        }
+    }
+}
+
+impl Plan {
+    /// The settings by which requests are signed, with the origin they are for, each as often as it is used.
+    pub fn signing(&self) -> impl Iterator<Item = &Arc<Signing>> {
+        let routes = self.listeners.iter().flat_map(|it| match &it.role {
+            Role::Reverse(routes) => &routes[..],
+            Role::Forward(_) => &[],
+        });
+        let routes = routes.filter_map(|route| route.sign.as_ref());
+        routes.chain(self.upstreams.iter().filter_map(|it| it.sign.as_ref()))
+    }
+
+    /// Origins that are asked with a signature in plain HTTP: whoever reads it on its way may use it for some minutes.
+    pub fn signed_in_plain(&self) -> Vec<String> {
+        let is_plain = |url: &OriginUrl| !url.tls;
+        let mut words = Vec::new();
+        for listener in &self.listeners {
+            let Role::Reverse(routes) = &listener.role else {
+                continue;
+            };
+            let own = routes.iter().filter(|it| it.upstream.is_none());
+            let plain = own.filter(|it| it.sign.is_some() && is_plain(&it.origin));
+            words.extend(plain.map(|it| it.origin_name()));
+        }
+        let upstreams = self.upstreams.iter().filter(|it| {
+            let is_plain = !it.names.is_empty() || it.servers.iter().any(|it| is_plain(&it.at));
+            it.sign.is_some() && is_plain
+        });
+        words.extend(upstreams.map(|it| format!("the upstream {}", it.name)));
+        words.dedup();
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_differ_where_content_may() {
+        let by = |credentials| Signing {
+            region: "eu-central-1".to_owned(),
+            service: "s3".to_owned(),
+            credentials,
+            writes: false,
+        };
+        let one = by(CredentialSource::File("/one".into()));
+        let other = by(CredentialSource::File("/other".into()));
+        assert_ne!(one.tag(), other.tag());
+        assert_ne!(one.tag(), by(CredentialSource::Environment).tag());
+        let elsewhere = Signing {
+            region: "us-east-1".to_owned(),
+            writes: true,
+            ..one.clone()
+        };
+        assert_eq!(one.tag(), elsewhere.tag(), "the same account");
+    }
+}

@@ -1,0 +1,446 @@
+//! The programs: what each lacks, how it is configured and started.
+//!
+//! All serve the files below `files` of their run directory, and answer a POST to a digest's path with the SHA-256 of its body. They close
+//! connections that nobody uses for [`KEPT`], and have one process or a few: what one has behind a proxy is rarely more.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::object_store::{self, Store};
+use crate::chance::Chance;
+use crate::failure::{During, Failure, Result};
+use crate::process::{CommandLine, Server, tail};
+use crate::{interrupt, ports, procfs, workspace};
+
+/// For how long connections are kept that nobody uses.
+pub const KEPT: Duration = Duration::from_secs(1);
+/// How long a start may take.
+const READY_MAX: Duration = Duration::from_secs(20);
+/// Of the small file.
+const SMALL_BYTES: usize = 100_000;
+
+/// A program.
+pub struct Program {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// Programs that it consists of, each with names that it may have.
+    needs: &'static [&'static [&'static str]],
+    /// Writes what it needs, and says how it is started.
+    plan: fn(&Setup) -> Result<Started>,
+}
+
+/// All of them.
+pub static ALL: [Program; 6] = [
+    Program {
+        name: "apache",
+        needs: &[&["apache2"]],
+        plan: apache,
+    },
+    Program {
+        name: "gunicorn",
+        needs: &[&["gunicorn"]],
+        plan: gunicorn,
+    },
+    Program {
+        name: "node",
+        needs: &[&["node"]],
+        plan: node,
+    },
+    Program {
+        name: "php",
+        needs: &[PHP, &["nginx"]],
+        plan: php,
+    },
+    Program {
+        name: "versitygw",
+        needs: &[&["versitygw"]],
+        plan: object_store::versitygw,
+    },
+    Program {
+        name: "minio",
+        needs: &[&["minio"]],
+        plan: object_store::minio,
+    },
+];
+
+const PHP: &[&str] = &[
+    "php-fpm",
+    "php-fpm8.4",
+    "php-fpm8.3",
+    "php-fpm8.2",
+    "php-fpm8.1",
+];
+
+/// What a program is started with.
+pub struct Setup {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its own directory, with `files` in it.
+    pub run: PathBuf,
+}
+
+/// How it is started.
+pub struct Started {
+    /// One after the other; the last one listens.
+    pub servers: Vec<CommandLine>,
+    /// Where a body's SHA-256 is told.
+    pub digest: String,
+    /// If it stores objects.
+    pub store: Option<Store>,
+}
+
+/// A file that it serves.
+pub struct Served {
+    /// Where,
+    pub target: String,
+    /// and what is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// The files that it serves.
+pub struct Files {
+    /// The small one.
+    pub small: Served,
+    /// The large one.
+    pub large: Served,
+}
+
+/// A program that runs. Dropping it stops it.
+pub struct Origin {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it serves.
+    pub files: Files,
+    /// Where a body's SHA-256 is told.
+    pub digest: String,
+    /// If it stores objects.
+    pub store: Option<Store>,
+    servers: Vec<Server>,
+}
+
+impl Program {
+    /// What is not installed of it.
+    pub fn lack(&self) -> Option<String> {
+        let lacks = |names: &&&[&str]| !names.iter().any(|it| workspace::program(it).is_some());
+        let missing = self.needs.iter().find(lacks)?;
+        Some(format!("{} is not installed", missing[0]))
+    }
+
+    /// Starts it, and waits until it listens.
+    pub fn start(&self, large_bytes: u64) -> Result<Origin> {
+        let run = workspace::run_dir().join(format!("origins-{}", self.name));
+        if run.exists() {
+            fs::remove_dir_all(&run).during(|| format!("clearing {}", run.display()))?;
+        }
+        let folder = run.join("files");
+        fs::create_dir_all(&folder).during(|| format!("making {}", folder.display()))?;
+        let file = |name: &str, bytes: usize, seed: u64| {
+            let mut chance = Chance::new(seed);
+            let bytes: Vec<u8> = (0..bytes).map(|_| chance.below(256) as u8).collect();
+            let path = folder.join(name);
+            // What has not changed for days stays fresh for hours, where nothing is said of that.
+            let days_ago = SystemTime::now() - Duration::from_secs(10 * 86_400);
+            fs::write(&path, &bytes)
+                .and_then(|()| fs::File::options().append(true).open(&path))
+                .and_then(|file| file.set_modified(days_ago))
+                .during(|| format!("writing {}", path.display()))?;
+            Ok::<_, Failure>(Served {
+                target: format!("/files/{name}"),
+                bytes,
+            })
+        };
+        let files = Files {
+            small: file("small.bin", SMALL_BYTES, 1)?,
+            large: file("large.bin", large_bytes as usize, 2)?,
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let Started {
+            servers,
+            digest,
+            store,
+        } = (self.plan)(&Setup {
+            address,
+            run: run.clone(),
+        })?;
+        let mut origin = Origin {
+            address,
+            files,
+            digest,
+            store,
+            servers: Vec::new(),
+        };
+        let log = run.join("output.log");
+        for command in &servers {
+            origin.servers.push(command.spawn(&log)?);
+        }
+        origin.await_port(self.name, &log)?;
+        Ok(origin)
+    }
+}
+
+impl Origin {
+    fn await_port(&mut self, name: &str, log: &Path) -> Result<()> {
+        let (address, servers) = (self.address, &mut self.servers);
+        let roots: Vec<u32> = servers.iter().map(|it| it.identity().pid).collect();
+        let mut has_ended = false;
+        let listens = interrupt::wait_until(READY_MAX, || {
+            has_ended = servers.iter_mut().any(Server::has_ended);
+            let answers = TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+            has_ended || answers && procfs::listens(&roots, address.port())
+        })?;
+        match listens && !has_ended {
+            true => Ok(()),
+            false => Err(Failure::new(format!("{name} does not listen{}", tail(log)))),
+        }
+    }
+
+    /// Stops it.
+    pub fn stop(mut self) -> Result<()> {
+        self.stop_now()
+    }
+
+    fn stop_now(&mut self) -> Result<()> {
+        let mut first_failure = Ok(());
+        while let Some(mut server) = self.servers.pop() {
+            first_failure = first_failure.and(server.stop());
+        }
+        first_failure
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        if let Err(failure) = self.stop_now() {
+            eprintln!("stopping an origin: {failure}");
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).during(|| format!("writing {}", path.display()))
+}
+
+/// Where the program is that has one of these names.
+fn path_of(names: &[&str]) -> String {
+    let found = names.iter().find_map(|name| workspace::program(name));
+    found.map_or_else(|| names[0].to_owned(), |path| path.display().to_string())
+}
+
+/// Whom programs become that will not serve as root.
+fn unprivileged() -> Option<&'static str> {
+    rustix::process::geteuid().is_root().then_some("www-data")
+}
+
+/// Prefork: a process for each connection. The digest is told by a CGI script.
+fn apache(setup: &Setup) -> Result<Started> {
+    let (run, script) = (setup.run.display(), setup.run.join("digest"));
+    write(
+        &script,
+        "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\nCache-Control: no-store\\r\\n\\r\\n'\nprintf %s \"$(sha256sum | cut -d ' ' -f 1)\"\n",
+    )?;
+    crate::block::tool("chmod", &["755", &script.to_string_lossy()])?;
+    let modules = ["mpm_prefork", "authz_core", "alias", "cgi"];
+    let modules =
+        modules.map(|it| format!("LoadModule {it}_module /usr/lib/apache2/modules/mod_{it}.so\n"));
+    let user = unprivileged().map(|it| format!("User {it}\nGroup {it}\n"));
+    let text = format!(
+        "ServerRoot {run}
+ServerName localhost
+PidFile {run}/pid
+ErrorLog {run}/error.log
+{modules}{user}Listen {address}
+KeepAlive On
+KeepAliveTimeout {kept}
+MaxKeepAliveRequests 0
+StartServers 5
+MaxRequestWorkers 150
+DocumentRoot {run}
+<Directory {run}>
+  Require all granted
+</Directory>
+ScriptAlias /digest {script}
+",
+        modules = modules.concat(),
+        user = user.unwrap_or_default(),
+        address = setup.address,
+        kept = KEPT.as_secs(),
+        script = script.display(),
+    );
+    let conf = setup.run.join("apache.conf");
+    write(&conf, &text)?;
+    let args = ["-DFOREGROUND", "-f", &conf.to_string_lossy()].map(str::to_owned);
+    Ok(Started {
+        servers: vec![CommandLine::new("apache2", args)],
+        digest: "/digest".to_owned(),
+        store: None,
+    })
+}
+
+/// Threads of two processes; files are sent in pieces of unknown length, chunked.
+fn gunicorn(setup: &Setup) -> Result<Started> {
+    write(
+        &setup.run.join("app.py"),
+        r#"import hashlib, os
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+def app(environ, start):
+    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+    if path == "/digest":
+        digest = hashlib.sha256()
+        for piece in iter(lambda: environ["wsgi.input"].read(65536), b""):
+            digest.update(piece)
+        body = digest.hexdigest().encode()
+        start("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")])
+        return [body]
+    name = os.path.join(HERE, "files", os.path.basename(path))
+    if not path.startswith("/files/") or not os.path.isfile(name):
+        start("404 Not Found", [("Content-Length", "0")])
+        return []
+    tag = '"%x"' % os.stat(name).st_mtime_ns
+    fields = [("ETag", tag), ("Cache-Control", "max-age=60")]
+    if environ.get("HTTP_IF_NONE_MATCH") == tag:
+        start("304 Not Modified", fields)
+        return []
+    fields.append(("Content-Type", "application/octet-stream"))
+    if os.path.getsize(name) < 1000000:
+        fields.append(("Content-Length", str(os.path.getsize(name))))
+    start("200 OK", fields)
+    if method == "HEAD":
+        return []
+    def pieces():
+        with open(name, "rb") as file:
+            yield from iter(lambda: file.read(65536), b"")
+    return pieces()
+"#,
+    )?;
+    let args = [
+        "--workers",
+        "2",
+        "--worker-class",
+        "gthread",
+        "--threads",
+        "4",
+        "--keep-alive",
+        &KEPT.as_secs().to_string(),
+        "--chdir",
+        &setup.run.to_string_lossy(),
+        "--bind",
+        &setup.address.to_string(),
+        "app:app",
+    ];
+    Ok(Started {
+        servers: vec![CommandLine::new("gunicorn", args)],
+        digest: "/digest".to_owned(),
+        store: None,
+    })
+}
+
+/// One process and its event loop.
+fn node(setup: &Setup) -> Result<Started> {
+    let script = setup.run.join("server.js");
+    let (address, kept_ms) = (setup.address, KEPT.as_millis());
+    let text = format!(
+        r#"const http = require("http"), fs = require("fs"), path = require("path"), crypto = require("crypto");
+const server = http.createServer((request, response) => {{
+  if (request.url === "/digest") {{
+    const digest = crypto.createHash("sha256");
+    request.on("data", (piece) => digest.update(piece));
+    request.on("end", () => {{
+      response.setHeader("Cache-Control", "no-store");
+      response.end(digest.digest("hex"));
+    }});
+    return;
+  }}
+  const file = path.join(__dirname, "files", path.basename(request.url));
+  let stat;
+  try {{ stat = fs.statSync(file); }} catch {{ response.statusCode = 404; return response.end(); }}
+  const tag = `"${{stat.mtimeMs}}-${{stat.size}}"`;
+  response.setHeader("ETag", tag);
+  response.setHeader("Cache-Control", "max-age=60");
+  if (request.headers["if-none-match"] === tag) {{ response.statusCode = 304; return response.end(); }}
+  response.setHeader("Content-Length", stat.size);
+  if (request.method === "HEAD") return response.end();
+  fs.createReadStream(file).pipe(response);
+}});
+server.keepAliveTimeout = {kept_ms};
+server.listen({port}, "{host}");
+"#,
+        port = address.port(),
+        host = address.ip(),
+    );
+    write(&script, &text)?;
+    Ok(Started {
+        servers: vec![CommandLine::new("node", [script.to_string_lossy()])],
+        digest: "/digest".to_owned(),
+        store: None,
+    })
+}
+
+/// nginx, which serves the files itself and passes the digest to php-fpm.
+fn php(setup: &Setup) -> Result<Started> {
+    let run = setup.run.display();
+    write(
+        &setup.run.join("digest.php"),
+        "<?php\n$digest = hash_init('sha256');\nhash_update_stream($digest, fopen('php://input', 'r'));\nheader('Cache-Control: no-store');\nheader('Content-Type: text/plain');\necho hash_final($digest);\n",
+    )?;
+    let user = unprivileged();
+    let owned = user.map(|it| format!("user = {it}\ngroup = {it}\nlisten.owner = {it}\n"));
+    let fpm = setup.run.join("fpm.conf");
+    write(
+        &fpm,
+        &format!(
+            "[global]\npid = {run}/fpm.pid\nerror_log = {run}/fpm.log\ndaemonize = no\n[www]\nlisten = {run}/fpm.sock\n{owned}pm = static\npm.max_children = 4\nphp_admin_value[post_max_size] = 0\n",
+            owned = owned.unwrap_or_default(),
+        ),
+    )?;
+    let conf = setup.run.join("nginx.conf");
+    let user = user.map(|it| format!("user {it};\n")).unwrap_or_default();
+    let mut text = format!(
+        "{user}worker_processes 1;\ndaemon off;\npid {run}/nginx.pid;\nerror_log {run}/error.log warn;\nevents {{ worker_connections 1000; }}
+http {{
+  access_log off;
+  keepalive_timeout {kept}s;
+  client_max_body_size 0;
+",
+        kept = KEPT.as_secs(),
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        text += &format!("  {kind}_temp_path {run}/{kind};\n");
+    }
+    text += &format!(
+        "  server {{
+    listen {address};
+    root {run};
+    location / {{ add_header Cache-Control max-age=60; }}
+    location = /digest {{
+      fastcgi_pass unix:{run}/fpm.sock;
+      fastcgi_param SCRIPT_FILENAME {run}/digest.php;
+      fastcgi_param REQUEST_METHOD $request_method;
+      fastcgi_param CONTENT_TYPE $content_type;
+      fastcgi_param CONTENT_LENGTH $content_length;
+    }}
+  }}
+}}
+",
+        address = setup.address,
+    );
+    write(&conf, &text)?;
+    let fpm_args = ["--nodaemonize", "--fpm-config", &fpm.to_string_lossy()].map(str::to_owned);
+    let nginx_args = [
+        "-p".to_owned(),
+        run.to_string(),
+        "-c".to_owned(),
+        conf.display().to_string(),
+    ];
+    Ok(Started {
+        servers: vec![
+            CommandLine::new(&path_of(PHP), fpm_args),
+            CommandLine::new("nginx", nginx_args),
+        ],
+        digest: "/digest".to_owned(),
+        store: None,
+    })
+}
