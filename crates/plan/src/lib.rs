@@ -20,7 +20,7 @@ mod lenient;
 mod logs;
 mod mirror;
 mod origin_tls;
-mod own_tls;
+mod own_settings;
 mod peers;
 pub mod proof;
 mod quotas;

@@ -2,11 +2,9 @@
 //!
 //! Not known here: credentials themselves, and how a request is signed (`origin`).
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf};
 
 use ring::digest;
-
-use crate::{Plan, Role, routes::OriginUrl};
 
 /// Requests are signed by AWS Signature Version 4.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,39 +57,6 @@ impl fmt::Display for CredentialSource {
             CredentialSource::WebIdentity => f.write_str("web-identity"),
             CredentialSource::Instance => f.write_str("instance"),
         }
-    }
-}
-
-impl Plan {
-    /// The settings by which requests are signed, with the origin they are for, each as often as it is used.
-    pub fn signing(&self) -> impl Iterator<Item = &Arc<Signing>> {
-        let routes = self.listeners.iter().flat_map(|it| match &it.role {
-            Role::Reverse(routes) => &routes[..],
-            Role::Forward(_) => &[],
-        });
-        let routes = routes.filter_map(|route| route.sign.as_ref());
-        routes.chain(self.upstreams.iter().filter_map(|it| it.sign.as_ref()))
-    }
-
-    /// Origins that are asked with a signature in plain HTTP: whoever reads it on its way may use it for some minutes.
-    pub fn signed_in_plain(&self) -> Vec<String> {
-        let is_plain = |url: &OriginUrl| !url.tls;
-        let mut words = Vec::new();
-        for listener in &self.listeners {
-            let Role::Reverse(routes) = &listener.role else {
-                continue;
-            };
-            let own = routes.iter().filter(|it| it.upstream.is_none());
-            let plain = own.filter(|it| it.sign.is_some() && is_plain(&it.origin));
-            words.extend(plain.map(|it| it.origin_name()));
-        }
-        let upstreams = self.upstreams.iter().filter(|it| {
-            let is_plain = !it.names.is_empty() || it.servers.iter().any(|it| is_plain(&it.at));
-            it.sign.is_some() && is_plain
-        });
-        words.extend(upstreams.map(|it| format!("the upstream {}", it.name)));
-        words.dedup();
-        words
     }
 }
 

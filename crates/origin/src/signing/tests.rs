@@ -1,3 +1,5 @@
+//! Signatures beside the published ones, and what is done with refusals.
+
 use super::*;
 use fields::Fields;
 use message::Framing;

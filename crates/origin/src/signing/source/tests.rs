@@ -1,3 +1,5 @@
+//! Sources of credentials that answer well, badly, late and not at all.
+
 use super::*;
 use crate::{Connector, Settings, Tls};
 use tokio::{
