@@ -40,7 +40,7 @@ pub struct Options {
     large: Bytes,
     /// Proxies that POSTs go through beside ours
     #[arg(long, value_delimiter = ',', default_value = "haproxy,nginx")]
-    beside: Vec<String>,
+    rivals: Vec<String>,
     /// Write the rows there, too
     #[arg(long)]
     json: Option<PathBuf>,
@@ -147,7 +147,7 @@ pub fn run(options: &Options) -> Result<()> {
                 let proxy = before(Rival::Loligo, program.name, &origin)?;
                 asking::try_all(proxy.address, &origin, &mut rows);
                 proxy.stop()?;
-                for rival in posting::proxies(&options.beside)? {
+                for rival in posting::proxies(&options.rivals)? {
                     let proxy = before(rival, program.name, &origin)?;
                     posting::try_all(&proxy, &origin, options.posts, &mut rows)?;
                     proxy.stop()?;

@@ -82,7 +82,8 @@ impl Store {
             workers: 1,
             listener: Some(format!(
                 "client-directives = \"obey\"\n[[listener.route]]\norigin = \"http://{}\"\n\
-                 sign.aws = {{ region = \"{region}\", credentials = \"file:{}\", writes = true }}\n",
+                 sign.aws = {{ region = \"{region}\", credentials = \"file:{}\", writes = true }}\n\
+                 [[rule]]\npath = \"/bucket/small\"\nttl = \"1h\"\n",
                 origin.address,
                 self.run.join(keys).display()
             )),
