@@ -186,7 +186,7 @@ fn store_rows() -> Vec<Row<Draft>> {
             "`reinsertion`, `reinsertion=PERCENT`, `second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "reinsertion"
             => plan.storing.replacement = values::replacement;
         /// Which objects are stored. `by-size`: all while there is room; once the store is full, long objects wait for a second miss not
-        /// long after the first, those of more than half the mean length of what is missed. They cost most of the writes, and take the
+        /// long after the first, unless a sample shows that this costs hits, those of more than half the mean length of what is missed. They cost most of the writes, and take the
         /// place of many short ones. `all`: everything, which a mirror of large files may want. `second-hit`: what was missed before,
         /// not long ago; `tinylfu`: once the store is full, what was asked for twice not long ago. Both spare a flash device writes and
         /// keep out objects that are asked for once; the price is one more miss for each object.
