@@ -204,7 +204,7 @@ pub struct KeyRule {
 impl Rule {
     /// The most rules a plan may have.
     pub const RULES_MAX: usize = 100_000;
-    /// The most values one condition, or one list of names, may have.
+    /// The most values that a condition may have which is looked up by hash.
     pub const VALUES_MAX: usize = 100_000;
     /// The most names of fields, parameters, cookies, host lists or hours, and statuses and media types, that one list may have.
     pub const NAMES_MAX: usize = 256;

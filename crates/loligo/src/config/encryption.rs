@@ -209,10 +209,11 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         for (file, at) in named {
             by_file.entry(file).or_insert(at);
         }
-        let looks = looks(&tls.certificates[ordered..], tls.is_strict, machine);
+        let in_files = tls.certificates.get(ordered..).unwrap_or_default();
+        let looks = looks(in_files, tls.is_strict, machine);
         // Those of the other names are served, unless there are none.
         let are_some = ordered > 0 || looks.iter().any(Result::is_ok);
-        for (files, look) in tls.certificates[ordered..].iter().zip(looks) {
+        for (files, look) in in_files.iter().zip(looks) {
             // The block with this file, or else the listener's own.
             let at = by_file.get(&files.chain);
             let problem = |why: String| match at {

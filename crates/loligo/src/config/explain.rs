@@ -191,16 +191,16 @@ fn explain_tls(tls: &ListenerTls, http2: bool, out: &mut String) {
     if tls.is_acme {
         line(out, "certificate", "ordered (acme)");
     }
-    let files = &tls.certificates[usize::from(tls.is_acme)..];
-    let count = files.len();
-    for files in files.iter().take(TOLD_MAX) {
+    let in_files = tls.certificates.get(usize::from(tls.is_acme)..);
+    let in_files = in_files.unwrap_or_default();
+    for files in in_files.iter().take(TOLD_MAX) {
         let words = match proxy::look_at_certificate(files) {
             Ok(shown) => shown.words(),
             Err(why) => why.to_string(),
         };
         line(out, "certificate", &words);
     }
-    if let Some(more) = more(count) {
+    if let Some(more) = more(in_files.len()) {
         line(out, "certificates", &more);
     }
     if tls.is_self_signed {

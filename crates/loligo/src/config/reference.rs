@@ -106,13 +106,16 @@ fn limits(out: &mut String) {
     let (servers, quotas) = (SERVERS_MAX, Quota::QUOTAS_MAX);
     let rows = [
         ("the file", format!("{file}")),
-        ("`[[listener]]`", format!("{listeners}")),
-        ("`[[listener.route]]` of a listener", format!("{routes}")),
+        ("blocks `[[listener]]`", format!("{listeners}")),
         (
-            "`[[listener.certificate]]` of a listener",
+            "blocks `[[listener.route]]` of a listener",
+            format!("{routes}"),
+        ),
+        (
+            "blocks `[[listener.certificate]]` of a listener",
             format!("{certificates}"),
         ),
-        ("`[[rule]]`", format!("{rules}")),
+        ("blocks `[[rule]]`", format!("{rules}")),
         (
             "values of a rule's `client`, `listener`, `host`, `path`, `query`, `method`, `port`, and of a field in `header`",
             format!("{values} each"),
@@ -123,10 +126,10 @@ fn limits(out: &mut String) {
         ),
         ("a value of a rule", format!("{bytes} bytes")),
         (
-            "`[[upstream]]`",
+            "blocks `[[upstream]]`",
             format!("{upstreams}, of {servers} servers each"),
         ),
-        ("`[[limit]]`", format!("{quotas}")),
+        ("blocks `[[limit]]`", format!("{quotas}")),
     ];
     out.push_str("\n## How much a file may say\n\n| what | at most |\n|---|---|\n");
     for (what, most) in rows {

@@ -1,4 +1,4 @@
-//! What rules and routes cost a hit: `MEASURE=1 cargo test --release -p rules --lib cost -- --nocapture`.
+//! What rules and routes cost a hit, by so many rounds: `MEASURE=1000000 cargo test --release -p rules --lib cost -- --nocapture`.
 
 use std::{hint::black_box, time::Instant};
 
@@ -65,10 +65,8 @@ fn rule(when: When, then: Then) -> Rule {
 }
 
 fn measure(what: &str, mut once: impl FnMut()) {
-    let rounds: u32 = match std::env::var_os("MEASURE") {
-        Some(_) => 200_000,
-        None => 10,
-    };
+    let rounds = std::env::var("MEASURE").ok();
+    let rounds: u32 = rounds.map_or(10, |rounds| rounds.parse().unwrap());
     let mut best = f64::MAX;
     for _ in 0..5 {
         let began = Instant::now();
@@ -178,14 +176,8 @@ fn the_cost_of_routes() {
             format!("www.site{}.example", count - 1),
             "/wp-content/themes/a/style.css",
         );
-        measure(&format!("{count} routes by hash"), || {
+        measure(&format!("{count} routes"), || {
             assert_eq!(index.find(black_box(&host), path), Some(count - 1));
-        });
-        measure(&format!("{count} routes one by one"), || {
-            let found = routes
-                .iter()
-                .position(|it| it.matches(black_box(&host), path));
-            assert_eq!(found, Some(count - 1));
         });
     }
 }

@@ -87,7 +87,9 @@ struct Asked<'a> {
     question: &'a Question<'a>,
     method: &'a str,
     /// By kind.
-    found: SmallVec<[Option<Found>; 14]>,
+    found: [Option<Found>; FIELDS as usize],
+    /// Of those about fields.
+    fields: Vec<Option<Found>>,
     paths: Option<FoundPaths>,
 }
 
@@ -109,10 +111,11 @@ impl Index {
             question,
             // GET includes HEAD.
             method: if method == "HEAD" { "GET" } else { method },
-            found: SmallVec::new(),
+            found: [const { None }; FIELDS as usize],
+            fields: Vec::new(),
             paths: None,
         };
-        (asked.found).resize((FIELDS as usize) + self.values.fields.len(), None);
+        asked.fields.resize(self.values.fields.len(), None);
         let mut rules: SmallVec<[u32; 16]> = SmallVec::from_slice(&self.always);
         for &kind in &self.keys {
             asked.candidates(kind, &mut rules);
@@ -177,11 +180,17 @@ impl Asked<'_> {
     }
 
     fn found(&mut self, kind: Kind) -> &Found {
-        let at = kind as usize;
-        if self.found[at].is_none() {
-            self.found[at] = Some(self.look(kind));
+        if self.place(kind).is_none() {
+            *self.place(kind) = Some(self.look(kind));
         }
-        self.found[at].as_ref().expect("it was put there just now")
+        (self.place(kind).as_ref()).expect("it was put there just now")
+    }
+
+    fn place(&mut self, kind: Kind) -> &mut Option<Found> {
+        match kind.checked_sub(FIELDS) {
+            None => &mut self.found[kind as usize],
+            Some(field) => &mut self.fields[field as usize],
+        }
     }
 
     fn look(&self, kind: Kind) -> Found {
