@@ -246,7 +246,7 @@ fn say(
 ) -> Explained {
     let book = &listener.book;
     let reasons = book.reasons(at, question);
-    let met: MetBy = book.met(book.among(at), question);
+    let met: MetBy = book.met(&book.among(at), question);
     let ruled = book.request(met, true);
     let names = book.rules().iter().enumerate();
     let rules = names
@@ -287,7 +287,7 @@ fn say(
         .zip(book.rules())
         .filter(|(told, rule)| told.fits && rule.when.asks_of_response())
         .map(|(told, _)| told.rule.clone());
-    let of_response = book.response_edits(ruled.met, 200, b"");
+    let of_response = book.response_edits(&ruled.met, 200, b"");
     Explained {
         listener: name_of(listener).to_owned(),
         client_is_served: true,
@@ -303,7 +303,7 @@ fn say(
         stored_as,
         origin,
         request_fields: book
-            .request_edits(ruled.met)
+            .request_edits(&ruled.met)
             .into_iter()
             .map(|edit| told_change(edit, None))
             .collect(),

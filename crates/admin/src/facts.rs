@@ -90,6 +90,8 @@ pub struct ConfigurationFacts {
     pub failures: u64,
     /// Listener, first name and end (seconds since 1970) of each certificate.
     pub certificates: Vec<(String, String, i64)>,
+    /// Certificates of listeners that cannot be used, or that clients refuse: the first of them.
+    pub certificate_troubles: Vec<String>,
     /// Certificates that were issued, and orders that have failed; `None`: none is ordered.
     pub acme: Option<(u64, u64)>,
 }
@@ -213,6 +215,7 @@ impl Facts {
                 loaded: edition.loaded.at,
                 failures: shared.reloads.failures(),
                 certificates: certificates(&edition),
+                certificate_troubles: troubles(&edition, shared.clock.now()),
                 acme: acme(&edition),
             },
             upstreams: standings(&edition.upstreams),
@@ -329,6 +332,15 @@ fn acme(edition: &Edition) -> Option<(u64, u64)> {
     edition.plan.acme.as_ref()?;
     let served = edition.served.iter().flatten().next()?;
     Some(served.challenges().counted())
+}
+
+/// So many certificates in trouble are told of.
+const TROUBLES_MAX: usize = 100;
+
+fn troubles(edition: &Edition, now: Duration) -> Vec<String> {
+    let mut troubles = edition.troubles(now);
+    troubles.truncate(TROUBLES_MAX);
+    troubles
 }
 
 /// The certificates of all listeners. Two of one name, with different kinds of keys, are told as the one that ends first.

@@ -98,6 +98,9 @@ struct Configuration {
     /// Parts of what was read that are not in force, because they want a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     wanting_a_restart: Vec<&'static str>,
+    /// Certificates of listeners that cannot be used, or that clients refuse.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    certificate_troubles: Vec<String>,
     /// Origins whose certificates nobody looks at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unverified: Vec<String>,
@@ -116,7 +119,11 @@ struct LastRefused {
 }
 
 impl Configuration {
-    fn of(edition: &Edition, reloads: &Reloads) -> Configuration {
+    fn of(
+        edition: &Edition,
+        reloads: &Reloads,
+        certificate_troubles: Vec<String>,
+    ) -> Configuration {
         let lines = |words: &str| words.lines().map(str::to_owned).collect();
         let loaded = &edition.loaded;
         let last = reloads.last_refused().map(|last| LastRefused {
@@ -129,6 +136,7 @@ impl Configuration {
             loaded_unix_s: rounded(loaded.at.as_secs_f64()),
             by: loaded.by.clone(),
             wanting_a_restart: loaded.wanting_a_restart.clone(),
+            certificate_troubles,
             unverified: edition.plan.unverified(),
             running: lines(&loaded.words),
             reloads_refused: reloads.failures(),
@@ -206,7 +214,11 @@ impl Status {
             version: facts.version,
             phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
-            configuration: Configuration::of(edition, reloads),
+            configuration: Configuration::of(
+                edition,
+                reloads,
+                facts.configuration.certificate_troubles,
+            ),
             listeners: (edition.plan.listeners.iter().enumerate())
                 .map(|(number, listener)| Listener::of(listener, edition.shown(number)))
                 .collect(),

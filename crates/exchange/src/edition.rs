@@ -13,10 +13,10 @@ use store::KeyHasher;
 
 use base::listening::ListenerId;
 use origin::{Destination, OriginWaits, OriginsTls, signing::Signers};
-use plan::Plan;
+use plan::{Listener, Plan, Role};
 use quota::Quotas;
 use record::{labels::Rows, rule_counts::RuleCounts};
-use rules::{key::tags_in_use, rulebook::Rulebook};
+use rules::{key::tags_in_use, routing::RouteIndex, rulebook::Rulebook};
 use tls::{certificates::Shown, served::ServedTls};
 use upstreams::Group;
 
@@ -30,6 +30,8 @@ pub struct Edition {
     pub ids: Vec<ListenerId>,
     /// Where the requests of each are counted.
     pub rows: Vec<Rows>,
+    /// The routes of each listener.
+    pub routing: Vec<Arc<RouteIndex>>,
     /// The operator's rules.
     pub book: Arc<Rulebook>,
     /// Where they count.
@@ -109,6 +111,14 @@ pub struct Parts {
     pub via_tag: u32,
 }
 
+fn routing(listener: &Listener) -> Arc<RouteIndex> {
+    let routes = match &listener.role {
+        Role::Reverse(routes) => &routes[..],
+        Role::Forward(_) => &[],
+    };
+    Arc::new(RouteIndex::new(routes))
+}
+
 fn parents(plan: &Plan, tls: &OriginsTls) -> Vec<Destination> {
     let parents = plan.parents.iter();
     let at = parents.map(|parent| Destination {
@@ -150,6 +160,7 @@ impl Edition {
             number,
             ids,
             rows,
+            routing: plan.listeners.iter().map(routing).collect(),
             book: Arc::new(Rulebook::new(&plan.rules)),
             rule_counts,
             parents: parents(&plan, &tls),

@@ -16,6 +16,7 @@ use record::labels::Rows;
 use rules::{
     key::{forward_tag, route_tags},
     ports::Ports,
+    routing::RouteIndex,
     rulebook::{Met, Rulebook},
 };
 use tls::served::ServedTls;
@@ -39,6 +40,8 @@ pub struct ListenerState {
     pub rows: Rows,
     /// The plan's route table turned into destinations and key prefixes.
     pub routes: Vec<RouteState>,
+    /// Which of them a request takes.
+    pub routing: Arc<RouteIndex>,
     /// Where its requests may go.
     pub destinations: Destinations,
     /// To which ports, if it is a forward listener.
@@ -163,6 +166,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
                 Role::Reverse(_) => Vec::new(),
             },
             routes,
+            routing: Arc::clone(&edition.routing[number]),
             destinations,
             http_ports: match &listener.role {
                 Role::Forward(forward) => Ports::new(&forward.http_ports),
@@ -201,7 +205,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
 
 impl ListenerState {
     /// The quotas that count a request which meets these rules.
-    pub fn tolls_of(&self, met: Met) -> Tolls {
+    pub fn tolls_of(&self, met: &Met) -> Tolls {
         match self.book.quotas_of(met) {
             None => self.tolls,
             Some(rule) => self.tolls.and(self.rule_tolls[rule]),

@@ -13,7 +13,7 @@ const DAYS: [&str; 7] = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];
 const DAY: u16 = 24 * 60;
 
 /// Hours on some days of the week.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Hours {
     /// Bit 0 is Monday.
     days: u8,

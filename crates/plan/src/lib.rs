@@ -58,7 +58,7 @@ pub use mirror::{HostPort, Mirroring, Replace};
 pub use origin_tls::{OriginTls, Pin};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use quotas::{Excess, Per, Quota, QuotaKeys, Rate, What};
-pub use routes::{OriginUrl, Route, host_fits};
+pub use routes::{OriginUrl, Route, host_fits, path_begins};
 pub use rules::{FieldFits, FieldIs, KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 pub use signing::{CredentialSource, Signing};
@@ -161,7 +161,7 @@ impl Plan {
     /// The most stores a plan may have: the bound of `store::Set`.
     pub const STORES_MAX: usize = 64;
     /// The most routes one reverse listener may have.
-    pub const ROUTES_MAX: usize = 1024;
+    pub const ROUTES_MAX: usize = 100_000;
     /// The default of `name`.
     pub const NAME: &str = "loligo";
 

@@ -98,11 +98,15 @@ impl Route {
     }
 
     fn path_matches(&self, path: &str) -> bool {
-        path.strip_prefix(self.path_prefix.as_str())
-            .is_some_and(|rest| {
-                self.path_prefix.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?'])
-            })
+        path_begins(path, &self.path_prefix)
     }
+}
+
+/// Does a path (query allowed) begin with this prefix, by whole segments?
+pub fn path_begins(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| {
+        prefix.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?'])
+    })
 }
 
 /// Is the host (no port, any case) the pattern, or for `*.suffix` a name below it?

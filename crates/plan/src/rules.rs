@@ -191,7 +191,7 @@ impl Then {
 }
 
 /// Changes of keys by a rule.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KeyRule {
     /// Ignored query parameters: names, or prefixes followed by `*`.
     pub ignore_query: Vec<String>,
@@ -203,9 +203,11 @@ pub struct KeyRule {
 
 impl Rule {
     /// The most rules a plan may have.
-    pub const RULES_MAX: usize = 128;
-    /// The most values one condition, or one list of names, may have.
-    pub const VALUES_MAX: usize = 256;
+    pub const RULES_MAX: usize = 100_000;
+    /// The most values that a condition may have which is looked up by hash.
+    pub const VALUES_MAX: usize = 100_000;
+    /// The most names of fields, parameters, cookies, host lists or hours, and statuses and media types, that one list may have.
+    pub const NAMES_MAX: usize = 256;
     /// The longest value, bytes.
     pub const VALUE_BYTES_MAX: usize = 256;
     /// The longest name, and the longest tag, bytes.

@@ -43,7 +43,7 @@ pub struct ClientCertificates {
 
 impl ListenerTls {
     /// The most certificates of one listener.
-    pub const CERTIFICATES_MAX: usize = 1024;
+    pub const CERTIFICATES_MAX: usize = 100_000;
 
     /// All files that it is read from.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {

@@ -5,9 +5,12 @@
 //!
 //! Limits: [`LABELS_MAX`] labels; what comes later is counted under `other`.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde::Serialize;
@@ -24,7 +27,14 @@ const TAGGED: &str = "tagged";
 
 /// All that was ever counted.
 #[derive(Debug, Default)]
-pub struct KnownRules(Mutex<Vec<Row>>);
+pub struct KnownRules(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    rows: Vec<Row>,
+    /// Where each of them is.
+    by_label: HashMap<(&'static str, String), usize>,
+}
 
 #[derive(Debug)]
 struct Row {
@@ -85,7 +95,7 @@ impl KnownRules {
             name: row.name.clone(),
             requests: row.count.load(Ordering::Relaxed),
         };
-        let mut all: Vec<_> = known.iter().map(count).collect();
+        let mut all: Vec<_> = known.rows.iter().map(count).collect();
         all.sort_by_key(RuleCount::is_of_a_tag);
         all
     }
@@ -100,22 +110,24 @@ fn decision(verdict: &Verdict) -> Option<&'static str> {
     }
 }
 
-fn row(known: &mut Vec<Row>, what: &'static str, name: &str) -> Arc<AtomicU64> {
-    let find = |known: &[Row], name: &str| {
-        let row = known
-            .iter()
-            .find(|row| row.what == what && row.name == name);
-        row.map(|row| Arc::clone(&row.count))
+fn row(known: &mut Known, what: &'static str, name: &str) -> Arc<AtomicU64> {
+    let find = |known: &Known, name: &str| {
+        let at = known.by_label.get(&(what, name.to_owned()))?;
+        Some(Arc::clone(&known.rows[*at].count))
     };
+    if let Some(count) = find(known, name) {
+        return count;
+    }
     // One place for each kind of `other` is kept.
-    let name = match known.len() < LABELS_MAX - 4 {
+    let name = match known.rows.len() < LABELS_MAX - 4 {
         true => name,
-        false if find(known, name).is_some() => name,
         false => OTHER,
     };
     find(known, name).unwrap_or_else(|| {
         let count = Arc::default();
-        known.push(Row {
+        let label = (what, name.to_owned());
+        known.by_label.insert(label, known.rows.len());
+        known.rows.push(Row {
             what,
             name: name.to_owned(),
             count: Arc::clone(&count),
@@ -134,7 +146,7 @@ impl RuleCounts {
 
     /// A request with this tag is over.
     pub fn tagged(&self, tag: Tag) {
-        if let Some(count) = self.tagged.get(usize::from(tag.0)) {
+        if let Some(count) = self.tagged.get(tag.0 as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -162,7 +162,7 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
 
 /// Adds the names under which this URI may be stored: the URI itself, and as each rule cuts it.
 pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
-    for shape in std::iter::once(None).chain(book.shapes().map(Some)) {
+    for shape in std::iter::once(None).chain(book.shapes().iter().map(Some)) {
         let mut name = [KEY_PREFIX, uri].concat();
         if let Some(shape) = shape {
             shape.cut_query(&mut name, KEY_PREFIX.len());

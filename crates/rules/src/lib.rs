@@ -5,5 +5,7 @@
 
 pub mod key;
 pub mod ports;
+pub mod routing;
 pub mod rulebook;
+mod table;
 pub mod zone;

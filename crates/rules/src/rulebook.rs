@@ -3,8 +3,8 @@
 //! All rules are checked in order. For each effect, the first rule that applies and has it counts. (The changes to a key are
 //! one effect.) So special rules come first, general ones last.
 //!
-//! Once a connection: the conditions about client, listener and time leave some rules ([`Standing`]). Once a request: of those, the conditions
-//! about the request (`index`) give one bit for each rule ([`Met`]). From these bits follow whether it is served ([`Verdict`]), the key
+//! Once a connection: what it tells of client, listener and time ([`Standing`]). Once a request: the rules whose conditions hold ([`Met`]), all
+//! at once (`index`). From these follow whether it is served ([`Verdict`]), the key
 //! ([`Shape`]), whether the cache is bypassed, and which fields are changed (`edits`). Once a response: the rules that were
 //! met are checked against its status and type, which gives the [`Decision`]. Without rules all this costs a look at an empty
 //! list.
@@ -30,13 +30,17 @@ mod paths;
 mod shape;
 mod standing;
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 use fields::Fields;
+use smallvec::SmallVec;
 
 use plan::{ClientDirectives, Edit, Rule, Verdict, When};
 
 use fits::{Circumstances, Seen, unmet_by_connection};
 pub use fits::{Question, Unmet};
+pub use index::Among;
 use index::Index;
 pub use shape::Shape;
 pub use standing::{Clock, Standing};
@@ -47,10 +51,14 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
-    /// Their conditions about requests.
+    /// These, each once.
+    shapes_once: Vec<Shape>,
+    /// Their conditions.
     index: Index,
-    /// Which rules say what.
-    says: Says,
+    /// What each rule says.
+    says: Vec<Says>,
+    /// What any of them says.
+    any_says: Says,
     /// The tags, each once.
     tags: Vec<String>,
     /// Each rule's tag.
@@ -58,75 +66,88 @@ pub struct Rulebook {
     clock: Clock,
 }
 
-/// Which rules say a thing.
-#[derive(Clone, Copy, Debug, Default)]
-struct Says {
-    verdict: Met,
-    tag: Met,
-    request_edits: Met,
-    response_edits: Met,
-    shape: Met,
-    bypass: Met,
-    strip_cookies: Met,
-    client_directives: Met,
-    quotas: Met,
-    /// Those with a condition about the response.
-    asks_of_response: Met,
-    /// Those with a condition about the time.
-    time: Met,
+/// What a rule says: a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Says(u16);
+
+impl Says {
+    const VERDICT: Says = Says(1);
+    const TAG: Says = Says(1 << 1);
+    const REQUEST_EDITS: Says = Says(1 << 2);
+    const RESPONSE_EDITS: Says = Says(1 << 3);
+    const SHAPE: Says = Says(1 << 4);
+    const BYPASS: Says = Says(1 << 5);
+    const STRIP_COOKIES: Says = Says(1 << 6);
+    const CLIENT_DIRECTIVES: Says = Says(1 << 7);
+    const QUOTAS: Says = Says(1 << 8);
+    /// It has a condition about the response.
+    const ASKS_OF_RESPONSE: Says = Says(1 << 9);
+    /// It has a condition about the time.
+    const TIME: Says = Says(1 << 10);
+
+    fn of(rule: &Rule) -> Says {
+        let (when, then) = (&rule.when, &rule.then);
+        let said = [
+            (then.verdict.is_some(), Says::VERDICT),
+            (then.tag.is_some(), Says::TAG),
+            (!then.request_edits.is_empty(), Says::REQUEST_EDITS),
+            (!then.response_edits.is_empty(), Says::RESPONSE_EDITS),
+            (then.key.is_some(), Says::SHAPE),
+            (then.bypass.is_some(), Says::BYPASS),
+            (then.strip_cookies.is_some(), Says::STRIP_COOKIES),
+            (then.client_directives.is_some(), Says::CLIENT_DIRECTIVES),
+            (!then.quotas.is_empty(), Says::QUOTAS),
+            (when.asks_of_response(), Says::ASKS_OF_RESPONSE),
+            (!when.hours.is_empty(), Says::TIME),
+        ];
+        let said = said.into_iter().filter(|(is_said, _)| *is_said);
+        said.fold(Says::default(), |all, (_, one)| all.or(one))
+    }
+
+    fn or(self, other: Says) -> Says {
+        Says(self.0 | other.0)
+    }
+
+    fn has(self, one: Says) -> bool {
+        self.0 & one.0 != 0
+    }
 }
 
-const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
-
-/// The rules whose conditions about the request hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Met(u128);
+/// The rules whose conditions about connection and request hold, in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Met(SmallVec<[u32; 6]>);
 
 impl Met {
-    /// No rule.
-    pub const NONE: Met = Met(0);
+    /// These rules, in order.
+    fn of(rules: &[u32]) -> Met {
+        Met(SmallVec::from_slice(rules))
+    }
 
     /// Is there none?
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn and(self, other: Met) -> Met {
-        Met(self.0 & other.0)
-    }
-
-    fn but(self, other: Met) -> Met {
-        Met(self.0 & !other.0)
-    }
-
-    fn first(self) -> Option<usize> {
-        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The numbers of the rules, in order.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut left = self.0;
-        std::iter::from_fn(move || {
-            let at = (left != 0).then(|| left.trailing_zeros() as usize)?;
-            left &= left - 1;
-            Some(at)
-        })
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|&at| at as usize)
     }
 }
 
 /// The number of a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tag(pub u8);
+pub struct Tag(pub u32);
 
 /// The rules that a request meets, and those that it would meet as a GET.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetBy {
     met: Met,
-    as_get: Met,
+    /// Where that makes a difference.
+    as_get: Option<Met>,
 }
 
 /// The combined effect on a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ruled<'a> {
     /// The rules to check against the response.
     pub met: Met,
@@ -181,33 +202,20 @@ impl Decision {
 impl Rulebook {
     /// Prepares rules.
     pub fn new(rules: &[Rule]) -> Rulebook {
-        assert!(rules.len() <= Rule::RULES_MAX, "{} rules", rules.len());
+        let says: Vec<Says> = rules.iter().map(Says::of).collect();
+        let any_says = says.iter().copied().fold(Says::default(), Says::or);
         let shape = |rule: &Rule| rule.then.key.as_ref().map(Shape::new);
-        let those = |say: fn(&Rule) -> bool| {
-            let bits = rules.iter().enumerate();
-            Met(bits.fold(0, |bits, (at, rule)| bits | u128::from(say(rule)) << at))
-        };
-        let time = those(|rule| !rule.when.hours.is_empty());
+        let shapes: Vec<Option<Shape>> = rules.iter().map(shape).collect();
         let tags = tags_of(rules);
         Rulebook {
-            shapes: rules.iter().map(shape).collect(),
+            shapes_once: once(&shapes),
+            shapes,
             index: Index::new(rules),
-            says: Says {
-                verdict: those(|rule| rule.then.verdict.is_some()),
-                tag: those(|rule| rule.then.tag.is_some()),
-                request_edits: those(|rule| !rule.then.request_edits.is_empty()),
-                response_edits: those(|rule| !rule.then.response_edits.is_empty()),
-                shape: those(|rule| rule.then.key.is_some()),
-                bypass: those(|rule| rule.then.bypass.is_some()),
-                strip_cookies: those(|rule| rule.then.strip_cookies.is_some()),
-                client_directives: those(|rule| rule.then.client_directives.is_some()),
-                quotas: those(|rule| !rule.then.quotas.is_empty()),
-                asks_of_response: those(|rule| rule.when.asks_of_response()),
-                time,
-            },
-            tag_of: rules.iter().map(|rule| tag_of(rule, &tags)).collect(),
+            says,
+            any_says,
+            tag_of: tags_by_rule(rules, &tags),
             tags,
-            clock: Clock::new(!time.is_empty()),
+            clock: Clock::new(any_says.has(Says::TIME)),
             rules: rules.to_vec(),
         }
     }
@@ -218,60 +226,71 @@ impl Rulebook {
         self.rules.is_empty()
     }
 
-    /// The rules that a request meets. `among`: those that its connection may meet.
-    pub fn met(&self, among: Met, question: &Question<'_>) -> MetBy {
-        if among.is_empty() {
+    /// The rules that a request meets. `among`: what its connection tells.
+    pub fn met(&self, among: &Among, question: &Question<'_>) -> MetBy {
+        if self.is_empty() {
             return MetBy::default();
         }
-        let met = self.met_as(among, question, question.method);
         let as_get = match question.method {
-            "GET" | "HEAD" => met,
+            "GET" | "HEAD" => None,
             // Of these only the rules about keys are looked at.
-            _ => self.met_as(among.and(self.says.shape), question, "GET"),
+            _ if !self.any_says.has(Says::SHAPE) => None,
+            _ => Some(self.index.met(among, question, "GET")),
         };
-        MetBy { met, as_get }
-    }
-
-    fn met_as(&self, among: Met, question: &Question<'_>, method: &str) -> Met {
-        self.index.met(among, question, method)
+        MetBy {
+            met: self.index.met(among, question, question.method),
+            as_get,
+        }
     }
 
     /// The effect on a request that meets these rules. `is_own`: it was not asked about by a member of our cluster already.
     pub fn request(&self, met: MetBy, is_own: bool) -> Ruled<'_> {
         let MetBy { met, as_get } = met;
-        if met.is_empty() && as_get.is_empty() {
-            return Ruled::default();
+        let mut ruled = Ruled::default();
+        let (mut said, mut shapes) = (Says::default(), None);
+        for at in met.iter() {
+            let (says, then) = (self.says[at], &self.rules[at].then);
+            if says.has(Says::SHAPE) && shapes.is_none() {
+                shapes = Some(at);
+            }
+            if says.has(Says::ASKS_OF_RESPONSE) {
+                continue;
+            }
+            // The first that says a thing.
+            let new = |what: Says| says.has(what) && !said.has(what);
+            if new(Says::VERDICT) && is_own {
+                ruled.verdict = then.verdict.as_ref().map(|verdict| (at, verdict));
+            }
+            if new(Says::TAG) {
+                ruled.tag = self.tag_of[at];
+            }
+            if new(Says::BYPASS) {
+                ruled.bypass = then.bypass == Some(true);
+            }
+            if new(Says::STRIP_COOKIES) {
+                ruled.strip_cookies = then.strip_cookies == Some(true);
+            }
+            if new(Says::CLIENT_DIRECTIVES) {
+                ruled.client_directives = then.client_directives;
+            }
+            said = said.or(says);
         }
-        let says = &self.says;
-        let before = met.but(says.asks_of_response);
-        let rule = |among: Met, say: Met| among.and(say).first().map(|at| &self.rules[at].then);
-        let verdict = before.and(says.verdict).first().filter(|_| is_own);
-        Ruled {
-            met,
-            verdict: verdict.and_then(|at| Some((at, self.rules[at].then.verdict.as_ref()?))),
-            tag: before.and(says.tag).first().and_then(|at| self.tag_of[at]),
-            shape: as_get
-                .and(says.shape)
-                .first()
-                .and_then(|at| self.shapes[at].as_ref()),
-            bypass: rule(before, says.bypass).and_then(|then| then.bypass) == Some(true),
-            strip_cookies: rule(before, says.strip_cookies).and_then(|then| then.strip_cookies)
-                == Some(true),
-            client_directives: rule(before, says.client_directives)
-                .and_then(|then| then.client_directives),
+        if let Some(as_get) = as_get {
+            shapes = as_get.iter().find(|&at| self.says[at].has(Says::SHAPE));
         }
+        ruled.shape = shapes.and_then(|at| self.shapes[at].as_ref());
+        ruled.met = met;
+        ruled
     }
 
     /// The number of the first of these rules that names quotas.
-    pub fn quotas_of(&self, met: Met) -> Option<usize> {
-        met.and(self.says.quotas).first()
+    pub fn quotas_of(&self, met: &Met) -> Option<usize> {
+        met.iter().find(|&at| self.says[at].has(Says::QUOTAS))
     }
 
-    /// The rules that a connection may meet.
-    pub fn among(&self, at: &Circumstances) -> Met {
-        let rules = self.rules.iter().enumerate();
-        let may = rules.filter(|(_, rule)| unmet_by_connection(&rule.when, at).is_none());
-        Met(may.fold(0, |bits, (number, _)| bits | 1 << number))
+    /// What a connection tells.
+    pub fn among(&self, at: &Circumstances) -> Among {
+        self.index.among(at)
     }
 
     /// For each rule the first condition that does not hold, in the order in which rules are asked.
@@ -288,31 +307,30 @@ impl Rulebook {
 
     /// The name of a tag.
     pub fn tag(&self, tag: Option<Tag>) -> &[u8] {
-        let tag = tag.and_then(|tag| self.tags.get(usize::from(tag.0)));
+        let tag = tag.and_then(|tag| self.tags.get(tag.0 as usize));
         tag.map_or(b"", |tag| tag.as_bytes())
     }
 
     /// Does a rule among these change fields of the request?
-    pub fn changes_requests(&self, met: Met) -> bool {
-        !met.and(self.says.request_edits).is_empty()
+    pub fn changes_requests(&self, met: &Met) -> bool {
+        met.iter().any(|at| self.says[at].has(Says::REQUEST_EDITS))
     }
 
     /// Does a rule among these change fields of the answer?
     #[inline]
-    pub fn changes_answers(&self, met: Met) -> bool {
-        !met.and(self.says.response_edits).is_empty()
+    pub fn changes_answers(&self, met: &Met) -> bool {
+        met.iter().any(|at| self.says[at].has(Says::RESPONSE_EDITS))
     }
 
     /// The changes of a request that meets these rules.
-    pub fn request_edits(&self, met: Met) -> Vec<&Edit> {
-        let before = met.but(self.says.asks_of_response);
-        let speaking = before.and(self.says.request_edits).iter();
-        edits::that_count(speaking.map(|at| &self.rules[at].then.request_edits[..]))
+    pub fn request_edits(&self, met: &Met) -> Vec<&Edit> {
+        let before = (met.iter()).filter(|&at| !self.says[at].has(Says::ASKS_OF_RESPONSE));
+        edits::that_count(before.map(|at| &self.rules[at].then.request_edits[..]))
     }
 
     /// The changes of an answer to a request that meets these rules.
-    pub fn response_edits(&self, met: Met, status: u16, content_type: &[u8]) -> Vec<&Edit> {
-        let speaking = met.and(self.says.response_edits).iter();
+    pub fn response_edits(&self, met: &Met, status: u16, content_type: &[u8]) -> Vec<&Edit> {
+        let speaking = (met.iter()).filter(|&at| self.says[at].has(Says::RESPONSE_EDITS));
         let content_type = Some(content_type).filter(|it| !it.is_empty());
         let fitting =
             speaking.filter(|&at| response_fits(&self.rules[at].when, status, content_type));
@@ -322,17 +340,17 @@ impl Rulebook {
     /// The effect on a response to a request that met these rules.
     pub fn response(
         &self,
-        met: Met,
+        met: &Met,
         status: u16,
         content_type: Option<&[u8]>,
         general: &httpcache::Rules,
     ) -> Decision {
         let mut decision = Decision::general(general);
-        if met.0 == 0 {
+        if met.is_empty() {
             return decision;
         }
         let mut said = Then::default();
-        for (_, rule) in self.of(met) {
+        for rule in met.iter().map(|at| &self.rules[at]) {
             if !response_fits(&rule.when, status, content_type) {
                 continue;
             }
@@ -373,32 +391,34 @@ impl Rulebook {
         decision
     }
 
-    /// All changes to keys, for a URL that may have met any rule.
-    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
-        self.shapes.iter().flatten()
-    }
-
-    fn of(&self, met: Met) -> impl Iterator<Item = (usize, &Rule)> {
-        met.iter().map(|at| (at, &self.rules[at]))
+    /// All changes to keys, each once, for a URL that may have met any rule.
+    pub fn shapes(&self) -> &[Shape] {
+        &self.shapes_once
     }
 }
 
 /// The tags of rules, each once.
 pub fn tags_of(rules: &[Rule]) -> Vec<String> {
-    let mut tags: Vec<String> = Vec::new();
-    for tag in rules.iter().filter_map(|rule| rule.then.tag.as_ref()) {
-        if !tags.contains(tag) {
-            tags.push(tag.clone());
-        }
-    }
-    tags
+    let mut seen = HashSet::new();
+    let tags = rules.iter().filter_map(|rule| rule.then.tag.as_ref());
+    tags.filter(|tag| seen.insert(*tag)).cloned().collect()
 }
 
-fn tag_of(rule: &Rule, tags: &[String]) -> Option<Tag> {
-    let at = tags
-        .iter()
-        .position(|known| Some(known) == rule.then.tag.as_ref())?;
-    u8::try_from(at).ok().map(Tag)
+fn tags_by_rule(rules: &[Rule], tags: &[String]) -> Vec<Option<Tag>> {
+    let numbers: HashMap<&str, u32> = tags.iter().map(String::as_str).zip(0..).collect();
+    let number = |tag: &String| numbers.get(tag.as_str()).copied().map(Tag);
+    let tags = rules.iter().map(|rule| rule.then.tag.as_ref());
+    tags.map(|tag| tag.and_then(number)).collect()
+}
+
+/// Each of these once.
+fn once(shapes: &[Option<Shape>]) -> Vec<Shape> {
+    let mut seen = HashSet::new();
+    let shapes = shapes.iter().flatten();
+    shapes
+        .filter(|shape| seen.insert(*shape))
+        .cloned()
+        .collect()
 }
 
 /// Like [`plan::Then`], in seconds, while it is collected from several rules.

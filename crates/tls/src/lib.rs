@@ -3,6 +3,7 @@
 //! | file | tells |
 //! |---|---|
 //! | `certificates` | certificates and keys in files |
+//! | `reading` | those of a listener, all at once |
 //! | `served` | from files to what a listener shows, and who resumes what |
 //! | `names` | which certificate a client is shown |
 //! | `sessions` | those that are kept here, and resumed once |
@@ -22,6 +23,7 @@ pub mod certificates;
 pub mod crowd;
 pub mod handshake;
 mod names;
+mod reading;
 pub mod seen;
 pub mod served;
 pub mod session;

@@ -1,7 +1,9 @@
 //! What a listener shows to its clients: made of files, checked whole, never changed.
 //!
-//! A certificate that cannot be shown (its key is another's) refuses the start, or the reload, with its file. One whose time is over, or has not begun,
-//! is told loudly and shown where there is no other: clients refuse it, and those of the other names are served. `tls-strict` refuses that, too.
+//! A certificate that cannot be used (its key is another's, its file is not there) is told loudly, and those of the other names are served. Its
+//! own clients are shown what was read before, or else the first one of the listener, which they refuse. One whose time is over, or has not
+//! begun, is told as loudly and shown where there is no other. A listener none of whose certificates can be used refuses the start, or the
+//! reload, with the file; so does the first of any kind with `tls-strict`.
 //!
 //! *Resumption* is by tickets without any state here, sealed with keys of the process that change every six hours, so a client
 //! resumes on every worker, and after a reload. Listeners with the same demands on client certificates share the keys; others
@@ -24,8 +26,9 @@ use rustls::{
 
 use super::{
     acme::{self, challenges::Challenges},
-    certificates::{Shown, check_times, read_pair, sign_one, verifier},
+    certificates::{Shown, check_times, sign_one, verifier},
     names::ByName,
+    reading::{self, Before, Pair},
     sessions::Sessions,
 };
 use base::x509::Facts;
@@ -45,7 +48,11 @@ pub struct ServedTls {
     seen_at: Duration,
     demands: Demands,
     challenges: Arc<Challenges>,
-    files: Vec<(PathBuf, Stamp)>,
+    /// `None`: it was not there.
+    files: Vec<(PathBuf, Option<Stamp>)>,
+    pairs: Vec<Arc<Pair>>,
+    /// Why some of its certificates cannot be used.
+    unusable: Vec<String>,
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
 
@@ -86,7 +93,7 @@ pub fn load(
     for served in before.iter().flatten() {
         known.push(served.demands.clone());
     }
-    let in_service: Vec<&Shown> = before.iter().flatten().flat_map(|it| &it.shown).collect();
+    let pairs = Before::of(before.iter().flatten().flat_map(|it| &it.pairs));
     let self_signed = before.iter().flatten();
     let self_signed = self_signed.filter_map(|served| served.self_signed.clone());
     let mut self_signed = self_signed.collect::<Vec<_>>();
@@ -101,7 +108,7 @@ pub fn load(
                 let kept = Kept {
                     demands: &known,
                     self_signed: self_signed.pop(),
-                    in_service: &in_service,
+                    pairs: &pairs,
                     challenges: (&challenges, orders),
                     sessions_bytes_max: plan.limits.tls_sessions_bytes,
                 };
@@ -119,8 +126,8 @@ pub fn load(
 struct Kept<'a> {
     demands: &'a [Demands],
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
-    /// One that has ended in service is no reason to refuse what else has changed.
-    in_service: &'a [&'a Shown],
+    /// What was read before. One that has ended in service is no reason to refuse what else has changed.
+    pairs: &'a Before<'a>,
     /// And whether a certificate is ordered.
     challenges: (&'a Arc<Challenges>, bool),
     /// Bytes of sessions that may be kept.
@@ -157,6 +164,8 @@ impl Kept<'_> {
 struct Certificates {
     by_name: ByName,
     shown: Vec<Shown>,
+    pairs: Vec<Arc<Pair>>,
+    unusable: Vec<String>,
     /// One that was made here.
     own: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
@@ -172,21 +181,20 @@ impl Certificates {
         let mut by_name = ByName::with(kept.challenges.0);
         let mut shown: Vec<Shown> = Vec::new();
         let mut own = None;
-        let mut pairs = Vec::new();
-        for files in &tls.certificates {
-            let (pair, facts) = read_pair(files, provider)?;
-            let one = Shown {
-                file: Some(files.chain.clone()),
-                facts,
+        let (pairs, unusable) = usable(tls, kept, provider)?;
+        for pair in &pairs {
+            let (facts, files) = (&pair.shown.facts, pair.files());
+            let is_in_service = || {
+                kept.pairs
+                    .get(files)
+                    .is_some_and(|it| it.shown == pair.shown)
             };
-            let pair = Arc::new(pair);
-            match check_times(files, &one.facts, now) {
-                Ok(()) => by_name.add(&one.facts.names, &pair),
-                Err(why) if tls.is_strict && !kept.in_service.contains(&&one) => return Err(why),
-                Err(_) => by_name.add_untimely(&one.facts.names, &pair),
+            match check_times(files, facts, now) {
+                Ok(()) => by_name.add(&facts.names, &pair.key),
+                Err(why) if tls.is_strict && !is_in_service() => return Err(why),
+                Err(_) => by_name.add_untimely(&facts.names, &pair.key),
             }
-            pairs.push(pair);
-            shown.push(one);
+            shown.push(pair.shown.clone());
         }
         let timely = |one: &&Shown| out_of_time(&one.facts, now).is_none();
         let first = shown.iter().find(timely).or(shown.first()).cloned();
@@ -195,7 +203,7 @@ impl Certificates {
             if first.as_ref().is_some_and(|first| {
                 first.facts.names == one.facts.names && timely(&first) == timely(&one)
             }) {
-                by_name.add_default(pair);
+                by_name.add_default(&pair.key);
             }
         }
         if tls.is_self_signed {
@@ -213,9 +221,40 @@ impl Certificates {
         Ok(Certificates {
             by_name,
             shown,
+            pairs,
+            unusable,
             own,
         })
     }
+}
+
+/// The certificates that can be used, and why the others cannot.
+fn usable(
+    tls: &ListenerTls,
+    kept: &Kept<'_>,
+    provider: &CryptoProvider,
+) -> Result<(Vec<Arc<Pair>>, Vec<String>), Unusable> {
+    let read = reading::read_all(&tls.certificates, kept.pairs, provider);
+    let are_some = read.iter().any(Result::is_ok);
+    let (mut pairs, mut unusable) = (Vec::with_capacity(read.len()), Vec::new());
+    for (files, one) in tls.certificates.iter().zip(read) {
+        match one {
+            Ok(pair) => pairs.push(pair),
+            Err(why) if tls.is_strict || !are_some => return Err(why),
+            Err(why) => {
+                let before = kept.pairs.get(files);
+                let shown_instead = match before {
+                    Some(_) => "what was read before is shown",
+                    None => "clients that ask for its names are shown another one, and refuse it",
+                };
+                unusable.push(format!(
+                    "a certificate cannot be used: {why}; {shown_instead}"
+                ));
+                pairs.extend(before.map(Arc::clone));
+            }
+        }
+    }
+    Ok((pairs, unusable))
 }
 
 impl ServedTls {
@@ -226,8 +265,8 @@ impl ServedTls {
         now: Duration,
     ) -> Result<ServedTls, Unusable> {
         // Before they are read: what changes meanwhile is read again.
-        let stamp = |file: &PathBuf| Some((file.clone(), Stamp::of(file)?));
-        let files = tls.files().filter_map(stamp).collect();
+        let stamp = |file: &PathBuf| (file.clone(), Stamp::of(file));
+        let files = tls.files().map(stamp).collect();
         let provider = Arc::new(ring::default_provider());
         let certificates = Certificates::read(tls, listener, kept, &provider, now)?;
         let demands = kept.demands(tls)?;
@@ -259,6 +298,8 @@ impl ServedTls {
         Ok(ServedTls {
             config: Arc::new(config),
             shown: certificates.shown,
+            pairs: certificates.pairs,
+            unusable: certificates.unusable,
             seen_at: now,
             challenges: Arc::clone(challenges),
             demands,
@@ -267,17 +308,22 @@ impl ServedTls {
         })
     }
 
-    /// Why clients refuse what they are shown, if so.
+    /// Why some of its certificates cannot be used.
+    pub fn unusable(&self) -> &[String] {
+        &self.unusable
+    }
+
+    /// Which certificates cannot be used, and why clients refuse what they are shown.
     pub fn troubles(&self, now: Duration) -> impl Iterator<Item = String> {
-        self.shown
-            .iter()
-            .filter_map(move |one| one.is_untimely(now))
+        let untimely = self.shown.iter().filter_map(move |it| it.is_untimely(now));
+        self.unusable.iter().cloned().chain(untimely)
     }
 
     /// Has one of its files changed since it was read? One that is not there has not: whoever renews it is at it.
     pub fn has_changed(&self) -> bool {
-        let differs =
-            |(file, before): &(PathBuf, Stamp)| Stamp::of(file).is_some_and(|now| now != *before);
+        let differs = |(file, before): &(PathBuf, Option<Stamp>)| {
+            Stamp::of(file).is_some_and(|now| Some(now) != *before)
+        };
         self.files.iter().any(differs)
     }
 

@@ -183,7 +183,7 @@ impl FetchRequest {
     pub fn asker(&self) -> Asker<'_> {
         Asker {
             request: &self.request,
-            met: self.met,
+            met: &self.met,
             listener: &self.listener,
         }
     }
@@ -195,7 +195,7 @@ pub struct Asker<'a> {
     /// The fields of the request.
     pub request: &'a Fields,
     /// The operator's rules that it meets,
-    pub met: Met,
+    pub met: &'a Met,
     /// of those that hold here.
     pub listener: &'a ListenerState,
 }

@@ -433,7 +433,7 @@ pub fn fetch_request(
         version: wanted.head.version,
         takes_trailers: wanted.takes_trailers,
         key: wanted.key.clone(),
-        met: wanted.met,
+        met: wanted.met.clone(),
         extras: wanted.extras.clone(),
         is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),

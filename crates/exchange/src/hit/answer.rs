@@ -155,8 +155,8 @@ impl<'a> Hit<'a> {
             asked,
             swap_in: None,
             route: fresh.place.route_number(),
-            rules: fresh.rules,
             place: fresh.rules.changes.then_some(fresh.place),
+            rules: fresh.rules,
             passed: fresh.passed,
         }
     }

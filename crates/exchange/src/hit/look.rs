@@ -71,7 +71,7 @@ pub struct Asker<'a, 's> {
 }
 
 /// What the operator's rules say of a plain request.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct RulesOfHit {
     /// What they call it.
     pub tag: Option<Tag>,
@@ -197,10 +197,10 @@ impl<'a> Sought<'a> {
             {
                 return None;
             }
-            tolls = listener.tolls_of(ruled.met).each;
+            tolls = listener.tolls_of(&ruled.met).each;
             rules = RulesOfHit {
                 tag: ruled.tag,
-                changes: !asker.is_member && book.changes_answers(ruled.met),
+                changes: !asker.is_member && book.changes_answers(&ruled.met),
                 met: ruled.met,
             };
             place.write_key(ruled.shape, key)
@@ -286,7 +286,7 @@ impl RulesOfHit {
         id: impl FnOnce() -> u64,
     ) -> Option<HitChanging<'q>> {
         self.changes.then(|| HitChanging {
-            met: self.met,
+            met: self.met.clone(),
             asked: AskedFor::of(&place.question("GET", fields)),
             client,
             id: id(),

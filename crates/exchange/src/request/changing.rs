@@ -76,13 +76,13 @@ impl Changing {
         cache_status: &[u8],
         lines: &mut Vec<u8>,
     ) {
-        let changes = (self.listener.book).response_edits(self.met, status, content_type);
+        let changes = (self.listener.book).response_edits(&self.met, status, content_type);
         edits::change_head(lines, &changes, &self.values(cache_status, status));
     }
 
     /// Changes the fields of the request.
     pub fn change_request(&self, fields: &mut Fields) {
-        let changes = self.listener.book.request_edits(self.met);
+        let changes = self.listener.book.request_edits(&self.met);
         edits::change_request(fields, &changes, &self.values(b"", 0));
     }
 }
@@ -116,7 +116,9 @@ impl HitChanging<'_> {
         cache_status: &[u8],
         lines: &mut Vec<u8>,
     ) {
-        let changes = listener.book.response_edits(self.met, status, content_type);
+        let changes = listener
+            .book
+            .response_edits(&self.met, status, content_type);
         let values = Values {
             client: self.client,
             listener: name_of(listener),

@@ -78,7 +78,7 @@ fn freshened(
 ) -> Option<Object> {
     let asker = Asker {
         request: &wanted.request,
-        met: wanted.met,
+        met: &wanted.met,
         listener,
     };
     let (fresh, decision) = prepare::freshened(

@@ -39,11 +39,11 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), A
     let head = &incoming.head;
     let met = with_question(&listener, head, |question| {
         let met = met(ex, question);
-        let ruled = listener.book.request(met, ex.member.is_none());
+        let ruled = listener.book.request(met.clone(), ex.member.is_none());
         (ex.record.tag, ex.record.changing) = (ruled.tag, None);
         // A tunnel asks no further; for all others they are looked at again, with the key.
-        ex.record.tolls = listener.tolls_of(ruled.met);
-        if ex.member.is_none() && listener.book.changes_answers(ruled.met) {
+        ex.record.tolls = listener.tolls_of(&ruled.met);
+        if ex.member.is_none() && listener.book.changes_answers(&ruled.met) {
             ex.record.changing = Some(Box::new(changing(ex, question, ruled.met)));
         }
         met
@@ -51,7 +51,7 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), A
     let Some(met) = met else {
         return Ok(());
     };
-    incoming.met = Some(met);
+    incoming.met = Some(met.clone());
     match listener.book.request(met, ex.member.is_none()).verdict {
         None | Some((_, Verdict::Allow)) => Ok(()),
         Some((number, verdict)) => {
@@ -69,7 +69,7 @@ pub fn met(ex: &Exchange<'_>, question: &Question<'_>) -> MetBy {
     }
     let now = ex.worker.now_ms().0;
     let among = listener.book.may_meet(ex.peer.ip(), listener.number, now);
-    listener.book.met(among, question)
+    listener.book.met(&among, question)
 }
 
 /// Makes a question of a head. `None`: it names nothing that could be served, and is refused.
@@ -188,7 +188,7 @@ async fn canned_answer(ex: &mut Exchange<'_>, canned: &Canned) -> After {
 fn url_of(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
     let listener = Rc::clone(&ex.listener);
     with_question(&listener, head, |question| {
-        let changing = changing(ex, question, Met::NONE);
+        let changing = changing(ex, question, Met::default());
         url(&changing.values(b"", 0), to)
     })?
 }

@@ -149,9 +149,9 @@ pub fn locate<'a>(
         });
     }
     let route = listener
-        .routes
-        .iter()
-        .find(|r| r.route.matches(host, path))
+        .routing
+        .find(host, path)
+        .and_then(|number| listener.routes.get(number))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
         // That of the connection, whatever an absolute target says.
@@ -237,7 +237,7 @@ impl Place<'_> {
     pub fn ruled_plain<'b>(&self, listener: &'b ListenerState, unix_ms: u64) -> Ruled<'b> {
         let nobody = Ipv4Addr::UNSPECIFIED.into();
         let among = listener.book.may_meet(nobody, listener.number, unix_ms);
-        let met = (listener.book).met(among, &self.question("GET", &Fields::new()));
+        let met = (listener.book).met(&among, &self.question("GET", &Fields::new()));
         listener.book.request(met, false)
     }
 

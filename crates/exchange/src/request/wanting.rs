@@ -55,8 +55,8 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let met = incoming.met.unwrap_or_else(|| ruling::met(ex, &question));
     let is_own = ex.member.is_none();
     let ruled = listener.book.request(met, is_own);
-    let changing = (is_own && listener.book.changes_requests(ruled.met))
-        .then(|| ruling::changing(ex, &question, ruled.met));
+    let changing = (is_own && listener.book.changes_requests(&ruled.met))
+        .then(|| ruling::changing(ex, &question, ruled.met.clone()));
     let upgrade = methods::asked_upgrade(&head);
     let takes_trailers = methods::takes_trailers(&head);
     // First of all: what the origin does not get to see selects nothing.
@@ -95,7 +95,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         }
     };
     ex.record.route = place.route_number();
-    ex.record.tolls = listener.tolls_of(ruled.met);
+    ex.record.tolls = listener.tolls_of(&ruled.met);
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }

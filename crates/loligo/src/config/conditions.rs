@@ -43,6 +43,26 @@ pub fn each<T>(
     words(given)?.iter().map(one).collect()
 }
 
+/// The values of a list that is looked at one by one, each read so.
+pub fn each_of_few<T>(
+    given: &Given,
+    expected: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    few(each(given, expected, read)?)
+}
+
+/// A list that is looked at one by one must be short.
+fn few<T>(list: Vec<T>) -> Result<Vec<T>, String> {
+    let most = Rule::NAMES_MAX;
+    match list.len() > most {
+        true => Err(format!(
+            "at most {most} values; the others go into a second rule"
+        )),
+        false => Ok(list),
+    }
+}
+
 pub fn clients(given: &Given) -> Result<Vec<IpNet>, String> {
     let networks = values::networks(given)?;
     match networks.len() {
@@ -79,7 +99,7 @@ pub fn listener(name: &str, listeners: &[Listener]) -> Result<usize, String> {
 }
 
 pub fn hours(given: &Given) -> Result<Vec<Hours>, String> {
-    each(given, Hours::FORM, Hours::parse)
+    each_of_few(given, Hours::FORM, Hours::parse)
 }
 
 pub fn scheme(given: &Given) -> Result<Scheme, String> {
@@ -108,7 +128,7 @@ pub fn host_lists(given: &Given) -> Result<Vec<Arc<HostList>>, String> {
         })?;
         HostList::read(&path).map(Arc::new)
     };
-    words(given)?.iter().map(list).collect()
+    few(words(given)?)?.iter().map(list).collect()
 }
 
 pub fn ports(given: &Given) -> Result<Vec<RangeInclusive<u16>>, String> {
@@ -154,7 +174,7 @@ pub fn statuses(given: &Given) -> Result<Vec<(u16, u16)>, String> {
         (text.len() == 3 && (200..600).contains(&code)).then_some(code)
     };
     let form = "a status from 200 to 599, a range such as \"500-504\", or a class such as \"5xx\"";
-    each(given, form, |word| {
+    each_of_few(given, form, |word| {
         if let Some(class) = word.strip_suffix("xx") {
             let first = code(&format!("{class}00"))?;
             return Some((first, first + 99));
@@ -167,7 +187,7 @@ pub fn statuses(given: &Given) -> Result<Vec<(u16, u16)>, String> {
 
 pub fn content_types(given: &Given) -> Result<Vec<String>, String> {
     let form = "a media type such as \"text/html\" or \"image/*\"";
-    each(given, form, |word| {
+    each_of_few(given, form, |word| {
         let (kind, sub) = word.split_once('/')?;
         let name = |text: &str| is_token(text) && !text.contains('*');
         (name(kind) && (sub == "*" || name(sub))).then(|| word.to_ascii_lowercase())
@@ -205,8 +225,8 @@ pub fn fields(given: &Given) -> Result<Vec<FieldFits>, String> {
 /// The entries of a table, at least one.
 pub fn table<'a>(given: &'a Given, example: &str) -> Result<&'a [(String, Value)], String> {
     match &given.value {
-        Value::Table(entries) if entries.len() > Rule::VALUES_MAX => {
-            Err(format!("at most {} entries", Rule::VALUES_MAX))
+        Value::Table(entries) if entries.len() > Rule::NAMES_MAX => {
+            Err(format!("at most {} entries", Rule::NAMES_MAX))
         }
         Value::Table(entries) if !entries.is_empty() => Ok(entries),
         _ => Err(format!("expected a table such as {example}")),

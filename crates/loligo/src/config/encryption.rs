@@ -4,8 +4,11 @@
 //!   E1  a certificate that nobody trusts is shown on loopback only
 //!   E2  settings of TLS are not written for a listener that speaks plain HTTP
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::thread;
 
 use proxy::plan::{CertificateFiles, ClientCertificates, Listener, ListenerTls};
 
@@ -60,6 +63,9 @@ pub struct CertificateDraft {
     ocsp: Option<PathBuf>,
 }
 
+/// So many certificates are worth a thread.
+const OF_A_THREAD_MIN: usize = 64;
+
 /// Settings of a `[[listener.certificate]]`.
 pub fn certificate_rows() -> Vec<Row<CertificateDraft>> {
     rows![CertificateDraft:
@@ -76,9 +82,10 @@ pub fn certificate_rows() -> Vec<Row<CertificateDraft>> {
 /// The certificates of a listener's blocks.
 fn certificates(block: &Block, problems: &mut Vec<Problem>) -> Vec<CertificateFiles> {
     let mut all = Vec::new();
+    let rows = certificate_rows();
     for at in &block.certificates {
         let mut draft = CertificateDraft::default();
-        apply(&certificate_rows(), &at.given, &mut draft, problems);
+        apply(&rows, &at.given, &mut draft, problems);
         let Some(chain) = draft.file else {
             if !at.says("listener.certificate.file") {
                 let message = "every certificate needs a file, such as file = \"example.org.pem\"";
@@ -162,6 +169,30 @@ pub fn settle(
     Some(tls)
 }
 
+/// What is found of each certificate, by all cores.
+fn looks(
+    certificates: &[CertificateFiles],
+    is_strict: bool,
+    machine: &Machine,
+) -> Vec<Result<Option<String>, String>> {
+    let look = machine.certificate;
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let of_a_thread = certificates.len().div_ceil(cores).max(OF_A_THREAD_MIN);
+    thread::scope(|scope| {
+        let parts = certificates.chunks(of_a_thread);
+        let looking = |part: &'_ [CertificateFiles]| -> Vec<_> {
+            part.iter().map(|files| look(files, is_strict)).collect()
+        };
+        let running: Vec<_> = parts
+            .map(|part| (part, scope.spawn(move || looking(part))))
+            .collect();
+        let running = running.into_iter();
+        running
+            .flat_map(|(part, it)| it.join().unwrap_or_else(|_| looking(part)))
+            .collect()
+    })
+}
+
 /// Can a start use the files?
 pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: &mut Found) {
     for (number, listener) in listeners.iter().enumerate() {
@@ -170,19 +201,32 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         };
         // The one that is ordered is made where there is none.
         let ordered = usize::from(tls.is_acme);
-        for files in tls.certificates.iter().skip(ordered) {
+        let named = (block.certificates.iter()).filter_map(|at| {
+            let given = at.find("listener.certificate.file")?;
+            Some((values::path(given).ok()?, at))
+        });
+        let mut by_file: HashMap<PathBuf, &Block> = HashMap::new();
+        for (file, at) in named {
+            by_file.entry(file).or_insert(at);
+        }
+        let in_files = tls.certificates.get(ordered..).unwrap_or_default();
+        let looks = looks(in_files, tls.is_strict, machine);
+        // Those of the other names are served, unless there are none.
+        let are_some = ordered > 0 || looks.iter().any(Result::is_ok);
+        for (files, look) in in_files.iter().zip(looks) {
             // The block with this file, or else the listener's own.
-            let at = (block.certificates.iter()).find(|at| {
-                let given = at.find("listener.certificate.file");
-                given.is_some_and(|given| values::path(given).ok().as_ref() == Some(&files.chain))
-            });
+            let at = by_file.get(&files.chain);
             let problem = |why: String| match at {
                 Some(at) => at.problem("listener.certificate.file", why),
                 None => block.problem("listener.tls", why),
             };
-            match (machine.certificate)(files, tls.is_strict) {
+            match look {
                 Ok(None) => {}
                 Ok(Some(note)) => found.notes.push(note),
+                Err(why) if are_some && !tls.is_strict => {
+                    let why = format!("{why}; until then the other certificates are shown");
+                    found.notes.push(problem(why).to_string());
+                }
                 Err(why) => found.problems.push(problem(why)),
             }
         }
@@ -228,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_cannot_be_used_is_a_note_among_others() {
+        let certificate = |file: &str| format!("[[listener.certificate]]\nfile = \"{file}\"\n");
+        let (bad, good) = (certificate("/missing/b.pem"), certificate("/a.pem"));
+        let notes = settle(&format!("[[listener]]\n{bad}{good}")).unwrap().notes;
+        let is_told =
+            |note: &String| note.contains("loligo.toml:3") && note.contains("No such file");
+        assert!(notes.iter().any(is_told), "{notes:?}");
+        assert_eq!(told(&format!("[[listener]]\n{bad}")).len(), 1);
+    }
+
+    #[test]
     fn what_cannot_be_is_told_with_its_line() {
         for (text, line, part) in [
             ("tls = \"/missing/a.pem\"", 2, "No such file"),
@@ -241,6 +296,11 @@ mod tests {
                 "address = \"0.0.0.0:443\"\nallow = \"any\"\ntls = \"self-signed\"",
                 4,
                 "loopback",
+            ),
+            (
+                "tls = \"/a.pem\"\ntls-strict = true\n[[listener.certificate]]\nfile = \"/missing/b.pem\"",
+                5,
+                "No such file",
             ),
             ("[[listener.certificate]]\nkey = \"/a\"", 2, "needs a file"),
             (

@@ -81,10 +81,20 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
             let _ = writeln!(out, "{}", format!("  {line}").trim_end());
         }
     }
-    for note in settled.notes.iter().chain(&settled.fitted) {
+    let more_notes = more(settled.notes.len());
+    let notes = settled.notes.iter().take(TOLD_MAX).chain(&more_notes);
+    for note in notes.chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }
     out
+}
+
+/// Of a long list so many are told one by one.
+const TOLD_MAX: usize = 100;
+
+/// How many of a list of this length are not told.
+fn more(len: usize) -> Option<String> {
+    (len > TOLD_MAX).then(|| format!("… and {} more", len - TOLD_MAX))
 }
 
 fn head(out: &mut String, text: &str) {
@@ -154,8 +164,11 @@ fn explain_listener(listener: &Listener, of_all: &OriginTls, out: &mut String) {
             line(out, "tunnels", &tunnels(forward));
         }
         Role::Reverse(routes) => {
-            for route in routes {
+            for route in routes.iter().take(TOLD_MAX) {
                 line(out, "route", &explain_route(route, of_all));
+            }
+            if let Some(more) = more(routes.len()) {
+                line(out, "routes", &more);
             }
             if !(routes.iter()).any(|route| route.host.is_none() && route.path_prefix == "/") {
                 line(out, "otherwise", "requests are refused");
@@ -181,12 +194,17 @@ fn explain_tls(tls: &ListenerTls, http2: bool, out: &mut String) {
     if tls.is_acme {
         line(out, "certificate", "ordered (acme)");
     }
-    for files in tls.certificates.iter().skip(usize::from(tls.is_acme)) {
+    let in_files = tls.certificates.get(usize::from(tls.is_acme)..);
+    let in_files = in_files.unwrap_or_default();
+    for files in in_files.iter().take(TOLD_MAX) {
         let words = match proxy::look_at_certificate(files) {
             Ok(shown) => shown.words(),
             Err(why) => why.to_string(),
         };
         line(out, "certificate", &words);
+    }
+    if let Some(more) = more(in_files.len()) {
+        line(out, "certificates", &more);
     }
     if tls.is_self_signed {
         line(out, "certificate", "made at the start; nobody trusts it");
@@ -558,7 +576,7 @@ fn differing(raw: &Raw, out: &mut String) {
             &mut lines,
         );
     }
-    for (n, rule) in raw.rules.iter().enumerate() {
+    for (n, rule) in raw.rules.iter().enumerate().take(TOLD_MAX) {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
             match given.is_secret() {
@@ -572,6 +590,7 @@ fn differing(raw: &Raw, out: &mut String) {
             said.collect::<Vec<_>>().join(", ")
         ));
     }
+    lines.extend(more(raw.rules.len()).map(|more| format!("rules: {more}")));
     if !lines.is_empty() {
         head(out, "set differently from the default");
     }

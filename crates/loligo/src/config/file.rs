@@ -14,12 +14,13 @@ use super::raw::{Block, Given, Raw, Value};
 use super::{general, retired};
 
 /// The largest configuration file read, bytes.
-pub const FILE_BYTES_MAX: u64 = 4 << 20;
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a file's text; the only problem that leaves nothing to be read is text that is no TOML.
 pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
     let mut parser = Parser {
         text,
+        line_ends: memchr::memchr_iter(b'\n', text.as_bytes()).collect(),
         path: Arc::new(path.to_owned()),
         raw: Raw::default(),
     };
@@ -40,6 +41,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
 
 struct Parser<'a> {
     text: &'a str,
+    /// Where its lines end.
+    line_ends: Vec<usize>,
     path: Arc<PathBuf>,
     raw: Raw,
 }
@@ -48,8 +51,7 @@ type Entry<'a, 'i> = (&'a str, &'a Spanned<DeValue<'i>>, Place);
 
 impl Parser<'_> {
     fn place(&self, at: usize) -> Place {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
+        let line = 1 + self.line_ends.partition_point(|&end| end < at);
         Place::Line(self.path.clone(), line)
     }
 

@@ -8,7 +8,7 @@
 //!   L5  every route has an origin, and none stands in the way of another
 //!   L6  nobody is believed who was not named
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -434,10 +434,16 @@ fn routes(
     (upstreams, of_all): (&[Upstream], &OriginTls),
     problems: &mut Vec<Problem>,
 ) -> Vec<Route> {
+    if let Some(at) = block.routes.get(Plan::ROUTES_MAX) {
+        let message = format!("at most {} routes a listener", Plan::ROUTES_MAX);
+        problems.push(at.problem("listener.route", message));
+        return Vec::new();
+    }
     let mut routes: Vec<Route> = Vec::new();
+    let (rows, mut known) = (route_rows(), HashSet::new());
     for at in &block.routes {
         let mut draft = RouteDraft::default();
-        apply(&route_rows(), &at.given, &mut draft, problems);
+        apply(&rows, &at.given, &mut draft, problems);
         let Some(origin) = draft.origin else {
             // A bad origin has been complained of already.
             if !at.says("listener.route.origin") {
@@ -464,7 +470,7 @@ fn routes(
             ..route
         };
         signing::check_tokens(at, &route, problems);
-        if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
+        if !known.insert((route.host.clone(), route.path_prefix.clone())) {
             let host = route.host.as_deref().unwrap_or("any host");
             let message = format!("a second route for {host} and {}", route.path_prefix);
             problems.push(at.problem("listener.route", message));
@@ -488,10 +494,6 @@ fn routes(
     } else if draft.pass_host.is_some() {
         let message = "belongs to the listener's origin, and it has none; write it into the routes";
         problems.push(block.problem("listener.pass-host", message));
-    }
-    if block.routes.len() > Plan::ROUTES_MAX {
-        let message = format!("at most {} routes a listener", Plan::ROUTES_MAX);
-        problems.push(block.problem("listener.route", message));
     }
     routes.sort_by_key(Route::specificity);
     routes

@@ -301,8 +301,8 @@ fn words_that_other_programs_have() {
 }
 
 #[test]
-fn of_a_long_value_the_beginning_is_told() {
-    let hosts: Vec<String> = (0..10_000).map(|n| format!("\"h{n}.example\"")).collect();
+fn a_list_that_is_too_long_is_told_by_its_place() {
+    let hosts: Vec<String> = (0..100_000).map(|n| format!("\"h{n}.example\"")).collect();
     let text = format!(
         "[[rule]]\ndeny = true\nhost = [{}, \"http://x\"]\n",
         hosts.join(", ")
@@ -310,7 +310,14 @@ fn of_a_long_value_the_beginning_is_told() {
     wrong(
         &text,
         expect![[r#"
-            loligo.toml:3: rule.host = ["h0.example", "h1.example", "h2.example", "h3.example", "h4.example", "h5.example", "h6.example", "h7.example", … 10001 in all]: at most 256 values; the others go into a second rule, hosts into a file (host-list)
+            loligo.toml:3: rule.host = [… 100001 values]: at most 100000 values; the others go into a second rule, hosts into a file (host-list)
+        "#]],
+    );
+    let routes = "[[listener.route]]\n".repeat(100_001);
+    wrong(
+        &format!("[[listener]]\n{routes}"),
+        expect![[r#"
+            loligo.toml:100002: listener.route: at most 100000 routes a listener
         "#]],
     );
     let told = complaints(&format!("name = \"{}\"\n", "a".repeat(10_000)));

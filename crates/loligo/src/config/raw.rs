@@ -8,8 +8,8 @@ use std::fmt;
 
 use super::problem::{Place, Problem};
 
-/// What is told of a value: so many items of a list, so many characters of a text.
-const EXCERPT_ITEMS: usize = 8;
+/// What is told of a value: so many items of a list (of a longer one only how many), so many characters of a text.
+const EXCERPT_ITEMS: usize = 16;
 const EXCERPT_CHARS: usize = 300;
 
 /// All settings of a file and of flags.
@@ -138,14 +138,11 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// As in TOML, but of a long list the first items and their number, of a long text the beginning.
+    /// As in TOML, but of a long list how many items it has, of a long text the beginning.
     pub fn excerpt(&self) -> String {
         let whole = match self {
             Value::List(items) if items.len() > EXCERPT_ITEMS => {
-                let first: Vec<_> = (items.iter().take(EXCERPT_ITEMS))
-                    .map(Value::excerpt)
-                    .collect();
-                return format!("[{}, … {} in all]", first.join(", "), items.len());
+                return format!("[… {} values]", items.len());
             }
             Value::List(items) => {
                 let items: Vec<_> = items.iter().map(Value::excerpt).collect();

@@ -5,6 +5,10 @@
 
 use std::fmt::Write as _;
 
+use commands::units::Size;
+use proxy::plan::{ListenerTls, Plan, Quota, Rule, SERVERS_MAX, UPSTREAMS_MAX};
+
+use super::file::FILE_BYTES_MAX;
 use super::rows::Row;
 use super::{cluster, encryption, general, listeners, peers, quotas, rules, stores, upstreams};
 use crate::cli::FLAGS;
@@ -86,9 +90,54 @@ origin-first-byte = "2m"
 /// The whole reference, in Markdown.
 pub fn reference() -> String {
     let mut out = format!("{INTRODUCTION}{EXAMPLE}```\n");
+    limits(&mut out);
     blocks(&mut out);
     tables(&mut out);
     out
+}
+
+/// How much a file may say.
+fn limits(out: &mut String) {
+    let file = Size(FILE_BYTES_MAX);
+    let (routes, rules) = (Plan::ROUTES_MAX, Rule::RULES_MAX);
+    let (values, few) = (Rule::VALUES_MAX, Rule::NAMES_MAX);
+    let (bytes, certificates) = (Rule::VALUE_BYTES_MAX, ListenerTls::CERTIFICATES_MAX);
+    let (listeners, upstreams) = (Plan::LISTENERS_MAX, UPSTREAMS_MAX);
+    let (servers, quotas) = (SERVERS_MAX, Quota::QUOTAS_MAX);
+    let rows = [
+        ("the file", format!("{file}")),
+        ("blocks `[[listener]]`", format!("{listeners}")),
+        (
+            "blocks `[[listener.route]]` of a listener",
+            format!("{routes}"),
+        ),
+        (
+            "blocks `[[listener.certificate]]` of a listener",
+            format!("{certificates}"),
+        ),
+        ("blocks `[[rule]]`", format!("{rules}")),
+        (
+            "values of a rule's `client`, `listener`, `host`, `path`, `query`, `method`, `port`, and of a field in `header`",
+            format!("{values} each"),
+        ),
+        (
+            "values of each other list of a rule (`host-list`, `time`, `status`, `content-type`, names of fields, parameters and cookies)",
+            format!("{few} each"),
+        ),
+        ("a value of a rule", format!("{bytes} bytes")),
+        (
+            "blocks `[[upstream]]`",
+            format!("{upstreams}, of {servers} servers each"),
+        ),
+        ("blocks `[[limit]]`", format!("{quotas}")),
+    ];
+    out.push_str("\n## How much a file may say\n\n| what | at most |\n|---|---|\n");
+    for (what, most) in rows {
+        let _ = writeln!(out, "| {what} | {most} |");
+    }
+    out.push_str(
+        "\nWhat thousands of routes, rules and certificates cost: [operations.md](operations.md#many-sites).\n",
+    );
 }
 
 /// Of listeners, stores, rules, other proxies: most can be repeated.
@@ -110,8 +159,9 @@ fn blocks(out: &mut String) {
         out,
         "[[listener.certificate]]",
         "For the listener above it, which then speaks TLS. The first is shown to clients that ask for a name of none of them. Files that \
-         change are read again within `timeouts.certificate-files`, or by a reload; what cannot be used (not a key of the certificate, \
-         its time is over) is told with its file, and the ones in service stay.",
+         change are read again within `timeouts.certificate-files`, or by a reload. One that cannot be used (its file is not there, the key is \
+         another's) is told with its file, and the others are served; its clients are shown what was read before, or else the first one. Where \
+         none of a listener's can be used, or with `tls-strict`, the start or the reload is refused.",
         encryption::certificate_rows().iter(),
     );
     section(

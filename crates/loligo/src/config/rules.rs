@@ -17,7 +17,7 @@ use commands::units::Time;
 use proxy::plan::{Canned, Edit, How, KeyRule, Listener, Rule, Text, Then, Verdict, When};
 
 use super::apply::apply;
-use super::conditions::{self, each};
+use super::conditions::{self, each_of_few};
 use super::machine::Machine;
 use super::problem::{Found, Problem};
 use super::quotas;
@@ -160,9 +160,10 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
         found.problems.push(block.problem("rule", message));
         return Vec::new();
     }
+    let rows = rows();
     let rules: Vec<_> = blocks
         .iter()
-        .map(|block| rule(block, listeners, &mut found.problems))
+        .map(|block| rule(block, &rows, listeners, &mut found.problems))
         .collect();
     let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
     found.notes.extend(shadowed::notes(blocks, &whens));
@@ -239,7 +240,12 @@ fn with_tables(block: &Block) -> Vec<Given> {
     all
 }
 
-fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> Rule {
+fn rule(
+    block: &Block,
+    rows: &[Row<RuleDraft>],
+    listeners: &[Listener],
+    problems: &mut Vec<Problem>,
+) -> Rule {
     let mut draft = RuleDraft::default();
     let before = problems.len();
     let block = &Block {
@@ -248,7 +254,7 @@ fn rule(block: &Block, listeners: &[Listener], problems: &mut Vec<Problem>) -> R
         routes: Vec::new(),
         certificates: Vec::new(),
     };
-    apply(&rows(), &block.given, &mut draft, problems);
+    apply(rows, &block.given, &mut draft, problems);
     for name in &draft.listeners {
         match conditions::listener(name, listeners) {
             Ok(number) => draft.when.listeners.push(number),
@@ -371,7 +377,7 @@ fn check(rule: &Rule, block: &Block, problems: &mut Vec<Problem>) {
 
 fn ignore_query(given: &Given) -> Result<Vec<String>, String> {
     let form = "the name of a query parameter, the beginning of one and a *, or \"*\" for all";
-    each(given, form, |word| {
+    each_of_few(given, form, |word| {
         let mut name = word.strip_suffix('*').unwrap_or(word).bytes();
         let good = name.all(|b| b.is_ascii_graphic() && !b"&=;#*".contains(&b));
         good.then(|| word.to_owned())
@@ -380,14 +386,14 @@ fn ignore_query(given: &Given) -> Result<Vec<String>, String> {
 
 fn key_fields(given: &Given) -> Result<Vec<String>, String> {
     let form = "the name of a request field (cookies are named in key-cookies)";
-    each(given, form, |word| {
+    each_of_few(given, form, |word| {
         let good = is_token(word) && !word.eq_ignore_ascii_case("cookie");
         good.then(|| word.to_ascii_lowercase())
     })
 }
 
 fn key_cookies(given: &Given) -> Result<Vec<String>, String> {
-    each(given, "the name of a cookie", |word| {
+    each_of_few(given, "the name of a cookie", |word| {
         is_token(word).then(|| word.to_owned())
     })
 }

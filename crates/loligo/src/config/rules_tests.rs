@@ -155,7 +155,7 @@ fn what_only_makes_sense_together_is_looked_at() {
     wrong(
         &many,
         expect![[r#"
-            loligo.toml:257: rule: at most 128 rules; lists of hosts and paths take fewer
+            loligo.toml:200001: rule: at most 100000 rules; lists of hosts and paths take fewer
         "#]],
     );
 }

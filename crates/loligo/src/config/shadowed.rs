@@ -4,9 +4,12 @@
 //! its settings an earlier rule has it too and matches whenever this one does. Such a rule was surely not meant to do nothing; but
 //! it does no harm, so it is noted, not refused.
 //!
-//! Errs on the side of silence: two patterns that only a longer look would find to cover each other count as different.
+//! Errs on the side of silence: two patterns that only a longer look would find to cover each other count as different, and of thousands of
+//! rules each is compared with some hundreds.
 //!
 //! Not known here: what the settings mean. They are compared by name.
+
+use std::collections::HashMap;
 
 use proxy::plan::When;
 
@@ -37,12 +40,17 @@ const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
 /// A note for each rule that never counts. `whens` are the conditions of `blocks`.
 pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut before = Before::default();
     for (at, (block, when)) in blocks.iter().zip(whens).enumerate() {
-        let earlier = || blocks[..at].iter().zip(whens).enumerate();
+        let earlier = before.that_may_cover(when);
+        before.add(at, when);
         let by = |thing: &str| {
-            earlier().find(|(_, (other, others))| {
-                things(other).any(|said| said == thing) && covers(others, when, thing)
-            })
+            let earlier = earlier.iter().copied();
+            earlier
+                .map(|at| (at, &blocks[at], whens[at]))
+                .find(|(_, other, others)| {
+                    things(other).any(|said| said == thing) && covers(others, when, thing)
+                })
         };
         let by: Option<Vec<usize>> = things(block).map(|thing| Some(by(thing)?.0 + 1)).collect();
         let Some(mut by) = by.filter(|by| !by.is_empty()) else {
@@ -68,6 +76,48 @@ pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Earlier rules, by what they name of hosts.
+#[derive(Default)]
+struct Before<'a> {
+    by_host: HashMap<&'a str, Vec<usize>>,
+    without_host: Vec<usize>,
+}
+
+impl<'a> Before<'a> {
+    /// So many are looked at of those with one host, and of those without.
+    const LOOKED_AT_MAX: usize = 500;
+
+    fn add(&mut self, at: usize, when: &'a When) {
+        if when.hosts.is_empty() && self.without_host.len() < Self::LOOKED_AT_MAX {
+            self.without_host.push(at);
+        }
+        for host in &when.hosts {
+            let of_host = self.by_host.entry(host).or_default();
+            if of_host.len() < Self::LOOKED_AT_MAX && of_host.last() != Some(&at) {
+                of_host.push(at);
+            }
+        }
+    }
+
+    /// The rules with no host, or with one that covers this rule's first.
+    fn that_may_cover(&self, when: &When) -> Vec<usize> {
+        let mut all = self.without_host.clone();
+        if let Some(host) = when.hosts.first() {
+            let bare = host.strip_prefix("*.").unwrap_or(host);
+            let parents = bare.match_indices('.').map(|(at, _)| &bare[at + 1..]);
+            let wide = std::iter::once(bare)
+                .chain(parents)
+                .map(|it| format!("*.{it}"));
+            for pattern in std::iter::once(host.clone()).chain(wide) {
+                all.extend(self.by_host.get(pattern.as_str()).into_iter().flatten());
+            }
+            all.sort_unstable();
+            all.dedup();
+        }
+        all
+    }
 }
 
 /// The names of a rule's settings, conditions left out.

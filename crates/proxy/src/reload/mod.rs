@@ -22,6 +22,7 @@ pub mod ordering;
 pub mod renewing;
 
 use std::{
+    collections::HashSet,
     net::TcpListener,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
@@ -492,7 +493,7 @@ fn notes(running: &Edition, plan: &Plan, placed: &[Placed], hasher: KeyHasher) -
 }
 
 fn has_lost_a_tag(before: &Listener, after: &Listener, hasher: KeyHasher) -> bool {
-    let after = tags_of(after, hasher);
+    let after: HashSet<Vec<u8>> = tags_of(after, hasher).into_iter().collect();
     let mut before = tags_of(before, hasher).into_iter();
     before.any(|tag| !after.contains(&tag))
 }

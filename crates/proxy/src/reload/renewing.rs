@@ -3,7 +3,7 @@
 //!
 //! So they are when one of them has ended, or begins to hold: which one is shown for a name depends on that.
 //!
-//! A certificate that ends within [`ENDS_SOON`](origin::pem::ENDS_SOON) is warned of once a day.
+//! A certificate that ends within [`ENDS_SOON`](origin::pem::ENDS_SOON), or cannot be used, is warned of once a day.
 //!
 //! Not known here: how an edition is made (`reload`).
 
@@ -32,6 +32,8 @@ pub async fn run(shared: Arc<Shared>) {
             let now = shared.clock.now();
             let shown = served().flat_map(|served| &served.shown);
             let of_clients = shown.filter_map(|shown| shown.ends_soon(now));
+            let unusable = served().flat_map(|served| served.unusable().iter().cloned());
+            let of_clients = unusable.chain(of_clients);
             for warning in of_clients.chain(edition.tls.ends_soon(now)) {
                 tracing::warn!("{warning}");
                 warned = Some(Instant::now());

@@ -155,6 +155,7 @@ mod stale_parts;
 mod targeted;
 mod tls;
 mod tls_early;
+mod tls_unusable;
 mod upgrade;
 mod upstreams;
 mod upstreams_by_name;

@@ -1,4 +1,4 @@
-//! What a hundred rules cost a hit: `MEASURE=1 cargo test --release -p proxy --lib cost -- --nocapture`.
+//! What rules and routes cost a hit, by so many rounds: `MEASURE=1000000 cargo test --release -p rules --lib cost -- --nocapture`.
 
 use std::{hint::black_box, time::Instant};
 
@@ -7,17 +7,23 @@ use fields::Fields;
 use super::*;
 use plan::{Edit, FieldFits, FieldIs, HostList, Hours, How, Rule, Text, Then, Verdict};
 
-/// A hundred rules of all kinds, of which the last fits.
-fn hundred() -> Vec<Rule> {
+/// So many rules of all kinds, of which the last fits.
+fn many(count: usize) -> Vec<Rule> {
     let list = std::sync::Arc::new(HostList::of_text(".ads.example\n").unwrap());
-    let mut rules: Vec<Rule> = (0..99)
+    let mut rules: Vec<Rule> = (0..count - 1)
         .map(|n| {
             let mut when = When::default();
             match n % 10 {
                 0 | 1 => when.hosts = vec![format!("h{n}.example.org"), format!("*.d{n}.example")],
                 2 | 3 => when.paths = vec![format!("/section{n}")],
                 4 => when.paths = vec![format!("*.x{n}")],
-                5 | 6 => when.clients = vec![format!("10.{n}.0.0/16").parse().unwrap()],
+                5 | 6 => {
+                    when.clients = vec![
+                        format!("10.{}.{}.0/24", n / 256 % 256, n % 256)
+                            .parse()
+                            .unwrap(),
+                    ]
+                }
                 7 => when.methods = vec!["POST".to_owned()],
                 8 => {
                     when.fields = vec![FieldFits {
@@ -59,10 +65,8 @@ fn rule(when: When, then: Then) -> Rule {
 }
 
 fn measure(what: &str, mut once: impl FnMut()) {
-    let rounds: u32 = match std::env::var_os("MEASURE") {
-        Some(_) => 2_000_000,
-        None => 10,
-    };
+    let rounds = std::env::var("MEASURE").ok();
+    let rounds: u32 = rounds.map_or(10, |rounds| rounds.parse().unwrap());
     let mut best = f64::MAX;
     for _ in 0..5 {
         let began = Instant::now();
@@ -73,7 +77,7 @@ fn measure(what: &str, mut once: impl FnMut()) {
 }
 
 #[test]
-fn the_cost_of_a_hundred_rules() {
+fn the_cost_of_many_rules() {
     let mut fields = Fields::new();
     for (name, value) in [
         ("Host", "www.example.org"),
@@ -95,23 +99,87 @@ fn the_cost_of_a_hundred_rules() {
         fields: &fields,
     };
     let client = "192.0.2.1".parse().unwrap();
-    for count in [1, 10, 100] {
-        let mut rules = hundred();
-        rules.drain(..100 - count);
-        let book = Rulebook::new(&rules);
+    for count in [1, 10, 100, 1000, 10_000] {
+        let book = Rulebook::new(&many(count));
         let mut standing = Standing::default();
-        let mut met = Met::NONE;
+        let mut met = Met::default();
         measure(&format!("{count} rules"), || {
             let among = standing.of(&book, 1, client, 0, 1_700_000_000_000);
             let ruled = book.request(book.met(among, black_box(&question)), true);
             met = black_box(ruled.met);
         });
         assert_eq!(met.iter().collect::<Vec<_>>(), [count - 1]);
+        measure(&format!("a connection of {count} rules"), || {
+            black_box(book.may_meet(client, 0, 1_700_000_000_000));
+        });
     }
-    let book = Rulebook::new(&hundred());
-    measure("a connection of 100 rules", || {
-        black_box(book.may_meet(client, 0, 1_700_000_000_000));
-    });
+}
+
+#[test]
+fn the_cost_of_a_rule_for_each_host() {
+    for count in [1, 1000, 10_000] {
+        let of_host = |n: usize| {
+            let hosts = vec![format!("www.site{n}.example"), format!("*.site{n}.example")];
+            let when = When {
+                hosts,
+                paths: vec!["/wp-content".to_owned(), "*.css".to_owned()],
+                ..When::default()
+            };
+            let ttl = Some(std::time::Duration::from_secs(60));
+            rule(
+                when,
+                Then {
+                    ttl,
+                    ..Then::default()
+                },
+            )
+        };
+        let rules: Vec<Rule> = (0..count).map(of_host).collect();
+        let book = Rulebook::new(&rules);
+        let host = format!("www.site{}.example", count / 2);
+        let question = Question {
+            method: "GET",
+            scheme: Some(message::Scheme::Http),
+            host: &host,
+            port: 80,
+            path: Some("/wp-content/themes/a/style.css"),
+            fields: &Fields::new(),
+        };
+        let mut standing = Standing::default();
+        let client = "192.0.2.1".parse().unwrap();
+        let mut met = Met::default();
+        measure(&format!("{count} hosts with a rule each"), || {
+            let among = standing.of(&book, 1, client, 0, 0);
+            let ruled = book.request(book.met(among, black_box(&question)), true);
+            met = black_box(ruled.met);
+        });
+        assert_eq!(met.iter().collect::<Vec<_>>(), [count / 2]);
+    }
+}
+
+#[test]
+fn the_cost_of_routes() {
+    for count in [1, 1000, 10_000] {
+        let route = |n: usize| {
+            let mut route = plan::Route::everything_to(plan::OriginUrl {
+                tls: false,
+                host: "o".to_owned(),
+                port: 80,
+                path: String::new(),
+            });
+            route.host = Some(format!("www.site{n}.example"));
+            route
+        };
+        let routes: Vec<plan::Route> = (0..count).map(route).collect();
+        let index = crate::routing::RouteIndex::new(&routes);
+        let (host, path) = (
+            format!("www.site{}.example", count - 1),
+            "/wp-content/themes/a/style.css",
+        );
+        measure(&format!("{count} routes"), || {
+            assert_eq!(index.find(black_box(&host), path), Some(count - 1));
+        });
+    }
 }
 
 #[test]
@@ -153,7 +221,7 @@ fn the_cost_of_changing_a_head() {
     measure("set one field, remove another", || {
         lines.clear();
         lines.extend_from_slice(black_box(head));
-        let changes = book.response_edits(Met(1), 200, b"text/html");
+        let changes = book.response_edits(&Met::of(&[0]), 200, b"text/html");
         edits::change_head(&mut lines, &changes, &values);
     });
     assert!(lines.ends_with(b"\r\nStrict-Transport-Security: max-age=31536000\r\n"));

@@ -10,7 +10,7 @@ use fields::Fields;
 use plan::KeyRule;
 
 /// A rule's changes to keys.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shape(KeyRule);
 
 impl Shape {

@@ -1,4 +1,4 @@
-//! The rules that a connection may meet, kept between its requests.
+//! What a connection tells the rules, kept between its requests.
 //!
 //! Looked at anew when the configuration, the client behind the connection, or the minute has changed; the minute counts only where a rule
 //! asks for the time.
@@ -12,7 +12,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use crate::zone::zone;
 use plan::Minute;
 
-use super::{Met, Rulebook, fits::Circumstances};
+use super::{Among, Rulebook, Says, fits::Circumstances};
 
 /// Milliseconds.
 const MINUTE: u64 = 60_000;
@@ -48,20 +48,20 @@ impl Clock {
     }
 }
 
-/// The rules that a connection may meet.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a connection tells.
+#[derive(Clone, Debug, Default)]
 pub struct Standing(Option<Known>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     edition: u32,
     client: IpAddr,
     minute: u64,
-    may_meet: Met,
+    among: Among,
 }
 
 impl Standing {
-    /// The rules that its next request may meet. `listener`: the listener's number in the plan.
+    /// What its next request is asked with. `listener`: the listener's number in the plan.
     #[inline]
     pub fn of(
         &mut self,
@@ -70,42 +70,35 @@ impl Standing {
         client: IpAddr,
         listener: usize,
         unix_ms: u64,
-    ) -> Met {
-        if book.is_empty() {
-            return Met::NONE;
-        }
-        let minute = match book.says.time.is_empty() {
-            true => 0,
-            false => unix_ms / MINUTE,
+    ) -> &Among {
+        let minute = match book.asks_for_the_time() {
+            false => 0,
+            true => unix_ms / MINUTE,
         };
-        match &self.0 {
-            Some(known)
-                if known.edition == edition && known.client == client && known.minute == minute =>
-            {
-                known.may_meet
-            }
-            _ => {
-                let may_meet = book.may_meet(client, listener, unix_ms);
-                self.0 = Some(Known {
-                    edition,
-                    client,
-                    minute,
-                    may_meet,
-                });
-                may_meet
-            }
+        let is_known = |known: &mut Known| {
+            known.edition == edition && known.client == client && known.minute == minute
+        };
+        if self.0.as_mut().is_none_or(|known| !is_known(known)) {
+            self.0 = None;
         }
+        let known = self.0.get_or_insert_with(|| Known {
+            edition,
+            client,
+            minute,
+            among: book.may_meet(client, listener, unix_ms),
+        });
+        &known.among
     }
 }
 
 impl Rulebook {
     /// Does a rule ask for the time?
     pub fn asks_for_the_time(&self) -> bool {
-        !self.says.time.is_empty()
+        self.any_says.has(Says::TIME)
     }
 
-    /// The rules that a client may meet by this listener at this time.
-    pub fn may_meet(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Met {
+    /// What a connection of this client to this listener tells at this time.
+    pub fn may_meet(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Among {
         self.among(&self.circumstances(client, listener, unix_ms))
     }
 

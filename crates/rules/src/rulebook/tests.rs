@@ -17,7 +17,7 @@ fn ruled<'b>(book: &'b Rulebook, method: &str, host: &str, path: &str) -> Ruled<
         fields: &Fields::new(),
     };
     let client = std::net::Ipv4Addr::LOCALHOST.into();
-    book.request(book.met(book.may_meet(client, 0, 0), &question), true)
+    book.request(book.met(&book.may_meet(client, 0, 0), &question), true)
 }
 
 fn list(words: &str) -> Vec<String> {
@@ -173,7 +173,7 @@ fn of_each_thing_the_first_rule_that_says_it_counts() {
     assert!(a.bypass && !a.strip_cookies && a.shape.is_none());
     let decide = |path: &str, status| {
         let ruled = ruled(&book, "HEAD", "h", path);
-        let decision = book.response(ruled.met, status, None, &general);
+        let decision = book.response(&ruled.met, status, None, &general);
         (
             decision.rules.ttl_s,
             decision.rules.ttl_max_s,
@@ -208,7 +208,7 @@ fn an_allowing_rule_that_stores_more_holds_however_the_path_is_read() {
         let book = styles(verdict);
         let ttl_s = |path| {
             let met = ruled(&book, "GET", "h", path).met;
-            let decision = book.response(met, 200, None, &httpcache::Rules::default());
+            let decision = book.response(&met, 200, None, &httpcache::Rules::default());
             decision.rules.ttl_s
         };
         assert_eq!(ttl_s("/a.css"), Some(60));

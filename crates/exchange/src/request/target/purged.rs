@@ -116,8 +116,8 @@ pub fn names_of_url(
         under_schemes(&as_it_is(&named), names, &mut add);
     }
     for listener in listeners {
-        let mut routes = listener.routes.iter();
-        let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) else {
+        let found = (listener.routing).find(named.authority.host, named.path);
+        let Some(route) = found.and_then(|number| listener.routes.get(number)) else {
             continue;
         };
         readings(
@@ -156,8 +156,8 @@ pub fn prefixes_of_url(
         under_schemes(&as_it_is(&named), names, &mut add);
     }
     for listener in listeners {
-        let routes = listener.routes.iter();
-        for route in routes.filter(|r| r.route.host_matches(named.authority.host)) {
+        for number in listener.routing.of_host(named.authority.host) {
+            let route = &listener.routes[number];
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // The route matches all of them, or (`/docs` for the route `/docs`) some of them.

@@ -1,13 +1,14 @@
 //! Random rules and requests: all rules at once find what one by one is found.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use fields::Fields;
+use ::fields::Fields;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
-use crate::rulebook::fits::Seen;
-use plan::{Canned, FieldFits, Then};
+use crate::rulebook::fits::{Seen, unmet_by_connection};
+use message::Scheme;
+use plan::{Canned, FieldFits, FieldIs, HostList, Hours, Minute, Rule, Then, Verdict, When};
 
 /// Texts from few words, so that they often agree.
 fn words(words: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -62,7 +63,7 @@ fn path() -> impl Strategy<Value = String> {
 fn path_pattern() -> impl Strategy<Value = String> {
     words(&[
         "/", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/b", "*", "*.jpg", "/a*", "*/b/*", "/a/*/b",
-        "*a", "/*a*b", "**b", "/%61",
+        "*a", "/*a*b", "**b", "/%61", "**", "*ab*", "/b*", "*b*a*", "*jpg", "*.*",
     ])
 }
 
@@ -106,12 +107,27 @@ fn when() -> impl Strategy<Value = When> {
         option::weighted(0.2, select(&[Scheme::Http, Scheme::Https][..])),
         vec(select(vec![80..=80u16, 1..=1024, 8080..=9000]), 0..2),
         vec(select(list.to_vec()), 0..2),
+        connection(),
         // Most rules have few kinds of conditions.
-        vec(prop::bool::weighted(0.3), 8),
+        vec(prop::bool::weighted(0.3), 9),
     )
         .prop_map(
-            |(hosts, paths, queries, fields, methods, scheme, ports, host_lists, has)| {
-                let mut when = When::default();
+            |(
+                hosts,
+                paths,
+                queries,
+                fields,
+                methods,
+                scheme,
+                ports,
+                host_lists,
+                connection,
+                has,
+            )| {
+                let mut when = match has[8] {
+                    true => connection,
+                    false => When::default(),
+                };
                 if has[0] {
                     when.hosts = hosts;
                 }
@@ -139,6 +155,55 @@ fn when() -> impl Strategy<Value = When> {
                 when
             },
         )
+}
+
+/// Conditions about the connection.
+fn connection() -> impl Strategy<Value = When> {
+    let networks = [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.1.0.0/16",
+        "10.1.2.3/32",
+        "::/0",
+        "2001:db8::/32",
+        "2001:db8::1/128",
+    ];
+    let networks = networks.map(|it| it.parse().unwrap());
+    let hours = ["Mo", "Mo-Fr 08:00-18:00", "22:00-06:00 UTC", "Sa UTC"];
+    let hours = hours.map(|it| Hours::parse(it).unwrap());
+    (
+        vec(select(networks.to_vec()), 0..3),
+        vec(0..3usize, 0..2),
+        vec(select(hours.to_vec()), 0..2),
+    )
+        .prop_map(|(clients, listeners, hours)| When {
+            clients,
+            listeners,
+            hours,
+            ..When::default()
+        })
+}
+
+fn circumstances() -> impl Strategy<Value = Circumstances> {
+    let clients = [
+        "10.1.2.3",
+        "10.1.9.9",
+        "10.9.9.9",
+        "192.0.2.1",
+        "::ffff:10.1.2.3",
+        "2001:db8::1",
+        "2001:db8::2",
+        "::1",
+    ];
+    let minute = || (0..7u8, 0..1440u16).prop_map(|(day, minute)| Minute { day, minute });
+    (select(clients.to_vec()), 0..3usize, minute(), minute()).prop_map(
+        |(client, listener, local, utc)| Circumstances {
+            client: client.parse().unwrap(),
+            listener,
+            local,
+            utc,
+        },
+    )
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
@@ -171,8 +236,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
     fn all_at_once_is_one_by_one(
-        rules in vec(rule(), 1..20),
-        among in any::<u128>(),
+        rules in vec(rule(), 1..40),
+        at in circumstances(),
         (host, path, query) in (host(), option::weighted(0.9, path()), query()),
         lines in vec((words(&["User-Agent", "X-A", "x-b"]), value()), 0..4),
         method in words(&["GET", "HEAD", "POST", "PUT"]),
@@ -186,14 +251,79 @@ proptest! {
         let target = path.map(|path| format!("{path}?{query}"));
         let question = Question { method: &method, scheme, host: &host, port, path: target.as_deref(), fields: &fields };
         let seen = Seen::of(question, &method);
-        let mut one_by_one = 0;
-        for (number, rule) in rules.iter().enumerate() {
-            if among & 1 << number != 0 && seen.unmet(rule).is_none() {
-                one_by_one |= 1u128 << number;
-            }
-        }
-        let among = Met(among & ((1 << rules.len()) - 1));
-        let at_once = Index::new(&rules).met(among, &question, &method);
-        prop_assert_eq!(at_once.iter().collect::<Vec<_>>(), Met(one_by_one).iter().collect::<Vec<_>>(), "{:?} {}", target, host);
+        let fits = |rule: &Rule| unmet_by_connection(&rule.when, &at).is_none() && seen.unmet(rule).is_none();
+        let one_by_one: Vec<usize> = (0..).zip(&rules).filter(|(_, rule)| fits(rule)).map(|(number, _)| number).collect();
+        let index = Index::new(&rules);
+        let at_once = index.met(&index.among(&at), &question, &method);
+        prop_assert_eq!(at_once.iter().collect::<Vec<_>>(), one_by_one, "{:?} {}", target, host);
     }
+}
+
+/// The rules that one request after another meets, with so many that no list is short.
+#[test]
+fn of_thousands_of_rules_those_that_fit_are_found() {
+    let rule = |when| Rule {
+        when,
+        ..Rule::default()
+    };
+    let rules: Vec<Rule> = (0..3000)
+        .map(|n| {
+            let mut when = When::default();
+            match n % 6 {
+                0 => when.hosts = vec![format!("h{n}.example"), format!("*.d{n}.example")],
+                1 => when.paths = vec![format!("/p{n}/*.jpg"), format!("/q{n}")],
+                2 => when.paths = vec![format!("*.e{n}")],
+                3 => {
+                    when.clients = vec![format!("10.{}.{}.0/24", n / 256, n % 256).parse().unwrap()]
+                }
+                4 => {
+                    when.fields = vec![FieldFits {
+                        name: "user-agent".to_owned(),
+                        how: FieldIs::One(vec![format!("*bot{n}/*")]),
+                    }];
+                }
+                // A hundred hosts by thirty paths.
+                _ => {
+                    when.hosts = vec![format!("s{}.example", n % 100)];
+                    when.paths = vec![format!("/t{}/", n / 100)];
+                }
+            }
+            rule(when)
+        })
+        .collect();
+    let index = Index::new(&rules);
+    let met = |client: &str, host: &str, path: &str, agent: &str| {
+        let mut fields = Fields::new();
+        fields.push(b"User-Agent", agent.as_bytes());
+        let question = Question {
+            method: "GET",
+            scheme: Some(Scheme::Http),
+            host,
+            port: 80,
+            path: Some(path),
+            fields: &fields,
+        };
+        let among = index.among(&Circumstances {
+            client: client.parse().unwrap(),
+            listener: 0,
+            local: Minute::default(),
+            utc: Minute::default(),
+        });
+        index
+            .met(&among, &question, "GET")
+            .iter()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(met("192.0.2.1", "h6.example", "/", ""), [6]);
+    assert_eq!(
+        met("192.0.2.1", "a.d2994.example", "/p7/a.jpg", ""),
+        [7, 2994]
+    );
+    assert_eq!(
+        met("10.4.1.9", "h", "/a.e2996", "a bot1000/1"),
+        [1000, 2996]
+    );
+    assert_eq!(met("10.10.191.9", "h", "/q7/x", ""), [7, 2751]);
+    assert_eq!(met("10.0.3.9", "s11.example", "/t0/x", ""), [3, 11]);
+    assert!(met("192.0.2.1", "s11.example", "/t1/x", "").is_empty());
 }

@@ -1,0 +1,201 @@
+//! The routes of a listener, found by host and path.
+//!
+//! The meaning is that of a search one by one: the first route that matches counts ([`plan::Route::matches`]). Here the routes of one host
+//! pattern are a group. A group is found by a hash: that of the host itself, or of one of its ends that begin at a dot. In a group of many
+//! routes a path is looked for with each of its beginnings that end where a segment does. So a look-up costs by the length of host and path,
+//! not by the number of routes.
+//!
+//! Invariant, which the tests hold against that search: the route found is the first that matches.
+//!
+//! Not known here: what a route does.
+
+use plan::{Route, host_fits};
+use smallvec::SmallVec;
+
+use crate::table::{EMPTY, Table, hash_from_end, hash_of, with};
+
+/// Numbers of groups; hosts with more of them are rare.
+type Found = SmallVec<[u32; 4]>;
+
+/// The routes of a listener.
+#[derive(Debug, Default)]
+pub struct RouteIndex {
+    /// `example.org`, hashed from its end: its group.
+    whole: Table,
+    /// `*.example.org`, without the `*.`
+    below: Table,
+    /// The group of any host.
+    any: Option<u32>,
+    /// Patterns of another form, which a configuration file cannot have, and their groups.
+    others: Vec<(String, u32)>,
+    groups: Vec<Group>,
+    /// The first route that is in no group of `whole`.
+    first_of_many_hosts: u32,
+}
+
+/// The routes of one host pattern.
+#[derive(Debug, Default)]
+struct Group {
+    /// Path prefixes and the numbers of their routes, in order.
+    routes: Vec<(Box<str>, u32)>,
+    /// The same by hash, where there are many.
+    by_path: Option<Table>,
+}
+
+impl RouteIndex {
+    /// Of these routes, in this order.
+    pub fn new(routes: &[Route]) -> RouteIndex {
+        let mut index = RouteIndex {
+            first_of_many_hosts: u32::MAX,
+            ..RouteIndex::default()
+        };
+        for (number, route) in (0..).zip(routes) {
+            index.add(number, route);
+        }
+        for group in &mut index.groups {
+            group.by_path = (group.routes.len() > Group::FEW).then(|| by_path(&group.routes));
+            group.routes.shrink_to_fit();
+        }
+        index
+    }
+
+    fn add(&mut self, number: u32, route: &Route) {
+        let host = route.host.as_ref().map(|host| host.to_ascii_lowercase());
+        let next = || self.groups.len() as u32;
+        let is_exact = host.as_ref().is_some_and(|host| !host.starts_with('*'));
+        let group = match host {
+            None => *self.any.get_or_insert_with(next),
+            Some(host) => match host.strip_prefix("*.") {
+                Some(name) => {
+                    (self.below).number(hash_from_end(name.as_bytes()), name.as_bytes(), next)
+                }
+                None if host.starts_with('*') => {
+                    let known = self.others.iter().find(|(other, _)| *other == host);
+                    known.map(|(_, group)| *group).unwrap_or_else(|| {
+                        let group = self.groups.len() as u32;
+                        self.others.push((host, group));
+                        group
+                    })
+                }
+                None => (self.whole).number(hash_from_end(host.as_bytes()), host.as_bytes(), next),
+            },
+        };
+        if !is_exact {
+            self.first_of_many_hosts = self.first_of_many_hosts.min(number);
+        }
+        let at = group as usize;
+        if at == self.groups.len() {
+            self.groups.push(Group::default());
+        }
+        self.groups[at]
+            .routes
+            .push((route.path_prefix.as_str().into(), number));
+    }
+
+    /// The number of the first route that matches this host (no port, any case) and path (query allowed).
+    #[inline]
+    pub fn find(&self, host: &str, path: &str) -> Option<usize> {
+        let mut first = u32::MAX;
+        self.each_group(host, |group| {
+            first = group.first(path, first);
+            // Routes of whole hosts come first in all configurations: no other can come before it.
+            first < self.first_of_many_hosts
+        });
+        (first != u32::MAX).then_some(first as usize)
+    }
+
+    /// The numbers of all routes that match this host (no port, any case), in order.
+    pub fn of_host(&self, host: &str) -> Vec<usize> {
+        let mut all = Vec::new();
+        self.each_group(host, |group| {
+            all.extend(group.routes.iter().map(|(_, number)| *number as usize));
+            false
+        });
+        all.sort_unstable();
+        all
+    }
+
+    /// Shows each group that matches the host, that of the whole host first, until it is told that this is enough.
+    #[inline]
+    fn each_group(&self, host: &str, mut is_enough: impl FnMut(&Group) -> bool) {
+        // A trailing dot does not change the name.
+        let name = host.strip_suffix('.').unwrap_or(host).as_bytes();
+        let mut hash = EMPTY;
+        let mut below = Found::default();
+        for (at, byte) in name.iter().enumerate().rev() {
+            if *byte == b'.' && at > 0 && !self.below.is_empty() {
+                let is_it = |known: &[u8]| known.eq_ignore_ascii_case(&name[at + 1..]);
+                below.extend(self.below.find(hash, is_it));
+            }
+            hash = with(hash, byte.to_ascii_lowercase());
+        }
+        let whole = self
+            .whole
+            .find(hash, |known| known.eq_ignore_ascii_case(name));
+        for group in whole.into_iter().chain(below) {
+            if is_enough(&self.groups[group as usize]) {
+                return;
+            }
+        }
+        for (pattern, group) in &self.others {
+            if host_fits(pattern, host) && is_enough(&self.groups[*group as usize]) {
+                return;
+            }
+        }
+        if let Some(group) = self.any {
+            is_enough(&self.groups[group as usize]);
+        }
+    }
+}
+
+fn by_path(routes: &[(Box<str>, u32)]) -> Table {
+    let mut table = Table::default();
+    for (prefix, number) in routes {
+        // Of two for one path the first counts.
+        table.number(hash_of(prefix.as_bytes()), prefix.as_bytes(), || *number);
+    }
+    table
+}
+
+impl Group {
+    /// So many are looked at one by one.
+    const FEW: usize = 4;
+
+    /// The first of its routes that matches the path, or this one, if that comes before.
+    #[inline]
+    fn first(&self, path: &str, before: u32) -> u32 {
+        match &self.by_path {
+            Some(table) => first_prefix(table, path.as_bytes(), before),
+            None => {
+                let mut routes = self.routes.iter();
+                let found = routes.find(|(prefix, _)| plan::path_begins(path, prefix));
+                found.map_or(before, |(_, number)| before.min(*number))
+            }
+        }
+    }
+}
+
+/// The least number of a beginning of the path that ends where a segment does.
+fn first_prefix(table: &Table, path: &[u8], before: u32) -> u32 {
+    let mut first = before;
+    let mut look = |hash: u64, beginning: &[u8]| {
+        if let Some(number) = table.get(hash, beginning) {
+            first = first.min(number);
+        }
+    };
+    let (mut hash, end) = (EMPTY, path.len().min(table.bytes_max() + 1));
+    for (at, &byte) in path[..end].iter().enumerate() {
+        let is_behind_slash = at > 0 && path[at - 1] == b'/';
+        if is_behind_slash || matches!(byte, b'/' | b'?') {
+            look(hash, &path[..at]);
+        }
+        hash = with(hash, byte);
+    }
+    if end == path.len() || path[end - 1] == b'/' {
+        look(hash, &path[..end]);
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests;
