@@ -235,7 +235,7 @@ mod tests {
     fn go_round(trial: &mut Trial, objects: u64, requests: u64) {
         for n in 0..requests {
             let id = n % objects;
-            trial.asked(id, if id % 5 == 0 { LONG } else { SHORT });
+            trial.asked(id, if id.is_multiple_of(5) { LONG } else { SHORT });
         }
     }
 

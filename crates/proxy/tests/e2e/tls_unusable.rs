@@ -14,7 +14,7 @@ use crate::{
 #[test]
 fn a_certificate_that_cannot_be_used_does_not_stop_the_others() {
     let authority = Authority::new();
-    let origin = Origin::sending(ok(&[FRESH], b"hello".to_vec()));
+    let origin = Origin::sending(ok(&[FRESH], b"hello"));
     let first = authority.sign("first", &["first.example"]);
     let (bad, good) = (
         authority.sign("bad", &["bad.example"]),
