@@ -16,8 +16,7 @@ use message::Scheme;
 
 use plan::{FieldFits, FieldIs, Minute, Rule, Verdict, When, address, host_fits};
 
-use super::index::split;
-use super::paths::{parameter, path_fits, readings, readings_to_share, text_fits};
+use super::paths::{parameter, path_fits, readings, readings_to_share, split, text_fits};
 
 /// What a request asks, as rules look at it.
 #[derive(Clone, Copy)]

@@ -19,6 +19,7 @@ mod fields;
 mod globs;
 mod lists;
 mod networks;
+mod numbers;
 mod paths;
 mod values;
 
@@ -29,28 +30,11 @@ use super::{
     fits::{Circumstances, Question, plain_host},
 };
 use lists::Lists;
+use numbers::{
+    CLIENT, FIELDS, Found, HOST, HOST_LIST, Kind, LISTENER, METHOD, PATH, PORT, QUERY, SCHEME, TIME,
+};
 use paths::{FoundPaths, Reads};
 use values::Values;
-
-/// The numbers of the values that were found.
-type Found = SmallVec<[u32; 4]>;
-
-/// A kind of condition; [`FIELDS`] and what follows are about fields.
-type Kind = u32;
-
-const HOST: Kind = 0;
-const PATH: Kind = 1;
-const CLIENT: Kind = 2;
-const QUERY: Kind = 3;
-const METHOD: Kind = 4;
-const PORT: Kind = 5;
-const SCHEME: Kind = 6;
-const LISTENER: Kind = 7;
-const TIME: Kind = 8;
-/// Costs most, so it is the key of a rule only where nothing else is.
-const HOST_LIST: Kind = 9;
-/// The first of those about fields.
-const FIELDS: Kind = 10;
 
 /// All rules' conditions.
 #[derive(Debug, Default)]
@@ -208,23 +192,6 @@ impl Asked<'_> {
             field => values.fields.of((field - FIELDS) as usize, question.fields),
         }
     }
-}
-
-/// Path and query of a target.
-pub fn split(target: Option<&str>) -> (Option<&str>, &str) {
-    let Some(target) = target else {
-        return (None, "");
-    };
-    let target = match memchr::memchr(b'#', target.as_bytes()) {
-        Some(at) => &target[..at],
-        None => target,
-    };
-    let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
-        Some(at) => (&target[..at], &target[at + 1..]),
-        None => (target, ""),
-    };
-    // An empty path (`http://host?query`) is "/".
-    (Some(if path.is_empty() { "/" } else { path }), query)
 }
 
 #[cfg(test)]

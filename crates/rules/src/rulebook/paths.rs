@@ -10,6 +10,23 @@
 
 use std::borrow::Cow;
 
+/// Path and query of a target.
+pub fn split(target: Option<&str>) -> (Option<&str>, &str) {
+    let Some(target) = target else {
+        return (None, "");
+    };
+    let target = match memchr::memchr(b'#', target.as_bytes()) {
+        Some(at) => &target[..at],
+        None => target,
+    };
+    let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
+        Some(at) => (&target[..at], &target[at + 1..]),
+        None => (target, ""),
+    };
+    // An empty path (`http://host?query`) is "/".
+    (Some(if path.is_empty() { "/" } else { path }), query)
+}
+
 /// `/a` matches `/a` and `/a/b`; a pattern with `*` must match the whole path.
 pub fn path_fits(pattern: &[u8], path: &str) -> bool {
     let path = Plain(path.as_bytes());

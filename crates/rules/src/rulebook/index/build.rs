@@ -7,8 +7,13 @@ use plan::{Rule, When};
 use smallvec::SmallVec;
 
 use super::{
-    CLIENT, FIELDS, HOST, HOST_LIST, Index, Kind, LISTENER, METHOD, PATH, PORT, QUERY, SCHEME,
-    TIME, lists::Lists, paths::Reads, values::Values,
+    Index,
+    lists::Lists,
+    numbers::{
+        CLIENT, FIELDS, HOST, HOST_LIST, Kind, LISTENER, METHOD, PATH, PORT, QUERY, SCHEME, TIME,
+    },
+    paths::Reads,
+    values::Values,
 };
 
 /// A value that a rule names.

@@ -8,7 +8,10 @@ use std::collections::HashMap;
 
 use plan::{FieldFits, FieldIs};
 
-use super::{Found, globs::Globs, values::Next};
+use super::{
+    globs::Globs,
+    numbers::{Found, Next},
+};
 use crate::rulebook::fits::FieldLines;
 
 /// Fields by name; a name is there twice where one rule has two conditions about it, both of which must hold.

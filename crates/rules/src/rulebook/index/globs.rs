@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use memchr::memmem::Finder;
 
-use super::{Found, values::Next};
+use super::numbers::{Found, Next};
 use crate::table::{Table, hash_of};
 
 /// Patterns, each with its number.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
 use ipnet::IpNet;
 
-use super::{Found, values::Next};
+use super::numbers::{Found, Next};
 
 /// Beginnings of numbers, by their length in bits.
 #[derive(Debug, Default)]

@@ -6,9 +6,12 @@
 
 use plan::{Rule, Then, Verdict};
 
-use super::{Found, globs::Globs, split, values::Next};
+use super::{
+    globs::Globs,
+    numbers::{Found, Next},
+};
 use crate::{
-    rulebook::paths::{plain, readings, readings_to_share},
+    rulebook::paths::{plain, readings, readings_to_share, split},
     table::{EMPTY, Table, hash_of, with},
 };
 

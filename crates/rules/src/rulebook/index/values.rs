@@ -8,20 +8,19 @@ use message::Scheme;
 use plan::{HostList, Hours, When, address};
 
 use super::{
-    Found,
     fields::Fields,
     globs::Globs,
     networks::{Networks, Ports},
+    numbers::{Found, Next},
     paths::Paths,
-    split,
 };
 use crate::{
-    rulebook::{fits::Circumstances, paths::parameter},
+    rulebook::{
+        fits::Circumstances,
+        paths::{parameter, split},
+    },
     table::{EMPTY, Table, hash_from_end, hash_of, with},
 };
-
-/// Numbers a new value.
-pub type Next<'a> = &'a mut dyn FnMut() -> u32;
 
 /// All values by kind, each with its number.
 #[derive(Debug, Default)]
