@@ -120,7 +120,7 @@ fn act(event: Event<'_>, body: &Bytes) -> Answer {
             Answer::Trailers(stream, block)
         }
         Event::Reset { stream, .. } => Answer::Release(stream),
-        Event::Refused(_) | Event::GoAway(_) => Answer::None,
+        Event::Response { .. } | Event::Refused(_) | Event::GoAway(_) => Answer::None,
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! | what | methods |
 //! |---|---|
-//! | bytes from the client | [`Connection::handle_input`], an event at a time |
+//! | bytes from the peer | [`Connection::handle_input`], an event at a time |
 //! | time | [`Connection::handle_timeout`] at [`Connection::next_deadline`], or now and then |
+//! | a client's requests | [`Connection::client`], `may_ask`, `request`; see `asking` |
 //! | commands | `interim`, `begin`, `piece`, `end`, `trailers` for an answer; `consumed` for a body; `reset`, `release`; `drain`, `close` |
-//! | bytes to the client | [`Connection::poll_output`] into a [`Turn`] |
+//! | bytes to the peer | [`Connection::poll_output`] into a [`Turn`] |
 //!
 //! Life of a stream. [`Event::Request`] opens it. The caller answers, with any number of interim heads, then `begin`, pieces, `end`
 //! or `trailers`; that is also its good-bye. If [`Event::Reset`] comes before, the caller stops its work and calls `release`:
@@ -23,6 +24,7 @@
 //! Limits: [`Limits`]; output of our own that waits stays below [`OUTPUT_WAITING_MAX`] and what one block adds, since no input is
 //! taken above it; queued pieces are the caller's to bound, see [`Connection::queued`].
 
+mod asking;
 mod block;
 mod control;
 mod data;
@@ -41,7 +43,7 @@ use fields::Fields;
 use crate::budget::Budget;
 use crate::error::{Counts, ErrorCode, Fault};
 use crate::frame::{self, flag, kind};
-use crate::head::{HeadBuffer, RequestView};
+use crate::head::{HeadBuffer, RequestView, ResponseView};
 use crate::hpack::Decoder;
 use crate::limits::Limits;
 use crate::mistakes::{Mistake, makes};
@@ -53,7 +55,7 @@ use crate::streams::{Gone, Streams};
 use crate::turn::Turn;
 
 use settings::{PeerSettings, WINDOW_DEFAULT};
-use stage::{DataFrame, Drain, Incomplete, Stage};
+use stage::{DataFrame, Drain, Incomplete, Role, Stage};
 
 /// While this much of our own output waits, no input is taken: a client that does not read cannot make us answer.
 pub const OUTPUT_WAITING_MAX: usize = 32 * 1024;
@@ -67,7 +69,7 @@ pub struct Taken<'a> {
     pub event: Option<Event<'a>>,
 }
 
-/// What a client did.
+/// What the peer did.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A request, checked.
@@ -77,9 +79,16 @@ pub enum Event<'a> {
         /// Its head.
         head: RequestView<'a>,
     },
+    /// A head of an answer, checked. Below 200 another one follows.
+    Response {
+        /// Of a request of ours that has no final answer yet.
+        stream: StreamId,
+        /// The head.
+        head: ResponseView<'a>,
+    },
     /// A part of a body; take it, and say [`Connection::consumed`] when there is room for more.
     Data {
-        /// Of a request that has not ended.
+        /// Of a message that has not ended.
         stream: StreamId,
         /// May be empty if `ends`.
         bytes: &'a [u8],
@@ -88,41 +97,51 @@ pub enum Event<'a> {
     },
     /// The body ended, and these fields follow it.
     Trailers {
-        /// Of a request that had not ended.
+        /// Of a message that had not ended.
         stream: StreamId,
         /// Checked.
         fields: &'a Fields,
     },
     /// The stream is over before its time. The caller stops, and calls [`Connection::release`] once it has.
     Reset {
-        /// Of a request that was given.
+        /// Of a request that was given, or made.
         stream: StreamId,
         /// By whom, and why.
         by: ResetBy,
     },
     /// A request that the caller never hears of; it was answered or reset.
     Refused(Fault),
-    /// The client will send no more requests.
+    /// A client will send no more requests. A server takes no more, and has not taken those of [`Connection::unprocessed`].
     GoAway(ErrorCode),
+}
+
+/// What is to be known of a request besides its field block.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Asked {
+    /// No body follows its answer: HEAD.
+    pub is_head: bool,
+    /// It has no body.
+    pub ends: bool,
 }
 
 /// Who ended a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetBy {
-    /// The client, with this code.
-    Client(ErrorCode),
-    /// We, since the client did this.
+    /// The peer, with this code.
+    Peer(ErrorCode),
+    /// We, since the peer did this.
     Us(Fault),
 }
 
-/// The server's side of a connection.
+/// One side of a connection.
 pub struct Connection {
+    role: Role,
     limits: Limits,
     budget: Budget,
     counts: Counts,
     fatal: Option<Fault>,
 
-    // From the client.
+    // From the peer.
     stage: Stage,
     /// The DATA frame in which the input stands.
     data: Option<DataFrame>,
@@ -147,12 +166,16 @@ pub struct Connection {
     /// The last stream of the last GOAWAY.
     go_away_last: u32,
     peer_is_leaving: bool,
+    /// The last stream of the peer's last GOAWAY.
+    peer_last: u32,
+    /// Is a PING of ours not answered?
+    is_ping_out: bool,
     started_at: Duration,
     settings_acked: bool,
     /// When a look at the streams for stalled ones is due.
     stall_look_at: Duration,
 
-    // To the client.
+    // To the peer.
     out: Vec<u8>,
     ready: Ready,
     send_window: i64,
@@ -161,13 +184,21 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A new connection, whose first output is our SETTINGS. `now` is since any moment, the same for all calls.
+    /// The server's side of a new connection, whose first output is our SETTINGS. `now` is since any moment, the same for all calls.
     pub fn new(limits: Limits, now: Duration) -> Connection {
+        Self::begins(Role::Server, limits, now)
+    }
+
+    fn begins(role: Role, limits: Limits, now: Duration) -> Connection {
         let mut connection = Connection {
+            role,
             budget: Budget::new(),
             counts: Counts::new(),
             fatal: None,
-            stage: Stage::Preface,
+            stage: match role {
+                Role::Server => Stage::Preface,
+                Role::Client => Stage::FirstSettings,
+            },
             data: None,
             block: Vec::new(),
             block_of: None,
@@ -183,6 +214,8 @@ impl Connection {
             drain: Drain::No,
             go_away_last: frame::STREAM_MASK,
             peer_is_leaving: false,
+            peer_last: frame::STREAM_MASK,
+            is_ping_out: false,
             started_at: now,
             settings_acked: false,
             stall_look_at: now + limits.stall_time,
@@ -192,7 +225,10 @@ impl Connection {
             pace: Pace::default(),
             limits,
         };
-        settings::write_ours(&limits, &mut connection.out);
+        if role == Role::Client {
+            connection.out.extend_from_slice(frame::PREFACE);
+        }
+        settings::write_ours(role, &limits, &mut connection.out);
         connection
     }
 
@@ -333,7 +369,8 @@ impl Connection {
             "an answer ends once, behind its head"
         );
         found.ends = true;
-        found.is_released |= !found.is_tunnel;
+        // A server is done with it; a client waits for the answer.
+        found.is_released |= !found.is_tunnel && self.role == Role::Server;
         if found.queued > 0 {
             found.trailers = trailers;
             return;
@@ -362,18 +399,23 @@ impl Connection {
         }
     }
 
-    /// The caller is done with a stream that was reset, or with a tunnel. One that is neither ended nor reset is reset.
+    /// The caller is done with a stream that was reset, with a tunnel, or with a request of its own. One that is neither ended nor reset is
+    /// reset.
     pub fn release(&mut self, stream: StreamId) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
         found.is_released = true;
-        if found.is_reset || found.ends {
+        // Of a request of ours, both the request and its answer have ended.
+        let has_ended = found.ends && (self.role == Role::Server || found.recv_ended);
+        if found.is_reset || has_ended {
             self.settle(stream);
         } else {
             //= rfc9113 §8.5   an error of the connection behind a tunnel is a stream error, CONNECT_ERROR
             let code = match found.is_tunnel {
                 true => ErrorCode::CONNECT_ERROR,
+                //= rfc9113 §8.7   a client that wants no more of an answer: CANCEL
+                false if self.role == Role::Client => ErrorCode::CANCEL,
                 false => ErrorCode::INTERNAL_ERROR,
             };
             self.write_reset(stream, code);
@@ -400,7 +442,7 @@ impl Connection {
     /// Ends the connection at once, with this code: write what is to be written, and close.
     pub fn close(&mut self, code: ErrorCode) {
         if self.fatal.is_none() && self.drain != Drain::Final {
-            self.write_go_away(self.streams.last_id(), code);
+            self.write_go_away(self.last_taken(), code);
             self.drain = Drain::Final;
         }
     }
@@ -486,7 +528,7 @@ impl Connection {
     fn note_send_ended(&mut self, stream: StreamId) {
         let found = self.streams.get_mut(stream).expect("an open stream ends");
         found.send_ended = true;
-        if !found.recv_ended && !found.is_tunnel {
+        if !found.recv_ended && !found.is_tunnel && self.role == Role::Server {
             //= rfc9113 §8.1   a server that needs no more of the request resets it with NO_ERROR, behind the answer
             frame::write_word(
                 kind::RST_STREAM,
@@ -505,9 +547,9 @@ impl Connection {
             return;
         };
         let is_closed = found.is_reset || (found.send_ended && found.recv_ended);
-        let is_done = found.is_released || found.is_reset_by_client && makes(Mistake::FreeAtReset);
+        let is_done = found.is_released || found.is_reset_by_peer && makes(Mistake::FreeAtReset);
         if is_closed && is_done {
-            let how = match found.recv_ended || found.is_reset_by_client {
+            let how = match found.recv_ended || found.is_reset_by_peer {
                 true => Gone::Closed,
                 false => Gone::ResetByUs {
                     window: found.recv_window.max(0),
@@ -523,13 +565,21 @@ impl Connection {
         }
     }
 
+    /// The last stream of the peer's that we took: servers open none.
+    fn last_taken(&self) -> u32 {
+        match self.role {
+            Role::Server => self.streams.last_id(),
+            Role::Client => 0,
+        }
+    }
+
     /// The connection ends here.
     #[cold]
     fn fail(&mut self, fault: Fault) -> Fault {
         if self.fatal.is_none() {
             self.counts.add(fault);
             self.fatal = Some(fault);
-            self.write_go_away(self.streams.last_id(), fault.code());
+            self.write_go_away(self.last_taken(), fault.code());
         }
         fault
     }

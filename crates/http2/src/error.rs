@@ -29,6 +29,32 @@ impl ErrorCode {
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 }
 
+/// Its name in the registry.
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        match NAMES.get(self.0 as usize) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "code {}", self.0),
+        }
+    }
+}
+
 macro_rules! faults {
     ($($reach:ident $name:ident $code:ident $reason:literal)*) => {
         /// What a peer did that ends a stream or the connection.
@@ -82,7 +108,7 @@ faults! {
     connection FirstFrame PROTOCOL_ERROR "first frame is not SETTINGS"
     connection SettingValue PROTOCOL_ERROR "setting out of range"
     connection SettingWindow FLOW_CONTROL_ERROR "initial window above 2^31-1"
-    connection Push PROTOCOL_ERROR "PUSH_PROMISE of a client"
+    connection Push PROTOCOL_ERROR "PUSH_PROMISE that was not allowed"
     connection ContinuationExpected PROTOCOL_ERROR "field block interrupted"
     connection ContinuationUnexpected PROTOCOL_ERROR "CONTINUATION without a field block"
     connection Padding PROTOCOL_ERROR "padding longer than the frame"
@@ -115,7 +141,7 @@ faults! {
     stream SelfDependency PROTOCOL_ERROR "stream that depends on itself"
     stream Stalled CANCEL "too little of the answer taken in time"
     stream SmallOfStream ENHANCE_YOUR_CALM "too many small DATA frames behind the end of the answer"
-    // Malformed requests (RFC 9113 §8.1.1).
+    // Malformed messages (RFC 9113 §8.1.1).
     stream FieldName PROTOCOL_ERROR "malformed field name"
     stream FieldValue PROTOCOL_ERROR "malformed field value"
     stream PseudoUnknown PROTOCOL_ERROR "unknown pseudo-field"
@@ -134,6 +160,8 @@ faults! {
     stream ContentLength PROTOCOL_ERROR "invalid or repeated Content-Length"
     stream LengthDiffers PROTOCOL_ERROR "content unlike Content-Length"
     stream TrailersNotLast PROTOCOL_ERROR "trailers that do not end the stream"
+    stream Status PROTOCOL_ERROR "malformed :status, or 101"
+    stream HeadMissing PROTOCOL_ERROR "content or an end without a final head"
     // Answered with 431.
     stream HeadTooLarge NO_ERROR "head too large"
     stream TooManyFields NO_ERROR "too many fields"

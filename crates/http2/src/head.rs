@@ -1,4 +1,4 @@
-//! The head of a request, or trailers: fields out of HPACK, checked (RFC 9113 §8).
+//! The head of a request or an answer, or trailers: fields out of HPACK, checked (RFC 9113 §8).
 //!
 //! A head that two readers could read differently is refused, never repaired: what passes here may be written as HTTP/1.1 without
 //! meaning something else there. The rules are those of `http1` where both versions have them.
@@ -51,6 +51,19 @@ pub struct RequestView<'a> {
     pub head_bytes: usize,
 }
 
+/// The head of an answer, checked; borrowed from the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseView<'a> {
+    /// 100 to 999, not 101. Below 200: another head follows.
+    pub status: u16,
+    /// The fields, names in lower case.
+    pub fields: &'a Fields,
+    /// What the body must be long, or would be long if the request were GET. `None` with an open stream: the end of the stream tells.
+    pub content_length: Option<u64>,
+    /// There is no body.
+    pub ends: bool,
+}
+
 /// What a field adds to a head besides its text, as HTTP/1 writes it: colon, blank, CRLF.
 const LINE_BYTES: usize = 4;
 
@@ -61,6 +74,7 @@ const CRUMB_BYTES: usize = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     Request,
+    Response,
     Trailers,
 }
 
@@ -74,6 +88,7 @@ pub(crate) struct HeadBuffer {
     scheme: Option<Range<usize>>,
     authority: Option<Range<usize>>,
     path: Option<Range<usize>>,
+    status: Option<Range<usize>>,
     protocol: Option<Range<usize>>,
     /// Crumbs of Cookie, joined.
     cookie: Vec<u8>,
@@ -100,6 +115,7 @@ impl HeadBuffer {
         self.scheme = None;
         self.authority = None;
         self.path = None;
+        self.status = None;
         self.protocol = None;
         self.seen = Seen::NONE;
         self.content_length = None;
@@ -121,7 +137,13 @@ impl HeadBuffer {
         if self.fault.is_some() {
             return;
         }
-        let of_line = [Kind::Method, Kind::Scheme, Kind::Path, Kind::Protocol];
+        let of_line = [
+            Kind::Method,
+            Kind::Scheme,
+            Kind::Path,
+            Kind::Protocol,
+            Kind::Status,
+        ];
         //= rfc9113 §8.2.3   crumbs of Cookie are one field, joined by "; "
         let is_crumb = field.kind == Kind::Cookie && self.seen.contains(Seen::COOKIE);
         self.bytes += field.value.len();
@@ -153,13 +175,24 @@ impl HeadBuffer {
             Kind::BadName => return Err(Fault::FieldName),
             Kind::BadValue => return Err(Fault::FieldValue),
             Kind::OfConnection => return Err(Fault::ConnectionField),
-            Kind::OtherPseudo => return Err(Fault::PseudoUnknown),
-            Kind::Method => &mut self.method,
-            Kind::Scheme => &mut self.scheme,
-            Kind::Authority => &mut self.authority,
-            Kind::Path => &mut self.path,
-            Kind::Protocol if limits.extended_connect => &mut self.protocol,
-            Kind::Protocol => return Err(Fault::PseudoUnknown),
+            //= rfc9113 §8.3   those of requests are in no answer, and the other way round
+            Kind::Status if part != Part::Request => &mut self.status,
+            Kind::Method if part != Part::Response => &mut self.method,
+            Kind::Scheme if part != Part::Response => &mut self.scheme,
+            Kind::Authority if part != Part::Response => &mut self.authority,
+            Kind::Path if part != Part::Response => &mut self.path,
+            Kind::Protocol if limits.extended_connect && part != Part::Response => {
+                &mut self.protocol
+            }
+            Kind::OtherPseudo
+            | Kind::Status
+            | Kind::Method
+            | Kind::Scheme
+            | Kind::Authority
+            | Kind::Path
+            | Kind::Protocol => return Err(Fault::PseudoUnknown),
+            //= rfc9113 §8.2.2   TE may be in a request, and nowhere else
+            Kind::Te if part == Part::Response => return Err(Fault::ConnectionField),
             _ => return self.take_regular(name, value, kind, seen),
         };
         //= rfc9113 §8.3   pseudo-fields stand before other fields, each once, and never in trailers
@@ -262,6 +295,31 @@ impl HeadBuffer {
         self.settle_authority(is_tunnel)
     }
 
+    /// The block was read: is it the head of an answer? `ends`: the stream ends with it; `is_alone`: no body can follow. The status.
+    pub(crate) fn finish_response(&mut self, ends: bool, is_alone: bool) -> Result<u16, Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.seen.contains(Seen::COOKIE) {
+            self.fields.push(b"cookie", &self.cookie);
+        }
+        let status = self.text_of(&self.status).ok_or(Fault::PseudoMissing)?;
+        //= rfc9113 §8.3.2   three digits;  §8.6   there is no 101
+        let is_status = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+        let status = status.parse().ok().filter(|_| is_status);
+        let status: u16 = status
+            .filter(|it| *it >= 100 && *it != 101)
+            .ok_or(Fault::Status)?;
+        if status < 200 && ends {
+            return Err(Fault::HeadMissing);
+        }
+        let has_body = !is_alone && !matches!(status, 204 | 304);
+        if ends && has_body && self.content_length.is_some_and(|length| length > 0) {
+            return Err(Fault::LengthDiffers);
+        }
+        Ok(status)
+    }
+
     //= rfc9113 §8.3.1   Host and :authority that differ: malformed; an intermediary writes Host from :authority
     fn settle_authority(&mut self, is_tunnel: bool) -> Result<(), Fault> {
         if self.host_lines > 1 {
@@ -353,6 +411,17 @@ impl HeadBuffer {
             takes_trailers: self.takes_trailers,
             priority: self.priority,
             head_bytes: self.bytes,
+        }
+    }
+
+    /// After [`HeadBuffer::finish_response`].
+    pub(crate) fn response(&self, ends: bool) -> ResponseView<'_> {
+        let status = self.text_of(&self.status).and_then(|it| it.parse().ok());
+        ResponseView {
+            status: status.unwrap_or_default(),
+            fields: &self.fields,
+            content_length: self.content_length,
+            ends,
         }
     }
 

@@ -3,8 +3,8 @@
 //! | file | story |
 //! |---|---|
 //! | `constant` | the static table |
-//! | `table` | the dynamic table of what a client sends |
-//! | `note` | what a name means to a server, found once and kept in the tables |
+//! | `table` | the dynamic table of what a peer sends |
+//! | `note` | what a name means, found once and kept in the tables |
 //! | `integer` | integers with a prefix |
 //! | `decode` | a block to fields |
 //! | `encode` | fields to a block, without a dynamic table |
@@ -17,5 +17,5 @@ mod note;
 mod table;
 
 pub use decode::{BadBlock, Decoder};
-pub use encode::{write_field, write_lines, write_status};
+pub use encode::{RequestLine, write_field, write_lines, write_request, write_status};
 pub use note::{Field, Kind};

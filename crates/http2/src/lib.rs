@@ -1,5 +1,5 @@
-//! A server's side of HTTP/2 without I/O (RFC 9113): frames, HPACK, flow control, priorities, and a limit for each thing that a
-//! client may do too often.
+//! Both sides of HTTP/2 without I/O (RFC 9113): frames, HPACK, flow control, priorities, and a limit for each thing that a
+//! peer may do too often.
 //!
 //! A [`Connection`] is a state machine. The caller reads bytes and gives them to [`Connection::handle_input`], which gives back
 //! one [`Event`] after the other; it answers by commands ([`Connection::begin`], [`Connection::piece`], [`Connection::end`]); and it
@@ -43,7 +43,7 @@
 //! | file | story |
 //! |---|---|
 //! | `connection` | the state machine: what the caller sees; in its folder what comes in, field blocks, what goes out, time |
-//! | `head` | a request's head, checked as strictly as `http1` checks one |
+//! | `head` | the head of a request or an answer, checked as strictly as `http1` checks one |
 //! | `hpack`, `huffman` | field blocks |
 //! | `stream_id` | which stream |
 //! | `streams` | streams by identifier, and those that have gone |
@@ -52,8 +52,12 @@
 //! | `budget`, `limits` | how much of what is legal |
 //! | `error` | faults by name, with the code owed |
 //! | `frame` | frame headers |
-//! | `pace` | clients whose windows let too little through |
+//! | `pace` | peers whose windows let too little through |
 //! | `mistakes` | deliberate mistakes, for the simulation |
+//!
+//! The example is a server's. A client ([`Connection::client`]) asks by [`Connection::request`], after which the same commands send its
+//! body, and hears [`Event::Response`]. What differs between the two stands in `connection/asking`, in `head` and where the code asks for
+//! its role; frames, blocks, windows and limits are one code.
 //!
 //! Not known here: sockets, TLS, clocks, caching, HTTP/1.
 //!
@@ -77,11 +81,11 @@ mod stream_id;
 mod streams;
 mod turn;
 
-pub use connection::{Connection, Event, ResetBy, Taken};
+pub use connection::{Asked, Connection, Event, ResetBy, Taken};
 pub use error::{Counts, ErrorCode, Fault};
 pub use frame::PREFACE;
-pub use head::RequestView;
-pub use hpack::{write_field, write_lines, write_status};
+pub use head::{RequestView, ResponseView};
+pub use hpack::{RequestLine, write_field, write_lines, write_request, write_status};
 pub use limits::Limits;
 pub use priority::Priority;
 pub use stream_id::StreamId;

@@ -36,12 +36,12 @@ pub(crate) struct Stream {
     /// Reset, by the client or by us. Nothing is sent any more; the caller is still busy.
     pub(crate) is_reset: bool,
     /// Then no frame of it may follow.
-    pub(crate) is_reset_by_client: bool,
+    pub(crate) is_reset_by_peer: bool,
     /// The caller has given the end, or let go.
     pub(crate) is_released: bool,
 
-    // From the client.
-    /// When its head came.
+    // From the peer.
+    /// When its head came, or went out.
     pub(crate) began: Duration,
     pub(crate) recv_ended: bool,
     /// What the client may still send.
@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) recv_credit: u32,
     /// Of Content-Length, still to come.
     pub(crate) recv_expected: Option<u64>,
+    /// What its answer may be, of a request of ours.
+    pub(crate) answer: Answer,
 
     // To the client.
     /// The final head was given.
@@ -82,6 +84,18 @@ pub(crate) struct Stream {
     pub(crate) is_ready: bool,
     /// How fast its window lets bytes through.
     pub(crate) pace: Pace,
+}
+
+/// The answer to a request of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Answer {
+    /// Its final head is to come.
+    #[default]
+    Awaited,
+    /// The same, and no body follows it, whatever it announces: the request is HEAD.
+    AwaitedAlone,
+    /// Its final head has come.
+    Begun,
 }
 
 impl Stream {

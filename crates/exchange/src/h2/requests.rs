@@ -105,7 +105,7 @@ impl Server<'_> {
                 }
                 Some(Event::Trailers { stream, fields }) => link.trailers(stream, fields),
                 Some(Event::Reset { stream, by }) => {
-                    if let ResetBy::Client(_) = by {
+                    if let ResetBy::Peer(_) = by {
                         metrics::add(&worker.counters.h2_resets, 1);
                     }
                     if !link.reset(stream) {
@@ -118,7 +118,7 @@ impl Server<'_> {
                         self.note_malformed(fault, began);
                     }
                 }
-                Some(Event::GoAway(_)) => {}
+                Some(Event::Response { .. } | Event::GoAway(_)) => {}
             }
             if cost >= TURN_COST {
                 return (used, Taken::Enough);

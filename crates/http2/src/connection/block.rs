@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::Connection;
 use super::input::Happened;
 use super::settings::WINDOW_DEFAULT;
-use super::stage::{Drain, Incomplete};
+use super::stage::{Drain, Incomplete, Role};
 use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, Header, PAYLOAD_BYTES_MAX, flag, kind, word};
 use crate::head::Part;
 use crate::hpack::{write_field, write_status};
 use crate::stream_id::StreamId;
-use crate::streams::Gone;
+use crate::streams::{Answer, Gone};
 
 /// The most CONTINUATION frames of a block; or as many as a head of full length takes, twice, if that is more.
 //= CVE-2024-27316   a block must end
@@ -33,9 +33,11 @@ const REFUSED_BYTES_FREE: usize = 4096;
 enum For {
     /// A new stream.
     Request,
+    /// The head of the answer to a request of ours.
+    Response(StreamId),
     /// Nothing: it is refused, or came late. It is read all the same.
     Nobody(Option<Fault>),
-    /// The end of a request.
+    /// The end of a message.
     Trailers(StreamId),
     /// It came behind the end of its stream.
     Ended(StreamId),
@@ -140,6 +142,7 @@ impl Connection {
         let purpose = self.purpose(of.stream)?;
         let part = match purpose {
             For::Trailers(_) => Part::Trailers,
+            _ if self.role == Role::Client => Part::Response,
             _ => Part::Request,
         };
         let read_bytes_max = BLOCK_GROWS_MAX * self.block_bytes_max();
@@ -161,6 +164,7 @@ impl Connection {
             For::Ended(stream) => self.reset_in_vain(stream, of, Fault::HeadersAfterEnd, now),
             For::Trailers(stream) => self.take_trailers(stream, of, now),
             For::Request => self.take_request(of, now),
+            For::Response(stream) => self.take_response(stream, of, now),
         }
     }
 
@@ -175,7 +179,7 @@ impl Connection {
     }
 
     /// Resets a stream because of a block.
-    fn reset_in_vain(
+    pub(super) fn reset_in_vain(
         &mut self,
         stream: StreamId,
         of: Incomplete,
@@ -188,6 +192,10 @@ impl Connection {
 
     fn purpose(&mut self, id: u32) -> Result<For, Fault> {
         if id > self.streams.last_id() {
+            //= rfc9113 §5.1   idle: a server that pushes nothing opens no stream
+            if self.role == Role::Client {
+                return Err(Fault::StreamIdle);
+            }
             self.streams.note_id(id);
             //= rfc9113 §6.8   streams above the last one of a GOAWAY are ignored
             if self.drain == Drain::Final {
@@ -206,16 +214,21 @@ impl Connection {
                 Some(Gone::ResetByUs { .. }) => Ok(For::Nobody(None)),
                 //= rfc9113 §5.1   closed: HEADERS are an error of the connection
                 Some(Gone::Closed) => Err(Fault::HeadersOnClosed),
+                // Of requests that we gave up long ago.
+                None if self.role == Role::Client => Ok(For::Nobody(None)),
                 None => Err(Fault::StreamIdReused),
             };
         };
         let found = self.streams.get(stream).expect("it was found");
-        if found.is_reset_by_client {
+        if found.is_reset_by_peer {
             return Err(Fault::HeadersOnClosed);
         }
         Ok(match found.recv_ended {
             _ if found.is_reset => For::Nobody(None),
             true => For::Ended(stream),
+            false if self.role == Role::Client && found.answer != Answer::Begun => {
+                For::Response(stream)
+            }
             false => For::Trailers(stream),
         })
     }
@@ -260,12 +273,12 @@ impl Connection {
         }))
     }
 
-    /// What a client may send on a stream that it opens.
-    fn window_of_new(&self) -> i64 {
+    /// What a peer may send on a new stream.
+    pub(super) fn window_of_new(&self) -> i64 {
         let window = i64::from(self.limits.stream_window);
         match self.settings_acked {
             true => window,
-            //= rfc9113 §6.9.2   until a client has our SETTINGS, it may use the window that all begin with
+            //= rfc9113 §6.9.2   until a peer has our SETTINGS, it may use the window that all begin with
             false => window.max(i64::from(WINDOW_DEFAULT)),
         }
     }

@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use super::asking::ALIVE_PING;
 use super::input::{Happened, Stepped};
 use super::settings::{self, WINDOW_DEFAULT, WINDOW_MAX};
-use super::stage::{Drain, Stage};
+use super::stage::{Drain, Role, Stage};
 use super::{Connection, DRAIN_PING, ResetBy};
 use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, Header, flag, word};
@@ -56,17 +57,18 @@ impl Connection {
             self.charge_useless(now)?;
             return Ok(None);
         }
-        // A client that waited, and waits no longer, has held a stream for that long: so it cannot ask for more than others do.
-        if now.saturating_sub(found.began) < RAPID {
+        // A client that waited, and waits no longer, has held a stream for that long: so it cannot ask for more than others do. A server's
+        // reset costs us a request that we chose to send.
+        if now.saturating_sub(found.began) < RAPID && self.role == Role::Server {
             self.charge_reset(now)?;
         }
         let found = self.streams.get_mut(stream).expect("it was found");
-        found.is_reset_by_client = true;
+        found.is_reset_by_peer = true;
         self.note_reset(stream);
         self.settle(stream);
         Ok(Some(Happened::Reset {
             stream,
-            by: ResetBy::Client(ErrorCode(code)),
+            by: ResetBy::Peer(ErrorCode(code)),
         }))
     }
 
@@ -102,7 +104,7 @@ impl Connection {
             return Err(Fault::UselessFrames);
         }
         let before = i64::from(self.settings.initial_window);
-        self.settings.apply(payload)?;
+        self.settings.apply(self.role, payload)?;
         settings::write_ack(&mut self.out);
         let more = i64::from(self.settings.initial_window) - before;
         if more != 0 && !makes(Mistake::KeepWindows) {
@@ -151,6 +153,8 @@ impl Connection {
         if header.has(flag::ACK) {
             if payload == DRAIN_PING && matches!(self.drain, Drain::Asked(_)) {
                 self.drain_finally();
+            } else if payload == ALIVE_PING && self.is_ping_out {
+                self.is_ping_out = false;
             } else {
                 self.charge_useless(now)?;
             }
@@ -171,11 +175,16 @@ impl Connection {
             return Err(Fault::FrameOnWrongStream);
         }
         let code = payload.get(4..).and_then(word).ok_or(Fault::FrameLength)?;
+        //= rfc9113 §6.8   the last stream identifier MUST NOT increase
+        let last = word(payload).unwrap_or_default() & frame::STREAM_MASK;
+        let is_less = last < self.peer_last;
+        self.peer_last = self.peer_last.min(last);
         let is_first = !std::mem::replace(&mut self.peer_is_leaving, true);
         if !is_first {
             self.charge_useless(now)?;
         }
-        Ok(is_first.then_some(Happened::GoAway(ErrorCode(code))))
+        let is_news = is_first || is_less && self.role == Role::Client;
+        Ok(is_news.then_some(Happened::GoAway(ErrorCode(code))))
     }
 
     pub(super) fn window_update(
@@ -229,7 +238,8 @@ impl Connection {
         now: Duration,
     ) -> Stepped {
         self.charge_useless(now)?;
-        if header.stream != 0 {
+        //= rfc9218 §7.1   a server does not send it: PROTOCOL_ERROR
+        if header.stream != 0 || self.role == Role::Client {
             return Err(Fault::PriorityUpdate);
         }
         let (id, value) = payload.split_first_chunk::<4>().ok_or(Fault::FrameLength)?;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::Connection;
 use super::input::{Happened, Step, Stepped};
-use super::stage::DataFrame;
+use super::stage::{DataFrame, Role};
 use crate::error::Fault;
 use crate::frame::{HEADER_BYTES, Header, flag};
-use crate::streams::Gone;
+use crate::streams::{Answer, Gone};
 
 impl Connection {
     /// The header of a DATA frame; its body follows as it comes.
@@ -91,7 +91,7 @@ impl Connection {
         }
         let found = self.streams.get_mut(stream).expect("it was found");
         if is_reset {
-            if found.is_reset_by_client {
+            if found.is_reset_by_peer {
                 self.reset_number(header.stream, Fault::DataOnClosed, now)?;
                 return Ok(None);
             }
@@ -104,6 +104,10 @@ impl Connection {
         let padding = len - left as i64;
         if found.recv_ended {
             return self.reset_for(stream, Fault::DataOnClosed, now);
+        }
+        //= rfc9113 §8.1   content comes behind the final head
+        if self.role == Role::Client && found.answer != Answer::Begun {
+            return self.reset_for(stream, Fault::HeadMissing, now);
         }
         found.recv_window -= len;
         if found.recv_window < 0 {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::stage::Stage;
+use super::stage::{Role, Stage};
 use super::{Connection, Event, OUTPUT_WAITING_MAX, ResetBy, Taken};
 use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, PREFACE, flag, kind};
@@ -17,6 +17,10 @@ use crate::stream_id::StreamId;
 #[derive(Debug)]
 pub(super) enum Happened {
     Request {
+        stream: StreamId,
+        ends: bool,
+    },
+    Response {
         stream: StreamId,
         ends: bool,
     },
@@ -43,7 +47,7 @@ pub(super) enum Step {
 pub(super) type Stepped = Result<Option<Happened>, Fault>;
 
 impl Connection {
-    /// Takes bytes from the client, up to the next event. Call again with what is left, until there is no event.
+    /// Takes bytes from the peer, up to the next event. Call again with what is left, until there is no event.
     ///
     /// # Errors
     /// The connection ends: write what is to be written, and close.
@@ -80,6 +84,10 @@ impl Connection {
                 stream,
                 head: self.head.view(ends),
             },
+            Happened::Response { stream, ends } => Event::Response {
+                stream,
+                head: self.head.response(ends),
+            },
             Happened::Data { stream, at, ends } => Event::Data {
                 stream,
                 bytes: &input[at],
@@ -103,6 +111,13 @@ impl Connection {
         }
         if self.stage == Stage::Preface {
             return self.preface(input);
+        }
+        // An HTTP/1 server answers the preface in its own way.
+        if self.stage == Stage::FirstSettings
+            && self.role == Role::Client
+            && input.starts_with(b"HTTP/1")
+        {
+            return Err(Fault::Preface);
         }
         let Some(header) = Header::parse(input) else {
             return Ok(Step::More);
@@ -181,6 +196,14 @@ impl Connection {
         }
     }
 
+    /// What the peer is told of a fault. A head that is too large is answered by a server, and only reset by a client.
+    fn code_of(&self, fault: Fault) -> ErrorCode {
+        match fault.status() {
+            Some(_) if self.role == Role::Client => ErrorCode::ENHANCE_YOUR_CALM,
+            _ => fault.code(),
+        }
+    }
+
     /// Resets a stream that is closed, for a frame that came behind its end.
     //= rfc9113 §5.1   closed: such a frame is an error of the stream, or of the connection
     pub(super) fn reset_number(
@@ -195,12 +218,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Resets a stream for what the client did. It costs as much as a reset by the client.
+    /// Resets a stream for what the peer did. It costs a client as much as a reset of its own; a server can cause no more of them than we
+    /// send requests.
     //= CVE-2025-8671   made to reset, a server must not have more work under way than streams
     pub(super) fn reset_for(&mut self, stream: StreamId, fault: Fault, now: Duration) -> Stepped {
         self.counts.add(fault);
-        self.charge_reset(now)?;
-        self.write_reset(stream, fault.code());
+        if self.role == Role::Server {
+            self.charge_reset(now)?;
+        }
+        self.write_reset(stream, self.code_of(fault));
         Ok(Some(Happened::Reset {
             stream,
             by: ResetBy::Us(fault),

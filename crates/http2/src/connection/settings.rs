@@ -1,5 +1,6 @@
 //! SETTINGS, both ways (RFC 9113 §6.5).
 
+use super::stage::Role;
 use crate::error::Fault;
 use crate::frame::{self, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::limits::Limits;
@@ -25,18 +26,27 @@ const NO_RFC7540_PRIORITIES: u16 = 0x9;
 const TABLE_BYTES_DEFAULT: u32 = 4096;
 
 /// Our preface: SETTINGS, and the connection's window.
-pub(super) fn write_ours(limits: &Limits, out: &mut Vec<u8>) {
+pub(super) fn write_ours(role: Role, limits: &Limits, out: &mut Vec<u8>) {
     let of = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     // Peers count 32 bytes for each field, and hold back what is larger; we count 4.
     let list_bytes = limits.head_bytes_max + 32 * limits.fields_max;
-    let settings = [
+    let of_both = [
         (HEADER_TABLE_SIZE, of(limits.table_bytes_max)),
-        (MAX_CONCURRENT_STREAMS, limits.streams_max),
         (INITIAL_WINDOW_SIZE, limits.stream_window),
         (MAX_HEADER_LIST_SIZE, of(list_bytes)),
-        (ENABLE_CONNECT_PROTOCOL, u32::from(limits.extended_connect)),
         (NO_RFC7540_PRIORITIES, 1),
     ];
+    let of_server = [
+        (MAX_CONCURRENT_STREAMS, limits.streams_max),
+        (ENABLE_CONNECT_PROTOCOL, u32::from(limits.extended_connect)),
+    ];
+    //= rfc9113 §8.4   a client that wants no pushes says so
+    let of_client = [(ENABLE_PUSH, 0)];
+    let of_role = match role {
+        Role::Server => &of_server[..],
+        Role::Client => &of_client[..],
+    };
+    let settings = [&of_both[..], of_role].concat();
     let header = frame::Header {
         len: settings.len() * 6,
         kind: kind::SETTINGS,
@@ -64,10 +74,12 @@ pub(super) fn write_ack(out: &mut Vec<u8>) {
     header.write(out);
 }
 
-/// What the client set.
+/// What the peer set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
     pub(super) initial_window: u32,
+    /// Requests of ours that may be open at once.
+    pub(super) streams_max: u32,
     frame_bytes_max: usize,
     /// The client's table was made smaller, and has not been told yet that we use none.
     owes_table_update: bool,
@@ -78,6 +90,8 @@ impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             initial_window: WINDOW_DEFAULT,
+            //= rfc9113 §6.5.2   initially there is no limit
+            streams_max: u32::MAX,
             frame_bytes_max: PAYLOAD_BYTES_MAX,
             owes_table_update: false,
             has_told_table: false,
@@ -103,8 +117,8 @@ impl PeerSettings {
         &[0x20]
     }
 
-    /// Takes the payload of a SETTINGS frame, of whole settings.
-    pub(super) fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
+    /// Takes the payload of a SETTINGS frame, of whole settings. `role`: ours.
+    pub(super) fn apply(&mut self, role: Role, payload: &[u8]) -> Result<(), Fault> {
         for setting in payload.chunks_exact(6) {
             let [a, b, c, d, e, f] = *setting else {
                 continue;
@@ -117,6 +131,11 @@ impl PeerSettings {
                 ENABLE_PUSH | ENABLE_CONNECT_PROTOCOL | NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Fault::SettingValue);
                 }
+                //= rfc9113 §6.5.2   a client treats a value of 1 as an error: servers do not set it
+                ENABLE_PUSH if value == 1 && role == Role::Client => {
+                    return Err(Fault::SettingValue);
+                }
+                MAX_CONCURRENT_STREAMS => self.streams_max = value,
                 INITIAL_WINDOW_SIZE => {
                     if i64::from(value) > WINDOW_MAX {
                         return Err(Fault::SettingWindow);

@@ -2,7 +2,16 @@
 
 use std::time::Duration;
 
-/// What is expected of the client.
+/// Which side of a connection we are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Requests come.
+    Server,
+    /// Requests go out.
+    Client,
+}
+
+/// What is expected of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Preface,

@@ -92,7 +92,7 @@ impl Connection {
 
     /// The client knows that we leave: streams above the last one are not ours.
     pub(super) fn drain_finally(&mut self) {
-        self.write_go_away(self.streams.last_id(), ErrorCode::NO_ERROR);
+        self.write_go_away(self.last_taken(), ErrorCode::NO_ERROR);
         self.drain = Drain::Final;
     }
 }

@@ -35,6 +35,40 @@ pub fn write_status(status: u16, out: &mut Vec<u8>) {
     out.push(0x80 | index);
 }
 
+/// What a request begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLine<'a> {
+    /// A token.
+    pub method: &'a [u8],
+    /// `http` or `https`.
+    pub scheme: &'a [u8],
+    /// Host and port.
+    pub authority: &'a [u8],
+    /// Begins with `/`, or is `*`.
+    pub path: &'a [u8],
+}
+
+/// Appends the pseudo-fields of a request, with which its block begins.
+pub fn write_request(line: &RequestLine<'_>, out: &mut Vec<u8>) {
+    for (name, value) in [
+        (&b":method"[..], line.method),
+        (b":scheme", line.scheme),
+        (b":authority", line.authority),
+        (b":path", line.path),
+    ] {
+        let known = STATIC
+            .iter()
+            .position(|(n, v)| n.as_bytes() == name && v.as_bytes() == value && !v.is_empty());
+        if let Some(at) = known {
+            integer::write(0x80, 7, at + 1, out);
+            continue;
+        }
+        let of_name = STATIC.iter().position(|(n, _)| n.as_bytes() == name);
+        integer::write(PLAIN, 4, of_name.map_or(0, |at| at + 1), out);
+        write_string(value, out);
+    }
+}
+
 /// Appends a field. The name is written in lower case; a field that HTTP/2 does not have (Connection and its kin) is left out.
 ///
 /// The caller passes a token and a value without CR, LF and NUL.
@@ -127,6 +161,32 @@ mod tests {
                 [format!(":status={status}")]
             );
         }
+    }
+
+    #[test]
+    fn requests() {
+        let line = RequestLine {
+            method: b"PATCH",
+            scheme: b"https",
+            authority: b"a.test:8443",
+            path: b"/",
+        };
+        assert_eq!(
+            round(|out| write_request(&line, out)),
+            [
+                ":method=PATCH",
+                ":scheme=https",
+                ":authority=a.test:8443",
+                ":path=/"
+            ]
+        );
+        let mut usual = Vec::new();
+        let line = RequestLine {
+            method: b"GET",
+            ..line
+        };
+        write_request(&line, &mut usual);
+        assert_eq!((usual[0], usual[1]), (0x82, 0x87));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a field means to a server, found once and kept with the entry in the tables.
+//! What a field means to its reader, found once and kept with the entry in the tables.
 //!
 //! A request of a browser is nearly all indices into the tables. Checking a name for upper case and a value for control characters,
 //! and looking up what the name means, are therefore done when an entry is made, not when it is used.
@@ -20,7 +20,9 @@ pub enum Kind {
     Path,
     /// `:protocol` (RFC 8441)
     Protocol,
-    /// A pseudo-field that no request has.
+    /// `:status`
+    Status,
+    /// A pseudo-field that no message has.
     OtherPseudo,
     /// Host
     Host,
@@ -75,6 +77,7 @@ impl Note {
             b":authority" => Kind::Authority,
             b":path" => Kind::Path,
             b":protocol" => Kind::Protocol,
+            b":status" => Kind::Status,
             [b':', ..] => Kind::OtherPseudo,
             _ if !is_lower_token(name) => Kind::BadName,
             b"priority" => Kind::Priority,
@@ -165,7 +168,8 @@ mod tests {
         assert_eq!(kind("x", ""), Kind::Regular);
         assert_eq!(kind("accept", "a\tb \u{e4}"), Kind::Regular);
         assert_eq!(kind("connection", "x"), Kind::OfConnection);
-        assert_eq!(kind(":status", "200"), Kind::OtherPseudo);
+        assert_eq!(kind(":status", "200"), Kind::Status);
+        assert_eq!(kind(":other", "200"), Kind::OtherPseudo);
         for name in [
             "",
             "X",

@@ -96,7 +96,7 @@ fn step(event: Event<'_>) -> Step {
         }
         Event::Reset { stream, .. } => Step::Release(stream),
         Event::Refused(fault) => panic!("{fault}"),
-        Event::GoAway(_) => Step::None,
+        Event::Response { .. } | Event::GoAway(_) => Step::None,
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http2::hpack::Decoder;
 use http2::{
-    Connection, Event, Fault, Limits, PREFACE, ResetBy, StreamId, Turn, write_field, write_status,
+    Connection, Event, Fault, Limits, PREFACE, RequestLine, ResetBy, StreamId, Turn, write_field,
+    write_request, write_status,
 };
 
 pub const DATA: u8 = 0;
@@ -48,6 +49,19 @@ pub fn head(method: &str, path: &str) -> Vec<u8> {
         (":authority", "a.example"),
         (":path", path),
     ])
+}
+
+/// The block of a request, as our client begins one.
+pub fn request_block(method: &str, path: &str) -> Vec<u8> {
+    let line = RequestLine {
+        method: method.as_bytes(),
+        scheme: b"http",
+        authority: b"a.example",
+        path: path.as_bytes(),
+    };
+    let mut block = Vec::new();
+    write_request(&line, &mut block);
+    block
 }
 
 /// A block of any length, in frames.
@@ -233,9 +247,10 @@ fn reply(event: Event<'_>, events: &mut Vec<String>) -> Reply {
         } => (format!("{fault:?}"), Reply::Reset(stream)),
         Event::Reset {
             stream,
-            by: ResetBy::Client(code),
+            by: ResetBy::Peer(code),
         } => (format!("reset {}", code.0), Reply::Reset(stream)),
         Event::Refused(fault) => (format!("refused {fault:?}"), Reply::None),
+        Event::Response { head, .. } => (format!("answer {}", head.status), Reply::None),
         Event::GoAway(code) => (format!("goaway {}", code.0), Reply::None),
     };
     events.push(said);
