@@ -83,6 +83,7 @@ impl World {
                         assert!(ours.1 <= 65_535);
                     }
                 }
+                Some(Event::Response { .. }) => unreachable!("a server is not answered"),
                 Some(Event::Reset { stream, .. }) => reset = Some(stream),
                 Some(Event::Trailers { .. } | Event::Refused(_) | Event::GoAway(_)) | None => {}
             }

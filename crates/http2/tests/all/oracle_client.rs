@@ -160,7 +160,6 @@ async fn ask_all(link: DuplexStream, mut chance: Chance, count: usize) {
             }
             if let Some((stream, len)) = took {
                 connection.consumed(stream, len);
-                connection.grow(stream);
             }
             if let Some(stream) = ended {
                 let call = calls.remove(&stream).unwrap();
