@@ -276,8 +276,9 @@ mod tests {
                 "{name}: {}",
                 found.written_per_stored()
             );
+            // A hit is one read. The sweep of the default reads, too.
             assert!(
-                (0.5..1.1).contains(&found.reads_per_hit()),
+                (0.5..if name == "default" { 1.5 } else { 1.1 }).contains(&found.reads_per_hit()),
                 "{name}: {}",
                 found.reads_per_hit()
             );
@@ -373,9 +374,9 @@ mod tests {
 
     #[test]
     fn second_hit_writes_less_and_reads_as_often_as_it_hits() {
-        let all = findings(&Layout::default());
+        let all = findings(&"second-chance".parse().unwrap());
         let some = findings(&"second-chance+second-hit".parse().unwrap());
-        assert_eq!(some.layout, "second-hit");
+        assert_eq!(some.layout, "second-chance, second-hit");
         assert!(some.inserts < all.inserts / 3, "{some:?}");
         assert!(some.written_per_asked() < 0.4 * all.written_per_asked());
         assert!(some.memory_hits == all.memory_hits && some.store_hits > 50);
@@ -390,7 +391,7 @@ mod tests {
             of("second-chance+by-size"),
             of("second-chance+by-size/hit@gdsf"),
         );
-        assert_eq!(hit.layout, "by-size/hit, memory gdsf");
+        assert_eq!(hit.layout, "second-chance, by-size/hit, memory gdsf");
         assert!(miss.admitted_from_memory == 0 && hit.admitted_from_memory > 50);
         assert!(hit.memory_hits > miss.memory_hits);
     }
@@ -402,7 +403,7 @@ mod tests {
             layout.name(),
             "second-chance=10, by-size/hit, memory s3-fifo"
         );
-        assert_eq!("second-chance".parse(), Ok(Layout::default()));
+        assert_eq!("reinsertion".parse(), Ok(Layout::default()));
         for text in ["", "belady", "gdsf+", "gdsf+third-hit", "gdsf@fifo"] {
             assert_eq!(text.parse::<Layout>(), Err(UnknownLayout(text.to_owned())));
         }

@@ -249,7 +249,7 @@ fn the_ring_hits_as_the_store_does() {
 fn a_hit_in_memory_brings_an_object_to_disk_if_the_rule_says_so() {
     let stream = [access(1, 100), access(1, 100), access(2, 100)];
     let memory = 128 * 100;
-    let found = counted("fifo+by-size/hit", memory, 1000, &stream);
+    let found = counted("fifo+second-hit/hit", memory, 1000, &stream);
     assert_eq!(
         (found.memory_hits, found.inserts, found.insert_bytes),
         (1, 1, 100)
