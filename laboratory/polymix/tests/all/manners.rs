@@ -1,13 +1,14 @@
 //! Small proxies, honest and not.
 //!
 //! As simple as can be: a thread a connection, one request a connection, HTTP/1.0. The cache keeps what came with
-//! `Cache-Control: public` for the length of a test, in which nothing expires.
+//! `Cache-Control: public` until it expires.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
@@ -159,7 +160,7 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
         url
     };
     let stored = cache.kept.lock().unwrap().get(&key).cloned();
-    let mut answer = match stored.filter(|_| may_answer) {
+    let mut answer = match stored.filter(|stored| may_answer && is_fresh(stored)) {
         Some(answer) => {
             cache.hits.fetch_add(1, Relaxed);
             answer
@@ -180,7 +181,10 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
             answer
         }
     };
-    let last = answer.len() - 1;
+    // The origin has closed without an answer.
+    let Some(last) = answer.len().checked_sub(1) else {
+        return Ok(());
+    };
     match manner {
         Manner::Spoils => answer[last] ^= 1,
         Manner::CutsShort => answer.truncate(last),
@@ -198,6 +202,13 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
         _ => {}
     }
     client.write_all(&answer)
+}
+
+/// Before the moment that its Expires names. A proxy that cheats keeps more than what has one.
+fn is_fresh(answer: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(answer);
+    let expires = field(&head, "Expires").map(|text| httpdate::parse_http_date(&text).unwrap());
+    expires.is_none_or(|expires| SystemTime::now() < expires)
 }
 
 /// What the origin is asked.
