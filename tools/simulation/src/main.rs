@@ -59,7 +59,7 @@ const NOTICED_BY: [(&str, u64); 7] = [
     ("no-block-check", 38),
     ("single-log-copy", 33),
     ("note-in-parts", 47),
-    ("empty-at-once", 15),
+    ("empty-at-once", 4070),
     ("no-protection", 79),
     ("protection-of-before", 127),
     ("tell-no-more", 505),
