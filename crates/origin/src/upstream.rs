@@ -21,16 +21,19 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http1::{Limits, Reject};
+use http2::ErrorCode;
 use message::{Part, ResponseHead};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
-    BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
+    BodyFilter, ConnectError, ConnectTimes, Destination, Lease, OriginContext, OriginWaits,
+    Verdict,
     body::Body,
+    connect::Riding,
     outcome::{INTERIM_MAX, UpstreamError},
     tls_words,
     trip::{Hop, Trip},
-    writing::{Moved, write_all, write_or_hear},
+    writing::{Moved, seat_write_or_hear, write_all, write_or_hear},
 };
 use base::{access::Destinations, deadline::Watch, heads::Kept};
 use ledger::Receiving;
@@ -38,6 +41,9 @@ use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
 pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
+
+/// How often a request is sent again that an origin has not taken.
+pub const UNPROCESSED_TRIES: u32 = 2;
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
@@ -100,6 +106,8 @@ pub struct Upstream {
     is_exact: bool,
     /// What `input` takes of the budget of all heads, while one is not complete.
     kept: Option<Kept>,
+    /// Something of an answer has come.
+    has_heard: bool,
     /// Interim responses that may still come.
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
@@ -144,15 +152,21 @@ pub async fn connect(
     let mut start = Instant::now();
     let mut times = ConnectTimes::default();
     let pool = context.connector.pool();
+    let shared = match (destination.http2, header) {
+        (Some(_), None) => Box::pin(seat(context, whom, fit, &mut times)).await,
+        _ => Ok(None),
+    };
+    let shared = shared.transpose();
     let pooled = match fit {
+        _ if shared.is_some() => None,
         _ if header.is_some() && !makes(Mistake::ShareTold) => None,
         Fit::New => None,
         Fit::Pooled => pool.checkout(destination, rules),
         Fit::Young => pool.checkout_young(destination, rules),
     };
     // Boxed: making a connection is rare and its future large.
-    let lease = match pooled {
-        Some(lease) => Ok(lease),
+    let lease = match shared.or(pooled.map(Ok)) {
+        Some(lease) => lease,
         None if let Some(header) = header => {
             let (connector, recalls) = (&context.connector, verdict.is_none());
             let telling =
@@ -202,6 +216,24 @@ pub async fn connect(
     Ok((lease, reused))
 }
 
+/// A place in a session of HTTP/2, or what the origin has chosen in its place. `None`: it is asked by HTTP/1.1.
+async fn seat(
+    context: &OriginContext,
+    whom: &Whom<'_>,
+    fit: Fit,
+    times: &mut ConnectTimes,
+) -> Result<Option<Lease>, ConnectError> {
+    let riding = Riding {
+        is_once: fit == Fit::Young,
+        // With a choice, whether it is tried was decided there.
+        recalls: whom.verdict.is_none(),
+        waits: &whom.waits,
+        input: &context.input,
+    };
+    let asked = (context.connector).lease_h2(whom.destination, whom.rules, &riding, times);
+    asked.await
+}
+
 /// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
 pub async fn ask_final(
     context: &OriginContext,
@@ -226,6 +258,7 @@ pub async fn ask(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fit = Fit::Pooled;
+    let mut left = UNPROCESSED_TRIES;
     loop {
         let (lease, reused) = connect(context, whom, fit).await?;
         let mut upstream = Upstream::new(lease, whom.trip.clone(), whom.waits);
@@ -236,7 +269,15 @@ pub async fn ask(
         .await;
         match result {
             Ok(head) => return Ok((upstream, head)),
-            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fit = Fit::New,
+            Err(UpstreamError::Closed(_))
+                if reused && !upstream.has_heard && fit == Fit::Pooled =>
+            {
+                fit = Fit::New;
+            }
+            //= rfc9113 §8.7   what was not processed may be sent again
+            Err(
+                UpstreamError::Unprocessed | UpstreamError::Reset(ErrorCode::HTTP_1_1_REQUIRED),
+            ) if left > 0 => left -= 1,
             Err(error) => return Err(error),
         }
     }
@@ -250,6 +291,7 @@ impl Upstream {
             input: BytesMut::new(),
             is_exact: false,
             kept: None,
+            has_heard: false,
             interim_left: INTERIM_MAX,
             unsound: false,
             filter: None,
@@ -278,7 +320,10 @@ impl Upstream {
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
         metrics::add(&context.counters.origin_requests, 1);
-        let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
+        let written = match self.lease.seat() {
+            Some(seat) => seat.ask(bytes),
+            None => write_all(self.waits.write, watch, &mut self.lease, bytes).await,
+        };
         self.trip.sent();
         written.inspect_err(|error| self.failed(error))
     }
@@ -286,16 +331,20 @@ impl Upstream {
     /// There is no answer. A connection that had died in the pool tells nothing of its server.
     fn failed(&self, error: &UpstreamError) {
         self.trip.broke_off();
+        if let UpstreamError::Reset(ErrorCode::HTTP_1_1_REQUIRED) = error {
+            self.lease.wants_http1();
+        }
         if let UpstreamError::Closed(error) = error {
             tls_words::log_alert(self.lease.destination(), error);
         }
-        let is_of_the_pool = self.lease.is_reused()
-            && self.input.is_empty()
-            && matches!(error, UpstreamError::Closed(_));
-        if is_of_the_pool {
+        let is_of_the_pool =
+            self.lease.is_reused() && !self.has_heard && matches!(error, UpstreamError::Closed(_));
+        if is_of_the_pool && !self.lease.is_shared() {
             self.lease.was_closed();
         }
-        if let Some(verdict) = self.lease.verdict().filter(|_| !is_of_the_pool) {
+        // Whoever leaves, or has enough to do, has not failed.
+        let is_told = !is_of_the_pool && !matches!(error, UpstreamError::Unprocessed);
+        if let Some(verdict) = self.lease.verdict().filter(|_| is_told) {
             verdict.failed(error);
         }
     }
@@ -306,6 +355,15 @@ impl Upstream {
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
+        if let Some(seat) = self.lease.seat() {
+            let moved = seat_write_or_hear(self.waits.write, watch, seat, unsent).await;
+            match &moved {
+                Ok(Moved::Sent) => self.trip.sent(),
+                Ok(Moved::Heard) => {}
+                Err(_) => self.trip.broke_off(),
+            }
+            return moved;
+        }
         let before = self.input.len();
         let moved = write_or_hear(
             self.waits.write,
@@ -315,6 +373,7 @@ impl Upstream {
             &mut self.input,
         )
         .await;
+        self.has_heard |= self.input.len() > before;
         self.trip.received(self.input.len() - before);
         match &moved {
             Ok(Moved::Sent) => self.trip.sent(),
@@ -331,7 +390,10 @@ impl Upstream {
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
-        let head = self.read_head(context, watch, method).await;
+        let head = match self.lease.is_shared() {
+            true => self.shared_head(watch).await,
+            false => self.read_head(context, watch, method).await,
+        };
         match &head {
             Ok(head) if is_interim(head) => {}
             Ok(head) => {
@@ -344,6 +406,34 @@ impl Upstream {
             Err(error) => self.failed(error),
         }
         head
+    }
+
+    /// A part of a request body, as it is written to this origin.
+    pub fn frame(&mut self, part: Part, is_chunked: bool) -> Bytes {
+        match self.lease.seat() {
+            Some(seat) => seat.frame(part),
+            None => framed(part, is_chunked),
+        }
+    }
+
+    /// Is it a stream of HTTP/2?
+    pub fn is_shared(&self) -> bool {
+        self.lease.is_shared()
+    }
+
+    /// The next head on a stream.
+    async fn shared_head(&mut self, watch: &Watch) -> Result<ResponseHead, UpstreamError> {
+        let began = match self.interim_left {
+            INTERIM_MAX => self.trip.asked_last(),
+            _ => Instant::now(),
+        };
+        let left = self.waits.first_byte.saturating_sub(began.elapsed());
+        let seat = self.lease.seat().expect("it is one");
+        let head = poll_fn(|cx| seat.poll_head(cx));
+        let head = watch.limit(left, pin!(head)).await;
+        let head = head.map_err(|_| UpstreamError::Timeout)??;
+        self.has_heard = true;
+        self.heard(head)
     }
 
     async fn read_head(
@@ -417,6 +507,9 @@ impl Upstream {
 
     /// Waits until the origin has something to say (or has closed), without taking it.
     pub async fn readable(&mut self, context: &OriginContext) {
+        if let Some(seat) = self.lease.seat() {
+            return poll_fn(|cx| seat.poll_news(cx)).await;
+        }
         if !self.input.is_empty() {
             return;
         }
@@ -443,6 +536,7 @@ impl Upstream {
             let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
             read.map(|result| {
                 let came = buf.filled();
+                self.has_heard |= !came.is_empty();
                 self.trip.received(came.len());
                 if let Some((limits, method)) = parses
                     && self.input.is_empty()
@@ -465,7 +559,7 @@ impl Upstream {
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(mut self, head: &ResponseHead) -> Body {
         let reusable = head.keep_alive && !self.unsound && !is_interim(head);
-        if reusable {
+        if reusable && !self.lease.is_shared() {
             self.lease.answered(self.received, told(head));
         }
         let mut body = Body::new(

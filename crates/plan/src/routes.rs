@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::{mirror::Mirroring, origin_tls::OriginTls};
+use crate::{http2::Http2, mirror::Mirroring, origin_tls::OriginTls};
 
 /// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,6 +29,8 @@ pub struct Route {
     pub tells_client: bool,
     /// TLS to it, where that is not as to all others; with an upstream, that of its servers.
     pub tls: Option<Arc<OriginTls>>,
+    /// HTTP/2 to it, or to the servers of the upstream.
+    pub http2: Option<Http2>,
 }
 
 impl Route {
@@ -43,6 +45,7 @@ impl Route {
             mirror: Mirroring::default(),
             tells_client: false,
             tls: None,
+            http2: None,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
-use crate::{origin_tls::OriginTls, routes::OriginUrl};
+use crate::{http2::Http2, origin_tls::OriginTls, routes::OriginUrl};
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
@@ -36,6 +36,8 @@ besides {
     health: Option<HealthCheck> = None,
     /// TLS to its servers, where that is not as to all other origins.
     tls: Option<Arc<OriginTls>> = None,
+    /// HTTP/2 to its servers.
+    http2: Option<Http2> = None,
 }
 }
 

@@ -112,14 +112,18 @@ fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
 }
 
-/// Where a server is, with TLS as it is spoken to the origin that it stands for: a server outlasts editions, and their certificates.
+/// Where a server is, with TLS and HTTP/2 as they are spoken to the origin that it stands for: a server outlasts editions, and their certificates.
 fn destination<'a>(origin: &Whom<'_>, server: &'a Server) -> Cow<'a, Destination> {
-    match &origin.destination.terms {
-        Some(terms) if server.destination.tls => Cow::Owned(Destination {
-            terms: Some(terms.clone()),
+    let is_tls = server.destination.tls;
+    let terms = origin.destination.terms.as_ref().filter(|_| is_tls);
+    let http2 = origin.destination.http2.filter(|it| it.fits(is_tls));
+    match (terms, http2) {
+        (None, None) => Cow::Borrowed(&server.destination),
+        _ => Cow::Owned(Destination {
+            terms: terms.cloned(),
+            http2,
             ..server.destination.clone()
         }),
-        _ => Cow::Borrowed(&server.destination),
     }
 }
 

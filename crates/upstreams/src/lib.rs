@@ -329,6 +329,7 @@ impl Server {
                 port: at.port,
                 member: None,
                 terms: None,
+                http2: None,
             },
             hash: XxHash3_64::oneshot(name.as_bytes()),
             name,

@@ -242,6 +242,7 @@ async fn ask(
     let request = once::Request {
         to: &Destination {
             terms: wanted.connecting.1.of(upstream.plan.tls.as_ref()),
+            http2: (upstream.plan.http2).filter(|it| it.fits(server.destination.tls)),
             ..server.destination.clone()
         },
         access: &access,

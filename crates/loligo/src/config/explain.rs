@@ -15,12 +15,12 @@ use proxy::plan::{
 };
 
 use super::machine::{Existing, OnDisk};
-use super::origin_tls;
 use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
 use super::{Settled, cluster, general, stores};
+use super::{origin_http2, origin_tls};
 
 /// The whole explanation, lines with ends.
 pub fn explain(settled: &Settled, raw: &Raw) -> String {
@@ -411,8 +411,9 @@ fn explain_route(route: &Route, of_all: &OriginTls) -> String {
         false => "",
     };
     let more = explain_mirror(&route.mirror);
+    let by = origin_http2::explain(route.http2);
     format!(
-        "{host}{path} -> {} ({sent}{checked}{told}{more})",
+        "{host}{path} -> {} ({sent}{checked}{by}{told}{more})",
         route.origin
     )
 }
@@ -477,6 +478,10 @@ fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
         line(out, "servers", &format!("those of {name}{backup}"));
     }
     line(out, "chosen by", upstream.balance.word());
+    let by = origin_http2::explain(upstream.http2);
+    if let Some(by) = by.strip_prefix(", ") {
+        line(out, "asked by", by);
+    }
     let health = match &upstream.health {
         Some(check) => {
             let every = Time(check.every);

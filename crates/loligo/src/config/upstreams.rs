@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use proxy::plan::{
-    Balance, HealthCheck, Listener, OriginTls, OriginUrl, Role, Route, UPSTREAMS_MAX, Upstream,
+    Balance, HealthCheck, Http2, Listener, OriginTls, OriginUrl, Role, Route, UPSTREAMS_MAX,
+    Upstream,
 };
 
 use super::apply::apply;
 use super::general::Draft;
+use super::origin_http2;
 use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::problem::{Found, Problem, did_you_mean};
@@ -31,6 +33,7 @@ pub struct UpstreamDraft {
     name: Option<String>,
     servers: Option<Servers>,
     host: Option<String>,
+    http2: Option<Http2>,
     tls: OriginTlsDraft,
 }
 
@@ -56,6 +59,9 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
             ]);
         /// What servers get as Host where the client's is not passed on, and with checks.
         "upstream.host": "a host", "the name" => host = host;
+        /// Ask its servers by HTTP/2, as `http2` of a route says: `true` those with TLS, `prior-knowledge` those without, which
+        /// are checked by HTTP/2, too.
+        "upstream.http2": "`true`, `false`, `prior-knowledge`", "false" => http2 = origin_http2::http2;
         /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process.
         /// Without it, servers are judged by requests alone.
         "upstream.health.path": "begins with `/`", "none" => check.path = path;
@@ -185,8 +191,12 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
         }
         let is_https = servers.listed.iter().any(|server| server.at.tls);
         let scope = (block, "upstream.tls.");
+        let is_plain = !servers.names.is_empty() || servers.listed.iter().any(|it| !it.at.tls);
+        let at = (block, "upstream.http2");
+        let http2 = origin_http2::settle(at, draft.http2, (is_https, is_plain), problems);
         settled.push(Upstream {
             tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),
+            http2,
             name,
             servers: servers.listed,
             names: servers.names,
@@ -297,6 +307,7 @@ pub fn route_to(
     if let Some(known) = upstreams.iter().find(|known| known.name == *name) {
         return Some(Route {
             tls: known.tls.clone(),
+            http2: known.http2,
             ..Route::everything_to_upstream(name, path)
         });
     }
