@@ -14,7 +14,7 @@ use std::{pin::pin, rc::Rc, time::Duration};
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::{RequestDirectives, cache_status::Forward};
-use message::{Framing, Part, ResponseHead, Seen};
+use message::{Framing, ResponseHead, Seen};
 use profile::{Class, Hierarchy};
 
 use crate::{

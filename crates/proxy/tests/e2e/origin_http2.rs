@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -254,25 +254,22 @@ fn answered(stream: u32, body: &str) -> Vec<u8> {
 struct Raw {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
-    heard: Arc<Mutex<Vec<(usize, u8, u32)>>>,
 }
 
 impl Raw {
     fn start(script: impl Fn(usize, u32, usize) -> Option<Vec<u8>> + Send + Sync + 'static) -> Raw {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (asked, heard) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+        let asked = Arc::new(AtomicUsize::new(0));
         let raw = Raw {
             address,
             asked: Arc::clone(&asked),
-            heard: Arc::clone(&heard),
         };
         let script = Arc::new(script);
         thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
-                let (script, asked, heard) =
-                    (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&heard));
-                thread::spawn(move || serve(stream, number, &*script, &asked, &heard));
+                let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
+                thread::spawn(move || serve(stream, number, &*script, &asked));
             }
         });
         raw
@@ -292,7 +289,6 @@ fn serve(
     number: usize,
     script: &(dyn Fn(usize, u32, usize) -> Option<Vec<u8>> + Send + Sync),
     asked: &AtomicUsize,
-    heard: &Mutex<Vec<(usize, u8, u32)>>,
 ) {
     let mut preface = [0; 24];
     if stream.read_exact(&mut preface).is_err() {
@@ -308,7 +304,6 @@ fn serve(
         if stream.read_exact(&mut payload).is_err() {
             return;
         }
-        heard.lock().unwrap().push((number, head[3], id));
         if head[3] == HEADERS {
             let before = asked.fetch_add(1, Ordering::Relaxed);
             match script(number, id, before) {
