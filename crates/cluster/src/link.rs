@@ -167,6 +167,7 @@ impl Keeper<'_> {
             port: who.at.port,
             member: None,
             terms: None,
+            http2: None,
         };
         let mut socket = self.connector.socket_to(&to, self.rules).await?;
         let opened = shaking::open_link(cluster, &mut socket, who).await?;

@@ -239,6 +239,7 @@ impl Cluster {
             port: who.at.port,
             member: Some(OfMember { id, listener }),
             terms: None,
+            http2: None,
         })
     }
 

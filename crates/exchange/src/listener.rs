@@ -115,6 +115,7 @@ impl RouteState {
                 port: route.origin.port,
                 member: None,
                 terms,
+                http2: route.http2,
             },
             authority: match (&route.mirror.origin_host, &upstream) {
                 (Some(host), _) => host.as_str().into(),

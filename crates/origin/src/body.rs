@@ -18,14 +18,15 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Reject};
-use message::Framing;
+use message::{Framing, Part};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::{
     BodyFilter, Lease, OriginContext, OriginWaits,
     outcome::UpstreamError,
     trip::Trip,
-    writing::{Moved, write_or_hear},
+    upstream::framed,
+    writing::{Moved, seat_write_or_hear, write_or_hear},
 };
 use base::deadline::Watch;
 use ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause, room::Room};
@@ -92,6 +93,8 @@ fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
 }
 
 enum BodyState {
+    /// On a stream of HTTP/2, which knows its length and its end.
+    Stream,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
     UntilClose,
@@ -103,7 +106,9 @@ impl BodyState {
     fn left(&self) -> Option<u64> {
         match self {
             BodyState::Length(left) => Some(*left),
-            BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => None,
+            BodyState::Stream | BodyState::Chunked(_) | BodyState::UntilClose | BodyState::Done => {
+                None
+            }
         }
     }
 }
@@ -166,6 +171,7 @@ impl Body {
     ) -> Body {
         let framing = filter.as_ref().map_or(framing, |filter| filter.framing());
         let state = match framing {
+            _ if lease.is_shared() => BodyState::Stream,
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
             Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(&waits.limits))),
@@ -279,6 +285,7 @@ impl Body {
         loop {
             match &mut self.state {
                 BodyState::Done => return Ok(None),
+                BodyState::Stream => return self.next_of_stream(context, watch, room).await,
                 BodyState::Length(0) => {
                     // Bytes behind the end are not ours: such a connection is not used again.
                     let clean = self.input.is_empty();
@@ -348,6 +355,36 @@ impl Body {
         }
     }
 
+    /// The next piece on a stream of HTTP/2.
+    async fn next_of_stream(
+        &mut self,
+        context: &OriginContext,
+        watch: &Watch,
+        room: Option<&mut Room>,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        let room = room.filter(|room| room.left() > 0);
+        let most = match (&room, self.is_passing) {
+            (Some(room), _) => FAST_BODY_READ_BYTES.min(room.left()),
+            (None, true) => self.room_to_pass(context, watch).await,
+            (None, false) => BODY_READ_BYTES.min(context.ledger.step()),
+        };
+        let seat = self.lease.as_mut().and_then(Lease::seat);
+        let seat = seat.expect("a stream has its seat until its end");
+        let reading = poll_fn(|cx| seat.poll_piece(cx, most));
+        let read = watch.limit(self.waits.idle_read, pin!(reading)).await;
+        let Some(piece) = read.map_err(|_| UpstreamError::Timeout)?? else {
+            self.trailers = seat.take_trailers().filter(|it| !it.is_empty());
+            self.end(true);
+            return Ok(None);
+        };
+        self.heard.0.received_body(piece.len());
+        metrics::add(&context.counters.origin_bytes, piece.len() as u64);
+        Ok(Some(match room {
+            Some(room) => room.put(&piece),
+            None => self.counted(piece),
+        }))
+    }
+
     /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
     fn chunks_at_hand(&mut self, context: &OriginContext) -> Result<Option<Bytes>, Reject> {
         let mut gathered: Option<Gathered> = None;
@@ -389,12 +426,23 @@ impl Body {
         self.reusable = false;
     }
 
+    /// A part of a request body, as it is written to this origin.
+    pub fn frame(&mut self, part: Part, is_chunked: bool) -> Bytes {
+        match self.lease.as_mut().and_then(Lease::seat) {
+            Some(seat) => seat.frame(part),
+            None => framed(part, is_chunked),
+        }
+    }
+
     /// Writes more of the request body until it is through or the next piece of the answer can be taken.
     pub async fn write_or_hear(
         &mut self,
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
+        if let Some(seat) = self.lease.as_mut().and_then(Lease::seat) {
+            return seat_write_or_hear(self.waits.write, watch, seat, unsent).await;
+        }
         match &mut self.lease {
             // An answer without a body, or at its end, is heard already.
             _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),

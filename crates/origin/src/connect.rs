@@ -9,6 +9,10 @@
 //!
 //! Not known here: requests, retries.
 
+mod riding;
+
+pub(crate) use riding::Riding;
+
 use base::clock::Instant;
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +39,15 @@ use base::socket::Socket;
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 /// When a name that could not be looked up again is asked for once more.
 const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
+/// How a connection begins.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    /// What is written first.
+    header: &'a [u8],
+    /// TLS may agree on HTTP/2.
+    offers_h2: bool,
+}
 
 /// The time-outs of connecting, and the bounds of the pool.
 #[derive(Clone, Debug)]
@@ -217,10 +230,7 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
-        let slot = match self.wait_for_place(to, times).await? {
-            Grant::Warm(lease) => lease.into_slot(),
-            Grant::Slot(slot) => slot,
-        };
+        let slot = self.slot(to, times).await?;
         self.open(slot, to, access, times).await
     }
 
@@ -236,11 +246,12 @@ impl Connector {
         if recalls {
             self.recall(to, access, times)?;
         }
-        let slot = match self.wait_for_place(to, times).await? {
-            Grant::Warm(lease) => lease.into_slot(),
-            Grant::Slot(slot) => slot,
+        let slot = self.slot(to, times).await?;
+        let opening = Opening {
+            header,
+            offers_h2: false,
         };
-        let lease = self.open_telling(slot, to, access, header, times).await?;
+        let lease = self.open_telling(slot, to, access, opening, times).await?;
         match makes(Mistake::ShareTold) {
             true => Ok(lease),
             false => Ok(lease.for_one_request()),
@@ -256,10 +267,7 @@ impl Connector {
         has_place: &Cell<bool>,
     ) -> Result<Lease, ConnectError> {
         let mut times = ConnectTimes::default();
-        let slot = match self.wait_for_place(to, &mut times).await? {
-            Grant::Warm(lease) => lease.into_slot(),
-            Grant::Slot(slot) => slot,
-        };
+        let slot = self.slot(to, &mut times).await?;
         has_place.set(true);
         self.open(slot, to, access, &mut times).await
     }
@@ -328,7 +336,11 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
-        self.open_telling(slot, to, access, b"", times).await
+        let opening = Opening {
+            header: b"",
+            offers_h2: false,
+        };
+        self.open_telling(slot, to, access, opening, times).await
     }
 
     /// Opens a connection and writes the header, if there is one.
@@ -337,7 +349,7 @@ impl Connector {
         slot: Slot,
         to: &Destination,
         access: &Destinations,
-        header: &[u8],
+        opening: Opening<'_>,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
         let found = match self.addresses(to, times).await {
@@ -358,7 +370,7 @@ impl Connector {
         let tls = self.tls.borrow().clone();
         let opened = timeout(
             self.connect_timeout.get(),
-            self.open_stream(to, &addresses, access, header, times),
+            self.open_stream(to, &addresses, access, opening, times),
         )
         .await;
         times.connect = Some((began, Instant::now()));
@@ -418,7 +430,7 @@ impl Connector {
         to: &Destination,
         addresses: &[SocketAddr],
         access: &Destinations,
-        header: &[u8],
+        opening: Opening<'_>,
         times: &mut ConnectTimes,
     ) -> Result<(Stream, SocketAddr, bool), ConnectError> {
         let mut tcp = self.families.race(&to.host, addresses).await?;
@@ -432,15 +444,15 @@ impl Connector {
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
-        if !header.is_empty() {
-            tcp.write_all(header).await?;
+        if !opening.header.is_empty() {
+            tcp.write_all(opening.header).await?;
         }
         let stream = match to.member {
             Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
             None if to.tls => {
                 let of_all = || self.tls.borrow().clone();
                 let tls = to.terms.clone().unwrap_or_else(of_all);
-                Stream::Tls(tls.handshake(&to.host, tcp).await?)
+                Stream::Tls(tls.handshake(&to.host, tcp, opening.offers_h2).await?)
             }
             None => Stream::Tcp(tcp),
         };
@@ -481,6 +493,7 @@ mod tests {
             port,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

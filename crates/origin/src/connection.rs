@@ -14,6 +14,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
+use plan::Http2;
+
 use super::tls::Tls;
 use super::tls_words::{Failed, TlsFault};
 
@@ -34,6 +36,8 @@ pub struct Destination {
     pub member: Option<OfMember>,
     /// TLS as it is spoken to this server alone; `None`: as to all others.
     pub terms: Option<Tls>,
+    /// HTTP/2, where it is spoken; `None`: HTTP/1.1.
+    pub http2: Option<Http2>,
 }
 
 /// In two words for what is usual: a hash of many small fields costs several times as much.
@@ -47,16 +51,20 @@ impl Hash for Destination {
         if let Some(terms) = &self.terms {
             terms.hash(state);
         }
+        if let Some(http2) = &self.http2 {
+            http2.hash(state);
+        }
     }
 }
 
 impl Destination {
-    /// With TLS as to the other one, if it is the same server: nobody else is shown its certificate.
+    /// With TLS and HTTP/2 as to the other one, if it is the same server: nobody else is shown its certificate.
     pub fn as_of(self, other: &Destination) -> Destination {
         let is_same = (self.tls, self.port, &self.host) == (other.tls, other.port, &other.host);
         match is_same {
             true => Destination {
                 terms: other.terms.clone(),
+                http2: other.http2,
                 ..self
             },
             false => self,
@@ -112,6 +120,14 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Did the handshake of TLS agree on HTTP/2?
+    pub(crate) fn has_agreed_on_h2(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 
@@ -357,6 +373,7 @@ mod tests {
             port,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

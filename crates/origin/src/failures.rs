@@ -143,6 +143,7 @@ mod tests {
             port: 80,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

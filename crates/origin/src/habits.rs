@@ -172,6 +172,7 @@ mod tests {
             port: 80,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! `connection` has what all of them speak of: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
 //! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `race` to several addresses of a name, `tls` encrypts them and `listed` judges certificates,
-//! `pool` keeps them, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `upstream` asks, by `writing`, with a `context`, signed if the origin wants it (`signing`), and the answer's `body` follows; `once` is all of that for one small answer; `trip` notes what asking takes, for the record of a request.
+//! `pool` keeps them, `h2` speaks HTTP/2 on those that many requests share, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `leasing` says which one a request goes out on, `upstream` asks, by `writing`, with a `context`, signed if the origin wants it (`signing`), and the answer's `body` follows; `once` is all of that for one small answer; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -24,8 +24,10 @@ mod connection;
 mod context;
 mod dns;
 mod failures;
+mod h2;
 mod habits;
 mod inward;
+mod leasing;
 mod listed;
 pub mod once;
 mod origins_tls;

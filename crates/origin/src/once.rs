@@ -18,8 +18,9 @@ use message::ResponseHead;
 use tokio::time::timeout_at;
 
 use crate::{
-    ConnectError, Connector, Destination, OriginContext, OriginWaits,
+    ConnectError, ConnectTimes, Connector, Destination, Lease, OriginContext, OriginWaits,
     body::Body,
+    connect::Riding,
     outcome::UpstreamError,
     trip::Trip,
     upstream::{FIRST_READ_BYTES, Upstream, is_interim},
@@ -91,8 +92,19 @@ impl Request<'_> {
         let watch = Deadlines::new().watch();
         let has_place = Cell::new(false);
         let asked = timeout_at(ends, async {
-            let connecting = (context.connector).connect_anew(self.to, self.access, &has_place);
-            let mut upstream = Upstream::new(connecting.await?, Trip::new(), waits);
+            let shared = match self.to.http2 {
+                Some(_) => self.seat(context, &waits, &has_place).await?,
+                None => None,
+            };
+            let lease = match shared {
+                Some(lease) => lease,
+                None => {
+                    (context.connector)
+                        .connect_anew(self.to, self.access, &has_place)
+                        .await?
+                }
+            };
+            let mut upstream = Upstream::new(lease, Trip::new(), waits);
             upstream.send(context, &watch, self.bytes).await?;
             loop {
                 let head = upstream.head(context, &watch, self.method).await?;
@@ -114,6 +126,32 @@ impl Request<'_> {
             watch,
             ends,
         })
+    }
+}
+
+impl Request<'_> {
+    /// A place in a session of HTTP/2 that ends behind the answer, or a connection on which HTTP/1.1 was agreed on. `None`: it is known to
+    /// speak that.
+    async fn seat(
+        &self,
+        context: &OriginContext,
+        waits: &OriginWaits,
+        has_place: &Cell<bool>,
+    ) -> Result<Option<Lease>, ConnectError> {
+        let riding = Riding {
+            is_once: true,
+            recalls: false,
+            waits,
+            input: &context.input,
+        };
+        has_place.set(true);
+        let mut times = ConnectTimes::default();
+        let asked = (context.connector).lease_h2(self.to, self.access, &riding, &mut times);
+        let mut lease = asked.await?;
+        if let Some(seat) = lease.as_mut().and_then(Lease::seat) {
+            seat.session().retire();
+        }
+        Ok(lease)
     }
 }
 
@@ -151,6 +189,7 @@ mod tests {
             port: listener.local_addr().unwrap().port(),
             member: None,
             terms: None,
+            http2: None,
         };
         let serving = async {
             let (mut stream, _) = listener.accept().await.unwrap();

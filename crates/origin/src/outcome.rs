@@ -3,6 +3,7 @@
 use std::{io, sync::Arc};
 
 use http1::Reject;
+use http2::{ErrorCode, Fault};
 
 use crate::{connection::ConnectError, signing::unsigned::Unsigned, tls_words};
 use plan::Mirroring;
@@ -25,6 +26,15 @@ pub enum UpstreamError {
     /// The answer breaks RFC 9112.
     #[error("the origin's answer is malformed: {0}")]
     Malformed(#[from] Reject),
+    /// The answer breaks RFC 9113.
+    #[error("the origin's answer is malformed: {0}")]
+    Http2(Fault),
+    /// The origin reset the stream.
+    #[error("the origin reset the request's stream: {0}")]
+    Reset(ErrorCode),
+    /// The origin has not taken the request: it was leaving, or had too much to do. It may be sent again, whatever it is.
+    #[error("the origin did not take the request")]
+    Unprocessed,
     /// There is no room here for the head of the answer, which is not to blame for it.
     #[error("the proxy has no room for the head of the origin's answer")]
     Crowded,
@@ -70,6 +80,15 @@ impl UpstreamError {
         )
     }
 
+    /// The code with which the origin reset the stream, if it did.
+    pub fn reset_code(&self) -> Option<ErrorCode> {
+        match self {
+            UpstreamError::Reset(code) => Some(*code),
+            UpstreamError::Peer { error, .. } => error.reset_code(),
+            _ => None,
+        }
+    }
+
     /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only
     /// if the request changes nothing (`is_safe`): it may still be carried out.
     pub fn may_go_on(&self, is_safe: bool) -> bool {
@@ -89,6 +108,8 @@ impl UpstreamError {
             UpstreamError::Connect(error) => error.status(),
             UpstreamError::Timeout => 504,
             UpstreamError::Closed(_) | UpstreamError::Malformed(_) | UpstreamError::Crowded => 502,
+            UpstreamError::Http2(_) | UpstreamError::Reset(_) => 502,
+            UpstreamError::Unprocessed => 503,
             UpstreamError::Redirects | UpstreamError::Digest => 502,
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
@@ -134,6 +155,9 @@ impl UpstreamError {
             UpstreamError::Closed(error) if tls_words::is_alert(error) => "tls_alert_received",
             UpstreamError::Closed(_) => "connection_terminated",
             UpstreamError::Timeout => "connection_read_timeout",
+            UpstreamError::Http2(_) => "http_protocol_error",
+            UpstreamError::Reset(_) => "connection_terminated",
+            UpstreamError::Unprocessed => "destination_unavailable",
             UpstreamError::Malformed(_) | UpstreamError::Redirects | UpstreamError::Digest => {
                 "http_protocol_error"
             }

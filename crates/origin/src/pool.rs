@@ -28,6 +28,7 @@
 //! connection. Not known here: how connections are made (`connect`), whether an answer was complete (the caller).
 
 mod idle;
+mod sessions;
 
 use base::clock::Instant;
 use base::mistakes::{Mistake, makes};
@@ -41,9 +42,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use self::idle::{Idle, Name, Shown, leads_to};
+use self::sessions::Sessions;
+pub(crate) use self::sessions::{Next, Speaks, Turn};
 use super::habits::Habits;
 use crate::connection::{ConnectError, Destination, Stream};
 use crate::context::Verdict;
+use crate::h2::Seat;
 use base::access::Destinations;
 
 /// As many connections to a destination may be idle, however few were in use at once.
@@ -118,6 +122,8 @@ struct Entry {
     name: Option<Name>,
     /// In order of arrival. Waiters that gave up have closed senders.
     waiting: VecDeque<oneshot::Sender<Grant>>,
+    /// Of HTTP/2; `None`: it is not spoken there.
+    sessions: Option<Box<Sessions>>,
 }
 
 /// What a waiter receives.
@@ -136,10 +142,18 @@ pub(super) struct Slot {
     is_counted: bool,
 }
 
-/// A connection in use. [`Lease::reuse`] keeps it for a later request, dropping closes it.
+/// What a request goes out on.
+pub(super) enum Carrier {
+    /// A connection of its own.
+    Alone(Stream),
+    /// A stream of one that others share.
+    Shared(Seat),
+}
+
+/// A connection in use, or a place in one of HTTP/2. [`Lease::reuse`] keeps it for a later request, dropping closes it.
 pub struct Lease {
     // Closed before the slot is passed on.
-    stream: Stream,
+    carrier: Carrier,
     peer: SocketAddr,
     is_inward: bool,
     reused: bool,
@@ -158,7 +172,7 @@ impl Lease {
     pub(super) fn new(slot: Slot, stream: Stream, peer: SocketAddr, is_inward: bool) -> Self {
         let opened = slot.pool.0.state.borrow().now;
         Self {
-            stream,
+            carrier: Carrier::Alone(stream),
             peer,
             is_inward,
             reused: false,
@@ -174,6 +188,11 @@ impl Lease {
         }
     }
 
+    /// Is it nobody else's?
+    pub(super) fn is_for_one(&self) -> bool {
+        self.is_for_one
+    }
+
     /// It is not pooled afterwards.
     pub(super) fn for_one_request(self) -> Self {
         Self {
@@ -187,9 +206,12 @@ impl Lease {
         &self.slot.destination
     }
 
-    /// The connection itself.
+    /// The connection itself. Tunnels, and what is written as bytes, have one of their own.
     pub fn stream(&mut self) -> &mut Stream {
-        &mut self.stream
+        match &mut self.carrier {
+            Carrier::Alone(stream) => stream,
+            Carrier::Shared(_) => panic!("bytes are written to a connection that nobody shares"),
+        }
     }
 
     #[cfg(test)]
@@ -229,7 +251,7 @@ impl Lease {
         let young = (state.habits).young(&self.slot.destination, self.shown.told, now);
         drop(state);
         self.seen_open = age;
-        age < young && self.stream.is_quiet_now()
+        age < young && self.stream().is_quiet_now()
     }
 
     /// It carries a request whose server was chosen so.
@@ -248,7 +270,7 @@ impl Lease {
     pub fn reuse(mut self) {
         self.reused = true;
         self.verdict = None;
-        if !self.is_for_one && self.stream.is_quiet() {
+        if !self.is_for_one && !self.is_shared() && self.stream().is_quiet() {
             let pool = self.slot.pool.clone();
             pool.put_back(self);
         }
@@ -441,13 +463,16 @@ impl Pool {
     }
 
     fn put_back(&self, lease: Lease) {
+        if lease.is_shared() {
+            return;
+        }
         let limits = self.0.limits.get();
         let mut state = self.0.state.borrow_mut();
         let entry = state.destinations.get(&lease.slot.destination);
         let name = entry.and_then(|entry| entry.name.as_ref());
         // Those of the same second may be newer than that: they are few.
-        let is_forgotten = matches!(lease.stream, Stream::Tls(_))
-            && (state.tls_forgotten).is_some_and(|at| lease.opened <= at);
+        let is_tls = matches!(lease.carrier, Carrier::Alone(Stream::Tls(_)));
+        let is_forgotten = is_tls && (state.tls_forgotten).is_some_and(|at| lease.opened <= at);
         if state.now.saturating_duration_since(lease.opened) >= limits.max_age
             || is_forgotten
             || !leads_to(name, lease.peer)
@@ -463,14 +488,17 @@ impl Pool {
             return;
         }
         let Lease {
-            stream,
+            carrier: Carrier::Alone(stream),
             peer,
             is_inward,
             opened,
             shown,
             mut slot,
             ..
-        } = lease;
+        } = lease
+        else {
+            return;
+        };
         let idle = Idle {
             stream,
             peer,
@@ -539,7 +567,8 @@ impl Entry {
     }
 
     fn is_unused(&self) -> bool {
-        self.idle.is_empty() && self.in_use == 0 && self.waiting.is_empty()
+        let has_sessions = self.sessions.as_ref().is_some_and(|it| !it.is_unused());
+        self.idle.is_empty() && self.in_use == 0 && self.waiting.is_empty() && !has_sessions
     }
 }
 

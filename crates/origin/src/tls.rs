@@ -1,4 +1,4 @@
-//! TLS towards origins: verified, named, HTTP/1.1.
+//! TLS towards origins: verified, named; HTTP/1.1, or HTTP/2 where that is offered too.
 //!
 //! A [`Tls`] has the settings of one origin, or of all that have none of their own (`origins_tls`). Verification (`listed`) is switched off
 //! only where the operator says so.
@@ -39,6 +39,10 @@ struct Inner {
     /// Made at the first handshake. A failure lasts until the configuration is reloaded.
     config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
 }
+
+//= rfc7301 §6   the names of protocols
+const HTTP1: &[u8] = b"http/1.1";
+const H2: &[u8] = b"h2";
 
 /// What is shown to origins that ask for a certificate.
 #[derive(Clone)]
@@ -133,11 +137,12 @@ impl Tls {
         }
     }
 
-    /// Makes the handshake over an open connection; `host` as in `Destination`.
+    /// Makes the handshake over an open connection; `host` as in `Destination`. `offers_h2`: beside HTTP/1.1.
     pub(super) async fn handshake(
         &self,
         host: &str,
         tcp: Socket,
+        offers_h2: bool,
     ) -> Result<Box<TlsStream<Socket>>, Failed> {
         let host = self.1.as_deref().unwrap_or(host);
         // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
@@ -150,7 +155,12 @@ impl Tls {
             )
         })?;
         let connector = TlsConnector::from(self.config().await?);
+        let mut alpn = vec![HTTP1.to_vec()];
+        if offers_h2 {
+            alpn.insert(0, H2.to_vec());
+        }
         connector
+            .with_alpn(alpn)
             .connect(name, tcp)
             .await
             .map(Box::new)
@@ -206,7 +216,7 @@ impl Inner {
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Arc::new(config))
     }
 }
@@ -308,6 +318,7 @@ mod tests {
                 port,
                 member: None,
                 terms: None,
+                http2: None,
             }
         }
 

@@ -332,6 +332,7 @@ mod tests {
             port: 443,
             member: None,
             terms: None,
+            http2: None,
         };
         trip.begins(&server, Hop::DIRECT);
     }

@@ -9,36 +9,39 @@
 //! Not known here: caching, clients.
 
 use base::clock::Instant;
-use base::mistakes::{Mistake, makes};
 use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    rc::Rc,
     task::Poll,
     time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use http1::{Chunk, ChunkedDecoder, Limits, Reject};
+use http2::ErrorCode;
 use message::{Framing, Part, ResponseHead};
 use tokio::io::{AsyncRead, ReadBuf};
 
+pub use crate::leasing::{Fit, Whom, connect};
 use crate::{
-    BodyFilter, ConnectTimes, Destination, Lease, OriginContext, OriginWaits, Verdict,
+    BodyFilter, Lease, OriginContext, OriginWaits,
     body::Body,
     outcome::{INTERIM_MAX, UpstreamError},
     signing::{self, Judged, Signer, unsigned::Unsigned},
     tls_words,
-    trip::{Hop, Trip},
-    writing::{Moved, write_all, write_or_hear},
+    trip::Trip,
+    writing::{Moved, seat_write_or_hear, write_all, write_or_hear},
 };
-use base::{access::Destinations, deadline::Watch, heads::Kept};
+use base::{deadline::Watch, heads::Kept};
 use ledger::Receiving;
 use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
 pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
+
+/// How often a request is sent again that an origin has not taken.
+pub const UNPROCESSED_TRIES: u32 = 2;
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
@@ -77,27 +80,6 @@ pub fn framed(part: Part, is_chunked: bool) -> Bytes {
     }
 }
 
-/// The server that is asked.
-#[derive(Clone, Copy)]
-pub struct Whom<'a> {
-    /// Where it is.
-    pub destination: &'a Destination,
-    /// The PROXY header with which each connection to it begins: then it serves this client alone.
-    pub header: Option<&'a [u8]>,
-    /// Where connections may go on behalf of the client.
-    pub rules: &'a Destinations,
-    /// The origin, or whoever is asked in its place.
-    pub hop: Hop,
-    /// Where it is noted what it takes.
-    pub trip: &'a Trip,
-    /// If it was chosen among several: what comes of it is noted there.
-    pub verdict: Option<&'a Rc<dyn Verdict>>,
-    /// The bounds of asking it.
-    pub waits: OriginWaits,
-    /// Signs what is sent to it.
-    pub signer: Option<&'a Signer>,
-}
-
 /// A connection with a request on it.
 pub struct Upstream {
     lease: Lease,
@@ -106,6 +88,8 @@ pub struct Upstream {
     is_exact: bool,
     /// What `input` takes of the budget of all heads, while one is not complete.
     kept: Option<Kept>,
+    /// Something of an answer has come.
+    has_heard: bool,
     /// Interim responses that may still come.
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
@@ -118,94 +102,6 @@ pub struct Upstream {
     waits: OriginWaits,
     /// When the last head was there.
     pub received: Instant,
-}
-
-/// Which connection a request may go out on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fit {
-    /// Any pooled one: the request is sent again if that turns out to be closed.
-    Pooled,
-    /// A pooled one only if the origin is not about to close it, as far as can be known: the request is sent once.
-    Young,
-    /// A new one.
-    New,
-}
-
-/// A connection to the one who is asked, a pooled one if there is one that fits; and whether it was.
-pub async fn connect(
-    context: &OriginContext,
-    whom: &Whom<'_>,
-    fit: Fit,
-) -> Result<(Lease, bool), UpstreamError> {
-    let Whom {
-        destination,
-        header,
-        rules,
-        hop,
-        trip,
-        verdict,
-        ..
-    } = *whom;
-    trip.begins(destination, hop);
-    let mut start = Instant::now();
-    let mut times = ConnectTimes::default();
-    let pool = context.connector.pool();
-    let pooled = match fit {
-        _ if header.is_some() && !makes(Mistake::ShareTold) => None,
-        Fit::New => None,
-        Fit::Pooled => pool.checkout(destination, rules),
-        Fit::Young => pool.checkout_young(destination, rules),
-    };
-    // Boxed: making a connection is rare and its future large.
-    let lease = match pooled {
-        Some(lease) => Ok(lease),
-        None if let Some(header) = header => {
-            let (connector, recalls) = (&context.connector, verdict.is_none());
-            let telling =
-                connector.connect_telling(destination, rules, header, recalls, &mut times);
-            Box::pin(telling).await
-        }
-        None if fit == Fit::Young => {
-            // With a choice, whether it is tried was decided there.
-            let (connector, recalls) = (&context.connector, verdict.is_none());
-            Box::pin(connector.lease_young(destination, rules, recalls, &mut times)).await
-        }
-        // Whether it is tried was decided with the choice.
-        None if verdict.is_some() && fit == Fit::New => {
-            Box::pin((context.connector).connect_untold(destination, rules, &mut times)).await
-        }
-        None if verdict.is_some() => {
-            Box::pin((context.connector).lease_untold(destination, rules, &mut times)).await
-        }
-        None if fit == Fit::New => {
-            Box::pin(context.connector.connect(destination, rules, &mut times)).await
-        }
-        None => Box::pin(context.connector.lease(destination, rules, &mut times)).await,
-    };
-    let mut lease = match lease {
-        Ok(lease) => lease,
-        Err(error) => {
-            trip.not_connected(&times);
-            let error = UpstreamError::from(error);
-            if let Some(verdict) = verdict {
-                verdict.failed(&error);
-            }
-            return Err(error);
-        }
-    };
-    if let Some(verdict) = verdict {
-        trip.chose(&destination.host);
-        lease.is_for(Rc::clone(verdict));
-    }
-    let reused = lease.is_reused();
-    if !reused {
-        metrics::add(&context.counters.origin_connections, 1);
-    }
-    if let Some((_, granted)) = times.queue {
-        start = granted;
-    }
-    trip.connected(start, &times, reused);
-    Ok((lease, reused))
 }
 
 /// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
@@ -232,7 +128,7 @@ pub async fn ask(
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fit = Fit::Pooled;
-    let mut may_sign_again = true;
+    let (mut left, mut may_sign_again) = (UNPROCESSED_TRIES, true);
     if let Some(signer) = whom.signer {
         signer.ready(request).await?;
     }
@@ -265,7 +161,15 @@ pub async fn ask(
                 }
             }
             Ok(head) => return Ok((upstream, head)),
-            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fit = Fit::New,
+            Err(UpstreamError::Closed(_))
+                if reused && !upstream.has_heard && fit == Fit::Pooled =>
+            {
+                fit = Fit::New;
+            }
+            //= rfc9113 §8.7   what was not processed may be sent again
+            Err(
+                UpstreamError::Unprocessed | UpstreamError::Reset(ErrorCode::HTTP_1_1_REQUIRED),
+            ) if left > 0 => left -= 1,
             Err(error) => return Err(error),
         }
     }
@@ -279,6 +183,7 @@ impl Upstream {
             input: BytesMut::new(),
             is_exact: false,
             kept: None,
+            has_heard: false,
             interim_left: INTERIM_MAX,
             unsound: false,
             filter: None,
@@ -307,7 +212,10 @@ impl Upstream {
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
         metrics::add(&context.counters.origin_requests, 1);
-        let written = write_all(self.waits.write, watch, &mut self.lease, bytes).await;
+        let written = match self.lease.seat() {
+            Some(seat) => seat.ask(bytes),
+            None => write_all(self.waits.write, watch, &mut self.lease, bytes).await,
+        };
         self.trip.sent();
         written.inspect_err(|error| self.failed(error))
     }
@@ -315,16 +223,20 @@ impl Upstream {
     /// There is no answer. A connection that had died in the pool tells nothing of its server.
     fn failed(&self, error: &UpstreamError) {
         self.trip.broke_off();
+        if let UpstreamError::Reset(ErrorCode::HTTP_1_1_REQUIRED) = error {
+            self.lease.wants_http1();
+        }
         if let UpstreamError::Closed(error) = error {
             tls_words::log_alert(self.lease.destination(), error);
         }
-        let is_of_the_pool = self.lease.is_reused()
-            && self.input.is_empty()
-            && matches!(error, UpstreamError::Closed(_));
-        if is_of_the_pool {
+        let is_of_the_pool =
+            self.lease.is_reused() && !self.has_heard && matches!(error, UpstreamError::Closed(_));
+        if is_of_the_pool && !self.lease.is_shared() {
             self.lease.was_closed();
         }
-        if let Some(verdict) = self.lease.verdict().filter(|_| !is_of_the_pool) {
+        // Whoever leaves, or has enough to do, has not failed.
+        let is_told = !is_of_the_pool && !matches!(error, UpstreamError::Unprocessed);
+        if let Some(verdict) = self.lease.verdict().filter(|_| is_told) {
             verdict.failed(error);
         }
     }
@@ -335,6 +247,15 @@ impl Upstream {
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
+        if let Some(seat) = self.lease.seat() {
+            let moved = seat_write_or_hear(self.waits.write, watch, seat, unsent).await;
+            match &moved {
+                Ok(Moved::Sent) => self.trip.sent(),
+                Ok(Moved::Heard) => {}
+                Err(_) => self.trip.broke_off(),
+            }
+            return moved;
+        }
         let before = self.input.len();
         let moved = write_or_hear(
             self.waits.write,
@@ -344,6 +265,7 @@ impl Upstream {
             &mut self.input,
         )
         .await;
+        self.has_heard |= self.input.len() > before;
         self.trip.received(self.input.len() - before);
         match &moved {
             Ok(Moved::Sent) => self.trip.sent(),
@@ -360,7 +282,10 @@ impl Upstream {
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
-        let head = self.read_head(context, watch, method).await;
+        let head = match self.lease.is_shared() {
+            true => self.shared_head(watch).await,
+            false => self.read_head(context, watch, method).await,
+        };
         match &head {
             Ok(head) if is_interim(head) => {}
             Ok(head) => {
@@ -373,6 +298,34 @@ impl Upstream {
             Err(error) => self.failed(error),
         }
         head
+    }
+
+    /// A part of a request body, as it is written to this origin.
+    pub fn frame(&mut self, part: Part, is_chunked: bool) -> Bytes {
+        match self.lease.seat() {
+            Some(seat) => seat.frame(part),
+            None => framed(part, is_chunked),
+        }
+    }
+
+    /// Is it a stream of HTTP/2?
+    pub fn is_shared(&self) -> bool {
+        self.lease.is_shared()
+    }
+
+    /// The next head on a stream.
+    async fn shared_head(&mut self, watch: &Watch) -> Result<ResponseHead, UpstreamError> {
+        let began = match self.interim_left {
+            INTERIM_MAX => self.trip.asked_last(),
+            _ => Instant::now(),
+        };
+        let left = self.waits.first_byte.saturating_sub(began.elapsed());
+        let seat = self.lease.seat().expect("it is one");
+        let head = poll_fn(|cx| seat.poll_head(cx));
+        let head = watch.limit(left, pin!(head)).await;
+        let head = head.map_err(|_| UpstreamError::Timeout)??;
+        self.has_heard = true;
+        self.heard(head)
     }
 
     async fn read_head(
@@ -446,6 +399,9 @@ impl Upstream {
 
     /// Waits until the origin has something to say (or has closed), without taking it.
     pub async fn readable(&mut self, context: &OriginContext) {
+        if let Some(seat) = self.lease.seat() {
+            return poll_fn(|cx| seat.poll_news(cx)).await;
+        }
         if !self.input.is_empty() {
             return;
         }
@@ -472,6 +428,7 @@ impl Upstream {
             let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
             read.map(|result| {
                 let came = buf.filled();
+                self.has_heard |= !came.is_empty();
                 self.trip.received(came.len());
                 if let Some((limits, method)) = parses
                     && self.input.is_empty()
@@ -523,6 +480,11 @@ impl Upstream {
 
     /// The body of an answer, or the beginning of it, as far as it comes soon. It is not taken.
     async fn peek(&mut self, context: &OriginContext, watch: &Watch, framing: Framing) -> Vec<u8> {
+        if let Some(seat) = self.lease.seat() {
+            let there = poll_fn(|cx| seat.poll_held(cx, PEEK_BYTES_MAX));
+            let _ = watch.limit(PEEK_WAIT, pin!(there)).await;
+            return seat.peek(PEEK_BYTES_MAX);
+        }
         let limits = self.waits.limits;
         let fill = async {
             loop {
@@ -544,7 +506,7 @@ impl Upstream {
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(mut self, head: &ResponseHead) -> Body {
         let reusable = head.keep_alive && !self.unsound && !is_interim(head);
-        if reusable {
+        if reusable && !self.lease.is_shared() {
             self.lease.answered(self.received, told(head));
         }
         let mut body = Body::new(

@@ -13,7 +13,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use crate::{Lease, outcome::UpstreamError};
+use crate::{Lease, h2::Seat, outcome::UpstreamError};
 use base::deadline::Watch;
 
 /// Writes all of it.
@@ -101,4 +101,21 @@ pub(super) async fn write_or_hear(
             Ok(Ok(Moved::Sent)) => {}
         }
     }
+}
+
+/// The same on a stream of HTTP/2.
+pub(super) async fn seat_write_or_hear(
+    limit: Duration,
+    watch: &Watch,
+    seat: &mut Seat,
+    unsent: &mut Bytes,
+) -> Result<Moved, UpstreamError> {
+    let step = poll_fn(|cx| {
+        if let Poll::Ready(written) = seat.poll_write(cx, unsent) {
+            return Poll::Ready(written.map(|()| Moved::Sent));
+        }
+        seat.poll_news(cx).map(|()| Ok(Moved::Heard))
+    });
+    let moved = watch.limit(limit, pin!(step)).await;
+    moved.unwrap_or(Err(UpstreamError::Timeout))
 }

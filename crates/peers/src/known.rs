@@ -88,6 +88,7 @@ pub fn destination(at: &PeerAddress, is_tls: bool) -> Destination {
         port: at.port,
         member: None,
         terms: None,
+        http2: None,
     }
 }
 

@@ -58,6 +58,7 @@ mod tests {
             port,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

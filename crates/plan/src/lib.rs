@@ -16,6 +16,7 @@ mod cluster;
 mod hints;
 mod hosts;
 mod hours;
+mod http2;
 mod lenient;
 mod logs;
 mod mirror;
@@ -52,6 +53,7 @@ pub use cluster::{
 pub use hints::{Digests, Icp};
 pub use hosts::{HostList, Stamp, address};
 pub use hours::{Hours, Minute};
+pub use http2::Http2;
 pub use logs::{AccessFormat, AccessLog, LogTarget, Logs, Syslog, SyslogAt};
 pub use message::Scheme;
 pub use mirror::{HostPort, Mirroring, Replace};

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::{mirror::Mirroring, origin_tls::OriginTls, signing::Signing};
+use crate::{http2::Http2, mirror::Mirroring, origin_tls::OriginTls, signing::Signing};
 
 /// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +31,8 @@ pub struct Route {
     pub tls: Option<Arc<OriginTls>>,
     /// How requests to it are signed, if they are.
     pub sign: Option<Arc<Signing>>,
+    /// HTTP/2 to it, or to the servers of the upstream.
+    pub http2: Option<Http2>,
 }
 
 impl Route {
@@ -46,6 +48,7 @@ impl Route {
             tells_client: false,
             tls: None,
             sign: None,
+            http2: None,
         }
     }
 
@@ -188,6 +191,7 @@ mod tests {
             tells_client: false,
             tls: None,
             sign: None,
+            http2: None,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::setting::{count, millis, seconds, settings};
-use crate::{origin_tls::OriginTls, routes::OriginUrl, signing::Signing};
+use crate::{http2::Http2, origin_tls::OriginTls, routes::OriginUrl, signing::Signing};
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
@@ -38,6 +38,8 @@ besides {
     tls: Option<Arc<OriginTls>> = None,
     /// How requests to them are signed, if they are.
     sign: Option<Arc<Signing>> = None,
+    /// HTTP/2 to its servers.
+    http2: Option<Http2> = None,
 }
 }
 

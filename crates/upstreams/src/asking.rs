@@ -55,9 +55,8 @@ pub async fn ask(
     let mut kept = None;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let at = turn
-            .member()
-            .destination(to.origin.destination.terms.as_ref());
+        let Destination { terms, http2, .. } = to.origin.destination;
+        let at = turn.member().destination(terms.as_ref(), *http2);
         let whom = whom_of(to.origin, &at, &verdict);
         let answer = upstream::ask(context, watch, &whom, method, request).await;
         let may_repeat = is_safe(method) || makes(Mistake::RepeatUnsafe);
@@ -92,9 +91,8 @@ pub async fn connect(
     let mut turn = tries.first()?;
     loop {
         let verdict: Rc<dyn Verdict> = turn.clone();
-        let at = turn
-            .member()
-            .destination(to.origin.destination.terms.as_ref());
+        let Destination { terms, http2, .. } = to.origin.destination;
+        let at = turn.member().destination(terms.as_ref(), *http2);
         let whom = whom_of(to.origin, &at, &verdict);
         let error = match upstream::connect(context, &whom, fit).await {
             Ok((lease, _)) => return Ok(lease),

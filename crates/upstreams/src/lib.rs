@@ -49,7 +49,7 @@ use base::{
     mistakes::{Mistake, makes},
 };
 use origin::{Destination, Tls};
-use plan::{Balance, HealthCheck, OriginUrl};
+use plan::{Balance, HealthCheck, Http2, OriginUrl};
 
 use self::{
     breaker::{Admits, Breaker, Change, Outcome},
@@ -104,17 +104,19 @@ pub struct Member {
 }
 
 impl Member {
-    /// Where it is, with TLS by these terms: a server outlasts editions, and their certificates.
-    fn destination(&self, terms: Option<&Tls>) -> Cow<'_, Destination> {
+    /// Where it is, with TLS by these terms and HTTP/2 where it fits: a server outlasts editions, and their certificates.
+    fn destination(&self, terms: Option<&Tls>, http2: Option<Http2>) -> Cow<'_, Destination> {
         let at = &self.server.destination;
+        let http2 = http2.filter(|it| it.fits(at.tls));
         let terms = terms.filter(|_| at.tls).map(|terms| match &self.certified {
             Some(name) => terms.for_name(name),
             None => terms.clone(),
         });
-        match terms {
-            None => Cow::Borrowed(at),
-            terms => Cow::Owned(Destination {
+        match (terms, http2) {
+            (None, None) => Cow::Borrowed(at),
+            (terms, http2) => Cow::Owned(Destination {
                 terms,
+                http2,
                 ..at.clone()
             }),
         }
@@ -350,6 +352,7 @@ impl Server {
                 port: at.port,
                 member: None,
                 terms: None,
+                http2: None,
             },
             hash: XxHash3_64::oneshot(name.as_bytes()),
             name,

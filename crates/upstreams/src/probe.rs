@@ -240,7 +240,7 @@ async fn ask(
         check.path
     );
     let request = once::Request {
-        to: &member.destination(terms.as_ref()),
+        to: &member.destination(terms.as_ref(), upstream.plan.http2),
         access: &access,
         method: "GET",
         bytes: request.as_bytes(),

@@ -126,6 +126,7 @@ async fn tunnel_to(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         port,
         member: None,
         terms: None,
+        http2: None,
     };
     ex.record.host = host.into();
     if let Err(after) = paying::admit(ex, false).await {

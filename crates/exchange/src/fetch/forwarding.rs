@@ -38,11 +38,10 @@ use crate::{
     },
     fetch::{
         flight::{FirstEvent, FlightReader, Flights, Join},
-        members,
-        pass::{self, Upload},
-        prepare,
+        members, pass, prepare,
         response::FetchRequest,
         share, task,
+        upload::Upload,
     },
     reply::{After, Length, ReplyHead},
     request::{

@@ -17,5 +17,6 @@ pub mod share;
 pub mod siblings;
 pub mod storing;
 pub mod task;
+pub mod upload;
 pub mod uploads;
 pub mod whom;

@@ -14,7 +14,7 @@ use std::{pin::pin, rc::Rc, time::Duration};
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::{RequestDirectives, cache_status::Forward};
-use message::{Framing, Part, ResponseHead, Seen};
+use message::{Framing, ResponseHead, Seen};
 use profile::{Class, Hierarchy};
 
 use crate::{
@@ -22,10 +22,11 @@ use crate::{
     edition::Edition,
     fetch::{
         ask, interim, prepare,
+        upload::Upload,
         uploads::Place,
         whom::{self, To},
     },
-    reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
+    reply::{After, Gone, HEAD_WAIT, Length, Reply, ReplyHead},
     request::{
         body::BodyError,
         exchange::{Exchange, Said, forwarded},
@@ -40,7 +41,7 @@ use origin::{
     ConnectError,
     body::Body,
     outcome::UpstreamError,
-    upstream::{Upstream, framed, is_interim, is_safe},
+    upstream::{UNPROCESSED_TRIES, Upstream, is_interim, is_safe},
     writing::Moved,
 };
 use purging::change::Change;
@@ -120,6 +121,12 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
         }
         Failure::Origin(error) => error,
     };
+    // A call of gRPC ends as the origin has ended it: the codes mean something to its client.
+    if let Some(code) = error.reset_code().filter(|_| is_grpc(ex, &wanted.request)) {
+        worker.counters.origin_failed(error.token());
+        ex.reply.reset(code);
+        return ex.abandon(Class::Error);
+    }
     worker.counters.origin_failed(error.token());
     ex.reply.keep_open_if(ex.body.is_through());
     if ex.reply.is_head_only() && !wanted.bypass {
@@ -264,37 +271,6 @@ impl From<BodyError> for Failure {
     }
 }
 
-/// What is on its way from the request body to the origin.
-#[derive(Default)]
-pub struct Upload {
-    is_chunked: bool,
-    /// Framed, and not yet written (and flushed) to the origin.
-    unsent: Option<Bytes>,
-    /// Its place among the client's uploads, until it is through.
-    place: Option<Place>,
-}
-
-impl Upload {
-    fn of(framing: Framing) -> Upload {
-        Upload {
-            is_chunked: framing == Framing::Chunked,
-            unsent: None,
-            place: None,
-        }
-    }
-
-    /// Its body is through, whether by bytes or by its end alone: another one may have its place.
-    fn is_over_if(&mut self, is_through: bool) {
-        if is_through {
-            self.place = None;
-        }
-    }
-
-    fn put(&mut self, part: Option<Part>) {
-        self.unsent = part.map(|part| framed(part, self.is_chunked));
-    }
-}
-
 /// What came first while a body went up.
 enum Heard {
     /// The origin says something.
@@ -315,11 +291,14 @@ async fn move_body(
 ) -> Result<Heard, BodyError> {
     let Some(unsent) = &mut upload.unsent else {
         let limit = ex.edition().plan.timeouts.client_body;
+        if upload.put_again(|part, is_chunked| upstream.frame(part, is_chunked)) {
+            return Ok(Heard::Body);
+        }
         return tokio::select! {
             biased;
             () = upstream.readable(&ex.worker.origin) => Ok(Heard::Origin),
             part = ex.body.next(&mut ex.reply, limit, rate_min) => {
-                upload.put(part?);
+                upload.put(part?, |part, is_chunked| upstream.frame(part, is_chunked));
                 Ok(Heard::Body)
             }
         };
@@ -327,8 +306,7 @@ async fn move_body(
     match upstream.write_or_hear(watch, unsent).await {
         Ok(Moved::Heard) => Ok(Heard::Origin),
         Ok(Moved::Sent) => {
-            upload.unsent = None;
-            ex.body.taken();
+            upload.sent(&mut ex.body);
             Ok(Heard::Body)
         }
         Err(error) => Ok(Heard::Refused(error)),
@@ -374,25 +352,58 @@ async fn ask(
         whom::note_levels(&upstream, &response);
         return Ok((upstream, response));
     }
-    let (lease, request) = whom::connect(&worker.asking, to, request.to_vec()).await?;
-    let waits = match trip.hop().hierarchy {
-        Hierarchy::Direct => to.waits(),
-        _ => ex.edition().origin_waits(),
-    };
-    let mut upstream = Upstream::new(lease, trip.clone(), waits);
-    match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
-        Ok(response) => {
-            if let Some(signer) = to.asked.signer.as_deref() {
-                let accepted = upstream.accepted(&worker.origin, &watch, signer, &response);
-                accepted.await?;
-            }
-            whom::answered(&worker.asking, trip.hop());
-            whom::note_levels(&upstream, &response);
-            Ok((upstream, response))
+    ask_once(ex, wanted, (to, &watch), request, upload).await
+}
+
+/// Sends what may be sent only once, and waits for the final head. What the origin has not taken was not sent.
+async fn ask_once(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    (to, watch): (To<'_>, &Watch),
+    request: &[u8],
+    upload: &mut Upload,
+) -> Result<(Upstream, ResponseHead), Failure> {
+    let (worker, trip) = (ex.worker, to.trip);
+    let mut left = UNPROCESSED_TRIES;
+    loop {
+        let (lease, request) = whom::connect(&worker.asking, to, request.to_vec()).await?;
+        let waits = match trip.hop().hierarchy {
+            Hierarchy::Direct => to.waits(),
+            _ => ex.edition().origin_waits(),
+        };
+        let mut upstream = Upstream::new(lease, trip.clone(), waits);
+        if upstream.is_shared() {
+            upload.keeps();
         }
-        Err(Failure::Origin(error)) => Err(whom::of_hop(&worker.asking, trip.hop(), error).into()),
-        Err(failure) => Err(failure),
+        match converse(ex, wanted, &mut upstream, watch, &request, upload).await {
+            Ok(response) => {
+                upload.is_answered();
+                if let Some(signer) = to.asked.signer.as_deref() {
+                    let accepted = upstream.accepted(&worker.origin, watch, signer, &response);
+                    accepted.await?;
+                }
+                whom::answered(&worker.asking, trip.hop());
+                whom::note_levels(&upstream, &response);
+                return Ok((upstream, response));
+            }
+            //= rfc9113 §8.7   what was not processed may be sent again, whatever its method
+            Err(Failure::Origin(UpstreamError::Unprocessed))
+                if left > 0 && upload.begins_anew(&mut ex.body) =>
+            {
+                left -= 1;
+            }
+            Err(Failure::Origin(error)) => {
+                return Err(whom::of_hop(&worker.asking, trip.hop(), error).into());
+            }
+            Err(failure) => return Err(failure),
+        }
     }
+}
+
+/// Is it a call of gRPC on a stream? Then the client's leaving is told to the origin at once, and heads wait for nothing.
+fn is_grpc(ex: &Exchange<'_>, fields: &Fields) -> bool {
+    let content_type = fields.first(b"content-type").unwrap_or_default();
+    content_type.starts_with(b"application/grpc") && matches!(ex.reply, Reply::H2(_))
 }
 
 /// Sends head and body, and listens meanwhile.
@@ -408,6 +419,7 @@ async fn converse(
     let method = head.method.as_str();
     upstream.send(&worker.origin, watch, request).await?;
     let rate_min = rate_min(ex, wanted);
+    let is_grpc = is_grpc(ex, &wanted.request);
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         upload.is_over_if(ex.body.is_done());
@@ -420,7 +432,7 @@ async fn converse(
                 continued.map_err(|Gone| BodyError::Gone)?;
                 continue;
             }
-        } else if !ex.body.is_done() {
+        } else if !ex.body.is_done() || upload.has_again() {
             match move_body(ex, upload, upstream, watch, rate_min).await? {
                 Heard::Origin => {}
                 Heard::Body => continue,
@@ -439,7 +451,14 @@ async fn converse(
                 }
             }
         }
-        let response = upstream.head(&worker.origin, watch, method).await?;
+        let response = match is_grpc {
+            true => tokio::select! {
+                biased;
+                head = upstream.head(&worker.origin, watch, method) => head?,
+                () = ex.reply.client_leaves() => return Err(BodyError::Gone.into()),
+            },
+            false => upstream.head(&worker.origin, watch, method).await?,
+        };
         if !is_interim(&response) {
             return Ok(response);
         }
@@ -453,7 +472,7 @@ pub async fn relay(
     ex: &mut Exchange<'_>,
     upstream: Upstream,
     response: &ResponseHead,
-    mut upload: Upload,
+    upload: Upload,
     class: Class,
     cache_status: Vec<u8>,
 ) -> After {
@@ -476,8 +495,12 @@ pub async fn relay(
         age_s: None,
         cache_status,
     };
+    let is_grpc = is_grpc(ex, &response.fields);
+    let is_head_all = response.framing == Framing::Length(0);
     let length = match response.framing {
         _ if is_bodiless => Length::None,
+        // An answer of gRPC that is a head alone, with its status in it, stays one.
+        _ if is_grpc && is_head_all => Length::None,
         Framing::None => Length::None,
         Framing::Length(bytes) => Length::Known(bytes),
         Framing::Chunked | Framing::UntilClose => Length::Unknown,
@@ -494,13 +517,22 @@ pub async fn relay(
     if is_early {
         body.forbid_reuse();
     }
+    if !is_grpc || is_head_all || ex.reply.flush_head().await.is_ok() {
+        carry(ex, body, upload, is_grpc).await;
+    }
+    ex.finish()
+}
+
+/// Carries the body of the answer, and what is left of that of the request.
+async fn carry(ex: &mut Exchange<'_>, mut body: Body, mut upload: Upload, is_grpc: bool) {
+    let worker = ex.worker;
     let (watch, head_watch) = (worker.deadlines.watch(), worker.deadlines.watch());
     loop {
         let came = if ex.reply.sent().bytes == 0 {
-            let first = pin!(next_of_both(ex, &mut body, &mut upload, &watch));
+            let first = pin!(next_of_both(ex, &mut body, &mut upload, &watch, is_grpc));
             head_watch.limit(HEAD_WAIT, first).await
         } else {
-            Ok(next_of_both(ex, &mut body, &mut upload, &watch).await)
+            Ok(next_of_both(ex, &mut body, &mut upload, &watch, is_grpc).await)
         };
         let Ok(came) = came else {
             match ex.reply.flush_head().await {
@@ -508,20 +540,23 @@ pub async fn relay(
                 Err(Gone) => break,
             }
         };
-        let Ok(came) = came else {
-            ex.reply.leave();
-            break;
-        };
         let sent = match came {
             Ok(Some(piece)) => ex.reply.piece(piece).await,
             Ok(None) => {
                 let _ = ex.reply.end(body.take_trailers().as_ref()).await;
                 break;
             }
-            Err(error) => {
+            Err(Ended::Client) => {
+                ex.reply.leave();
+                break;
+            }
+            Err(Ended::Origin(error)) => {
                 worker.counters.origin_failed(error.token());
                 tracing::debug!(%error, "a response broke off");
-                ex.reply.break_off().await;
+                match error.reset_code().filter(|_| is_grpc) {
+                    Some(code) => ex.reply.reset(code),
+                    None => ex.reply.break_off().await,
+                }
                 break;
             }
         };
@@ -529,25 +564,42 @@ pub async fn relay(
             break;
         }
     }
-    ex.finish()
+}
+
+/// Who has ended an answer before its time.
+enum Ended {
+    Client,
+    Origin(UpstreamError),
+}
+
+impl From<UpstreamError> for Ended {
+    fn from(error: UpstreamError) -> Ended {
+        Ended::Origin(error)
+    }
 }
 
 /// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it; behind it the client is looked at.
+/// `is_grpc`: a client that ends its body in an unclean way has left.
 async fn next_of_both(
     ex: &mut Exchange<'_>,
     answer: &mut Body,
     upload: &mut Upload,
     watch: &Watch,
-) -> Result<Result<Option<Bytes>, UpstreamError>, Gone> {
+    is_grpc: bool,
+) -> Result<Option<Bytes>, Ended> {
     let (worker, body) = (ex.worker, &mut ex.body);
     let limit = ex.listener.edition.plan.timeouts.client_body;
-    while !body.is_done() {
+    while !body.is_done() || upload.has_again() {
         let Some(unsent) = &mut upload.unsent else {
+            if upload.put_again(|part, is_chunked| answer.frame(part, is_chunked)) {
+                continue;
+            }
             tokio::select! {
                 biased;
-                piece = answer.next(&worker.origin, watch) => return Ok(piece),
+                piece = answer.next(&worker.origin, watch) => return Ok(piece?),
                 more = body.next(&mut ex.reply, limit, 0) => match more {
-                    Ok(more) => upload.put(more),
+                    Ok(more) => upload.put(more, |part, is_chunked| answer.frame(part, is_chunked)),
+                    Err(_) if is_grpc => return Err(Ended::Client),
                     Err(_) => body.stop(), // the client stopped sending; it may still read
                 },
             }
@@ -555,15 +607,18 @@ async fn next_of_both(
         };
         match answer.write_or_hear(watch, unsent).await {
             Ok(Moved::Heard) => break,
-            Ok(Moved::Sent) => body.taken(),
-            Err(_) => body.stop(), // it wants no more of it; its answer still counts
+            Ok(Moved::Sent) => upload.sent(body),
+            Err(_) => {
+                // It wants no more of it; its answer still counts.
+                body.stop();
+                *upload = Upload::default();
+            }
         }
-        upload.unsent = None;
     }
     upload.is_over_if(body.is_done());
     tokio::select! {
         biased;
-        piece = answer.next(&worker.origin, watch) => Ok(piece),
-        () = ex.reply.client_leaves() => Err(Gone),
+        piece = answer.next(&worker.origin, watch) => Ok(piece?),
+        () = ex.reply.client_leaves() => Err(Ended::Client),
     }
 }

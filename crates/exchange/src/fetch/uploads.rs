@@ -180,6 +180,7 @@ mod tests {
             port: 80,
             member: None,
             terms: None,
+            http2: None,
         }
     }
 

@@ -188,6 +188,7 @@ mod tests {
             port: 443,
             member: None,
             terms: None,
+            http2: None,
         };
         let target = target.to_owned();
         Next {

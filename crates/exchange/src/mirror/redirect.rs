@@ -42,6 +42,7 @@ pub fn next(at: &Destination, target: &str, location: &[u8]) -> Option<Next> {
         port: named.port(),
         member: None,
         terms: None,
+        http2: None,
     };
     Some(Next {
         destination: destination.as_of(at),
@@ -139,6 +140,7 @@ mod tests {
             port: 443,
             member: None,
             terms: None,
+            http2: None,
         };
         let next = next(&at, "/x/y?q", location.as_bytes())?;
         Some(format!("{}{}", next.destination, next.target))

@@ -97,6 +97,7 @@ impl Challenge {
                 port: named.port(),
                 member: None,
                 terms: None,
+                http2: None,
             },
             target,
         })

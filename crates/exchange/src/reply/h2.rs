@@ -258,6 +258,11 @@ impl H2 {
         After::KeepOpen
     }
 
+    pub(super) fn reset(&mut self, code: ErrorCode) {
+        self.is_over = true;
+        self.stream.reset(code);
+    }
+
     fn gone(&mut self) -> Gone {
         self.sent.is_gone = true;
         self.is_over = true;

@@ -28,6 +28,7 @@ use base::clock::Instant;
 use h1::H1;
 use h2::H2;
 use http1::head_lines;
+use http2::ErrorCode;
 use ledger::{Holder, Ledger, pause::OWN_WAIT_MAX};
 use tls::seen::Seen;
 
@@ -195,6 +196,13 @@ impl<'c> Reply<'c> {
     /// The body cannot be completed: sends what there is, and lets the client see that it is not all.
     pub async fn break_off(&mut self) {
         each!(self, to => to.break_off().await)
+    }
+
+    /// The same as the origin has ended it, where the client's version of HTTP has codes for that.
+    pub fn reset(&mut self, code: ErrorCode) {
+        if let Reply::H2(to) = self {
+            to.reset(code);
+        }
     }
 
     /// Is the request for the head alone? Then pieces are not sent.

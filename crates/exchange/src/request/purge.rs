@@ -433,6 +433,7 @@ mod tests {
             upstream: None,
             pass_host: false,
             mirror: Default::default(),
+            http2: None,
             tells_client: false,
             tls: None,
             sign: None,

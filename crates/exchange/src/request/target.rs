@@ -286,6 +286,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                     member: None,
                     terms: None,
+                    http2: None,
                 },
                 header: None,
                 upstream: None,

@@ -99,7 +99,11 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     if !ex.record.tolls.is_none() {
         ex.record.host = place.host().into();
     }
-    let asked = asked(ex, &place);
+    let mut asked = asked(ex, &place);
+    if upgrade.is_some() {
+        //= rfc9113 §8.6   HTTP/2 has no Upgrade: the origin is asked by HTTP/1.1
+        asked.destination.http2 = None;
+    }
     ex.record.facts.key = primary.0;
     if head.seen.intersects(Seen::RANGE) {
         ex.record.facts.flag(Flags::RANGE);

@@ -15,13 +15,13 @@ use proxy::plan::{
 };
 
 use super::machine::{Existing, OnDisk};
-use super::origin_tls;
 use super::presets;
 use super::quotas;
 use super::raw::{Block, Raw};
 use super::rows::Row;
 use super::signing;
 use super::{Settled, cluster, general, stores};
+use super::{origin_http2, origin_tls};
 
 /// The whole explanation, lines with ends.
 pub fn explain(settled: &Settled, raw: &Raw) -> String {
@@ -432,8 +432,9 @@ fn explain_route(route: &Route, of_all: &OriginTls) -> String {
     let signed = route.sign.as_deref().map(signing::explain);
     let signed = signed.unwrap_or_default();
     let more = explain_mirror(&route.mirror);
+    let by = origin_http2::explain(route.http2);
     format!(
-        "{host}{path} -> {} ({sent}{checked}{told}{more}{signed})",
+        "{host}{path} -> {} ({sent}{checked}{by}{told}{more}{signed})",
         route.origin
     )
 }
@@ -503,6 +504,10 @@ fn explain_upstream(upstream: &Upstream, of_all: &OriginTls, out: &mut String) {
         line(out, "servers", &format!("those of {name}{backup}{checked}"));
     }
     line(out, "chosen by", upstream.balance.word());
+    let by = origin_http2::explain(upstream.http2);
+    if let Some(by) = by.strip_prefix(", ") {
+        line(out, "asked by", by);
+    }
     if let Some(signing) = &upstream.sign {
         line(
             out,

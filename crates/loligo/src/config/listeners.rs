@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use proxy::plan::{
     AccessFormat, AccessLog, ClientDirectives, ClientField, Destinations, Forward, Forwarded,
-    Heeds, HostPort, LenientHosts, Listener, LogTarget, Naming, OriginTls, OriginUrl, Plan,
+    Heeds, HostPort, Http2, LenientHosts, Listener, LogTarget, Naming, OriginTls, OriginUrl, Plan,
     ProxyProtocol, Role, Route, Upstream,
 };
 
@@ -24,6 +24,7 @@ use super::apply::apply;
 use super::encryption::{self, EncryptionDraft};
 use super::general::Draft;
 use super::mirrors::{self, MirrorDraft};
+use super::origin_http2;
 use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::presets;
@@ -78,6 +79,7 @@ pub struct RouteDraft {
     /// What is about mirroring.
     mirror: MirrorDraft,
     tells_client: bool,
+    http2: Option<Http2>,
     tls: OriginTlsDraft,
     sign: SigningDraft,
 }
@@ -212,6 +214,10 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
         /// serves a second request. A fetch that several share names the first of them.
         "listener.route.proxy-protocol": "`v2`, `none`", "none"
             => tells_client = |given| values::word(given, &[("v2", true), ("none", false)]);
+        /// Ask the origin by HTTP/2, many requests on a connection. `true`: where TLS agrees on it, else by HTTP/1.1. `prior-knowledge`: in
+        /// plain TCP, to an origin that is known to speak it (h2c). It is needed for gRPC; a plain miss costs less by HTTP/1.1.
+        /// An upgrade (WebSocket) goes out by HTTP/1.1 in any case.
+        "listener.route.http2": "`true`, `false`, `prior-knowledge`", "false" => http2 = origin_http2::http2;
     ];
     let mirror = mirrors::rows().into_iter();
     rows.extend(mirror.map(|row| row.within(|it: &mut RouteDraft| &mut it.mirror)));
@@ -461,6 +467,7 @@ fn routes(
         let sign = signing::of_route(at, draft.sign, &route, problems);
         let route = Route {
             tls: route_tls(at, draft.tls, &route, of_all, problems),
+            http2: origin_http2::of_route(at, draft.http2, (&route, draft.tells_client), problems),
             mirror: mirrors::settle(draft.mirror, at, &path_prefix, draft.pass_host, problems),
             host: draft.host,
             path_prefix,

@@ -9,6 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `acme` | the certificate that is ordered |
 //! | `origin_tls` | `[tls]`, and `tls` of routes, upstreams and parents |
+//! | `origin_http2` | `http2` of routes and upstreams |
 //! | `signing` | `sign` of routes and upstreams |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
 //! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
@@ -42,6 +43,7 @@ mod mirrors;
 #[cfg(test)]
 mod mistakes;
 mod oddities;
+mod origin_http2;
 mod origin_tls;
 mod ours;
 mod peers;

@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use proxy::plan::{
-    Balance, HealthCheck, Listener, OriginTls, OriginUrl, Role, Route, UPSTREAMS_MAX, Upstream,
+    Balance, HealthCheck, Http2, Listener, OriginTls, OriginUrl, Role, Route, UPSTREAMS_MAX,
+    Upstream,
 };
 
 use super::apply::apply;
 use super::general::Draft;
+use super::origin_http2;
 use super::origin_tls::{self, OriginTlsDraft};
 use super::ours::is_own;
 use super::problem::{Found, Problem, did_you_mean};
@@ -32,6 +34,7 @@ pub struct UpstreamDraft {
     name: Option<String>,
     servers: Option<Servers>,
     host: Option<String>,
+    http2: Option<Http2>,
     tls: OriginTlsDraft,
     sign: SigningDraft,
 }
@@ -59,6 +62,9 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
             ]);
         /// What servers get as Host where the client's is not passed on, and with checks.
         "upstream.host": "a host", "the name" => host = host;
+        /// Ask its servers by HTTP/2, as `http2` of a route says: `true` those with TLS, `prior-knowledge` those without. Checks
+        /// ask by it, too.
+        "upstream.http2": "`true`, `false`, `prior-knowledge`", "false" => http2 = origin_http2::http2;
         /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process.
         /// Without it, servers are judged by requests alone.
         "upstream.health.path": "begins with `/`", "none" => check.path = path;
@@ -191,9 +197,14 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
         let is_https = servers.listed.iter().any(|server| server.at.tls)
             || servers.names.iter().any(|name| name.tls);
         let scope = (block, "upstream.tls.");
+        let is_plain = servers.listed.iter().any(|server| !server.at.tls)
+            || servers.names.iter().any(|name| !name.tls);
+        let at = (block, "upstream.http2");
+        let http2 = origin_http2::settle(at, draft.http2, (is_https, is_plain), problems);
         settled.push(Upstream {
             tls: origin_tls::settle(scope, draft.tls, of_all, is_https, problems),
             sign: signing::settle((block, signing::SCOPES[1]), draft.sign, problems),
+            http2,
             name,
             servers: servers.listed,
             names: servers.names,
@@ -305,6 +316,7 @@ pub fn route_to(
         return Some(Route {
             tls: known.tls.clone(),
             sign: known.sign.clone(),
+            http2: known.http2,
             ..Route::everything_to_upstream(name, path)
         });
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Entry, Lease, Pool, Slot};
+use super::{Carrier, Entry, Lease, Pool, Slot};
 use crate::connection::{Destination, Stream};
 use crate::habits::Habits;
 use base::{access::Destinations, clock::Instant};
@@ -203,7 +203,7 @@ impl Pool {
                     is_counted: true,
                 };
                 return Some(Lease {
-                    stream: idle.stream,
+                    carrier: Carrier::Alone(idle.stream),
                     peer: idle.peer,
                     is_inward: idle.is_inward,
                     reused: true,
@@ -292,11 +292,15 @@ impl Pool {
                 true
             });
             habits.seen_open(to, open, now);
+            if let Some(sessions) = &mut entry.sessions {
+                sessions.sweep(now, &limits);
+            }
             left += entry.idle.len();
+            let has_sessions = entry.sessions.as_ref().is_some_and(|it| it.is_open());
             if let Some(name) = &entry.name
                 && !name.is_asked
                 && name.until <= now
-                && (entry.in_use > 0 || !entry.idle.is_empty())
+                && (entry.in_use > 0 || !entry.idle.is_empty() || has_sessions)
             {
                 due.push((name.until, to.clone()));
             }

@@ -38,6 +38,7 @@ impl Origin {
             port: peer.port(),
             member: None,
             terms: None,
+            http2: None,
         };
         Self {
             listener,
@@ -73,7 +74,10 @@ impl Origin {
 }
 
 fn port(lease: &Lease) -> u16 {
-    lease.stream.tcp().local_addr().unwrap().port()
+    let Carrier::Alone(stream) = &lease.carrier else {
+        panic!("it has a connection of its own");
+    };
+    stream.tcp().local_addr().unwrap().port()
 }
 
 /// Polls once, so that it stands in the queue.
@@ -113,9 +117,9 @@ async fn a_connection_the_origin_closed_is_not_handed_out() {
     lease.reuse();
     drop(theirs);
     let probe = origin.checkout(&pool);
-    if let Some(lease) = probe {
+    if let Some(mut lease) = probe {
         // Not noticed yet: wait until it is, then put it back as it would have been.
-        lease.stream.tcp().readable().await.unwrap();
+        lease.stream().tcp().readable().await.unwrap();
         pool.put_back(lease);
         assert!(origin.checkout(&pool).is_none());
     }
@@ -126,9 +130,9 @@ async fn a_connection_the_origin_closed_is_not_handed_out() {
 #[tokio::test]
 async fn a_connection_with_unasked_bytes_is_not_kept() {
     let (pool, origin) = (Pool::new(small()), Origin::new().await);
-    let (lease, mut theirs) = origin.lease(&pool).await;
+    let (mut lease, mut theirs) = origin.lease(&pool).await;
     theirs.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-    lease.stream.tcp().readable().await.unwrap();
+    lease.stream().tcp().readable().await.unwrap();
     lease.reuse();
     assert_eq!((pool.idle(), pool.in_use()), (0, 0));
     pool.audit();

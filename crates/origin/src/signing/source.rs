@@ -269,6 +269,7 @@ impl Url {
                     port: port.unwrap_or(if tls { 443 } else { 80 }),
                     member: None,
                     terms: None,
+                    http2: None,
                 },
                 target: if target.is_empty() {
                     "/".to_owned()

@@ -206,3 +206,57 @@ fn a_signer_outlasts_a_reload_that_does_not_change_it() {
     let other = Signers::of(&plan_with(true), &first);
     assert!(of(&other, false).is_none() && of(&other, true).is_some());
 }
+
+/// Authorization as a store makes it of a request that came over HTTP/2, whose `:authority` is its Host.
+fn signature_of(fields: &[(String, String)]) -> String {
+    let of = |name: &str| {
+        let all = fields.iter().filter(|field| field.0 == name);
+        let all: Vec<_> = all.map(|field| one_blank(&field.1)).collect();
+        all.join(",")
+    };
+    let authorization = of("authorization");
+    let names = authorization.split("SignedHeaders=").nth(1).unwrap();
+    let names = names.split(',').next().unwrap();
+    let value = |name: &str| match name {
+        "host" => of(":authority"),
+        name => of(name),
+    };
+    let signed: Vec<_> = names
+        .split(';')
+        .map(|name| (name.to_owned(), value(name)))
+        .collect();
+    let path = of(":path");
+    let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+    let signature = Signature {
+        access_key: "ID",
+        secret_key: "secret",
+        region: "us-east-1",
+        service: "s3",
+        at: &of("x-amz-date"),
+    };
+    signature.authorization(&Signed {
+        method: &of(":method"),
+        path,
+        query,
+        fields: &signed,
+        payload: UNSIGNED_PAYLOAD,
+    })
+}
+
+#[test]
+fn what_was_signed_is_what_goes_out_over_http2() {
+    let put = "PUT /b/%C3%A4?x=%2F HTTP/1.1\r\nHost: store.test:81\r\nContent-Length: 3\r\nX-Amz-Meta-B:  one   two \r\nConnection: TE\r\n\
+        TE: trailers\r\nx-amz-meta-a: 1\r\nX-Amz-Meta-A: 2\r\n\r\n";
+    for request in [GET, put] {
+        let signed = signer_with(None, true).sign(request.as_bytes()).unwrap();
+        let request = crate::h2::head::request(&signed, true).unwrap();
+        let mut fields = Vec::new();
+        let decoded = http2::hpack::Decoder::new(0).decode(&request.block, |field| {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            fields.push((text(field.name), text(field.value)));
+        });
+        decoded.unwrap();
+        let sent = fields.iter().find(|field| field.0 == "authorization");
+        assert_eq!(sent.unwrap().1, signature_of(&fields));
+    }
+}

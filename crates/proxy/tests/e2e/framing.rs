@@ -258,6 +258,7 @@ fn each_route_has_its_host_and_its_origin() {
         upstream: None,
         pass_host,
         mirror: Default::default(),
+        http2: None,
         tells_client: false,
         tls: None,
         sign: None,

@@ -30,8 +30,9 @@
 //! | `budgets` | what many may take together, and the slow |
 //! | `crowded` | more bodies on their way than there is memory for |
 //! | `negative` | failures that are remembered |
-//! | `signing` | requests that are signed for an object store |
+//! | `origin_http2` | HTTP/2 to origins: what is as over HTTP/1, what is sent again, origins that break it; gRPC |
 //! | `origin_tls` | TLS to origins: client certificates, names, keys, whoever is trusted |
+//! | `signing` | requests that are signed for an object store |
 //! | `origins` | connections to origins: which are used again and by what, names that move, what clients are told of failures |
 //! | `smuggling`, `downgraded`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
@@ -131,6 +132,9 @@ mod mirrors;
 mod mirrors_redirected;
 mod monitoring;
 mod negative;
+mod origin_http2;
+mod origin_http2_grpc;
+mod origin_http2_servers;
 mod origin_tls;
 mod origins;
 mod parts;

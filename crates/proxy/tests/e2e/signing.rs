@@ -4,20 +4,28 @@
 
 use std::{
     fs,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
-use ::proxy::plan::{CredentialSource, Role, Route, Server, Signing, Upstream};
+use ::proxy::plan::{CredentialSource, Http2, Role, Route, Server, Signing, Upstream};
 use httpcache::{UnixMillis, format_date};
 use tempfile::TempDir;
 
-use super::harness::{client::request, origin::Request, running::*, *};
+use super::{
+    harness::{client::request, origin::Request, running::*, *},
+    origin_http2::translating,
+};
 
 /// A store, a proxy before it, and the file of the proxy's credentials.
 struct Bucket {
     folder: TempDir,
     proxy: Proxy,
+    /// Makes HTTP/1.1 of HTTP/2, where the store is asked by that.
+    between: Option<Proxy>,
     store: Origin,
 }
 
@@ -32,17 +40,30 @@ impl Bucket {
     }
 
     fn with(writes: bool, script: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Bucket {
+        Bucket::before(Origin::start(script), None, writes)
+    }
+
+    /// Which is asked by HTTP/2.
+    fn over_http2(script: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Bucket {
+        let store = Origin::start(script);
+        let between = translating(&store);
+        Bucket::before(store, Some(between), true)
+    }
+
+    fn before(store: Origin, between: Option<Proxy>, writes: bool) -> Bucket {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("keys"), keys("first")).unwrap();
-        let store = Origin::start(script);
         let mut plan = plan_for(&store);
+        let at = between.as_ref().map_or(store.address, Proxy::address);
         plan.listeners[0].role = Role::Reverse(vec![Route {
             pass_host: false,
             sign: Some(signing(&folder, writes)),
-            ..Route::everything_to(url(store.address))
+            http2: between.as_ref().map(|_| Http2::Known),
+            ..Route::everything_to(url(at))
         }]);
         Bucket {
             proxy: Proxy::start(plan),
+            between,
             folder,
             store,
         }
@@ -315,6 +336,59 @@ fn writes_are_refused_unless_they_are_wanted() {
     let mut client = writing.proxy.client();
     let refused = client.send(put("/refused")).read("PUT");
     told(&refused, 502, "proxy_configuration_error");
+}
+
+#[test]
+fn over_http2_signatures_and_refusals_are_the_same() {
+    let is_skewed = AtomicBool::new(true);
+    let bucket = Bucket::over_http2(move |exchange| {
+        let target = exchange.path().to_owned();
+        if exchange.request.method == "PUT" {
+            exchange.body();
+        }
+        exchange.send(match &target[..] {
+            "/refused" => error("403 Forbidden", "SignatureDoesNotMatch", STORED),
+            "/denied" => error("403 Forbidden", "AccessDenied", &[]),
+            "/late" if is_skewed.swap(false, Ordering::SeqCst) => {
+                let date = "Date: Tue, 15 Nov 1994 08:12:31 GMT";
+                error("403 Forbidden", "RequestTimeTooSkewed", &[date])
+            }
+            _ => ok(STORED, "private"),
+        });
+    });
+    for _ in 0..2 {
+        assert_eq!(bucket.proxy.get("/b/a%20key?x=1%2F2").text(), "private");
+    }
+    let asked = bucket.store.last();
+    assert_eq!((bucket.asked(), signer(&asked)), (1, Some("first")));
+    let between = bucket.between.as_ref().unwrap();
+    let host = between.address().to_string();
+    assert_eq!(asked.field("host"), Some(&*host), "what was signed");
+    for count in 2..=3 {
+        told(
+            &bucket.proxy.get("/refused"),
+            502,
+            "proxy_configuration_error",
+        );
+        assert_eq!(bucket.asked(), count, "a refusal is not stored");
+    }
+    let answer = bucket.proxy.get("/denied");
+    assert_eq!(answer.status, 403);
+    assert!(answer.text().ends_with("</HostId></Error>"), "all of it");
+    for (target, status) in [("/a", 200), ("/refused", 502), ("/denied", 403)] {
+        let put = request("PUT", target, &["Content-Length: 4"], "body");
+        let mut client = bucket.proxy.client();
+        assert_eq!(client.send(put).read("PUT").status, status, "{target}");
+        assert_eq!(signer(&bucket.store.last()), Some("first"));
+    }
+    let before = bucket.asked();
+    assert_eq!(bucket.proxy.get("/late").text(), "private");
+    assert_eq!(
+        bucket.asked(),
+        before + 2,
+        "once more, by the store's clock"
+    );
+    assert!(between.counter("h2_streams") >= 9);
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn destination(uri: &Uri, acme: &Acme) -> Result<Destination, String> {
         port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         member: None,
         terms: None,
+        http2: None,
     })
 }
 

@@ -9,11 +9,7 @@ use profile::Class;
 use super::{Outcome, Parts};
 use crate::{
     deliver::{arriving, stored},
-    fetch::{
-        flight::FirstEvent,
-        pass::{self, Upload},
-        task,
-    },
+    fetch::{flight::FirstEvent, pass, task, upload::Upload},
     range::validation::Validation,
     reply::Length,
     request::exchange::{Said, forwarded},

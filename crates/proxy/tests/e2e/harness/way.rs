@@ -27,6 +27,7 @@ pub const VARIABLE: &str = "LOLIGO_E2E_WAY";
 const PLAIN: &[(&str, &str)] = &[
     ("tls::", "it is about TLS already"),
     ("origin_tls::", "it is about TLS already"),
+    ("origin_http2", "it is about HTTP/2 already"),
     ("acme::", "it is about TLS already"),
     ("http2", "it is about HTTP/2 already"),
     ("real_clients", "it is about TLS and HTTP/2 already"),

@@ -1,0 +1,133 @@
+//! What has come on a stream, and who waits for it.
+//!
+//! Not known here: frames, the connection.
+
+use std::{
+    collections::VecDeque,
+    io,
+    task::{Context, Waker},
+};
+
+use bytes::BytesMut;
+use fields::Fields;
+use http2::{ErrorCode, Fault, ResponseView};
+use message::ResponseHead;
+
+use super::head;
+use crate::outcome::{INTERIM_MAX, UpstreamError};
+
+/// Why nothing more comes on a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gone {
+    /// The server has not taken the request.
+    Unprocessed,
+    /// It reset the stream.
+    Reset(ErrorCode),
+    /// What it sent, or what it did not take, made us do so.
+    Fault(Fault),
+    /// The connection has ended.
+    Closed(io::ErrorKind),
+}
+
+impl Gone {
+    /// What whoever asked is told.
+    pub(crate) fn error(self) -> UpstreamError {
+        match self {
+            Gone::Unprocessed => UpstreamError::Unprocessed,
+            Gone::Reset(code) => UpstreamError::Reset(code),
+            Gone::Fault(fault) => UpstreamError::Http2(fault),
+            Gone::Closed(kind) => UpstreamError::Closed(kind.into()),
+        }
+    }
+}
+
+/// What has come.
+#[derive(Default)]
+pub(crate) struct Inward {
+    is_head: bool,
+    /// Interim heads and the final one.
+    pub(crate) heads: VecDeque<ResponseHead>,
+    /// Of the body.
+    pub(crate) held: BytesMut,
+    pub(crate) trailers: Option<Fields>,
+    pub(crate) has_ended: bool,
+    pub(crate) gone: Option<Gone>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Inward {
+    /// Nothing yet. `is_head`: the request is HEAD.
+    pub(crate) fn of(is_head: bool) -> Inward {
+        Inward {
+            is_head,
+            ..Inward::default()
+        }
+    }
+
+    /// A head came. False: there are too many.
+    pub(crate) fn head(&mut self, head: &ResponseView<'_>) -> bool {
+        if self.heads.len() > INTERIM_MAX {
+            return false;
+        }
+        self.heads.push_back(head::response(head, self.is_head));
+        self.has_ended |= head.ends;
+        self.wake_reader();
+        true
+    }
+
+    /// A part of the body came.
+    pub(crate) fn data(&mut self, bytes: &[u8], ends: bool) {
+        self.held.extend_from_slice(bytes);
+        self.has_ended |= ends;
+        self.wake_reader();
+    }
+
+    /// The body has ended, and these follow it; those that have no place there are dropped, as over HTTP/1.
+    pub(crate) fn trailers(&mut self, fields: &Fields) {
+        let mut trailers = fields.clone();
+        trailers.retain(|name, _| !http1::is_forbidden_trailer(name));
+        self.trailers = Some(trailers);
+        self.has_ended = true;
+        self.wake_reader();
+    }
+
+    /// Nothing more comes, and nothing more is taken.
+    pub(crate) fn leave(&mut self, gone: Gone) {
+        self.gone.get_or_insert(gone);
+        self.wake_reader();
+        self.wake_writer();
+    }
+
+    /// Is there anything that whoever waits for an answer has not heard?
+    pub(crate) fn has_news(&self) -> bool {
+        !self.heads.is_empty() || !self.held.is_empty() || self.has_ended || self.gone.is_some()
+    }
+
+    pub(crate) fn waits_to_read(&mut self, cx: &Context<'_>) {
+        wait_in(&mut self.reader, cx);
+    }
+
+    pub(crate) fn waits_to_write(&mut self, cx: &Context<'_>) {
+        wait_in(&mut self.writer, cx);
+    }
+
+    pub(crate) fn is_writer_waiting(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    pub(crate) fn wake_writer(&mut self) {
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_reader(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+pub(crate) fn wait_in(place: &mut Option<Waker>, cx: &Context<'_>) {
+    match place {
+        Some(known) if known.will_wake(cx.waker()) => {}
+        other => *other = Some(cx.waker().clone()),
+    }
+}
