@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 
 use wire::Response;
 
-use super::{Rows, programs::Origin};
+use super::{
+    Rows,
+    programs::{DIGEST, Origin},
+};
 use crate::failure::{Result, fail};
 use crate::http::{Client, Ended, Receiver, Request};
 
@@ -139,7 +142,7 @@ pub fn try_all(proxy: SocketAddr, origin: &Origin, rows: &mut Rows) {
     rows.once("loligo", "large body up", || {
         let request = Request {
             body: Some(&large.bytes),
-            ..Request::of("POST", &origin.digest)
+            ..Request::of("POST", DIGEST)
         };
         let answer = ask(client, request)?;
         expect(

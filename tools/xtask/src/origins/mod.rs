@@ -3,13 +3,15 @@
 //! Each program that is installed is started with an application of the same URLs: files below `/files`, and `/digest`, which answers with
 //! the SHA-256 of what was sent. Then a client asks through the proxy for what has gone wrong behind proxies before: hits, ranges, HEAD,
 //! validation, large bodies both ways, POSTs one after the other, and connections that the program closes just when they are to be used.
-//! POSTs go through HAProxy and nginx, too, where these are installed: a failure that all of them have is the program's.
+//! POSTs go through HAProxy and nginx, too, where these are installed: a failure that all of them have is the program's. Calls of gRPC go
+//! through ours alone, plain and over TLS.
 //!
 //! A program that is not installed is said to be so, and nothing is installed.
 //!
 //! Not known here: how fast anything is, beyond the time of a row (`bench`).
 
 mod asking;
+mod grpc;
 mod object_store;
 mod posting;
 mod programs;
@@ -26,15 +28,20 @@ use crate::interrupt;
 use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::size::Bytes;
 
+use programs::{By, Origin, Serves};
+
 /// What to run.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Only these programs: apache, gunicorn, node, php, versitygw, minio
+    /// Only these programs: apache, gunicorn, node, node-http2, php, versitygw, minio, grpcio
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// POSTs of one client in turn
     #[arg(long, default_value_t = 400)]
     posts: u64,
+    /// Calls of gRPC, plain, and as many over TLS
+    #[arg(long, default_value_t = 10_000)]
+    calls: u64,
     /// The large bodies
     #[arg(long, default_value = "64MiB")]
     large: Bytes,
@@ -141,15 +148,16 @@ pub fn run(options: &Options) -> Result<()> {
             all: Vec::new(),
         };
         let origin = program.start(options.large.0)?;
-        match &origin.store {
-            Some(store) => object_store::try_all(store, &origin, &mut rows)?,
-            None => {
-                let proxy = before(Rival::Loligo, program.name, &origin)?;
+        match &origin.serves {
+            Serves::Objects(store) => object_store::try_all(store, &origin, &mut rows)?,
+            Serves::Calls(of) => grpc::try_all(of, &origin, options.calls, &mut rows)?,
+            Serves::Files(by) => {
+                let proxy = before(Rival::Loligo, (program.name, *by), &origin)?;
                 asking::try_all(proxy.address, &origin, &mut rows);
                 proxy.stop()?;
-                for rival in posting::proxies(&options.rivals)? {
-                    let proxy = before(rival, program.name, &origin)?;
-                    posting::try_all(&proxy, &origin, options.posts, &mut rows)?;
+                for rival in posting::proxies(*by, &options.rivals)? {
+                    let proxy = before(rival, (program.name, *by), &origin)?;
+                    posting::try_all(&proxy, options.posts, &mut rows)?;
                     proxy.stop()?;
                 }
             }
@@ -161,9 +169,14 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// A proxy before a program.
-fn before(rival: Rival, name: &str, origin: &programs::Origin) -> Result<Running> {
+fn before(rival: Rival, (name, by): (&str, By), origin: &Origin) -> Result<Running> {
+    let by_http2 = format!(
+        "client-directives = \"obey\"\n[[listener.route]]\norigin = \"http://{}\"\nhttp2 = \"prior-knowledge\"\n",
+        origin.address
+    );
     let request = Request {
         workers: 1,
+        listener: (by == By::Http2).then_some(by_http2),
         ..Request::of(format!("origins-{name}-{}", rival.name()), origin.address)
     };
     launch(rival, &request)

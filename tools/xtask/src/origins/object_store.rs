@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::{
     Rows,
     asking::{Whole, ask, expect},
-    programs::{Origin, Setup, Started},
+    programs::{Origin, Serves, Setup, Started},
 };
 use crate::failure::{During, Result};
 use crate::http::{Client, Request};
@@ -68,8 +68,7 @@ fn started(setup: &Setup, command: CommandLine) -> Result<Started> {
     }
     Ok(Started {
         servers: vec![command],
-        digest: String::new(),
-        store: Some(Store {
+        serves: Serves::Objects(Store {
             run: setup.run.clone(),
         }),
     })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{
     Rows,
     asking::{Whole, sha256},
-    programs::{KEPT, Origin},
+    programs::{By, DIGEST, KEPT},
 };
 use crate::chance::Chance;
 use crate::failure::{Result, fail};
@@ -21,9 +21,12 @@ const CLIENTS: u64 = 12;
 /// POSTs of each.
 const PAUSED: u64 = 5;
 
-/// Ours, and those beside it that are installed.
-pub fn proxies(beside: &[String]) -> Result<Vec<Rival>> {
+/// Ours, and those beside it that are installed. They ask by HTTP/1.1.
+pub fn proxies(by: By, beside: &[String]) -> Result<Vec<Rival>> {
     let mut proxies = vec![Rival::Loligo];
+    if by == By::Http2 {
+        return Ok(proxies);
+    }
     for name in beside {
         match Rival::of_name(name) {
             Some(rival @ (Rival::Haproxy | Rival::Nginx)) => proxies.push(rival),
@@ -35,11 +38,11 @@ pub fn proxies(beside: &[String]) -> Result<Vec<Rival>> {
 }
 
 /// Both kinds through a proxy.
-pub fn try_all(proxy: &Running, origin: &Origin, posts: u64, rows: &mut Rows) -> Result<()> {
+pub fn try_all(proxy: &Running, posts: u64, rows: &mut Rows) -> Result<()> {
     crate::interrupt::check()?;
     let (address, name) = (proxy.address, proxy.rival.name());
     let began = Instant::now();
-    let in_turn = in_turn(address, &origin.digest, posts, |_| Duration::ZERO);
+    let in_turn = in_turn(address, DIGEST, posts, |_| Duration::ZERO);
     let what = format!("POST x {posts}, one client");
     rows.add(name, &what, in_turn, began.elapsed());
     let began = Instant::now();
@@ -53,8 +56,7 @@ pub fn try_all(proxy: &Running, origin: &Origin, posts: u64, rows: &mut Rows) ->
                 let kept_ms = KEPT.as_millis() as u64;
                 let mut pause =
                     |_| Duration::from_millis(kept_ms * 4 / 5 + chance.below(kept_ms * 2 / 5));
-                let (asked, failed, why) =
-                    self::in_turn(address, &origin.digest, PAUSED, &mut pause);
+                let (asked, failed, why) = self::in_turn(address, DIGEST, PAUSED, &mut pause);
                 let mut all = all.lock().expect("no thread panics holding this");
                 *all = (all.0 + asked, all.1 + failed, all.2.take().or(why));
             });

@@ -1,13 +1,14 @@
 //! The programs: what each lacks, how it is configured and started.
 //!
-//! All serve the files below `files` of their run directory, and answer a POST to a digest's path with the SHA-256 of its body. They close
-//! connections that nobody uses for [`KEPT`], and have one process or a few: what one has behind a proxy is rarely more.
+//! Those of [`Serves::Files`] serve the files below `files` of their run directory, and answer a POST to [`DIGEST`] with the SHA-256 of its
+//! body. They close connections that nobody uses for [`KEPT`], and have one process or a few: what one has behind a proxy is rarely more.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::grpc::{self, Calls};
 use super::object_store::{self, Store};
 use crate::chance::Chance;
 use crate::failure::{During, Failure, Result};
@@ -16,6 +17,8 @@ use crate::{interrupt, ports, procfs, workspace};
 
 /// For how long connections are kept that nobody uses.
 pub const KEPT: Duration = Duration::from_secs(1);
+/// Where the SHA-256 of a body is told.
+pub const DIGEST: &str = "/digest";
 /// How long a start may take.
 const READY_MAX: Duration = Duration::from_secs(20);
 /// Of the small file.
@@ -27,41 +30,61 @@ pub struct Program {
     pub name: &'static str,
     /// Programs that it consists of, each with names that it may have.
     needs: &'static [&'static [&'static str]],
+    /// A module of Python, and the package that has it.
+    module: Option<[&'static str; 2]>,
     /// Writes what it needs, and says how it is started.
     plan: fn(&Setup) -> Result<Started>,
 }
 
 /// All of them.
-pub static ALL: [Program; 6] = [
+pub static ALL: [Program; 8] = [
     Program {
         name: "apache",
         needs: &[&["apache2"]],
+        module: None,
         plan: apache,
     },
     Program {
         name: "gunicorn",
         needs: &[&["gunicorn"]],
+        module: None,
         plan: gunicorn,
     },
     Program {
         name: "node",
         needs: &[&["node"]],
-        plan: node,
+        module: None,
+        plan: |setup| node(setup, By::Http1),
+    },
+    Program {
+        name: "node-http2",
+        needs: &[&["node"]],
+        module: None,
+        plan: |setup| node(setup, By::Http2),
     },
     Program {
         name: "php",
         needs: &[PHP, &["nginx"]],
+        module: None,
         plan: php,
     },
     Program {
         name: "versitygw",
         needs: &[&["versitygw"]],
+        module: None,
         plan: object_store::versitygw,
     },
     Program {
         name: "minio",
         needs: &[&["minio"]],
+        module: None,
         plan: object_store::minio,
+    },
+    Program {
+        name: "grpcio",
+        needs: &[&["python3"], &["openssl"]],
+        module: Some(["grpc", "grpcio"]),
+        plan: grpc::grpcio,
     },
 ];
 
@@ -85,10 +108,27 @@ pub struct Setup {
 pub struct Started {
     /// One after the other; the last one listens.
     pub servers: Vec<CommandLine>,
-    /// Where a body's SHA-256 is told.
-    pub digest: String,
-    /// If it stores objects.
-    pub store: Option<Store>,
+    /// What is tried.
+    pub serves: Serves,
+}
+
+/// What a program is there for.
+pub enum Serves {
+    /// Files, and digests of what is sent.
+    Files(By),
+    /// Objects.
+    Objects(Store),
+    /// Calls of gRPC.
+    Calls(Calls),
+}
+
+/// The protocol that it speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 alone, without TLS.
+    Http2,
 }
 
 /// A file that it serves.
@@ -113,10 +153,8 @@ pub struct Origin {
     pub address: SocketAddr,
     /// What it serves.
     pub files: Files,
-    /// Where a body's SHA-256 is told.
-    pub digest: String,
-    /// If it stores objects.
-    pub store: Option<Store>,
+    /// What is tried.
+    pub serves: Serves,
     servers: Vec<Server>,
 }
 
@@ -124,8 +162,12 @@ impl Program {
     /// What is not installed of it.
     pub fn lack(&self) -> Option<String> {
         let lacks = |names: &&&[&str]| !names.iter().any(|it| workspace::program(it).is_some());
-        let missing = self.needs.iter().find(lacks)?;
-        Some(format!("{} is not installed", missing[0]))
+        if let Some(missing) = self.needs.iter().find(lacks) {
+            return Some(format!("{} is not installed", missing[0]));
+        }
+        let [module, package] = self.module?;
+        let is_there = crate::block::tool("python3", &["-c", &format!("import {module}")]).is_ok();
+        (!is_there).then(|| format!("the package {package} of Python is not installed"))
     }
 
     /// Starts it, and waits until it listens.
@@ -156,19 +198,14 @@ impl Program {
             large: file("large.bin", large_bytes as usize, 2)?,
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
-        let Started {
-            servers,
-            digest,
-            store,
-        } = (self.plan)(&Setup {
+        let Started { servers, serves } = (self.plan)(&Setup {
             address,
             run: run.clone(),
         })?;
         let mut origin = Origin {
             address,
             files,
-            digest,
-            store,
+            serves,
             servers: Vec::new(),
         };
         let log = run.join("output.log");
@@ -273,8 +310,7 @@ ScriptAlias /digest {script}
     let args = ["-DFOREGROUND", "-f", &conf.to_string_lossy()].map(str::to_owned);
     Ok(Started {
         servers: vec![CommandLine::new("apache2", args)],
-        digest: "/digest".to_owned(),
-        store: None,
+        serves: Serves::Files(By::Http1),
     })
 }
 
@@ -333,17 +369,25 @@ def app(environ, start):
     ];
     Ok(Started {
         servers: vec![CommandLine::new("gunicorn", args)],
-        digest: "/digest".to_owned(),
-        store: None,
+        serves: Serves::Files(By::Http1),
     })
 }
 
-/// One process and its event loop.
-fn node(setup: &Setup) -> Result<Started> {
+/// One process and its event loop. With HTTP/2 it speaks nothing else.
+fn node(setup: &Setup, by: By) -> Result<Started> {
     let script = setup.run.join("server.js");
     let (address, kept_ms) = (setup.address, KEPT.as_millis());
+    let (module, ends) = match by {
+        By::Http1 => ("http", format!("server.keepAliveTimeout = {kept_ms};")),
+        By::Http2 => (
+            "http2",
+            format!(
+                "server.on(\"session\", (session) => session.setTimeout({kept_ms}, () => session.close()));"
+            ),
+        ),
+    };
     let text = format!(
-        r#"const http = require("http"), fs = require("fs"), path = require("path"), crypto = require("crypto");
+        r#"const http = require("{module}"), fs = require("fs"), path = require("path"), crypto = require("crypto");
 const server = http.createServer((request, response) => {{
   if (request.url === "/digest") {{
     const digest = crypto.createHash("sha256");
@@ -365,7 +409,7 @@ const server = http.createServer((request, response) => {{
   if (request.method === "HEAD") return response.end();
   fs.createReadStream(file).pipe(response);
 }});
-server.keepAliveTimeout = {kept_ms};
+{ends}
 server.listen({port}, "{host}");
 "#,
         port = address.port(),
@@ -374,8 +418,7 @@ server.listen({port}, "{host}");
     write(&script, &text)?;
     Ok(Started {
         servers: vec![CommandLine::new("node", [script.to_string_lossy()])],
-        digest: "/digest".to_owned(),
-        store: None,
+        serves: Serves::Files(by),
     })
 }
 
@@ -440,7 +483,6 @@ http {{
             CommandLine::new(&path_of(PHP), fpm_args),
             CommandLine::new("nginx", nginx_args),
         ],
-        digest: "/digest".to_owned(),
-        store: None,
+        serves: Serves::Files(By::Http1),
     })
 }
