@@ -56,20 +56,24 @@ fn mistake_of(name: &str) -> Result<Named, String> {
 }
 
 /// Seeds that noticed them once, where the first few do not: tried first. If one no longer does, that costs a search.
-const NOTICED_BY: [(&str, u64); 13] = [
-    ("keep-flights", 22),
-    ("skip-sweep", 7),
-    ("keep-fresh", 7),
-    ("publish-late", 9),
-    ("acknowledge-early", 10),
-    ("serve-stale", 4),
-    ("mix-versions", 5),
+const NOTICED_BY: [(&str, u64); 17] = [
+    ("keep-flights", 45),
+    ("keep-memory", 6),
+    ("skip-sweep", 6),
+    ("keep-fresh", 13),
+    ("publish-late", 17),
+    ("acknowledge-early", 16),
+    ("share-anything", 9),
+    ("keep-cookies", 6),
+    ("mix-versions", 12),
     ("permit-pooled", 9),
-    ("keep-window", 8),
+    ("take-reset-for-end", 5),
+    ("keep-window", 14),
     ("ask-down", 4),
     ("never-back", 4),
-    ("keep-connection-place", 17),
-    ("keep-place-of-leaver", 6),
+    ("keep-connection-place", 3),
+    ("keep-place-of-leaver", 8),
+    ("forget-hops", 4),
 ];
 
 /// Seeds that were run without a mistake, and whether they pass.

@@ -7,7 +7,9 @@
 //!
 //! Not known here: what a run is, and what is right.
 
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::thread;
 
 use clap::Args;
 
@@ -103,11 +105,13 @@ impl Options {
 pub fn every_change() -> Result<()> {
     let mut tests = cargo(&["test", "--quiet", "--workspace"]);
     done(tests.current_dir(workspace::simulations()), "their tests")?;
-    // The mistakes of the hints are among those tests.
-    for what in [What::Store, What::Proxy, What::Http2] {
-        run(&Options::mistakes(what, 1500))?;
-    }
-    Ok(())
+    // The mistakes of the hints are among those tests. Most of the others are found by one seed, on one processor: so all three go at once.
+    thread::scope(|scope| {
+        let whats = [What::Store, What::Proxy, What::Http2];
+        let runs = whats.map(|what| scope.spawn(move || run(&Options::mistakes(what, 1500))));
+        let ended = runs.map(|run| run.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.into_iter().collect()
+    })
 }
 
 /// A few hundred seeds of the store, a few dozen of the proxy, whose runs are longer, some thousand of the hints, whose runs are brief, and

@@ -32,6 +32,8 @@ pub mod cluster;
 mod conditions;
 #[cfg(test)]
 mod deployed;
+#[cfg(test)]
+mod documented;
 pub mod encryption;
 pub mod explain;
 pub mod file;

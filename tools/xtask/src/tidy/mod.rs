@@ -4,6 +4,7 @@
 //! counts. A finding of [`Severity::Error`] fails the task.
 
 mod layers;
+mod links;
 mod locks;
 mod pages;
 mod source;
@@ -85,6 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let crates = layers::read(&root)?;
     findings.extend(layers::check(&crates));
+    findings.extend(links::check(&root)?);
     findings.extend(locks::check(&root)?);
     findings.extend(pages::check(&root)?);
     let shapes = walls::read(&root)?;

@@ -1,4 +1,5 @@
-//! Every page of `docs/` is reached from its list, `docs/README.md`: a page that nobody finds might as well not be there.
+//! Every page of `docs/` is in its list, `docs/README.md`, and in the contents of the book, `docs/SUMMARY.md`: a page that nobody finds might
+//! as well not be there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +7,10 @@ use std::path::{Path, PathBuf};
 use super::Finding;
 use crate::failure::{During, Result};
 
-const LIST: &str = "docs/README.md";
+const LISTS: [&str; 2] = ["docs/README.md", "docs/SUMMARY.md"];
 
 /// Looks at the folder below `root`.
 pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
-    let list = fs::read_to_string(root.join(LIST)).during(|| format!("reading {LIST}"))?;
     let mut pages = Vec::new();
     for folder in ["", "decisions/"] {
         let path = root.join("docs").join(folder);
@@ -21,15 +21,21 @@ pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
         let texts = names.filter(|name| name.ends_with(".md"));
         pages.extend(texts.map(|name| format!("{folder}{name}")));
     }
+    pages.retain(|page| !LISTS.contains(&format!("docs/{page}").as_str()));
     pages.sort();
-    Ok(unreached(&list, &pages))
+    let mut found = Vec::new();
+    for list in LISTS {
+        let text = fs::read_to_string(root.join(list)).during(|| format!("reading {list}"))?;
+        found.extend(unreached(list, &text, &pages));
+    }
+    Ok(found)
 }
 
-fn unreached(list: &str, pages: &[String]) -> Vec<(PathBuf, Finding)> {
-    let is_reached = |page: &String| page == "README.md" || list.contains(&format!("({page})"));
+fn unreached(list: &str, text: &str, pages: &[String]) -> Vec<(PathBuf, Finding)> {
+    let is_reached = |page: &String| text.contains(&format!("({page})"));
     let missing = pages.iter().filter(|page| !is_reached(page));
     let found = missing.map(|page| {
-        let message = format!("is not in the list of pages, {LIST}");
+        let message = format!("is not in the list of pages, {list}");
         (
             PathBuf::from("docs").join(page),
             Finding::error(None, message),
@@ -44,9 +50,9 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_in_the_list_is_found() {
-        let pages = ["README.md", "a.md", "b.md", "decisions/0001-x.md"].map(str::to_owned);
+        let pages = ["a.md", "b.md", "decisions/0001-x.md"].map(str::to_owned);
         let list = "| [a.md](a.md) | [0001](decisions/0001-x.md) [b.md](other/b.md) |";
-        let found = unreached(list, &pages);
+        let found = unreached("docs/README.md", list, &pages);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, Path::new("docs/b.md"));
     }
