@@ -229,6 +229,7 @@ impl Asking<'_> {
             access: &access,
             method,
             bytes: bytes.as_bytes(),
+            signer: None,
             limits: self.limits,
             within: WITHIN,
         };
