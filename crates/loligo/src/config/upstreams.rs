@@ -59,7 +59,7 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
             ]);
         /// What servers get as Host where the client's is not passed on, and with checks.
         "upstream.host": "a host", "the name" => host = host;
-        /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process.
+        /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process, signed where the upstream has `sign`.
         /// Without it, servers are judged by requests alone.
         "upstream.health.path": "begins with `/`", "none" => check.path = path;
         /// The statuses of a server that is well.
