@@ -143,6 +143,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::ConnectError;
     use crate::dns::{DnsSettings, NameServer, Resolver};
 
     /// What becomes of a look-up, how long it took, and how many questions were asked.
@@ -208,6 +209,29 @@ mod tests {
             assert_eq!(addresses(&found), [expected], "{host}");
             assert!(found.is_partial, "{host}: there may be others");
             assert!(took < SOON, "{host} {took:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn that_a_family_has_no_address_is_told_and_that_it_fails_is_not() {
+        let server = NameServer::new().await;
+        let resolver = resolver(&server);
+        let (found, ..) = look_up(&resolver, &server, "inside.example").await;
+        assert_eq!(addresses(&found), ["127.0.0.1"]);
+        assert!(!found.is_partial, "there are no others");
+        // That there is none of IPv4 comes first.
+        for _ in 0..8 {
+            resolver.reload();
+            let (found, ..) = look_up(&resolver, &server, "only6.example").await;
+            assert_eq!(addresses(&found), ["2001:db8::7"]);
+            assert!(!found.is_partial);
+        }
+        for host in ["fail6.example", "fail4.example"] {
+            let mut found = None;
+            let looking = async { found = Some(resolver.look_up(host).await) };
+            server.while_answering(looking).await;
+            let failed = found.unwrap().map(|found| found.addresses);
+            assert_eq!(failed, Err(ConnectError::DnsFailed), "{host}");
         }
     }
 

@@ -391,7 +391,7 @@ impl NameServer {
     }
 
     /// two.example has an address of each family, many.example twenty, inside.example loopback's, none.example does not exist. Of
-    /// silent6.example and lame6.example one family is never answered, or fails.
+    /// silent6.example and lame6.example one family is never answered, or fails; of fail6.example the other one has no address; only6.example has one of IPv6.
     fn answer(question: &[u8]) -> Option<Vec<u8>> {
         let name_length = question[12..].iter().position(|&b| b == 0).unwrap() + 1;
         let question_end = 12 + name_length + 4;
@@ -401,11 +401,11 @@ impl NameServer {
         if is_of_one([b"silent6", b"silent4"]) {
             return None;
         }
-        let is_lame = is_of_one([b"lame6", b"lame4"]);
+        let is_lame = is_of_one([b"lame6", b"lame4"]) || is_of_one([b"fail6", b"fail4"]);
         let address: Option<&[u8]> = match (host, ipv4) {
             _ if is_lame => None,
             (b"two" | b"silent6" | b"lame6", true) => Some(&[192, 0, 2, 7]),
-            (b"two" | b"silent4" | b"lame4", false) => {
+            (b"two" | b"silent4" | b"lame4" | b"only6", false) => {
                 Some(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])
             }
             (b"many", true) => Some(&[192, 0, 2, 0]),

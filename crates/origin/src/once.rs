@@ -7,6 +7,7 @@
 //! Limits: [`Request::within`], [`Request::limits`] for the head, and the bound that [`Answer::body`] is given.
 
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
@@ -22,6 +23,7 @@ use crate::{
     body::Body,
     connect::Riding,
     outcome::UpstreamError,
+    signing::Signer,
     trip::Trip,
     upstream::{FIRST_READ_BYTES, Upstream, is_interim},
 };
@@ -59,6 +61,8 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// and all of its bytes. They say `Connection: close`.
     pub bytes: &'a [u8],
+    /// Who signs it, if it goes out signed.
+    pub signer: Option<&'a Signer>,
     /// How much of a head is accepted.
     pub limits: Limits,
     /// How long all of it may take.
@@ -79,7 +83,7 @@ impl Request<'_> {
     /// Sends the request and waits for the final head.
     ///
     /// # Errors
-    /// There is none in time. If the wait was for a place among our own connections, the error is [`ConnectError::Busy`].
+    /// It cannot be signed, or its signature is refused. Or there is none in time. If the wait was for a place among our own connections, the error is [`ConnectError::Busy`].
     pub async fn send(self, context: &OriginContext) -> Result<Answer<'_>, UpstreamError> {
         let ends = Instant::now() + self.within;
         let waits = OriginWaits {
@@ -92,6 +96,7 @@ impl Request<'_> {
         let watch = Deadlines::new().watch();
         let has_place = Cell::new(false);
         let asked = timeout_at(ends, async {
+            let bytes = self.signed().await?;
             let shared = match self.to.http2 {
                 Some(_) => self.seat(context, &waits, &has_place).await?,
                 None => None,
@@ -105,10 +110,13 @@ impl Request<'_> {
                 }
             };
             let mut upstream = Upstream::new(lease, Trip::new(), waits);
-            upstream.send(context, &watch, self.bytes).await?;
+            upstream.send(context, &watch, &bytes).await?;
             loop {
                 let head = upstream.head(context, &watch, self.method).await?;
                 if !is_interim(&head) {
+                    if let Some(signer) = self.signer {
+                        upstream.accepted(context, &watch, signer, &head).await?;
+                    }
                     return Ok((upstream.body(&head), head));
                 }
             }
@@ -126,6 +134,14 @@ impl Request<'_> {
             watch,
             ends,
         })
+    }
+
+    async fn signed(&self) -> Result<Cow<'_, [u8]>, UpstreamError> {
+        let Some(signer) = self.signer else {
+            return Ok(Cow::Borrowed(self.bytes));
+        };
+        signer.ready(self.bytes).await?;
+        Ok(Cow::Owned(signer.sign(self.bytes)?))
     }
 }
 
@@ -209,6 +225,7 @@ mod tests {
                 access: &Destinations::default(),
                 method: "GET",
                 bytes: b"ask.",
+                signer: None,
                 limits: Limits {
                     head_bytes_max: 1000,
                     ..Limits::default()

@@ -180,6 +180,7 @@ async fn get(
         access: rules,
         method: "GET",
         bytes: request.as_bytes(),
+        signer: None,
         limits: Limits {
             head_bytes_max: HEAD_BYTES_MAX,
             fields_max: 100,

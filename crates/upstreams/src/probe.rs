@@ -1,7 +1,8 @@
 //! Asks servers whether they are well, on the control thread: one look at a time for each server, however many workers there are.
 //!
-//! A look is a GET of `health.path` on a connection of its own. A status in `health.status` within `health.time-out` is health; everything
-//! else is not, but for what this proxy is to blame for, which tells nothing. A server that was not looked at yet counts as well.
+//! A look is a GET of `health.path` on a connection of its own, signed if requests to the upstream are. A status in `health.status` within
+//! `health.time-out` is health; everything else is not, but for what this proxy is to blame for, which tells nothing (credentials that the
+//! server refuses, too). A server that was not looked at yet counts as well.
 //!
 //! Limits: [`PROBES_MAX`] looks at once; those that are due wait. A head of [`HEAD_BYTES_MAX`].
 //! Not known here: what the looks are for (`upstreams`).
@@ -12,7 +13,9 @@ use tokio::{sync::watch, task::JoinSet, time::sleep_until};
 
 use super::{Group, Member, Server, Upstream, Wanted, locked};
 use base::{access::Destinations, clock::Instant};
-use origin::{Connector, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError};
+use origin::{
+    Connector, OriginContext, OriginsTls, Settings, once, outcome::UpstreamError, signing::Signers,
+};
 use plan::HealthCheck;
 
 /// The most looks at once.
@@ -121,6 +124,8 @@ pub struct Looks {
     pub limits: http1::Limits,
     /// How connections are made.
     pub connecting: (Settings, OriginsTls),
+    /// Those who sign what goes to an upstream's servers.
+    pub signers: Signers,
 }
 
 /// Looks at all servers that are to be looked at, for as long as the process serves. `looks_of`: what is to be looked at with a
@@ -235,6 +240,7 @@ async fn ask(
     };
     let host = upstream.plan.host();
     let terms = wanted.connecting.1.of_upstream(&upstream.plan);
+    let signer = wanted.signers.by(upstream.plan.sign.as_ref());
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: loligo\r\nConnection: close\r\n\r\n",
         check.path
@@ -244,6 +250,7 @@ async fn ask(
         access: &access,
         method: "GET",
         bytes: request.as_bytes(),
+        signer: signer.as_deref(),
         limits: http1::Limits {
             head_bytes_max: HEAD_BYTES_MAX,
             ..wanted.limits

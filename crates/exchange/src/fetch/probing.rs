@@ -166,6 +166,7 @@ async fn ask(
         access: rules,
         method: "GET",
         bytes: request.as_bytes(),
+        signer: None,
         limits: waits.limits,
         within: LIMIT.min(waits.first_byte),
     };

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use fields::Fields;
 use http2::{Connection, ErrorCode, StreamId};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -31,11 +31,10 @@ use base::{
 };
 use ledger::{Holder, Ledger, Loan, Lot};
 
+use super::held::{Held, PART_BYTES_MAX};
+
 /// A stream that has more queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;
-
-/// The longest part of a body: what is taken of a long window is announced while the rest waits.
-const PART_BYTES_MAX: usize = 256 << 10;
 
 /// Streams of a connection that send large objects from disk at a time; the next ones wait before they read theirs.
 const LARGE_AT_ONCE: usize = 8;
@@ -61,7 +60,7 @@ pub struct Link {
 /// What has come on a stream, and who waits for it.
 #[derive(Default)]
 struct Inward {
-    held: BytesMut,
+    held: Held,
     /// Yielded, and not taken.
     untaken: usize,
     /// The count of both.
@@ -93,7 +92,7 @@ impl Inward {
     /// The client has gone, or the stream was reset.
     fn leave(&mut self) {
         self.is_gone = true;
-        (self.held, self.lot) = (BytesMut::new(), None);
+        (self.held, self.lot) = (Held::default(), None);
         self.wake_reader();
         for waker in [self.writer.take(), self.leaver.take(), self.shaking.take()] {
             waker.into_iter().for_each(Waker::wake);
@@ -204,7 +203,7 @@ impl Link {
             return false;
         };
         let mut inward = inward.borrow_mut();
-        inward.held.extend_from_slice(bytes);
+        inward.held.push(bytes);
         if let (None, Some(holder)) = (&inward.lot, self.holder.get()) {
             inward.lot = Some(holder.hold(0));
         }
@@ -470,9 +469,8 @@ impl Stream {
             return Poll::Ready(Came::Gone);
         }
         if !inward.held.is_empty() {
-            let bytes = inward.held.len().min(bytes_max);
-            let data = inward.held.split_to(bytes).freeze();
-            inward.untaken += bytes;
+            let data = inward.held.take(bytes_max);
+            inward.untaken += data.len();
             let is_last = inward.has_ended && inward.held.is_empty() && inward.trailers.is_none();
             return Poll::Ready(Came::Data(data, is_last));
         }

@@ -12,6 +12,7 @@
 //! | `serve` | the connection's task: reads, writes, deadlines, its end |
 //! | `requests` | from events to answers and tasks |
 //! | `link` | what the connection and its streams share |
+//! | `held` | what came of a request's body and was not taken |
 //! | `stream` | the task of a stream: from disk, or the long way |
 //! | `head` | a request's head as the rest of the proxy has it |
 //! | `block` | an answer's head as a block of fields |
@@ -23,6 +24,7 @@
 
 pub(crate) mod block;
 pub(crate) mod head;
+mod held;
 mod hit;
 pub(crate) mod link;
 mod requests;

@@ -73,11 +73,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     }
     let mut withheld = Fields::new();
     if ruled.strip_cookies {
-        if ex.worker.shared.cluster.is_some() {
-            head.fields
-                .all(b"cookie")
-                .for_each(|value| withheld.push(b"Cookie", value));
-        }
+        withheld = cookies_for_members(ex, &head.fields);
         head.fields.remove(b"cookie");
     }
     // The origin sees no other cookies than the key.
@@ -132,6 +128,16 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         other: Cell::new(incoming.other),
         loaded: Cell::new(incoming.loaded),
     })
+}
+
+/// The cookies that a rule takes away, where a member of the cluster may be asked, who needs them.
+fn cookies_for_members(ex: &Exchange<'_>, fields: &Fields) -> Fields {
+    let mut withheld = Fields::new();
+    if ex.worker.shared.cluster.is_some() {
+        let cookies = fields.all(b"cookie");
+        cookies.for_each(|value| withheld.push(b"Cookie", value));
+    }
+    withheld
 }
 
 /// Tells the origin of the client, as the listener says.

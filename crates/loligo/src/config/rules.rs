@@ -166,12 +166,26 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
         .map(|block| rule(block, &rows, listeners, &mut found.problems))
         .collect();
     let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
-    found.notes.extend(shadowed::notes(blocks, &whens));
+    let shadowed = shadowed::notes(blocks, &whens);
     let pairs = blocks.iter().zip(&rules).enumerate();
-    found
-        .notes
-        .extend(pairs.filter_map(|(at, (block, rule))| note_of_ending(at, block, rule)));
+    let of_endings = pairs.filter_map(|(at, (block, rule))| note_of_ending(at, block, rule));
+    for notes in [shadowed, of_endings.collect()] {
+        found.notes.extend(few(notes));
+    }
     rules
+}
+
+/// Of notes of one kind so many are told: ten thousand rules that never count would hide what else is noted.
+const NOTES_MAX: usize = 5;
+
+/// The first of these notes, and how many more there are.
+fn few(mut notes: Vec<String>) -> Vec<String> {
+    let more = notes.len().saturating_sub(NOTES_MAX);
+    notes.truncate(NOTES_MAX);
+    if more > 0 {
+        notes.push(format!("… and the same of {more} more rules"));
+    }
+    notes
 }
 
 /// The name of the zone by which hours of rules count; none if all are of UTC.

@@ -339,3 +339,17 @@ fn a_lifetime_by_ending_without_a_type_is_noted() {
     let preset = "[[listener]]\npreset = \"pypi\"\nupstream = \"https://index.example\"\n";
     assert_eq!(notes(preset), [""; 0]);
 }
+
+#[test]
+fn of_many_notes_of_one_kind_the_first_are_told_and_how_many_more() {
+    let css = "[[rule]]\npath = \"*.css\"\nttl = \"1d\"\n";
+    let notes = |rules: usize| settle_text(&css.repeat(rules)).unwrap().notes;
+    // The first rule covers the others.
+    assert_eq!(notes(5).len(), 4 + 5);
+    let notes = notes(1000);
+    assert_eq!(notes.len(), 2 * 6);
+    assert!(notes[4].contains("rule 6: never counts"), "{notes:?}");
+    assert_eq!(notes[5], "… and the same of 994 more rules");
+    assert!(notes[6].contains("rule 1: a lifetime"), "{notes:?}");
+    assert_eq!(notes[11], "… and the same of 995 more rules");
+}

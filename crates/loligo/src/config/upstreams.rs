@@ -65,7 +65,7 @@ pub fn rows() -> Vec<Row<UpstreamDraft>> {
         /// Ask its servers by HTTP/2, as `http2` of a route says: `true` those with TLS, `prior-knowledge` those without. Checks
         /// ask by it, too.
         "upstream.http2": "`true`, `false`, `prior-knowledge`", "false" => http2 = origin_http2::http2;
-        /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process.
+        /// A path that a server answers with one of `health.status` while it is well. Asked of each server by one thread of the process, signed where the upstream has `sign`.
         /// Without it, servers are judged by requests alone.
         "upstream.health.path": "begins with `/`", "none" => check.path = path;
         /// The statuses of a server that is well.

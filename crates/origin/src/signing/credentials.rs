@@ -63,7 +63,8 @@ impl Credentials {
         })
     }
 
-    /// Of a file as the AWS command line keeps it: those of `[default]`, else those of the only section.
+    /// Of a file as the AWS command line keeps it: those of `[default]`, else those of the only section. A comment is a pair whose name
+    /// nobody looks for.
     ///
     /// # Errors
     /// What is missing in it.
@@ -76,7 +77,6 @@ impl Credentials {
                 let name = name.split(']').next().unwrap_or_default().trim();
                 sections.push((name, Vec::new()));
             } else if let Some((name, value)) = line.split_once('=')
-                && !line.starts_with(['#', ';'])
                 && let Some((_, pairs)) = sections.last_mut()
             {
                 pairs.push((name.trim(), value.trim()));
@@ -136,6 +136,8 @@ mod tests {
         let session = Credentials::of_file(&format!("{pair}aws_session_token = tok\n")).unwrap();
         assert_eq!(session.secret_key, "se/cr+et=");
         assert_eq!(session.session_token.as_deref(), Some("tok"));
+        let empty = Credentials::of_file(&format!("{pair}aws_session_token =\n")).unwrap();
+        assert_eq!(empty.session_token, None);
         let two = format!("{named}[other]\n{pair}");
         for (text, why) in [
             ("", "has no aws_access_key_id"),

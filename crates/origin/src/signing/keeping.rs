@@ -113,13 +113,7 @@ async fn keep(signer: Arc<Signer>, context: Rc<OriginContext>, limits: http1::Li
                     );
                     failing = Some(why);
                 }
-                signer.known.send_if_modified(|known| {
-                    let is_first = matches!(known, Known::Nothing);
-                    if is_first {
-                        *known = Known::None;
-                    }
-                    is_first
-                });
+                has_failed(&signer.known);
                 again = (again * 2).min(AGAIN_MAX);
                 again
             }
@@ -132,6 +126,17 @@ async fn keep(signer: Arc<Signer>, context: Rc<OriginContext>, limits: http1::Li
             () = changed(settings, &stamp) => {}
         }
     }
+}
+
+/// What a source gave holds until it ends, though the source has nothing now.
+fn has_failed(known: &watch::Sender<Known>) {
+    known.send_if_modified(|known| {
+        let is_first = matches!(known, Known::Nothing);
+        if is_first {
+            *known = Known::None;
+        }
+        is_first
+    });
 }
 
 /// When they are to be renewed, from now.
@@ -189,5 +194,16 @@ mod tests {
         assert_eq!(ending_in(0), 1, "never in a circle");
         let forever = Credentials::new("ID", "secret", None).unwrap();
         assert_eq!(until_renewal(&forever), PAUSE_MAX);
+    }
+
+    #[test]
+    fn a_source_that_fails_takes_nothing_away() {
+        let known = watch::Sender::new(Known::Nothing);
+        has_failed(&known);
+        assert!(matches!(*known.borrow(), Known::None), "nobody waits on");
+        let credentials = Credentials::new("ID", "secret", None).unwrap();
+        known.send_replace(Known::These(Arc::new(credentials)));
+        has_failed(&known);
+        assert!(matches!(*known.borrow(), Known::These(_)));
     }
 }

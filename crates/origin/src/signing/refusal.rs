@@ -95,5 +95,8 @@ mod tests {
             (Refusal::Wrong, "write region = \"eu-west-1\"")
         );
         assert_eq!(refusal("no XML"), None);
+        let odd = "<Code>AuthorizationHeaderMalformed</Code><Region>a\nb</Region>";
+        let (_, _, advice) = refusal(odd).unwrap();
+        assert!(advice.contains("correct region"), "{advice}");
     }
 }

@@ -147,9 +147,7 @@ impl Asking<'_> {
 
     /// Those of the role of this machine or container.
     async fn machine(&self) -> Result<Credentials, String> {
-        let relative = (self.variable)("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-        let full = (self.variable)("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-        if let Some(url) = relative.map(|path| [CONTAINER, &path].concat()).or(full) {
+        if let Some(url) = container_url(self.variable) {
             return self.container(&url).await;
         }
         let endpoint = (self.variable)("AWS_EC2_METADATA_SERVICE_ENDPOINT");
@@ -229,6 +227,7 @@ impl Asking<'_> {
             access: &access,
             method,
             bytes: bytes.as_bytes(),
+            signer: None,
             limits: self.limits,
             within: WITHIN,
         };
@@ -241,6 +240,13 @@ impl Asking<'_> {
             body.ok_or_else(|| format!("the answer of {url} is too long"))?,
         ))
     }
+}
+
+/// Where a container is told of its role; `None`: it is none.
+fn container_url(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    let full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    relative.map(|path| [CONTAINER, &path].concat()).or(full)
 }
 
 /// Where something is asked.

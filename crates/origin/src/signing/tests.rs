@@ -72,6 +72,37 @@ fn a_write_goes_out_only_where_it_is_wanted_and_with_its_fields_signed() {
     assert!(authorization.contains(signed), "{authorization}");
 }
 
+/// The signature is botocore's of the same request (`S3SigV4Auth`).
+#[test]
+fn what_goes_out_has_the_signature_of_what_goes_out() {
+    let request = "PUT /b/a%2Fb+c?prefix=x&list-type=2 HTTP/1.1\r\nHost: store.test:9000\r\n\
+        X-Amz-Meta-B:  one   two \r\nx-amz-meta-a: 1\r\nX-Amz-Meta-A: 2\r\n\r\n";
+    let signer = signer_with(None, true);
+    let Ok(Allowed::Signed(parts)) = signer.allowed(request.as_bytes()) else {
+        panic!("it may go out");
+    };
+    let by = signer.credentials().unwrap();
+    let out = signed(&parts, &signer.settings, &by, "20130524T000000Z");
+    let expected = "Authorization: AWS4-HMAC-SHA256 Credential=ID/20130524/us-east-1/s3/aws4_request, \
+        SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-meta-a;x-amz-meta-b;x-amz-security-token, \
+        Signature=775ecf7d983dfac34528adc2eb0ce6496ae4899e5dd0e3e261d1078576b0cdf9\r\n\r\n";
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.ends_with(expected), "{out}");
+}
+
+#[test]
+fn a_request_is_signed_by_the_stores_clock() {
+    let signer = signer_with(None, false);
+    signer.ahead_s.store(400 * 86_400, Ordering::Relaxed);
+    let lines = sent(&signer, GET).unwrap();
+    let date = |unix_s: i64| {
+        let at = jiff::Timestamp::from_second(unix_s).unwrap();
+        format!("x-amz-date: {}T", at.strftime("%Y%m%d"))
+    };
+    let ahead = date(signer.store_unix_s());
+    assert!(lines.iter().any(|it| it.starts_with(&ahead)), "{lines:?}");
+}
+
 #[test]
 fn what_the_client_has_signed_itself_and_what_needs_no_rights_goes_out_as_it_came() {
     let signer = signer_with(None, false);
@@ -183,6 +214,17 @@ fn only_a_refusal_of_the_signature_is_one() {
     ] {
         let (head, body) = refusing(status, code, 0);
         assert_eq!(signer.judge(&head, &body, "store"), expected, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_source_asked_again_and_what_is_the_clients_has_not() {
+    let signer = signer_with(None, false);
+    for (code, expected) in [("AccessDenied", false), ("ExpiredToken", true)] {
+        let (head, body) = refusing(403, code, 0);
+        signer.judge(&head, &body, "store");
+        let asked = timeout(Duration::ZERO, signer.doubted.notified()).await;
+        assert_eq!(asked.is_ok(), expected, "{code}");
     }
 }
 

@@ -163,6 +163,7 @@ fn credentials_of(edition: &Edition) -> keeping::Wanted {
 pub(crate) fn looks_of(edition: &Edition) -> Looks {
     Looks {
         upstreams: edition.upstreams.clone(),
+        signers: edition.signers.clone(),
         own_addresses: edition.own_addresses.clone(),
         limits: edition.response_limits,
         connecting: (connector_settings(&edition.plan), edition.tls.clone()),

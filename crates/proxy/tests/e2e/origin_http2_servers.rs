@@ -93,10 +93,11 @@ impl Server {
                     spawn_local(async move {
                         match server.tls.clone() {
                             None => server.serve(stream).await,
-                            Some(acceptor) => match acceptor.accept(stream).await {
-                                Ok(stream) => server.serve(stream).await,
-                                Err(_) => {}
-                            },
+                            Some(acceptor) => {
+                                if let Ok(stream) = acceptor.accept(stream).await {
+                                    server.serve(stream).await;
+                                }
+                            }
                         }
                     });
                 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use ::proxy::plan::{CredentialSource, Http2, Role, Route, Server, Signing, Upstream};
+use ::proxy::plan::{CredentialSource, HealthCheck, Http2, Role, Route, Server, Signing, Upstream};
 use httpcache::{UnixMillis, format_date};
 use tempfile::TempDir;
 
@@ -391,22 +391,21 @@ fn over_http2_signatures_and_refusals_are_the_same() {
     assert!(between.counter("h2_streams") >= 9);
 }
 
-#[test]
-fn each_server_of_an_upstream_is_asked_with_a_signature() {
-    let folder = tempfile::tempdir().unwrap();
+/// A proxy before an upstream of these stores.
+fn before_upstream(stores: &[Origin], folder: &TempDir, health: Option<HealthCheck>) -> Proxy {
     fs::write(folder.path().join("keys"), keys("first")).unwrap();
-    let stores = [0, 1].map(|_| Origin::sending(ok(&["Cache-Control: no-store"], "private")));
     let server = |store: &Origin| Server {
         at: url(store.address),
         weight: 1,
         backup: false,
     };
     let mut plan = plan_for(&stores[0]);
-    let sign = Some(signing(&folder, false));
+    let sign = Some(signing(folder, false));
     plan.upstreams = vec![Upstream {
         name: "store".to_owned(),
         servers: stores.iter().map(server).collect(),
         sign: sign.clone(),
+        health,
         ..Upstream::default()
     }];
     plan.listeners[0].role = Role::Reverse(vec![Route {
@@ -414,7 +413,14 @@ fn each_server_of_an_upstream_is_asked_with_a_signature() {
         sign,
         ..Route::everything_to_upstream("store", "/bucket")
     }]);
-    let proxy = Proxy::start(plan);
+    Proxy::start(plan)
+}
+
+#[test]
+fn each_server_of_an_upstream_is_asked_with_a_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = [0, 1].map(|_| Origin::sending(ok(&["Cache-Control: no-store"], "private")));
+    let proxy = before_upstream(&stores, &folder, None);
     for number in 0..20 {
         assert_eq!(proxy.get(&format!("/{number}")).text(), "private");
     }
@@ -425,4 +431,38 @@ fn each_server_of_an_upstream_is_asked_with_a_signature() {
             |it: &Request| signer(it) == Some("first") && it.field("host") == Some("store");
         assert!(requests.iter().all(is_well));
     }
+}
+
+#[test]
+fn checks_of_a_private_bucket_are_signed_and_a_refused_key_puts_no_server_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = [Origin::start(|exchange| {
+        exchange.send(match signer(&exchange.request) {
+            Some("first") => ok(&["Cache-Control: no-store"], "private"),
+            Some(_) => error("403 Forbidden", "InvalidAccessKeyId", &[]),
+            None => error("403 Forbidden", "AccessDenied", &[]),
+        });
+    })];
+    let check = HealthCheck {
+        path: "/bucket/check".to_owned(),
+        every: Duration::from_millis(100),
+        fall: 1,
+        ..HealthCheck::default()
+    };
+    let proxy = before_upstream(&stores, &folder, Some(check));
+    let checked_again = || {
+        let (store, before) = (&stores[0], stores[0].count("/bucket/check"));
+        // The answer to the first two has been judged when the third one is there.
+        eventually("it is checked", || {
+            (store.count("/bucket/check") >= before + 3).then_some(())
+        });
+    };
+    checked_again();
+    assert_eq!(proxy.get("/a").text(), "private");
+    fs::write(folder.path().join("keys"), keys("wrong")).unwrap();
+    eventually("the file is read again", || {
+        (proxy.get("/a").status == 502).then_some(())
+    });
+    checked_again();
+    told(&proxy.get("/a"), 502, "proxy_configuration_error");
 }

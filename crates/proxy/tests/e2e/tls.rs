@@ -466,15 +466,18 @@ fn files_that_cannot_be_used_refuse_the_start_and_are_named() {
         (missing, "missing.pem", "cannot be read"),
         (ocsp, "good.pem", "is no OCSP response"),
     ] {
-        let mut plan = plan_for(&origin);
-        plan.listeners[0].tls = Some(ListenerTls {
-            certificates: vec![files],
-            is_strict: true,
-            ..ListenerTls::default()
-        });
-        let refused = proxy::start(plan, |_, _| panic!("it must not come up"));
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains(name) && said.contains(why), "{said}");
+        let beside_a_good_one = vec![good.files.clone(), files.clone()];
+        for certificates in [vec![files], beside_a_good_one] {
+            let mut plan = plan_for(&origin);
+            plan.listeners[0].tls = Some(ListenerTls {
+                certificates,
+                is_strict: true,
+                ..ListenerTls::default()
+            });
+            let refused = proxy::start(plan, |_, _| panic!("it must not come up"));
+            let said = refused.unwrap_err().to_string();
+            assert!(said.contains(name) && said.contains(why), "{said}");
+        }
     }
 }
 
@@ -503,6 +506,29 @@ fn a_certificate_whose_time_changes_is_sorted_anew() {
             (shown == signed.certificate).then_some(())
         });
     }
+}
+
+/// `tls-strict` is for what is put there: what ends in service stops no reload.
+#[test]
+fn a_strict_listener_goes_on_when_a_certificate_ends_in_service() {
+    let authority = Authority::new();
+    let origin = origin_of(b"hello".to_vec());
+    let good = authority.sign("good", &["*.b.example"]);
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let ends = authority.sign_with("ends", &["ends.b.example"], |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + now + Duration::from_secs(4);
+    });
+    let mut plan = tls_plan(&origin, &[&good, &ends]);
+    plan.listeners[0].tls.as_mut().unwrap().is_strict = true;
+    plan.timeouts.certificate_files = Duration::from_millis(20);
+    let proxy = Proxy::start_reloadable(&Plans::of(&plan));
+    eventually("it gives way", || {
+        let shown = look_at(proxy.address(), "ends.b.example", &[]).unwrap().0;
+        (shown == good.certificate).then_some(())
+    });
+    let reloaded = proxy.admin("POST", "/reload");
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
 }
 
 #[test]

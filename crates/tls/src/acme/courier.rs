@@ -144,6 +144,7 @@ async fn ask(
         access: &access,
         method: method.as_str(),
         bytes: &bytes,
+        signer: None,
         limits: Limits {
             head_bytes_max: HEAD_BYTES_MAX,
             fields_max: 100,

@@ -83,6 +83,21 @@ async fn a_container_is_asked_where_its_variables_say() {
     );
 }
 
+#[test]
+fn a_path_for_a_container_is_one_at_its_own_address() {
+    let url = |names: &[&str]| {
+        container_url(&|name| {
+            let is_set = names.iter().any(|it| name.contains(it));
+            is_set.then(|| format!("/{}", name.len()))
+        })
+    };
+    assert_eq!(url(&[]), None);
+    let relative = Some("http://169.254.170.2/38".to_owned());
+    assert_eq!(url(&["RELATIVE"]), relative);
+    assert_eq!(url(&["RELATIVE", "FULL"]), relative);
+    assert_eq!(url(&["FULL"]).as_deref(), Some("/34"));
+}
+
 #[tokio::test]
 async fn a_token_of_an_orchestrator_is_exchanged() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -153,4 +168,21 @@ async fn what_is_missing_is_named_and_nothing_of_a_key_is() {
         refused.contains("answers 403; has this machine a role?"),
         "{refused}"
     );
+    let answers = [(200, "tok\r\nX: y")];
+    let refused = asked(CredentialSource::Instance, &variables, &answers);
+    let refused = refused.await.0.unwrap_err();
+    assert!(refused.contains("answers 200"), "{refused}");
+    let url = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AT");
+    let variables = [url];
+    let answers = [(500, JSON)];
+    let refused = asked(CredentialSource::Instance, &variables, &answers);
+    let refused = refused.await.0.unwrap_err();
+    assert!(
+        refused.contains("answers 500 without credentials"),
+        "{refused}"
+    );
+    let variables = [url, ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "word\r\nX: y")];
+    let odd = asked(CredentialSource::Instance, &variables, &[]).await;
+    let odd = odd.0.unwrap_err();
+    assert!(odd.contains("no line of text"), "{odd}");
 }
