@@ -118,23 +118,11 @@ impl RouteIndex {
     /// Shows each group that matches the host, that of the whole host first, until it is told that this is enough.
     #[inline]
     fn each_group(&self, host: &str, mut is_enough: impl FnMut(&Group) -> bool) {
-        // A trailing dot does not change the name.
-        let name = host.strip_suffix('.').unwrap_or(host).as_bytes();
-        let mut hash = EMPTY;
-        let mut below = Found::default();
-        for (at, byte) in name.iter().enumerate().rev() {
-            if *byte == b'.' && at > 0 && !self.below.is_empty() {
-                let is_it = |known: &[u8]| known.eq_ignore_ascii_case(&name[at + 1..]);
-                below.extend(self.below.find(hash, is_it));
-            }
-            hash = with(hash, byte.to_ascii_lowercase());
-        }
-        let whole = self
-            .whole
-            .find(hash, |known| known.eq_ignore_ascii_case(name));
-        for group in whole.into_iter().chain(below) {
-            if is_enough(&self.groups[group as usize]) {
-                return;
+        if !(self.whole.is_empty() && self.below.is_empty()) {
+            for group in self.of_name(host) {
+                if is_enough(&self.groups[group as usize]) {
+                    return;
+                }
             }
         }
         for (pattern, group) in &self.others {
@@ -145,6 +133,23 @@ impl RouteIndex {
         if let Some(group) = self.any {
             is_enough(&self.groups[group as usize]);
         }
+    }
+
+    /// The groups that a host is in by its name, that of the whole host first.
+    fn of_name(&self, host: &str) -> Found {
+        // A trailing dot does not change the name.
+        let name = host.strip_suffix('.').unwrap_or(host).as_bytes();
+        let (mut hash, mut below) = (EMPTY, Found::default());
+        for (at, byte) in name.iter().enumerate().rev() {
+            if *byte == b'.' && at > 0 && !self.below.is_empty() {
+                let is_it = |known: &[u8]| known.eq_ignore_ascii_case(&name[at + 1..]);
+                below.extend(self.below.find(hash, is_it));
+            }
+            hash = with(hash, byte.to_ascii_lowercase());
+        }
+        let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name);
+        let whole = self.whole.find(hash, is_it);
+        whole.into_iter().chain(below).collect()
     }
 }
 
