@@ -127,8 +127,7 @@ async fn seat(
         input: &context.input,
     };
     let asked = (context.connector).lease_h2(whom.destination, whom.rules, &riding, times);
-    // Apart, so that a fetch over HTTP/1 does not carry its room: that cost 1,500 instructions of copying a miss.
-    Box::pin(asked).await
+    asked.await
 }
 
 /// A connection of HTTP/1.1: a new one, or one that was released meanwhile.
