@@ -204,7 +204,7 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
     client.write_all(&answer)
 }
 
-/// Before the moment that its Expires names. A proxy that cheats keeps more than what has one.
+/// It has not expired. An answer without Expires, which only a proxy that cheats keeps, never does.
 fn is_fresh(answer: &[u8]) -> bool {
     let head = String::from_utf8_lossy(answer);
     let expires = field(&head, "Expires").map(|text| httpdate::parse_http_date(&text).unwrap());
