@@ -1,17 +1,17 @@
-//! How connections come to the workers.
+//! How workers get their connections.
 //!
-//! Every worker has a listening socket of its own for each address (SO_REUSEPORT), so that a connection is accepted by the
-//! thread that serves it, and nobody is woken to hand it on. The kernel spreads connections by a hash of their addresses:
-//! even over thousands, uneven over a few dozen. So a worker that has clearly more connections than another *deals* the
-//! next one to that other, through a channel ([`Dealers`]). Below [`EVEN_BELOW`] connections the numbers stay equal; above,
-//! they differ by an eighth at most, which costs less than a hop for every second connection.
+//! Every worker has a listening socket of its own for each address (SO_REUSEPORT). The thread that accepts a connection therefore
+//! serves it, and no other thread has to be woken. The kernel spreads connections by a hash of their addresses: evenly over
+//! thousands, unevenly over a few dozen. So a worker with clearly more connections than another *deals* the next one to that
+//! worker, through a channel ([`Dealers`]). Below [`EVEN_BELOW`] connections the numbers stay equal; above, they differ by an
+//! eighth at most, which costs less than a hop for every second connection.
 //!
-//! SO_REUSEPORT would also let a second proxy of the same user listen on our address, and each would get half of the
+//! With SO_REUSEPORT a second proxy of the same user could listen on the same address, and each would get half of the
 //! clients. An address is therefore first bound without it ([`listen`]).
 //!
 //! Not known here: HTTP, who may connect (`client`).
 //!
-//! Limits: [`BACKLOG`] connections wait in the kernel for each socket, [`DEAL_MAX`] in a channel; when that is full the
+//! Limits: [`BACKLOG`] connections wait in the kernel for each socket, [`DEAL_MAX`] in a channel; when the channel is full the
 //! worker keeps the connection.
 
 use std::{
@@ -25,39 +25,39 @@ use tokio::sync::mpsc;
 
 use crate::{listening::ListenerId, member::MemberId, socket::Detached};
 
-/// Connections the kernel may hold for us, each socket.
+/// Connections that may wait in the kernel, for each socket.
 const BACKLOG: i32 = 4096;
 /// Dealt connections waiting for a worker to take them.
 const DEAL_MAX: usize = 1024;
-/// With fewer connections than this on the emptiest worker, none has more than one more.
+/// While the emptiest worker has fewer connections than this, no worker has more than one connection more.
 const EVEN_BELOW: u64 = 8;
 
 /// A connection on its way to another worker.
 pub struct Dealt {
-    /// The listener it came in by.
+    /// The listener that accepted it.
     pub listener: ListenerId,
     /// The socket, non-blocking.
     pub stream: Detached,
     /// The client's address.
     pub peer: SocketAddr,
-    /// The member of our cluster that has opened it, and has proved it.
+    /// The cluster member that opened the connection and has proved its identity.
     pub member: Option<MemberId>,
 }
 
-/// The way to every worker.
+/// A channel to every worker.
 #[derive(Clone)]
 pub struct Dealers(Arc<[mpsc::Sender<Dealt>]>);
 
 impl Dealers {
-    /// For so many workers, and the end of each.
+    /// Channels for `workers` workers, and the receiving end of each.
     pub fn new(workers: usize) -> (Dealers, Vec<mpsc::Receiver<Dealt>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| mpsc::channel(DEAL_MAX)).unzip();
         (Dealers(senders.into()), receivers)
     }
 
-    /// The worker that gets the next connection instead of `own`, which has accepted it; `None`: `own` keeps it. `taken`: how many
-    /// connections a worker has.
+    /// The worker that gets the connection that `own` has just accepted; `None`: `own` keeps it. `taken`: how many connections a
+    /// worker has.
     pub fn other_than(&self, own: usize, taken: impl Fn(usize) -> u64) -> Option<usize> {
         let open = |worker| self.open(worker, &taken);
         let others = (0..self.0.len()).filter(|&worker| worker != own);
@@ -78,7 +78,7 @@ impl Dealers {
         taken(worker) + waiting as u64
     }
 
-    /// Hands a connection to a worker; gives it back if that has ended or has too many waiting.
+    /// Sends a connection to a worker; gives it back if the worker has ended or its channel is full.
     pub fn deal(&self, worker: usize, dealt: Dealt) -> Result<(), Dealt> {
         self.0[worker]
             .try_send(dealt)
@@ -86,15 +86,15 @@ impl Dealers {
     }
 }
 
-/// Has a worker with `own` connections too many beside one with `least`?
+/// Has a worker with `own` connections too many, compared with a worker that has `least`?
 fn is_uneven(own: u64, least: u64) -> bool {
     own > least + least / EVEN_BELOW
 }
 
-/// Sockets that listen on an address, so many; with port 0 all on the port the system has chosen.
+/// Opens `sockets` sockets that listen on one address. For port 0 the system chooses a port, and all of them use it.
 ///
 /// # Errors
-/// The address is in use, or not ours to use.
+/// The address is in use, or this process may not use it.
 pub fn listen(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
     if address.port() != 0 {
         bind(address, false)?;
@@ -111,10 +111,10 @@ pub fn listen(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener
     Ok(all)
 }
 
-/// More sockets that listen where others do already.
+/// Opens more sockets on an address that already has listeners.
 ///
 /// # Errors
-/// Those do not share their address, or it is not ours to use.
+/// The other listeners do not share their address, or this process may not use it.
 pub fn listen_beside(address: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
     let beside = (0..sockets).map(|_| {
         let socket = bind(address, true)?;
@@ -132,7 +132,7 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(false).ok();
     }
-    // What is accepted inherits it: answers are written whole, and waiting to fill a segment only delays them.
+    // Accepted connections inherit this: answers are written whole, and waiting to fill a segment only delays them.
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -43,7 +43,7 @@ pub struct Destinations {
     pub loopback: bool,
     /// Link-local addresses may be reached.
     pub link_local: bool,
-    /// Networks permitted in spite of the two above.
+    /// Networks permitted even if `loopback` or `link_local` forbids them.
     pub allow: Vec<IpNet>,
     /// Every address this process listens on, as bound (wildcards included), the admin interface too.
     pub own: Vec<SocketAddr>,
@@ -120,7 +120,7 @@ impl Destinations {
         let permitted = match kind {
             Forbidden::Loopback | Forbidden::Unspecified => self.loopback || self.allows(ip),
             Forbidden::LinkLocal => self.link_local || self.allows(ip),
-            // No TCP connection leads there.
+            // No TCP connection can be opened to such an address.
             _ => false,
         };
         if permitted { Ok(()) } else { Err(kind) }
@@ -159,7 +159,7 @@ impl Destinations {
         }
     }
 
-    /// May a pooled connection be used that leads here?
+    /// May a pooled connection to this address be used?
     pub fn check_pooled(&self, peer: SocketAddr, is_inward: bool) -> Result<(), Forbidden> {
         self.check(peer)?;
         if is_inward {
@@ -172,7 +172,7 @@ impl Destinations {
     /// machine, and a connection whose two ends share an address never left the machine.
     pub fn check_connected(&self, local: SocketAddr, peer: SocketAddr) -> Result<(), Forbidden> {
         if local == peer {
-            // TCP's simultaneous open with itself: possible when a free ephemeral port is asked for.
+            // TCP's simultaneous open with itself: possible when the destination is a free ephemeral port.
             return Err(Forbidden::OwnListener);
         }
         self.check(peer)?;
@@ -220,7 +220,7 @@ fn wildcard_covers(own: &SocketAddr, ip: IpAddr, port: u16) -> bool {
     own.port() == port && own.ip().is_unspecified() && (own.is_ipv6() || ip.is_ipv4())
 }
 
-/// Where a large cloud's metadata is asked for in IPv6: a unique local address, unlike 169.254.169.254.
+/// The IPv6 address of a large cloud's metadata service: a unique local address, unlike 169.254.169.254.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// The kind of special-purpose address this is, `None` for an ordinary one.
@@ -432,14 +432,14 @@ mod tests {
             Err(Forbidden::Inward)
         );
         assert_eq!(rules.check_route(other, own), Ok(()));
-        // Allowed, by the networks or because the listener is this machine's.
+        // Allowed: by the networks, or because the listener is a loopback one.
         assert_eq!(public(&["192.0.2.7/32"], &[]).check_route(to, own), Ok(()));
         let local = Destinations {
             loopback: true,
             ..public(&[], &["0.0.0.0:3128"])
         };
         assert_eq!(local.check_route(to, own), Ok(()));
-        // Nothing allows the way to an own listener.
+        // Nothing allows a connection to one of the proxy's own listeners.
         let listener = at("192.0.2.7:3128");
         assert_eq!(
             local.check_route(listener, own),

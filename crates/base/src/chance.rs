@@ -1,9 +1,9 @@
-//! Where the proxy takes chance from: the system, or in a simulation the run's seed.
+//! Random numbers: from the system, or in a simulation from the seed of the run.
 //!
-//! Numbers that are counted for the whole process come from here as well, because two runs of a simulation in one process must not
-//! see each other's.
+//! Process-wide counters are advanced here as well, because two simulation runs in one process must not see each other's
+//! counts.
 //!
-//! Not known here: what is decided with it.
+//! Not known here: what the numbers decide.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ thread_local! {
     static COUNTED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// From now on all chance on this thread follows from `seed`.
+/// From now on all random numbers on this thread are derived from `seed`.
 #[cfg(feature = "simulation")]
 pub fn follow_seed(seed: u64) {
     SEEDED.set(Some(seed));
@@ -31,7 +31,7 @@ fn seeded() -> Option<u64> {
     Some(z ^ (z >> 31))
 }
 
-/// Fills `out`.
+/// Fills `out` with random bytes.
 ///
 /// # Errors
 /// The system gives no random numbers.
@@ -44,7 +44,7 @@ pub fn fill(out: &mut [u8]) -> Result<(), getrandom::Error> {
     getrandom::fill(out)
 }
 
-/// Any number.
+/// A random number.
 ///
 /// # Errors
 /// The system gives no random numbers.
@@ -54,7 +54,7 @@ pub fn u64() -> Result<u64, getrandom::Error> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The next of a count of the whole process.
+/// Advances a process-wide counter. A simulation has its own count for each thread.
 pub fn count(counter: &AtomicU64) -> u64 {
     #[cfg(feature = "simulation")]
     if SEEDED.get().is_some() {

@@ -1,10 +1,10 @@
-//! What time it is, as far as caching is concerned.
+//! The time that caching counts by.
 //!
-//! Ages, lifetimes and `Date` are counted in wall time. [`Clock::default`] is the system's; a clock that is held stands
-//! still until somebody moves it, so that a test can let an hour pass between two requests and know each age exactly.
-//! Whoever moves it must not turn it back.
+//! Ages, lifetimes and `Date` are counted in wall time. [`Clock::default`] is the system's clock. A held clock stands
+//! still until a caller moves it, so a test can let an hour pass between two requests and know each age exactly.
+//! A held clock must not be turned back.
 //!
-//! Waits and the stores' own ages are counted by [`Instant`] and [`unix_ms`]. In a simulation both follow the virtual clock of the
+//! Waits and the ages in the stores are counted by [`Instant`] and [`unix_ms`]. In a simulation both follow the virtual clock of the
 //! runtime; otherwise they are the system's.
 //!
 //! Not known here: how long a wait may last (`deadline`).
@@ -18,13 +18,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A moment of the monotonic clock. It is the standard library's, unless a simulation has stopped the runtime's clock: then it moves
-/// only as the simulation lets it.
+/// A moment of the monotonic clock. It is the standard library's, unless a simulation has paused the runtime's clock: a paused clock
+/// moves only when the simulation advances it.
 pub use tokio::time::Instant;
 
 #[cfg(feature = "simulation")]
 thread_local! {
-    /// Where this thread's virtual wall clock began, and when that was.
+    /// When this thread's virtual wall clock was set, and the time it was set to.
     static VIRTUAL: std::cell::Cell<Option<(Instant, Duration)>> = const { std::cell::Cell::new(None) };
 }
 
@@ -34,7 +34,7 @@ pub fn follow_virtual_time(unix: Duration) {
     VIRTUAL.set(Some((Instant::now(), unix)));
 }
 
-/// Wall time by the system, since 1970.
+/// The system's wall time, since 1970.
 pub fn unix() -> Duration {
     #[cfg(feature = "simulation")]
     if let Some((began, unix)) = VIRTUAL.get() {
@@ -45,12 +45,12 @@ pub fn unix() -> Duration {
         .unwrap_or_default()
 }
 
-/// The same in milliseconds.
+/// The system's wall time in milliseconds since 1970.
 pub fn unix_ms() -> u64 {
     unix().as_millis() as u64
 }
 
-/// Milliseconds since the machine was started, its sleep included: another [`Instant`], to learn of a time in which nothing ran.
+/// Milliseconds since boot, including suspend. Compared with [`Instant`], it shows how long the machine was suspended.
 #[inline]
 pub fn boot_ms() -> u64 {
     #[cfg(feature = "simulation")]
@@ -62,17 +62,17 @@ pub fn boot_ms() -> u64 {
     seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
 }
 
-/// The system's clock, or one that is moved by hand. Copies of a held clock move together.
+/// The system's clock, or a held clock that is moved by hand. Copies of a held clock move together.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
-    /// One that stands at this time, milliseconds since 1970.
+    /// A clock that stands at this time, in milliseconds since 1970.
     pub fn held_at(unix_ms: u64) -> Clock {
         Clock(Some(Arc::new(AtomicU64::new(unix_ms))))
     }
 
-    /// Moves a held clock forward; does nothing to the system's.
+    /// Moves a held clock forward; does nothing to the system's clock.
     pub fn advance(&self, by: Duration) {
         if let Some(held) = &self.0 {
             held.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
@@ -84,7 +84,7 @@ impl Clock {
         self.held().unwrap_or_else(unix)
     }
 
-    /// Where a held clock stands.
+    /// The time of a held clock; `None` for the system's clock.
     #[inline]
     pub fn held(&self) -> Option<Duration> {
         let held = self.0.as_ref()?;
@@ -92,21 +92,21 @@ impl Clock {
     }
 }
 
-/// Wall time at moments of the monotonic clock, for one thread: the clock itself is read once a second.
+/// Wall time for moments of the monotonic clock, for one thread. The clock itself is read once a second.
 pub struct WallClock {
     clock: Clock,
-    /// A moment, and the wall time then.
+    /// The moment of the last reading, and the wall time then.
     read: Cell<(Instant, Duration)>,
 }
 
 impl WallClock {
-    /// By this clock.
+    /// Follows `clock`.
     pub fn new(clock: Clock) -> WallClock {
         let read = Cell::new((Instant::now(), clock.now()));
         WallClock { clock, read }
     }
 
-    /// Reads the clock anew, so that one that was set by hand or by NTP is followed.
+    /// Reads the clock again, to follow changes made by hand or by NTP.
     pub fn read(&self) {
         let unix = self.clock.now();
         self.read.set((Instant::now(), unix));
@@ -121,12 +121,12 @@ impl WallClock {
         let (base, unix) = self.read.get();
         match at.checked_duration_since(base) {
             Some(since) => unix + since,
-            // Older than the last look at the clock: a request that took a while.
+            // Before the last reading of the clock: the start of a request that took a while.
             None => unix.saturating_sub(base.duration_since(at)),
         }
     }
 
-    /// The same in milliseconds.
+    /// [`Self::at`] in milliseconds.
     #[inline]
     pub fn ms_at(&self, at: Instant) -> u64 {
         self.at(at).as_millis() as u64

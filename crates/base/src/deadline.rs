@@ -1,8 +1,8 @@
 //! Time-outs at every wait, without a timer per wait.
 //!
-//! A worker keeps one table of due times and looks through it a few times a second; a wait that is over due is
-//! woken and ends with [`Elapsed`]. Arming and disarming is a store to memory, so a request that never
-//! waits long never pays for its time-outs. The price is coarseness: a wait may last [`TICK`] longer than asked.
+//! A worker keeps one table of due times and checks it a few times a second; a wait past its due time is
+//! woken and ends with [`Elapsed`]. Arming and disarming is a store to memory, so time-outs cost a request that never
+//! waits long almost nothing. In exchange they are coarse: a wait may last [`TICK`] longer than asked.
 //!
 //! Single-threaded: one [`Deadlines`] a worker.
 
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the table is looked through.
+/// How often the table is checked.
 pub const TICK: Duration = Duration::from_millis(250);
 
 /// The wait took longer than allowed.
@@ -26,12 +26,12 @@ pub const TICK: Duration = Duration::from_millis(250);
 #[error("timed out")]
 pub struct Elapsed;
 
-/// Is a wait one that may end when something else is to be done?
+/// May something else end this wait early?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Idle {
     No,
     Yes,
-    /// It is a connection of this listener that waits for a request.
+    /// A connection of this listener waits for its next request.
     Of(ListenerId),
 }
 
@@ -40,7 +40,7 @@ struct Table {
     /// Due tick of each watch, 0 = not waiting.
     due: RefCell<Vec<u32>>,
     wakers: RefCell<Vec<Option<Waker>>>,
-    /// Which waits a drain ends at once.
+    /// The waits that a drain ends at once.
     idle: RefCell<Vec<Idle>>,
     free: RefCell<Vec<u32>>,
     now: Cell<u32>,
@@ -65,7 +65,7 @@ impl Deadlines {
         }))
     }
 
-    /// A place in the table for one task; given back when dropped.
+    /// Reserves a slot of the table for one task; dropping the [`Watch`] frees the slot.
     pub fn watch(&self) -> Watch {
         let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut due = self.0.due.borrow_mut();
@@ -80,17 +80,17 @@ impl Deadlines {
         }
     }
 
-    /// From now on idle waits end at the next sweep.
+    /// From now on idle waits end at the next sweep, as the process drains.
     pub fn drain(&self) {
         self.0.draining.set(true);
     }
 
-    /// From now on they last again as long as they may.
+    /// The drain is called off: idle waits last until their own limit again.
     pub fn resume(&self) {
         self.0.draining.set(false);
     }
 
-    /// Ends the waits of idle connections of listeners that are gone.
+    /// Ends the waits of idle connections whose listener is gone.
     pub fn end_idle(&self, is_gone: impl Fn(ListenerId) -> bool) {
         let idle = self.0.idle.borrow();
         let mut due = self.0.due.borrow_mut();
@@ -108,7 +108,7 @@ impl Deadlines {
         }
     }
 
-    /// Looks through the table; to be called every [`TICK`].
+    /// Wakes the waits that are over due. Must be called every [`TICK`].
     pub fn sweep(&self, now: Instant) {
         let ticks = now.duration_since(self.0.began).as_millis() / TICK.as_millis();
         let now = u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1);
@@ -134,7 +134,7 @@ impl Default for Deadlines {
     }
 }
 
-/// One task's place in the table. A task waits for one thing at a time.
+/// One task's slot in the table. A task waits for one thing at a time.
 pub struct Watch {
     table: Rc<Table>,
     slot: u32,
@@ -180,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Waits for `inner`, but not longer than `limit` (and a tick).
+    /// Waits for `inner`, for at most `limit` and a tick.
     pub fn limit<F: Future>(&self, limit: Duration, inner: F) -> Limited<'_, F> {
         Limited {
             watch: self,
@@ -191,14 +191,14 @@ impl Watch {
         }
     }
 
-    /// The same for a wait that a drain may end at once.
+    /// [`Self::limit`] for a wait that a drain may end at once.
     pub fn limit_idle<F: Future>(&self, limit: Duration, inner: F) -> Limited<'_, F> {
         let mut limited = self.limit(limit, inner);
         limited.idle = Idle::Yes;
         limited
     }
 
-    /// The same for a connection that waits for a request of this listener: [`Deadlines::end_idle`] ends it, too.
+    /// [`Self::limit_idle`] for a connection of `listener` that waits for a request: [`Deadlines::end_idle`] may end it, too.
     pub fn limit_idle_of<F: Future>(
         &self,
         listener: ListenerId,
@@ -211,7 +211,7 @@ impl Watch {
     }
 }
 
-/// See [`Watch::limit`].
+/// The future that [`Watch::limit`] returns.
 pub struct Limited<'w, F> {
     watch: &'w Watch,
     limit: Duration,

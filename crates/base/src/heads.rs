@@ -1,4 +1,4 @@
-//! The memory that unfinished heads may hold, all together.
+//! The memory that unfinished heads may hold, over all connections.
 //!
 //! A head that arrives whole is read in the worker's scratch space and costs nothing. A head that arrives in parts is kept
 //! until its end; so are bytes that follow a request, and the head of an origin's answer. A client with many connections that
@@ -9,9 +9,9 @@
 //! large and slow heads go first, ordinary ones are safe. A worker checks when its own bytes grow, and ten times a second, so
 //! the excess is at most the bytes that the others receive in a tenth of a second.
 //!
-//! Bytes that follow a request being answered count, but are not given up; when there are too many, further ones are refused.
+//! Bytes that follow a request in progress are counted, but never given up; when there are too many, further ones are refused.
 //!
-//! Not known here: connections, and the answers to heads that are given up.
+//! Not known here: connections, and how a request is answered whose head was given up.
 
 use crate::clock::Instant;
 use std::{
@@ -46,13 +46,13 @@ impl HeadBudget {
         budget
     }
 
-    /// From now on it is of so many bytes. What is too much is given up at the next look.
+    /// Changes the budget to `bytes_max` bytes. Any excess is given up at the next sweep.
     pub fn follow(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         (self.share).store(bytes_max / self.workers, Ordering::Relaxed);
     }
 
-    /// What may be kept.
+    /// The bytes that may be kept.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl HeadBudget {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Bytes kept now.
+    /// The bytes kept now.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ struct Table {
     entries: Vec<Entry>,
     free: Vec<usize>,
     bytes: u64,
-    /// Of these, bytes that follow requests; they cannot be given up.
+    /// The part of `bytes` that follows requests; it cannot be given up.
     behind: u64,
 }
 
@@ -96,7 +96,7 @@ struct Entry {
 }
 
 impl Heads {
-    /// Nothing is kept.
+    /// Keeps nothing yet.
     pub fn new(budget: Arc<HeadBudget>) -> Rc<Heads> {
         Rc::new(Heads {
             budget,
@@ -104,7 +104,7 @@ impl Heads {
         })
     }
 
-    /// A place for the bytes of one connection; given back when dropped.
+    /// Reserves a slot for the bytes of one connection; dropping the [`Kept`] frees the slot.
     pub fn place(self: &Rc<Heads>) -> Kept {
         let mut table = self.table.borrow_mut();
         let slot = table.free.pop().unwrap_or_else(|| {
@@ -128,7 +128,7 @@ impl Heads {
     fn shed(&self, now: Instant) {
         let mut table = self.table.borrow_mut();
         let table = &mut *table;
-        // An eighth below the share, so that not every further byte leads here.
+        // An eighth below the share, so that the next few bytes do not lead here again.
         let goal = self.budget.share() - self.budget.share() / 8;
         let badness = |entry: &Entry| {
             let age = now.saturating_duration_since(entry.began?);
@@ -181,7 +181,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Counts `bytes` of an incomplete head that began at `began`. False: it was given up.
+    /// Counts `bytes` of an incomplete head that began at `began`. False: the head was given up.
     pub fn grow(&self, bytes: usize, began: Instant) -> bool {
         self.heads.set(self.slot, bytes as u64, Some(began));
         self.heads.sweep(Instant::now());
@@ -245,7 +245,7 @@ mod tests {
         let more = heads.place();
         assert!(more.grow(20_000, now), "who comes last is not the worst");
         assert!(slow.must_go() && !small.must_go());
-        // 91,000 bytes were too much; without the slow head 81,000 still are.
+        // 91,000 bytes are too much, and so are the 81,000 without the slow head.
         assert!(large.must_go() && budget.bytes() == 21_000);
     }
 
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(budget.bytes(), 40_000);
         drop(one);
         assert_eq!(budget.bytes(), 40_000);
-        // Its place belongs to another connection now.
+        // Another connection now uses the freed slot.
         let three = heads.place();
         assert!(three.grow(10, now));
         drop((two, three));
@@ -289,7 +289,7 @@ mod tests {
     fn what_is_behind_a_request_is_counted_and_not_ended() {
         let budget = Arc::new(HeadBudget::new(MAX, 1));
         let heads = Heads::new(Arc::clone(&budget));
-        // At most half: these bytes cannot be given up, and heads need room too.
+        // These bytes get at most half of the budget: they cannot be given up, and heads need room too.
         let kept: Vec<Kept> = (0..4).map(|_| heads.place()).collect();
         assert!(kept.iter().all(|kept| kept.hold(10_000)));
         let one_more = heads.place();

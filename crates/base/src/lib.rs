@@ -1,6 +1,6 @@
-//! What a server stands on: time, chance, sockets, deadlines, and what may be held of heads.
+//! The base of a server: time, chance, sockets, deadlines, and limits on the memory for heads.
 //!
-//! In the simulation time and sockets are others (`clock`, `socket`); nothing above this crate notices.
+//! A simulation replaces time and sockets (`clock`, `socket`); the crates above this one do not notice.
 //!
 //! Not known here: HTTP, configuration.
 #![forbid(unsafe_code)]

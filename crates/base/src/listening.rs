@@ -1,12 +1,12 @@
-//! Listening sockets: on their way to the workers, and to the process that takes our place.
+//! Hands listening sockets to the workers, and to the process that replaces this one.
 //!
-//! The control thread binds, one socket for each worker, and offers them here; each worker takes its own when it takes over the edition
-//! that has the listener. What nobody has taken is closed when its listener goes.
+//! The control thread binds one socket for each worker and offers them here. A worker takes its sockets when it adopts the edition
+//! that has the listener. Sockets that no worker has taken are closed when their listener is removed.
 //!
-//! A second descriptor of each stays here, to be passed on to another process (`upgrade`). A socket listens as long as there is one, so a
-//! worker that closes its own has this one closed first: see [`Listening::forget`].
+//! This table keeps a second descriptor of each socket, to pass it on to another process (`upgrade`). A socket listens as long as any
+//! descriptor is open, so a worker that closes its own must have this one closed first: see [`Listening::forget`].
 //!
-//! Not known here: how an address is bound (`accepting`), what is done with a connection.
+//! Not known here: how an address is bound (`accepting`), how connections are served.
 
 use std::{
     io,
@@ -15,11 +15,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// A listener of this process. Its number is never given to another one, so that what comes late is not taken for the other's.
+/// A listener of this process. Numbers are never reused, so a late message about a removed listener cannot name another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ListenerId(pub u32);
 
-/// The sockets that wait, and those that could be passed on.
+/// The sockets that wait for their workers, and the descriptors that can be passed on.
 #[derive(Default)]
 pub struct Listening(Mutex<Table>);
 
@@ -31,31 +31,31 @@ struct Table {
 
 struct Offer {
     listener: ListenerId,
-    /// Each with its worker, until that takes it.
+    /// The sockets not taken yet, each with its worker.
     sockets: Vec<(usize, TcpListener)>,
 }
 
-/// What could be passed on of a listener.
+/// The descriptors of one listener that can be passed on.
 struct Kept {
-    /// `None`: the admin interface's.
+    /// `None`: the admin interface.
     listener: Option<ListenerId>,
     configured: SocketAddr,
     sockets: Vec<(usize, TcpListener)>,
 }
 
-/// The sockets of an address, for another process.
+/// The sockets of an address, to be passed to another process.
 #[derive(Debug)]
 pub struct Passed {
-    /// Is it the admin interface's?
+    /// Are they the admin interface's?
     pub is_admin: bool,
-    /// The address as it is in the configuration, perhaps with port 0.
+    /// The address as configured, perhaps with port 0.
     pub configured: SocketAddr,
     /// The sockets.
     pub sockets: Vec<OwnedFd>,
 }
 
 impl Listening {
-    /// Sockets of a listener, for so many workers in turn. `configured`: its address as it was read.
+    /// Offers the sockets of a listener to `workers` workers in turn. `configured`: its address as configured.
     pub fn offer(
         &self,
         listener: ListenerId,
@@ -66,7 +66,7 @@ impl Listening {
         let workers = (0..workers.max(1)).cycle();
         let sockets: Vec<_> = workers.zip(sockets).collect();
         let mut table = self.table();
-        // One that cannot be duplicated is not passed on; the other process binds one of its own.
+        // A socket that cannot be duplicated is not passed on; the other process binds a new one.
         let twice =
             |(worker, socket): &(usize, TcpListener)| Some((*worker, socket.try_clone().ok()?));
         table.kept.push(Kept {
@@ -77,7 +77,7 @@ impl Listening {
         table.offers.push(Offer { listener, sockets });
     }
 
-    /// The socket of the admin interface, which is served without being offered.
+    /// Keeps the socket of the admin interface, which is not offered to workers.
     pub fn keep_admin(&self, configured: SocketAddr, socket: &TcpListener) {
         let socket = socket.try_clone().ok().map(|socket| (0, socket));
         self.table().kept.push(Kept {
@@ -87,7 +87,7 @@ impl Listening {
         });
     }
 
-    /// The sockets of a worker, once.
+    /// The sockets that a worker has not taken yet.
     pub fn take(&self, listener: ListenerId, worker: usize) -> Vec<TcpListener> {
         let offers = &mut self.table().offers;
         let mut taken = Vec::new();
@@ -99,7 +99,7 @@ impl Listening {
         taken
     }
 
-    /// A worker is about to close its sockets of a listener. Afterwards nothing else keeps them open.
+    /// Closes the second descriptors of a worker's sockets. The worker must call this before it closes its own.
     pub fn forget(&self, listener: ListenerId, worker: usize) {
         for kept in &mut self.table().kept {
             if kept.listener == Some(listener) {
@@ -108,22 +108,22 @@ impl Listening {
         }
     }
 
-    /// Closes what was offered for others than these.
+    /// Closes the sockets of all listeners but these.
     pub fn keep(&self, listeners: &[ListenerId]) {
         let mut table = self.table();
         (table.offers).retain(|offer| listeners.contains(&offer.listener));
         (table.kept).retain(|kept| kept.listener.is_none_or(|id| listeners.contains(&id)));
     }
 
-    /// Keeps nothing that could be passed on.
+    /// Closes all descriptors that could be passed on.
     pub fn forget_all(&self) {
         self.table().kept.clear();
     }
 
-    /// All sockets, for another process.
+    /// Duplicates all sockets, for another process.
     ///
     /// # Errors
-    /// This one has too many descriptors.
+    /// This process has too many descriptors open.
     pub fn pass_on(&self) -> io::Result<Vec<Passed>> {
         let table = self.table();
         let passed = table.kept.iter().map(|kept| {

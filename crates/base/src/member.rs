@@ -1,12 +1,12 @@
-//! Members of a cluster as everybody else names them: by number.
+//! Members of a cluster, named by number.
 //!
-//! Not known here: who they are, and how a connection to one begins.
+//! Not known here: names and addresses of members, and the handshake of a connection.
 
 use std::io;
 
 use hints::handshake::{NoMessage, VERSION};
 
-/// The number of another member, that of its place: bit `1 << id` of a mask.
+/// The number of another member, which is that of its place. The member has bit `1 << id` of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct MemberId(pub u8);
 
@@ -22,47 +22,47 @@ impl MemberId {
 pub struct OfMember {
     /// The member.
     pub id: MemberId,
-    /// The number of our listener; the member's is that of the same name.
+    /// The number of our listener; at the member it is the listener of the same name.
     pub listener: usize,
 }
 
-/// Why a connection is not used.
+/// Why a connection to or from a member is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It broke, or took too long.
+    /// The connection broke, or the handshake took too long.
     #[error("the connection ended during the handshake: {0}")]
     Broken(io::ErrorKind),
-    /// The other side does not speak as a member does.
+    /// The other side does not speak the protocol of members.
     #[error("the other side is no member of a cluster")]
     Foreign,
-    /// It speaks another version.
+    /// The other side speaks another version.
     #[error("the other side speaks version {0} of the handshake, and this one {VERSION}")]
     Version(u16),
-    /// It has not proved that it has the key.
+    /// The other side has not proved that it has the key.
     #[error("the other side has not proved that it has this cluster's key")]
     NoProof,
-    /// It has another name than it was called by.
+    /// The member has another name than the one we called.
     #[error("the member at this address has another name")]
     OtherName,
-    /// It calls itself by a name that is none of our members'.
+    /// The other side's name is none of our members'.
     #[error("no member of this name is known")]
     Unknown,
-    /// It is this process.
+    /// The other side is this process.
     #[error("the other side is this proxy itself")]
     Own,
     /// Another process has our name.
     #[error("another member has this one's name")]
     OwnName,
-    /// Its name cannot be one.
+    /// The other side's name is not a valid name.
     #[error("the other side's name is no word of printable characters")]
     NoName,
-    /// It is another one than was called, and has a place of its own.
+    /// Another member than the one we called answers, and it has a place of its own.
     #[error("another member has this address now")]
     NotHere,
-    /// There is no listener of that name.
+    /// No listener has that name.
     #[error("there is no listener of that name")]
     NoListener,
-    /// It ends, or has too much to do.
+    /// The member is ending, or is overloaded.
     #[error("the member takes no connections now")]
     Busy,
 }
@@ -83,7 +83,7 @@ impl From<NoMessage> for Refusal {
 }
 
 impl Refusal {
-    /// Does it speak of a mistake, or of an attempt to get in, rather than of a connection that broke?
+    /// Is it a mistake, or an attempt to get in, rather than a connection that broke?
     pub fn is_told(self) -> bool {
         !matches!(self, Refusal::Broken(_) | Refusal::Busy | Refusal::Own)
     }

@@ -1,17 +1,17 @@
-//! Deliberate mistakes of the proxy, one by one, so that its simulation can show that it would notice them.
+//! Deliberate mistakes of the proxy, so that a simulation can show that it detects each of them.
 //!
-//! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
+//! Only the simulation turns on the feature `mistakes`. Without it no mistake can be made and the checks compile to nothing.
 
 ::mistakes::mistakes! {
     /// A purge leaves the fetches under way in the table, where later requests join them.
     KeepFlights "keep-flights"
-    /// A purge leaves what is in memory.
+    /// A purge does not remove objects in memory.
     KeepMemory "keep-memory"
-    /// A purge by pattern leaves what is in memory.
+    /// A purge by pattern does not remove objects in memory.
     SkipSweep "skip-sweep"
-    /// A soft purge leaves what is in memory fresh.
+    /// A soft purge leaves objects in memory fresh.
     KeepFresh "keep-fresh"
-    /// What was asked for before a purge is published and served after it.
+    /// A response requested before a purge is published and served after it.
     PublishLate "publish-late"
     /// A purge is acknowledged before it is durable.
     AcknowledgeEarly "acknowledge-early"
@@ -19,66 +19,66 @@
     NeverLate "never-late"
     /// A fetch that has ended stays in the table.
     KeepEnded "keep-ended"
-    /// Who joined a fetch is given its answer, whatever that is.
+    /// A reader that joined a fetch gets its answer even if that may not be shared.
     ShareAnything "share-anything"
-    /// What is private is stored.
+    /// Private responses are stored.
     StorePrivate "store-private"
-    /// A body that broke off counts as whole.
+    /// A body that ended early counts as complete.
     StoreBroken "store-broken"
     /// Cookies are stored with the answer that set them.
     KeepCookies "keep-cookies"
     /// All variants of a resource have one key.
     OneVariant "one-variant"
-    /// An unsafe method leaves what is stored.
+    /// An unsafe method invalidates nothing.
     KeepAfterUnsafe "keep-after-unsafe"
-    /// What is stored is served, however old it is.
+    /// Stored responses are served however old they are.
     ServeStale "serve-stale"
-    /// A part is put together with others of another version.
+    /// Parts of different versions are combined into one object.
     MixVersions "mix-versions"
-    /// Every listener may connect to every address, before and after a packet has gone there,
+    /// Every listener may connect to every address: neither the check before connecting nor the one after it refuses.
     PermitAnything "permit-anything"
-    /// or use every open connection.
+    /// Every listener may use every pooled connection.
     PermitPooled "permit-pooled"
-    /// A stream of HTTP/2 is answered what the one before it on its connection has asked for.
+    /// An HTTP/2 stream gets the answer to the request of the stream before it on its connection.
     MixStreams "mix-streams"
-    /// A client's reset ends the body of its request, as if all had come.
+    /// A client's reset ends the body of its request as if the body were complete.
     TakeResetForEnd "take-reset-for-end"
-    /// What was taken of a stream's body gives no window back.
+    /// Consuming the body of a stream gives no window back.
     KeepWindow "keep-window"
-    /// What a client has sent behind CONNECT, before the answer, is lost.
+    /// Bytes that a client sends after CONNECT, before the answer, are lost.
     LoseEarly "lose-early"
-    /// What the other side of a tunnel does not take at once is lost.
+    /// Bytes that the other side of a tunnel does not take at once are lost.
     LoseUntaken "lose-untaken"
-    /// A tunnel ends when one of its sides has no more to say.
+    /// A tunnel ends when one of its sides ends.
     EndBoth "end-both"
     /// A tunnel may lead to every port.
     PermitPort "permit-port"
-    /// A connection whose origin was told of one client is used for another.
+    /// A connection whose origin was told of one client is reused for another client.
     ShareTold "share-told"
-    /// A server that cannot be connected to is asked like the others.
+    /// A server that cannot be connected to still gets requests.
     AskDown "ask-down"
-    /// A server that was put out is never tried again.
+    /// A server taken out of service is never tried again.
     NeverBack "never-back"
-    /// What the checks of a server tell is not heeded.
+    /// The results of health checks are ignored.
     IgnoreChecks "ignore-checks"
-    /// What may change something is sent to another server after one has failed.
+    /// A request with an unsafe method is sent to another server after one has failed.
     RepeatUnsafe "repeat-unsafe"
-    /// What may not be repeated is sent once more when a connection that was used before closes under it.
+    /// A request that may not be repeated is sent again when a reused connection closes under it.
     RepeatSent "repeat-sent"
-    /// A fetch keeps its place in a quota when it is over,
+    /// A fetch that is over still counts in its quota.
     KeepFetchPlace "keep-fetch-place"
-    /// or a connection,
+    /// A connection that is over still counts in its quota.
     KeepConnectionPlace "keep-connection-place"
-    /// or a request that is refused, or whose client leaves, while it waits for another quota.
+    /// A request keeps its place in a quota if it is refused, or its client leaves, while it waits for another quota.
     KeepPlaceOfLeaver "keep-place-of-leaver"
-    /// What a quota counts while it lasts is not counted.
+    /// Quotas of concurrent fetches or connections count nothing.
     CountNothing "count-nothing"
-    /// A body is passed on and stored although it has another digest than its path says.
+    /// A body is passed on and stored although its digest differs from the one in its path.
     SkipDigest "skip-digest"
-    /// A mirror is led wherever its origin says.
+    /// A mirror follows a redirect to any place.
     FollowAnywhere "follow-anywhere"
-    /// Where a redirect leads, it is told who the client says it is.
+    /// A request that follows a redirect carries the client's credentials.
     CarryCredentials "carry-credentials"
-    /// What the redirects on the way forbid is forgotten.
+    /// Prohibitions in the redirects of a chain are ignored.
     ForgetHops "forget-hops"
 }

@@ -1,9 +1,9 @@
-//! What the service manager is told: systemd's `sd_notify(3)`, `Type=notify-reload`.
+//! Messages to the service manager: systemd's `sd_notify(3)`, `Type=notify-reload`.
 //!
-//! A datagram of lines goes to the socket that `NOTIFY_SOCKET` names; without it nothing is told. A manager that does not take it is
-//! not waited for. The protocol is stable and three lines long, so no library stands between.
+//! A datagram of lines goes to the socket that `NOTIFY_SOCKET` names; without that variable nothing is sent. If the manager does not
+//! take a datagram, it is dropped. The protocol is stable and three lines long, so no library is used.
 //!
-//! Not known here: what makes the process ready or well.
+//! Not known here: when the process is ready or well.
 
 use std::{
     ffi::OsStr,
@@ -17,16 +17,16 @@ use std::{
     time::Duration,
 };
 
-/// The way to the service manager. The default leads nowhere.
+/// The socket of the service manager. The default has none and sends nothing.
 #[derive(Default)]
 pub struct Manager {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that we are well.
+    /// How often the manager expects a sign of life.
     watchdog: Option<Duration>,
 }
 
 impl Manager {
-    /// The one that the environment names.
+    /// The manager that the environment names.
     pub fn of_environment() -> Manager {
         let variable = |name: &str| std::env::var_os(name);
         Manager::at(
@@ -63,12 +63,12 @@ impl Manager {
         }
     }
 
-    /// How often [`Self::is_well`] is to be said; `None`: never.
+    /// How often [`Self::is_well`] must be called; `None`: never.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Clients may come; or a reload is over, whatever came of it.
+    /// The process serves clients; or a reload is over, whether it succeeded or not.
     pub fn is_ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
@@ -80,19 +80,19 @@ impl Manager {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 
-    /// The process drains.
+    /// The process begins to drain.
     pub fn stops(&self) {
         self.tell("STOPPING=1\nSTATUS=draining");
     }
 
-    /// From now on this is the service's process. Said by the one before, whose words still count.
+    /// Process `pid` is the service's main process from now on. The old process sends this, because the manager still accepts its messages.
     pub fn is_succeeded_by(&self, pid: u32) {
         self.tell(&format!(
             "MAINPID={pid}\nSTATUS=another process has taken over"
         ));
     }
 
-    /// All threads move.
+    /// All threads make progress.
     pub fn is_well(&self) {
         self.tell("WATCHDOG=1");
     }

@@ -2,14 +2,14 @@
 
 use tokio::sync::watch;
 
-/// How far the process is on its way out.
+/// How far the process has come in stopping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd)]
 pub enum Phase {
     /// Serving.
     Running,
     /// No new connections; requests in progress finish.
     Draining,
-    /// Whatever is still there is cut.
+    /// Requests still in progress are cut.
     Stopping,
 }
 
@@ -29,7 +29,7 @@ impl Stopper {
         });
     }
 
-    /// Begins to drain; asked again, cuts what is still in progress.
+    /// Begins to drain; when called again, cuts the requests still in progress.
     pub fn stop_or_cut(&self) {
         if *self.0.borrow() == Phase::Running {
             self.stop();

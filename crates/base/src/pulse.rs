@@ -1,6 +1,6 @@
 //! Heartbeats of threads, and how long ago the last one was.
 //!
-//! A beat is one store to memory, so watching (`watch`, the admin interface) costs the workers nothing.
+//! A beat is one store to memory, so supervision (`watch`, the admin interface) costs the workers nothing.
 
 use crate::clock::Instant;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// When a thread last moved.
+/// When a thread last made progress.
 #[derive(Debug)]
 pub struct Pulse {
     base: Instant,
@@ -26,12 +26,12 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Beats.
+    /// Notes that the thread makes progress.
     pub fn beat(&self) {
         self.beat_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// The time since the last beat, or since it was made.
+    /// The time since the last beat, or since the pulse was made.
     pub fn age(&self) -> Duration {
         Duration::from_millis(self.now_ms().saturating_sub(self.beat_ms.load(Relaxed)))
     }
@@ -49,7 +49,7 @@ impl Pulse {
     }
 }
 
-/// The background work for one store: how much is under way, and when some of it last ended.
+/// The background work of one store: how many jobs are under way, and when the last one ended.
 #[derive(Debug)]
 pub struct StoreWork {
     /// The store's file or device.
@@ -59,7 +59,7 @@ pub struct StoreWork {
 }
 
 impl StoreWork {
-    /// None yet.
+    /// No work yet.
     pub fn of(path: PathBuf) -> StoreWork {
         StoreWork {
             path,
@@ -68,20 +68,20 @@ impl StoreWork {
         }
     }
 
-    /// Some begins.
+    /// A job begins.
     pub fn begin(&self) {
         if self.under_way.fetch_add(1, Relaxed) == 0 {
             self.moved.beat();
         }
     }
 
-    /// Some has ended.
+    /// A job has ended.
     pub fn end(&self) {
         self.moved.beat();
         self.under_way.fetch_sub(1, Relaxed);
     }
 
-    /// How long there has been work without any of it ending.
+    /// How long work has been under way without a job ending.
     pub fn still_for(&self) -> Duration {
         match self.under_way.load(Relaxed) {
             0 => Duration::ZERO,

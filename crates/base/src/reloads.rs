@@ -1,6 +1,6 @@
-//! How a reload is asked for, and what came of the last ones.
+//! Requests to reload, and the outcomes of the last reloads.
 //!
-//! Not known here: how one is carried out.   Limits: [`ASKS_MAX`] wait.
+//! Not known here: how a reload is carried out.   Limits: [`ASKS_MAX`] requests wait.
 
 use std::{
     sync::{
@@ -12,10 +12,10 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-/// Reloads that may be waited for; one more is refused.
+/// Reloads that may wait; one more is refused.
 const ASKS_MAX: usize = 64;
 
-/// What came of a reload.
+/// The outcome of a reload.
 pub type Outcome = Result<InForce, Refused>;
 
 /// An edition that is in force.
@@ -23,18 +23,18 @@ pub type Outcome = Result<InForce, Refused>;
 pub struct InForce {
     /// Its number.
     pub edition: u32,
-    /// What it means, in lines.
+    /// A summary of its settings, in lines.
     pub words: String,
-    /// What may surprise.
+    /// Settings that may surprise the operator.
     pub notes: Vec<String>,
 }
 
-/// Why there is no new edition; all is as it was.
+/// Why there is no new edition; the one in force stays.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The configuration: what is wrong with it, and what to do.
+    /// The configuration is wrong: what is wrong, and what to do.
     Configuration(String),
-    /// The process cannot: why.
+    /// The process cannot reload: why.
     Process(&'static str),
 }
 
@@ -47,53 +47,53 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What a reload is about.
+/// What is reloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// The configuration as it is now.
     Whole,
-    /// The same, but for what wants a restart.
+    /// The configuration, without the settings that need a restart.
     Partial,
-    /// The files of certificates alone.
+    /// Only the files of certificates.
     Certificates,
 }
 
-/// One order.
+/// A request to reload.
 pub struct Ask {
-    /// Whoever asks, for people.
+    /// The requester, as shown to people.
     pub by: String,
-    /// What is asked for.
+    /// What is to be reloaded.
     pub what: What,
-    /// Where its outcome is waited for.
+    /// Where the outcome is sent.
     pub answer: oneshot::Sender<Outcome>,
 }
 
 /// The last refusal.
 #[derive(Clone, Debug)]
 pub struct LastRefused {
-    /// When, since 1970.
+    /// When, as time since 1970.
     pub at: Duration,
-    /// Whoever has asked for the reload.
+    /// The requester of the reload.
     pub by: String,
     /// Why.
     pub why: String,
 }
 
-/// How a reload is asked for, and how many were refused.
+/// Takes requests to reload, and counts the refused ones.
 #[derive(Default)]
 pub struct Reloads {
     asks: Option<mpsc::Sender<Ask>>,
     failures: AtomicU64,
-    /// Is one being carried out?
+    /// Is a reload being carried out?
     pub is_under_way: AtomicBool,
     last_refused: Mutex<Option<LastRefused>>,
 }
 
-/// What `Control::run` takes orders from.
+/// The requests that `Control::run` carries out.
 pub struct Asks(pub mpsc::Receiver<Ask>);
 
 impl Reloads {
-    /// With the end at which they are carried out. Without one ([`Reloads::default`]) all are refused.
+    /// With the receiving end, which carries the reloads out. Without one ([`Reloads::default`]) all are refused.
     pub fn new() -> (Reloads, Asks) {
         let (asks, receiver) = mpsc::channel(ASKS_MAX);
         let reloads = Reloads {
@@ -103,7 +103,7 @@ impl Reloads {
         (reloads, Asks(receiver))
     }
 
-    /// Asks for one, and waits for what comes of it. `by`: who asks, for people. `is_partial`: what wants a restart may be left out.
+    /// Asks for a reload and waits for its outcome. `by`: the requester, for people. `is_partial`: leave out settings that need a restart.
     pub async fn ask(&self, by: String, is_partial: bool) -> Outcome {
         let what = match is_partial {
             true => What::Partial,
@@ -112,7 +112,7 @@ impl Reloads {
         self.ask_for(by, what).await
     }
 
-    /// Asks that the certificates of listeners be read again, and nothing else, and waits for what comes of it.
+    /// Asks only for the certificates of listeners to be read again, and waits for the outcome.
     pub async fn renew(&self) -> Outcome {
         let by = "changed files or times of certificates".to_owned();
         self.ask_for(by, What::Certificates).await
@@ -129,7 +129,7 @@ impl Reloads {
         answered.await.unwrap_or(Err(ended))
     }
 
-    /// Is one being carried out?
+    /// Is a reload being carried out?
     pub fn are_under_way(&self) -> bool {
         self.is_under_way.load(Ordering::SeqCst)
     }
@@ -139,13 +139,13 @@ impl Reloads {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// The last one of them.
+    /// The last refusal.
     pub fn last_refused(&self) -> Option<LastRefused> {
         let last = self.last_refused.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes one that was refused.
+    /// Notes a refused reload.
     pub fn refused(&self, last: LastRefused) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         let kept = self.last_refused.lock();

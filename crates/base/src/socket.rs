@@ -1,8 +1,8 @@
-//! A TCP connection, to a client or an origin: tokio's own, and in a simulation also one in memory.
+//! A TCP connection to a client or an origin: tokio's own, or in a simulation one in memory.
 //!
 //! Without the feature `simulation` [`Socket`] is [`TcpStream`] itself.
 //!
-//! Not known here: who is at the other end.
+//! Not known here: the peer.
 
 use std::{
     io,
@@ -34,10 +34,10 @@ pub type Detached = std::net::TcpStream;
 #[cfg(feature = "simulation")]
 pub use memory::Detached;
 
-/// Takes a connection out of this runtime.
+/// Takes a connection out of the current runtime.
 ///
 /// # Errors
-/// The runtime does not let go of it.
+/// The runtime does not release the socket.
 pub fn detach(socket: Socket) -> std::io::Result<Detached> {
     match socket {
         #[cfg(not(feature = "simulation"))]
@@ -49,10 +49,10 @@ pub fn detach(socket: Socket) -> std::io::Result<Detached> {
     }
 }
 
-/// Takes it into this one.
+/// Registers a connection with the current runtime.
 ///
 /// # Errors
-/// The runtime does not take it.
+/// The runtime does not accept the socket.
 pub fn attach(detached: Detached) -> std::io::Result<Socket> {
     match detached {
         #[cfg(not(feature = "simulation"))]
@@ -76,7 +76,7 @@ pub fn of(tcp: TcpStream) -> Socket {
     Socket::Tcp(tcp)
 }
 
-/// Closing it will be a reset: the other side sees that the answer is not complete, and the kernel keeps nothing for it.
+/// Closing the socket will send a reset. The peer thus sees that the answer is incomplete, and the kernel keeps no unsent bytes.
 pub fn reset_when_closed(socket: &Socket) {
     let zero = Some(Duration::ZERO);
     #[cfg(not(feature = "simulation"))]
@@ -88,7 +88,7 @@ pub fn reset_when_closed(socket: &Socket) {
     }
 }
 
-/// It breaks when what was written is not taken for so long.
+/// The connection breaks when written bytes are not acknowledged for `longest`.
 pub fn give_up_after(socket: &Socket, longest: Duration) {
     #[cfg(not(feature = "simulation"))]
     let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(longest));
@@ -98,8 +98,8 @@ pub fn give_up_after(socket: &Socket, longest: Duration) {
     }
 }
 
-/// It takes no more while the kernel has so many bytes that it has not sent. So what is decided about order and priorities is not overtaken
-/// by what lies there already, and a client that takes nothing holds less memory of the kernel.
+/// The socket takes no more bytes while the kernel holds this many unsent ones. New data of higher priority then waits behind few bytes,
+/// and a client that reads nothing holds less kernel memory.
 pub fn keep_unsent_below(socket: &Socket, bytes: u32) {
     #[cfg(not(feature = "simulation"))]
     let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
@@ -109,8 +109,8 @@ pub fn keep_unsent_below(socket: &Socket, bytes: u32) {
     }
 }
 
-/// Is it better sent pages of a file than a copy of them? Not if the other side is on this machine, unless `also_here`: there the
-/// kernel copies the bytes in any case, and two copies in one run are cheaper than pages one by one.
+/// Is it cheaper to send pages of a file than a copy of them? Not to a peer on this machine, unless `also_here`: there the kernel
+/// copies the bytes in any case, and two copies in one run are cheaper than pages one by one.
 pub fn takes_pages(socket: &Socket, also_here: bool) -> bool {
     #[cfg(not(feature = "simulation"))]
     let tcp = socket;
@@ -125,25 +125,25 @@ pub fn takes_pages(socket: &Socket, also_here: bool) -> bool {
         }
 }
 
-/// Is the other side of a connection between these addresses on this machine?
+/// Is the peer of a connection between these addresses on this machine?
 fn is_on_this_machine(peer: IpAddr, own: IpAddr) -> bool {
     let (peer, own) = (peer.to_canonical(), own.to_canonical());
     peer.is_loopback() || peer == own
 }
 
-/// Writes what the socket takes of `bytes`, behind which more comes at once.
+/// Writes as much of `bytes` as the socket takes. The caller writes more directly afterwards.
 ///
 /// # Errors
-/// As of a write.
+/// As for a write.
 pub async fn write_ahead(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     let send = |tcp: BorrowedFd<'_>| Ok(rustix::net::send(tcp, bytes, SendFlags::MORE)?);
     when_writable(socket, send).await
 }
 
-/// Sends what the socket takes of a body that is kept there, without a copy.
+/// Sends as much of a body in the arena as the socket takes, without a copy.
 ///
 /// # Errors
-/// As of a write.
+/// As for a write.
 pub async fn send_kept(
     socket: &Socket,
     arena: &Arena,
@@ -167,7 +167,7 @@ async fn when_writable(
     tcp.async_io(Interest::WRITABLE, send).await
 }
 
-/// Has the kernel anything to be read from it: bytes, an end, an error? It is asked now, whatever the runtime knows.
+/// Has the kernel anything to read: bytes, an end, an error? Asks the kernel directly, whatever the runtime's readiness says.
 pub fn is_readable(socket: &Socket) -> bool {
     #[cfg(not(feature = "simulation"))]
     let tcp = socket;
@@ -181,7 +181,7 @@ pub fn is_readable(socket: &Socket) -> bool {
     !matches!(peeked, Err(Errno::WOULDBLOCK | Errno::INTR))
 }
 
-/// Bytes that were written and that the other side has not taken yet.
+/// Written bytes that the peer has not acknowledged yet.
 pub fn untaken_bytes(socket: &Socket) -> u64 {
     #[cfg(not(feature = "simulation"))]
     let untaken = device::unacknowledged_bytes(socket);
@@ -197,7 +197,7 @@ pub fn untaken_bytes(socket: &Socket) -> u64 {
 mod tests {
     use super::{Duration, is_on_this_machine, keep_unsent_below, of};
 
-    /// How much a connection takes whose other side reads nothing.
+    /// How many bytes a connection takes whose peer reads nothing.
     async fn taken_by(unsent_max: Option<u32>) -> usize {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

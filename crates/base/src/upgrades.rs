@@ -1,6 +1,6 @@
-//! What all threads know of an upgrade: whether one may be asked for, and how it goes.
+//! The state of an upgrade that all threads see: whether one may be asked for, and how it goes.
 //!
-//! Not known here: how one is carried out (`successor`).   Limits: [`END_MAX`].
+//! Not known here: how an upgrade is carried out (`successor`).   Limits: [`END_MAX`].
 
 use std::{
     io,
@@ -14,34 +14,34 @@ use std::{
     time::Duration,
 };
 
-/// How long the end of this process waits for its thread.
+/// How long the end of this process waits for the upgrade's thread.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// Starts the new process, with the other end of the link. `None`: it is no process of its own (tests).
+/// Starts the new process, with the other end of the link. `None`: it runs in this process (tests).
 pub type Launch = Box<dyn FnMut(UnixStream) -> io::Result<Option<Child>> + Send>;
 
-/// What came of an upgrade: what to tell people.
+/// The outcome of an upgrade, in words for people.
 pub type Outcome = Result<String, String>;
 
-/// How an upgrade is asked for, and how it goes.
+/// How an upgrade is asked for, and its state.
 #[derive(Default)]
 pub struct Upgrades {
     /// `None`: this process cannot start another one.
     pub launch: Option<Mutex<Launch>>,
-    /// Is one under way?
+    /// Is an upgrade under way?
     pub is_under_way: AtomicBool,
-    /// The process before this one still drains.
+    /// The previous process still drains.
     pub has_predecessor: AtomicBool,
-    /// The new process has ended before it served.
+    /// The new process ended before it served.
     pub has_failed: AtomicBool,
     /// All requests of this process have ended.
     pub is_drained: AtomicBool,
-    /// Hears when the thread ends.
+    /// Receives when the upgrade's thread ends.
     pub thread: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Upgrades {
-    /// Of a process that can start another one.
+    /// For a process that can start another one.
     pub fn by(launch: Launch) -> Upgrades {
         Upgrades {
             launch: Some(Mutex::new(launch)),
@@ -49,15 +49,15 @@ impl Upgrades {
         }
     }
 
-    /// Is one under way? Then nothing else may change.
+    /// Is an upgrade under way? While it is, nothing else may change.
     pub fn are_under_way(&self) -> bool {
         self.is_under_way.load(Ordering::SeqCst)
     }
 
-    /// All requests of this process have ended. Waits until the new one was told everything.
+    /// Notes that all requests of this process have ended, and waits until the new process has been told everything.
     ///
     /// # Errors
-    /// The new process has not come to serve: there is none any more.
+    /// The new process ended before it served, so no process serves any more.
     pub fn end(&self) -> Result<(), &'static str> {
         self.is_drained.store(true, Ordering::SeqCst);
         if let Some(ended) = lock(&self.thread).take() {
@@ -70,7 +70,7 @@ impl Upgrades {
     }
 }
 
-/// The lock, whoever has panicked with it.
+/// Locks, even if a thread has panicked while holding the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! What is read of a certificate beside its key: names, subject, and until when it holds.
+//! Facts of a certificate besides its key: names, subject, and period of validity.
 //!
-//! rustls judges certificates and shows none of this. Only what X.509 puts at fixed places is walked through (DER, RFC 5280 §4.1); a
-//! certificate that is put together in another way has no facts, and is refused by whoever wanted them.
+//! rustls judges certificates and exposes none of this. Only fields at fixed places in X.509 are read (DER, RFC 5280 §4.1). For a
+//! certificate of another structure there are no facts, and the caller refuses it.
 //!
 //! Not known here: files, keys, signatures.
 
@@ -19,15 +19,15 @@ pub struct Facts {
     pub names: Vec<String>,
     /// IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// `CN=a, O=b`; what cannot be printed is `?`.
+    /// `CN=a, O=b`; unprintable characters become `?`.
     pub subject: String,
     /// The last common name of the subject, lower case.
     pub common_name: Option<String>,
-    /// When it begins to hold, seconds since 1970.
+    /// Start of validity, seconds since 1970.
     pub from_unix_s: i64,
-    /// When it ends.
+    /// End of validity, seconds since 1970.
     pub until_unix_s: i64,
-    /// It says that its key may sign others.
+    /// The certificate says that its key may sign others.
     pub is_authority: bool,
 }
 
@@ -52,7 +52,7 @@ const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 impl Facts {
-    /// The facts of a certificate in DER; `None`: it is put together in another way.
+    /// The facts of a certificate in DER; `None`: its structure is another one.
     pub fn of(der: &[u8]) -> Option<Facts> {
         let mut whole = der;
         let mut certificate = take(&mut whole, SEQUENCE)?;
@@ -84,8 +84,8 @@ impl Facts {
         Some(facts)
     }
 
-    /// Is it for this name? A wildcard stands for one label, the first. A certificate without names is for its common name, as it was
-    /// before there were others.
+    /// Is it for this name? A wildcard matches exactly one label, the first. A certificate without alternative names is for its
+    /// common name, as in the time before there were such names.
     pub fn is_for_name(&self, name: &str) -> bool {
         let fits = |of: &String| match of.strip_prefix("*.") {
             Some(parent) => {
@@ -100,7 +100,7 @@ impl Facts {
         }
     }
 
-    /// Is it for this address?
+    /// Is the certificate for this address?
     pub fn is_for_address(&self, address: IpAddr) -> bool {
         match self.has_names() {
             true => self.addresses.contains(&address),
@@ -148,7 +148,7 @@ impl Facts {
         }
     }
 
-    /// Names and addresses, as they are told; the subject of a certificate without any.
+    /// Names and addresses for display; without any, the subject.
     pub fn called(&self) -> String {
         let addresses = self.addresses.iter().map(IpAddr::to_string);
         let all: Vec<String> = self.names.iter().cloned().chain(addresses).collect();
@@ -159,7 +159,7 @@ impl Facts {
     }
 }
 
-/// The public key of a certificate in DER, with what kind it is (SubjectPublicKeyInfo).
+/// The public key of a certificate in DER, including its algorithm (SubjectPublicKeyInfo).
 pub fn key(der: &[u8]) -> Option<&[u8]> {
     let mut whole = der;
     let mut certificate = take(&mut whole, SEQUENCE)?;
@@ -176,12 +176,12 @@ pub fn key(der: &[u8]) -> Option<&[u8]> {
     Some(&from[..from.len() - rest.len()])
 }
 
-/// The parts of a public key: which algorithm it is of, and its bits.
+/// The parts of a public key: its algorithm, and its bits.
 pub fn parts_of_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut whole = key;
     let mut parts = take(&mut whole, SEQUENCE)?;
     let algorithm = take(&mut parts, SEQUENCE)?;
-    // The first byte says how many of the last bits do not count: none.
+    // The first byte is the number of unused bits at the end, here none.
     let bits = take(&mut parts, BITS)?.strip_prefix(&[0])?;
     Some((algorithm, bits))
 }
@@ -202,7 +202,7 @@ fn common_name(mut name: &[u8]) -> Option<String> {
     found
 }
 
-/// Is this OCSP response about other certificates than this one? What cannot be read is left for clients to judge.
+/// Is this OCSP response about other certificates than this one? False if it cannot be read: clients judge such a response.
 //= rfc6960 §4.2.1   each single response names its certificate by issuer and serial number
 pub fn is_about_another(response: &[u8], certificate: &[u8]) -> bool {
     let (Some(serials), Some(own)) = (serials_of(response), serial_of(certificate)) else {
@@ -230,7 +230,7 @@ fn serials_of(mut response: &[u8]) -> Option<Vec<&[u8]>> {
     if data.first() == Some(&VERSION) {
         next(&mut data)?;
     }
-    // Who answers, and when.
+    // The responder, and the time of the response.
     next(&mut data)?;
     take(&mut data, GENERALIZED_TIME)?;
     let mut responses = take(&mut data, SEQUENCE)?;
@@ -279,7 +279,7 @@ fn next<'a>(der: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((tag, value))
 }
 
-/// The next element's value, if it is of this kind.
+/// The next element's value, if its tag is `tag`.
 fn take<'a>(der: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     next(der)
         .filter(|found| found.0 == tag)
@@ -317,9 +317,9 @@ fn time(der: &mut &[u8]) -> Option<i64> {
     Some(days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Days from 1970-01-01 to this one, in the Gregorian calendar.
+/// Days from 1970-01-01 to this date, in the Gregorian calendar.
 fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March have their leap day last.
+    // Counting years from March puts the leap day last.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -327,7 +327,7 @@ fn days_before(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// A moment as `2026-01-31 12:00 UTC`.
+/// A moment, as in `2026-01-31 12:00 UTC`.
 pub fn day(unix_s: i64) -> String {
     let days = unix_s.div_euclid(86_400) + 719_468;
     let of_day = unix_s.rem_euclid(86_400);
@@ -348,7 +348,7 @@ pub fn day(unix_s: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// `CN=a, O=b` of a name.
+/// A name as `CN=a, O=b`.
 fn subject(mut name: &[u8]) -> String {
     let mut out = String::new();
     while let Some(mut set) = take(&mut name, SET) {
@@ -439,7 +439,7 @@ mod tests {
             "a.example, *.b.example, 192.0.2.1, 2001:db8::1"
         );
         assert_eq!(facts.subject, "CN=Zoë?x, O=O");
-        // `date -d 2024-02-29 +%s`, and of 2051-01-01.
+        // From `date -d 2024-02-29 +%s`, and the same for 2051-01-01.
         assert_eq!(facts.from_unix_s, 1_709_164_800);
         assert_eq!(facts.until_unix_s, 2_556_144_000);
     }

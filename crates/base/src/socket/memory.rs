@@ -1,13 +1,13 @@
-//! Connections in memory, for the simulation: two pipes of bytes that behave as the two directions of a TCP connection do.
+//! Connections in memory, for the simulation: two byte pipes that behave as the two directions of a TCP connection.
 //!
-//! Each direction holds a bounded number of bytes, so writers wait for readers. A socket that is dropped ends its direction;
-//! dropped with unread bytes, or after [`Memory::reset_when_closed`], it resets the connection, and what the other side has not read
-//! is lost, as in TCP.
+//! Each direction holds a bounded number of bytes, so writers wait for readers. Dropping a socket ends its direction. If it is
+//! dropped with unread bytes, or after [`Memory::reset_when_closed`], the connection is reset and bytes that the peer has not read
+//! are lost, as in TCP.
 //!
-//! Connections to origins are made by whatever the simulation has put in place of the network ([`set_network`]), one for each
+//! Connections to origins are made by the simulation's replacement of the network ([`set_network`]), which is set for each
 //! thread.
 //!
-//! Not known here: time, except the delay of a connection in the making.
+//! Not known here: time, except the delay while connecting.
 
 use std::{
     cell::RefCell,
@@ -29,21 +29,21 @@ use tokio::{
     net::TcpStream,
 };
 
-/// See the head of the file.
+/// A TCP connection, or one end of a connection in memory.
 #[derive(Debug)]
 pub enum Socket {
-    /// A real one.
+    /// A TCP connection.
     Tcp(TcpStream),
     /// One end of a connection in memory.
     Memory(Memory),
 }
 
-/// One on its way to another runtime.
+/// A connection on its way to another runtime.
 #[derive(Debug)]
 pub enum Detached {
-    /// A real one.
+    /// A TCP connection.
     Tcp(std::net::TcpStream),
-    /// One in memory, which belongs to no runtime.
+    /// A connection in memory, which belongs to no runtime.
     Memory(Box<Memory>),
 }
 
@@ -191,7 +191,7 @@ fn poll<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
 }
 
 impl Socket {
-    /// Connects to an origin, over the network that the simulation has set or else the real one.
+    /// Connects to an origin, over the simulated network if one is set, else over the real one.
     pub async fn connect(to: SocketAddr) -> io::Result<Socket> {
         let network = NETWORK.with_borrow(|network| network.as_ref().map(|network| network(to)));
         let Some(connection) = network else {
@@ -204,7 +204,7 @@ impl Socket {
         }
     }
 
-    /// Writes what there is room for now.
+    /// Writes as many bytes as there is room for now.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => tcp.try_write(bytes),
@@ -212,7 +212,7 @@ impl Socket {
         }
     }
 
-    /// Writes what there is room for now.
+    /// Writes as many bytes as there is room for now.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => tcp.try_write_vectored(slices),
@@ -220,7 +220,7 @@ impl Socket {
         }
     }
 
-    /// Reads what there is now.
+    /// Reads the bytes available now.
     pub fn try_read(&self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => tcp.try_read(out),
@@ -232,7 +232,7 @@ impl Socket {
         }
     }
 
-    /// Whose connection it is at the other end.
+    /// The address of the other end.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(tcp) => tcp.peer_addr(),
@@ -240,7 +240,7 @@ impl Socket {
         }
     }
 
-    /// Our own end.
+    /// The address of this end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(tcp) => tcp.local_addr(),
@@ -248,7 +248,7 @@ impl Socket {
         }
     }
 
-    /// Memory never waits to fill a segment.
+    /// Sets TCP_NODELAY; does nothing for a connection in memory, which never delays bytes.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match self {
             Self::Tcp(tcp) => tcp.set_nodelay(nodelay),
@@ -256,7 +256,7 @@ impl Socket {
         }
     }
 
-    /// Until there is something to read, for tests with real sockets.
+    /// Waits until there is something to read, for tests with real sockets.
     #[cfg(test)]
     pub async fn readable(&self) -> io::Result<()> {
         match self {
@@ -323,11 +323,11 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// How a connection to an origin goes.
+/// The outcome of connecting to an origin.
 pub struct Connection {
-    /// How long it takes.
+    /// How long connecting takes.
     pub after: Duration,
-    /// What comes of it; `None`: nothing, ever.
+    /// The connection, or an error; `None`: no outcome, ever.
     pub outcome: Option<Result<Socket, ErrorKind>>,
 }
 
@@ -337,12 +337,12 @@ thread_local! {
     static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
 }
 
-/// From now on connections of this thread are made by `network`; `None`: by the system.
+/// From now on `network` makes the connections of this thread; `None`: the system does.
 pub fn set_network(network: Option<Network>) {
     NETWORK.set(network);
 }
 
-/// Has this thread a network of its own?
+/// Has this thread a simulated network?
 pub fn is_set() -> bool {
     NETWORK.with_borrow(Option::is_some)
 }
