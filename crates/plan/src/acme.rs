@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use crate::tls::CertificateFiles;
 
-/// Whom to order the certificate from, and for which names.
+/// The authority that issues the certificate, and the names in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Acme {
     /// URL of the authority's directory, https; http only on this machine.
     pub directory: String,
-    /// Where the authority may write to, without `mailto:`.
+    /// E-mail address for the authority, without `mailto:`.
     pub contact: Option<String>,
     /// Names in the certificate, lower case, without wildcards.
     pub names: Vec<String>,
@@ -21,7 +21,7 @@ impl Acme {
     /// The most names in the certificate.
     pub const NAMES_MAX: usize = 100;
 
-    /// The certificate with its key: one file, so that they change together.
+    /// The certificate with its key: one file, so that both change together.
     pub fn certificate(&self) -> CertificateFiles {
         let file = self.state.join("certificate.pem");
         CertificateFiles {

@@ -88,7 +88,7 @@ impl Limits {
     /// The longest target there may be.
     pub const TARGET_BYTES_MOST: usize = 64 * KIB as usize;
 
-    /// With the values that follow from the settings.
+    /// The same limits, with the values that are derived from the settings.
     pub fn derived(self) -> Self {
         Limits {
             target_bytes_max: self.head_bytes_max.min(Self::TARGET_BYTES_MOST),
@@ -217,10 +217,10 @@ pub struct PoolLimits {
     max_age: Duration = seconds(1, 3600, 604_800),
 }
 besides {
-    /// Unused connections one worker keeps to one origin; further ones are closed after use. As many as may be in use: with
-    /// 256, each wave of misses opened new ones.
+    /// Unused connections one worker keeps to one origin; further ones are closed after use. As many as may be in use: with only
+    /// 256, each wave of misses opened new connections.
     idle_per_origin_max: usize = KIB as usize,
-    /// Unused connections one worker keeps in all; the longest unused makes room.
+    /// Unused connections one worker keeps in all; to stay below, the longest unused one is closed.
     idle_max: usize = Self::IDLE_MAX,
 }
 }
@@ -229,8 +229,8 @@ impl PoolLimits {
     /// Unused connections one worker keeps in all, unless more may be open to one origin.
     const IDLE_MAX: usize = 2 * KIB as usize;
 
-    /// Fitted to `files`, a worker's share of the open files: with all clients connected, all workers may reach these bounds.
-    /// `given`: the number was set, and stays.
+    /// Lowers the bounds to `files`, a worker's share of the open files, so that all workers may reach them while all clients are
+    /// connected. `given`: the operator has set the number, so it stays.
     pub fn fitted(self, files: usize, given: bool) -> Self {
         let per_origin_max = match given {
             true => self.per_origin_max,
@@ -259,26 +259,26 @@ pub struct Storing {
     read_wait: Duration = millis(100, 5000, 600_000),
 }
 besides {
-    /// See [`IoEngine`].
+    /// How the disk is read and written.
     io_engine: IoEngine = IoEngine::default(),
     /// The order of eviction.
     replacement: Replacement = Replacement::default(),
     /// Which new objects are stored.
     admission: AdmissionKind = AdmissionKind::default(),
-    /// Which reads wait for each other.
+    /// Which reads are gathered and sorted.
     lazy_reads: LazyMode = LazyMode::default(),
-    /// The longest wait of such a read; whole milliseconds, like the runtime's clock.
+    /// The longest wait of a gathered read; whole milliseconds, like the runtime's clock.
     lazy_reads_deadline: Duration = Duration::from_millis(2),
-    /// The servers whose objects are gathered, to lie together.
+    /// The servers whose objects are gathered in memory, to be written side by side.
     locality: LocalityMode = LocalityMode::default(),
-    /// How far a read may reach to bring along the records after its own: where reads are lazy, with `second-chance`. A head
-    /// that has arrived reads 64 KiB nearly as fast as 8. 0: no further than the record.
+    /// How far a read may extend to bring along the records after its own: where reads are lazy, with `second-chance`. A disk head
+    /// in position reads 64 KiB nearly as fast as 8. 0: only the record itself.
     group_bytes: u32 = 64 * KIB as u32,
-    /// Where eviction begins and ends, with a policy that evicts one by one; the low one is below the high one.
+    /// Fill levels at which eviction begins and ends, with a policy that evicts one by one; low is less than high.
     watermarks: Watermarks = Watermarks { high_percent: 97, low_percent: 95 },
     /// Size of one cluster write; a power of two.
     cluster_bytes: u32 = MIB as u32,
-    /// The longest time from a cluster's first record to its write; a record may have waited as long in a locality buffer
+    /// The longest time from a cluster's first record to its write. A record may have waited as long in a locality buffer
     /// before.
     cluster_deadline: Duration = Duration::from_secs(1),
     /// Objects longer than this are stored in pieces of this size; a power of two.
@@ -286,18 +286,18 @@ besides {
 }
 }
 
-/// The number of recent origin servers whose objects are gathered in memory, to lie together on the disk.
+/// The number of recent origin servers whose objects are gathered in memory, to be written side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LocalityMode {
-    /// [`Storing::LOCALITY_BUFFERS`], while reads are lazy.
+    /// [`Storing::LOCALITY_BUFFERS`] servers, while reads are lazy.
     #[default]
     Measured,
-    /// This number; 0: none.
+    /// This number of servers; 0: none.
     Servers(u8),
 }
 
 impl LocalityMode {
-    /// Buffers that the store needs.
+    /// The number of buffers that the store needs.
     pub fn buffers(self) -> usize {
         match self {
             Self::Measured => Storing::LOCALITY_BUFFERS.into(),
@@ -306,18 +306,18 @@ impl LocalityMode {
     }
 }
 
-/// Which reads wait for each other, to go to the disk in the order of their places.
+/// Which reads wait for others, so that they reach the disk in the order of their positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LazyMode {
-    /// Where reads take long, as they do where a head must move.
+    /// Reads of devices on which reads take long, as on disks with moving heads.
     #[default]
     Measured,
-    /// All, at most this number at a time; 0 (or 1): none.
+    /// All reads, at most this number at a time; 0 (or 1): none.
     Gather(u8),
 }
 
 impl Storing {
-    /// The servers of [`LocalityMode::Measured`].
+    /// The number of servers for [`LocalityMode::Measured`].
     pub const LOCALITY_BUFFERS: u8 = 128;
     /// Range of [`LazyMode::Gather`]; `default` is what [`LazyMode::Measured`] gathers.
     pub const LAZY_READS: Bounds = count(0, 10, 64);

@@ -1,34 +1,34 @@
-//! How a listener knows its clients when balancers stand before it, as data. `exchange::conn::who` carries it out.
+//! How a listener identifies clients behind load balancers, as data. `exchange::conn::who` carries it out.
 
 use ipnet::IpNet;
 
-/// Whose word about the clients of a listener counts.
+/// Which sources may name the clients of a listener.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Naming {
     /// Which connections begin with a header of the PROXY protocol.
     pub proxy_protocol: ProxyProtocol,
-    /// The proxies that are believed when they say for whom they ask; empty: none.
+    /// The proxies that are trusted to name their clients; empty: none.
     pub trusted: Vec<IpNet>,
-    /// Where they say it.
+    /// The field in which they name them.
     pub field: ClientField,
 }
 
-/// Which connections begin with a header of the PROXY protocol. Those that should and do not are closed.
+/// Which connections begin with a header of the PROXY protocol. A connection that should have one and has none is closed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum ProxyProtocol {
-    /// None: one that does is refused as no HTTP.
+    /// None: a connection with a header is refused, since its bytes are no HTTP.
     #[default]
     Never,
-    /// All.
+    /// All connections.
     Always,
-    /// Those from these networks.
+    /// Connections from these networks.
     From(Vec<IpNet>),
 }
 
-/// The field of a request in which proxies say for whom they ask.
+/// The request field in which proxies name their client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientField {
-    /// What nearly all balancers write.
+    /// The field that nearly all load balancers write.
     #[default]
     XForwardedFor,
     /// RFC 7239.

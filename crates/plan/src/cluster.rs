@@ -1,6 +1,6 @@
-//! A cluster: proxies that know what the others hold, and purge together.
+//! A cluster: proxies that know each other's contents, and purge together.
 //!
-//! Not known here: sockets, files. What members say to each other: `cluster`.
+//! Not known here: sockets, files. The protocol between members: `cluster`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::setting::{bytes, count, millis, seconds, settings, switch};
 use crate::peers::PeerAddress;
 
-/// The most other members of a cluster: a look-up tells its answer in one word of 64 bits.
+/// The most other members of a cluster: a look-up returns a mask of 64 bits.
 pub const MEMBERS_MAX: usize = 63;
 
 settings! {
@@ -42,27 +42,27 @@ pub struct Cluster {
 besides {
     /// Its name, unlike those of all other members.
     name: String = String::new(),
-    /// Where members connect.
+    /// Where other members connect.
     address: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-    /// What members prove to each other that they have.
+    /// The secret that members prove to each other.
     key: ClusterKey = ClusterKey::default(),
     /// The other members, at most [`MEMBERS_MAX`].
     members: Vec<ClusterMember> = Vec::new(),
     /// A name whose addresses are those of all members, and the port where members connect; `None`: `members` is the list.
     discover: Option<PeerAddress> = None,
-    /// How it is told what a member holds.
+    /// How members tell each other their contents.
     hints: HintKind = HintKind::default(),
     /// How a front chooses the member that it asks.
     route: ClusterRoute = ClusterRoute::default(),
-    /// Who fetches what no member holds.
+    /// Which member fetches an object that none holds.
     miss: ClusterMiss = ClusterMiss::default(),
-    /// What a member does that was asked for what it does not hold.
+    /// What a member does when it is asked for an object that it does not hold.
     false_hit: FalseHit = FalseHit::default(),
-    /// How a front without a store chooses the member that it pushes to.
+    /// How a front without a store chooses the member to push an object to.
     spread: Spread = Spread::default(),
-    /// The most objects that one that comes may drive out of a front's memory; `None`: any number.
+    /// The most objects that a new object may evict from a front's memory; `None`: any number.
     replacement_burst: Option<u32> = Some(10),
-    /// The directory of its journal; `None`: it is in memory only, and a start drops what was stored before.
+    /// The directory of the purge journal; `None`: it is kept in memory only, and a restart drops all stored objects.
     state: Option<PathBuf> = None,
 }
 }
@@ -75,9 +75,9 @@ impl Cluster {
 /// Another member.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClusterMember {
-    /// Its name, as it says itself.
+    /// Its name, as in its own configuration.
     pub name: String,
-    /// Where it lets members connect.
+    /// Where it accepts connections of members.
     pub at: PeerAddress,
 }
 
@@ -94,7 +94,7 @@ impl ClusterKey {
         Self(bytes)
     }
 
-    /// Reads it as it is written: 64 hexadecimal digits, blanks around them.
+    /// Reads a key of 64 hexadecimal digits; surrounding blanks are ignored.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits = text.trim().as_bytes();
         if digits.len() != 2 * Self::BYTES {
@@ -108,7 +108,7 @@ impl ClusterKey {
         Some(Self(key))
     }
 
-    /// As it is written.
+    /// The key as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -120,63 +120,63 @@ impl ClusterKey {
 }
 
 impl std::fmt::Debug for ClusterKey {
-    /// Keeps the secret.
+    /// Does not show the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ClusterKey")
     }
 }
 
-/// How it is told what a member holds.
+/// How members tell each other their contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HintKind {
-    /// By a Bloom filter: some bits an object, now and then wrong.
+    /// By a Bloom filter: a few bits per object, sometimes wrong.
     #[default]
     Bloom,
-    /// By a table of every object: eight bytes and more an object, as exact as the index.
+    /// By a table of all objects: eight bytes or more per object, as exact as the index.
     Directory,
 }
 
-/// How a front chooses the member that it asks.
+/// How a front chooses the member to ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClusterRoute {
-    /// The one that holds the object.
+    /// The member that holds the object.
     #[default]
     Hints,
-    /// Each URL has its member; one with a quarter more requests than its share is passed over.
+    /// The member that the URL hashes to; one with a quarter more requests than its share is skipped.
     Hash,
     /// In turn.
     RoundRobin,
-    /// The one with the least to do.
+    /// The member with the lowest load.
     Least,
 }
 
-/// Who fetches what no member holds.
+/// Which member fetches an object that none holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClusterMiss {
-    /// The front that was asked.
+    /// The front that got the request.
     #[default]
     Own,
-    /// The member that the URL belongs to, so that each object is fetched once.
+    /// The member that the URL hashes to, so that each object is fetched once.
     Home,
 }
 
-/// What a member does that was asked for what it does not hold.
+/// What a member does when it is asked for an object that it does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FalseHit {
-    /// It fetches it.
+    /// It fetches the object.
     #[default]
     Fetch,
-    /// It says so, and the front fetches.
+    /// It reports the miss, and the front fetches.
     Return,
 }
 
-/// How a front without a store chooses the member that it pushes to.
+/// How a front without a store chooses the member to push an object to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
-    /// The one with less to do of two.
+    /// The less loaded of two members.
     #[default]
     Load,
-    /// The one that the server of the URL belongs to.
+    /// The member that the URL's server hashes to.
     Hash,
 }
 

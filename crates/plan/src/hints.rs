@@ -1,6 +1,6 @@
-//! What siblings may ask of us beside objects: ICP queries, and digests.
+//! What siblings may ask of this proxy besides objects: ICP queries, and digests.
 //!
-//! Not known here: sockets. The siblings that we ask: `peers`.
+//! Not known here: sockets. The siblings that this proxy asks: `peers`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,9 +16,9 @@ pub struct Icp {
     rate_max: u32 = count(1, 10_000, 1_000_000),
 }
 besides {
-    /// Where queries are taken, and ours come from; `None`: none are answered, and ours come from any port.
+    /// Where queries arrive, and ours are sent from; `None`: none are answered, and ours are sent from any port.
     listen: Option<SocketAddr> = None,
-    /// The networks that may ask beside this machine.
+    /// The networks that may ask, besides this machine.
     allow: Vec<IpNet> = Vec::new(),
 }
 }
@@ -36,7 +36,7 @@ pub struct Digests {
     fetch_interval: Duration = seconds(10, 300, 86_400),
 }
 besides {
-    /// The networks that may fetch it beside this machine. It tells them with what seed keys are hashed, so siblings only.
+    /// The networks that may fetch the digest, besides this machine. It contains the seed that keys are hashed with, so list siblings only.
     allow: Vec<IpNet> = Vec::new(),
 }
 }

@@ -1,10 +1,10 @@
-//! A list of hosts from a file: a million names, looked up in a microsecond.
+//! A list of hosts from a file: up to millions of names, each looked up in about a microsecond.
 //!
-//! A line is a name: `example.org` is that host alone, `*.example.org` every name below it, `.example.org` both. An address is itself. What
-//! follows a `#` is a comment. Letter case and a dot at the end make no difference.
+//! A line is a name: `example.org` is that host alone, `*.example.org` every name below it, `.example.org` both. An address is matched
+//! as it is. A `#` begins a comment. Letter case and a dot at the end make no difference.
 //!
-//! Names lie reversed and sorted in one buffer (`gro.elpmaxe`), so that a name and all below it share a beginning. A host is looked for as a
-//! whole, and then by each of its ends that begin at a dot: as many binary searches as it has labels, at most.
+//! Names are stored reversed and sorted in one buffer (`gro.elpmaxe`), so a name and all names below it share a prefix. A look-up searches
+//! for the whole host, then for each of its suffixes after a dot: at most as many binary searches as the host has labels.
 //!
 //! Limits: [`HostList::NAMES_MAX`] names, [`HostList::BYTES_MAX`] bytes of file. About 5 bytes a name besides its text.
 //! Not known here: when the file is read again.
@@ -24,7 +24,7 @@ const ITSELF: u8 = 1;
 const BELOW: u8 = 2;
 /// The longest name.
 const NAME_BYTES_MAX: usize = 253;
-/// Wrong lines that are told.
+/// The most wrong lines that an error message lists.
 const TOLD_MAX: usize = 5;
 
 /// A list of hosts.
@@ -32,13 +32,13 @@ const TOLD_MAX: usize = 5;
 pub struct HostList {
     path: PathBuf,
     stamp: Stamp,
-    /// For each entry a byte of what it is, and the name, reversed.
+    /// For each entry a byte with its kind ([`ITSELF`], [`BELOW`]), and the name, reversed.
     text: Vec<u8>,
-    /// Where each entry begins, by name.
+    /// Where each entry begins, sorted by name.
     starts: Vec<u32>,
 }
 
-/// What changes when a file does.
+/// Metadata that differs when a file has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     modified: Option<SystemTime>,
@@ -47,7 +47,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of the file at a path.
+    /// The stamp of the file at a path.
     pub fn of(path: &Path) -> io::Result<Stamp> {
         fs::metadata(path).map(|data| Stamp::of_metadata(&data))
     }
@@ -70,13 +70,13 @@ impl HostList {
     /// Reads a file.
     ///
     /// # Errors
-    /// For people: the file cannot be read, or which lines are wrong, and what to do.
+    /// A message for people: the file cannot be read, or which lines are wrong, and what to do.
     pub fn read(path: &Path) -> Result<HostList, String> {
         let told = path.display();
         let at_fault = |error: io::Error| {
             format!("{told}: {error}; name a file with one host a line that this user may read")
         };
-        // Taken first: what is written meanwhile is seen as a change later.
+        // Taken before reading, so that a change during the read is noticed later.
         let stamp = Stamp::of(path).map_err(at_fault)?;
         if stamp.bytes > Self::BYTES_MAX {
             let most = Self::BYTES_MAX >> 20;
@@ -98,10 +98,10 @@ impl HostList {
         })
     }
 
-    /// A list of these lines, which belongs to no file that changes.
+    /// A list of these lines, without a file.
     ///
     /// # Errors
-    /// As [`HostList::read`].
+    /// As for [`HostList::read`].
     pub fn of_text(text: &str) -> Result<HostList, String> {
         let wrong = |wrong: Vec<(usize, String)>| wrong[0].1.clone();
         let (text, starts) = sorted(text.as_bytes()).map_err(wrong)?;
@@ -122,7 +122,7 @@ impl HostList {
         &self.path
     }
 
-    /// The state of the file that was read.
+    /// The stamp of the file when it was read.
     pub fn stamp(&self) -> Stamp {
         self.stamp
     }
@@ -137,7 +137,7 @@ impl HostList {
         self.starts.is_empty()
     }
 
-    /// Is this host on the list? In lower case, without a dot at its end; an address without brackets.
+    /// Is this host on the list? It must be lower case, without a dot at its end; an address without brackets.
     pub fn contains(&self, host: &str) -> bool {
         if host.is_empty() || host.len() > NAME_BYTES_MAX {
             return false;
@@ -159,7 +159,7 @@ impl HostList {
     }
 }
 
-/// The name of the entry that begins there. No name has a byte below `-`, so the next entry's kind ends it.
+/// The name of the entry that begins at `start`. No name has a byte below `-`, so the next entry's kind byte ends it.
 fn name(text: &[u8], start: u32) -> &[u8] {
     let rest = &text[start as usize + 1..];
     let end = rest.iter().position(|&byte| byte <= ITSELF | BELOW);
@@ -168,7 +168,7 @@ fn name(text: &[u8], start: u32) -> &[u8] {
 
 type Wrong = Vec<(usize, String)>;
 
-/// The entries, by name.
+/// The entries of a file, sorted by name.
 fn sorted(file: &[u8]) -> Result<(Vec<u8>, Vec<u32>), Wrong> {
     let mut text: Vec<u8> = Vec::with_capacity(file.len() + 1);
     let mut starts: Vec<u32> = Vec::new();
@@ -206,7 +206,7 @@ fn sorted(file: &[u8]) -> Result<(Vec<u8>, Vec<u32>), Wrong> {
         return Err(wrong);
     }
     starts.sort_unstable_by(|&a, &b| name(&text, a).cmp(name(&text, b)));
-    // Of equal names the first stands for all of them.
+    // Entries of the same name are merged into the first.
     starts.dedup_by(|&mut next, &mut first| {
         let is_same = name(&text, first) == name(&text, next);
         if is_same {
@@ -215,7 +215,7 @@ fn sorted(file: &[u8]) -> Result<(Vec<u8>, Vec<u32>), Wrong> {
         is_same
     });
     starts.shrink_to_fit();
-    // In the order of the names: neighbours in a search are neighbours in memory.
+    // Stored in the order of the names, so that neighbours in a search are neighbours in memory.
     let mut placed = Vec::with_capacity(text.len());
     for start in &mut starts {
         let name = name(&text, *start);
@@ -227,7 +227,7 @@ fn sorted(file: &[u8]) -> Result<(Vec<u8>, Vec<u32>), Wrong> {
     Ok((placed, starts))
 }
 
-/// Reads a line into `lower`; which hosts it means.
+/// Reads the name of a line into `lower`; returns which hosts it means.
 fn entry(line: &[u8], lower: &mut String) -> Option<u8> {
     let line = str::from_utf8(line).ok()?;
     let (kind, name) = match line.strip_prefix("*.") {

@@ -1,7 +1,7 @@
 //! Hours of a week: `Mo-Fr 08:00-18:00`.
 //!
-//! Hours are of the machine's own time zone (`TZ`, else `/etc/localtime`), with its summer time, because office hours are. `UTC` at the end
-//! means that instead. Hours that pass midnight belong to the day on which they begin.
+//! Hours are in the time zone of the machine (`TZ`, else `/etc/localtime`) with its summer time, because office hours are. `UTC` at the
+//! end means UTC instead. Hours that pass midnight belong to the day on which they begin.
 //!
 //! Not known here: clocks, time zones.
 
@@ -17,7 +17,7 @@ const DAY: u16 = 24 * 60;
 pub struct Hours {
     /// Bit 0 is Monday.
     days: u8,
-    /// Minutes after midnight; the end is not part of it, and is the next day's if it is not after the beginning.
+    /// Minutes after midnight. The end is exclusive, and on the next day if it is not after the beginning.
     from: u16,
     to: u16,
     /// In UTC, not in the machine's zone?
@@ -29,15 +29,15 @@ pub struct Hours {
 pub struct Minute {
     /// 0 is Monday.
     pub day: u8,
-    /// After midnight.
+    /// Minutes after midnight.
     pub minute: u16,
 }
 
 impl Hours {
-    /// What is expected, for people.
+    /// The expected form, for error messages.
     pub const FORM: &str = "hours such as \"Mo-Fr 08:00-18:00\", \"Sa 22:00-06:00\", \"12:00-13:00\" or \"Su\", with UTC at the end if they are not of this machine's time zone";
 
-    /// Reads `[DAY[-DAY]] [HH:MM-HH:MM] [UTC]`, of which there must be one of the first two.
+    /// Reads `[DAY[-DAY]] [HH:MM-HH:MM] [UTC]`; days or hours must be present.
     pub fn parse(text: &str) -> Option<Hours> {
         let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
         let is_utc = words.pop_if(|word| *word == "UTC").is_some();
@@ -60,7 +60,7 @@ impl Hours {
         })
     }
 
-    /// Is it such an hour now?
+    /// Is `now` within these hours?
     pub fn contains(&self, now: Minute) -> bool {
         let is_on = |day: u8| self.days >> day & 1 == 1;
         if self.from < self.to {

@@ -1,18 +1,18 @@
-//! Hosts whose odd answers are read.
+//! Hosts whose malformed answers are accepted.
 
-/// Origins of a forward listener whose heads may have oddities that are refused of all others.
+/// Origins of a forward listener that may send malformed heads which are refused from all other origins.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LenientHosts {
     /// Lines may end in LF alone.
     pub bare_lf: bool,
     /// Field lines may be folded.
     pub folding: bool,
-    /// Of these: names in lower case, `*.suffix` for every name below it, addresses.
+    /// These origins: names in lower case, `*.suffix` for every name below it, addresses.
     pub hosts: Vec<String>,
 }
 
 impl LenientHosts {
-    /// Is that one of them? The host is in lower case.
+    /// Is this host, in lower case, one of them?
     pub fn has(&self, host: &str) -> bool {
         self.hosts.iter().any(|one| match one.strip_prefix('*') {
             Some(below) => host.len() > below.len() && host.ends_with(below),

@@ -1,8 +1,8 @@
-//! The plan: everything the data plane needs before it starts, checked, in plain units.
+//! The plan: all settings that the data plane needs before it starts, checked, in plain units.
 //!
 //! `loligo` turns a configuration into a [`Plan`]. A field is optional only if its absence means something ("no store", "no
-//! admin interface"). Every number that may be set is declared once, with its default, range and sentence ([`Setting`]); the
-//! command checks against it and prints it in the reference.
+//! admin interface"). Each numeric setting is declared once, with its default, range and description ([`Setting`]); the
+//! command checks values against this declaration and prints it in the reference.
 //!
 //! `access` decides which clients are served and which destinations are allowed.
 //!
@@ -80,11 +80,11 @@ pub use store::Replacement;
 /// Everything the proxy needs to run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Where clients connect, at least one, no address twice (port 0, "any free port", may repeat).
+    /// The addresses for clients: at least one, none twice (port 0, "any free port", may repeat).
     pub listeners: Vec<Listener>,
     /// The admin interface; `None`: there is none.
     pub admin: Option<Admin>,
-    /// Names by which the admin interface may be asked, beside addresses and localhost: lower case, or `*.suffix`.
+    /// Host names accepted in requests to the admin interface, besides addresses and localhost: lower case, or `*.suffix`.
     pub admin_names: Vec<String>,
     /// The disk cache: its stores, no file or device twice; empty: memory only.
     pub stores: Vec<StorePlan>,
@@ -92,11 +92,11 @@ pub struct Plan {
     pub storing: Storing,
     /// Bytes of the memory tier, all workers together; 0: there is none.
     pub memory_bytes: u64,
-    /// Clients on this machine are sent pages of memory, as others are, and not a copy. No setting: for tests, whose clients are all here.
+    /// Send pages of memory, not copies, to clients on this machine too. Not a setting: for tests, whose clients are all on this machine.
     pub sends_pages_here: bool,
     /// Worker threads, each with its own runtime; at least 1.
     pub workers: usize,
-    /// Whom the process becomes once its sockets are bound and its devices open; `None`: it stays what it is.
+    /// The user to switch to once sockets are bound and devices are open; `None`: stay the same user.
     pub user: Option<User>,
     /// The name by which this proxy signs: `Via` (RFC 9110 §7.6.3 pseudonym) and `Cache-Status` (RFC 9211 §2). A token.
     pub name: String,
@@ -108,22 +108,22 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// The caching rules that are a choice.
     pub cache: CacheRules,
-    /// The operator's rules for some exchanges, in the order in which they are checked.
+    /// The operator's rules, in the order in which they are checked.
     pub rules: Vec<Rule>,
     /// How much each client, host or listener may have, no name twice, at most [`Quota::QUOTAS_MAX`].
     pub quotas: Vec<Quota>,
     /// Servers of the same content, at most [`UPSTREAMS_MAX`], which routes name in place of an origin.
     pub upstreams: Vec<Upstream>,
-    /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
+    /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Parents of the same `domains` form a group and have the same
     /// `order` and `direct`.
     pub parents: Vec<Parent>,
-    /// Proxies that forward listeners ask for what they have, at most [`PEERS_MAX`].
+    /// Proxies that forward listeners ask for stored objects only, at most [`PEERS_MAX`].
     pub siblings: Vec<Sibling>,
     /// Answers to ICP queries.
     pub icp: Icp,
-    /// Digests of what the stores have, and how often those of siblings are fetched.
+    /// Digests of the contents of the stores, and how often those of siblings are fetched.
     pub digests: Digests,
-    /// The cluster that this proxy is a member of; `None`: of none.
+    /// The cluster that this proxy is a member of, if any.
     pub cluster: Option<Cluster>,
     /// Name resolution.
     pub dns: Dns,
@@ -131,18 +131,18 @@ pub struct Plan {
     pub pool: PoolLimits,
     /// TLS to origins that have no settings of their own.
     pub tls: OriginTls,
-    /// The certificate that is ordered from an authority; `None`: none is.
+    /// The certificate that is ordered from an authority, if any.
     pub acme: Option<Acme>,
 }
 
 /// A user of the system, without root's rights.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
-    /// As it was written, for messages.
+    /// The name as configured, for messages.
     pub name: String,
     /// Its number; not 0.
     pub uid: u32,
-    /// Its group; it gets no other.
+    /// Its group; the process gets no other groups.
     pub gid: u32,
 }
 
@@ -167,7 +167,7 @@ impl Plan {
     /// The default of `name`.
     pub const NAME: &str = "loligo";
 
-    /// The name of a listener in a cluster.
+    /// The name of a listener in a cluster: the configured one, else its number, from 1.
     pub fn listener_name(&self, number: usize) -> String {
         match self.listeners.get(number) {
             Some(listener) if !listener.name.is_empty() => listener.name.clone(),
@@ -214,7 +214,7 @@ impl Plan {
 pub struct Listener {
     /// Address and port; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// Its name in a cluster: what a member forwards comes in by the listener of the same name. Empty: its number, from 1.
+    /// Its name in a cluster: requests forwarded by a member arrive at the listener of the same name. Empty: its number, from 1.
     pub name: String,
     /// Forward proxy, or reverse proxy in front of origins.
     pub role: Role,
@@ -223,24 +223,24 @@ pub struct Listener {
     /// The networks whose PURGE is obeyed here; empty: none. Loopback must be listed too, because behind a proxy on the same
     /// machine every client comes from there.
     pub purge_from: Vec<IpNet>,
-    /// Which directives count.
+    /// Which cache directives are obeyed.
     pub heeds: Heeds,
     /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
     /// TLS to its clients; `None`: it speaks plain HTTP.
     pub tls: Option<ListenerTls>,
-    /// May clients speak HTTP/2: over TLS if they ask for it there (ALPN), else if they know (RFC 9113 §3.3)?
+    /// May clients speak HTTP/2? Over TLS after ALPN, in plain text with prior knowledge (RFC 9113 §3.3).
     pub http2: bool,
-    /// How the clients behind balancers are known.
+    /// How clients behind load balancers are identified.
     pub naming: Naming,
     /// The names of the quotas that count its requests and connections.
     pub quotas: Vec<String>,
 }
 
-/// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
+/// Which cache directives are obeyed: a forward proxy works for its clients, a reverse proxy for the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heeds {
-    /// Which cache directives of clients count.
+    /// Which cache directives of clients are obeyed.
     pub client_directives: ClientDirectives,
     /// Obey `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213)? Never on a forward listener.
     pub targeted: bool,
@@ -275,7 +275,7 @@ pub enum Forwarded {
 pub enum Role {
     /// Clients name the destination: absolute targets and CONNECT.
     Forward(Forward),
-    /// The routes name it, by host and path. The most specific route comes first; the first match counts.
+    /// The routes choose the origin, by host and path. The most specific route comes first; the first match is used.
     Reverse(Vec<Route>),
 }
 
@@ -323,12 +323,12 @@ impl Listener {
 pub struct Forward {
     /// Ports CONNECT may reach (RFC 9110 §9.3.6 warns of tunnels to anything); empty: no tunnels at all.
     pub connect_ports: Vec<u16>,
-    /// Ports that requests other than CONNECT may go to. Those of line protocols, mail above all, are left out of a range and
-    /// must be named alone (`ports`).
+    /// Ports that requests other than CONNECT may go to. Ports of line protocols, mail above all, are excluded from ranges;
+    /// they must be listed singly (`ports`).
     pub http_ports: Vec<RangeInclusive<u16>>,
     /// The addresses that may be connected to, under any name.
     pub destinations: Destinations,
-    /// Whose odd answers are read.
+    /// The hosts whose malformed answers are accepted.
     pub lenient: LenientHosts,
 }
 
@@ -380,7 +380,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// May this client use it? Loopback always may.
+    /// May this client use the interface? Loopback always may.
     pub fn serves(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         client.is_loopback() || self.allow.iter().any(|net| net.contains(&client))

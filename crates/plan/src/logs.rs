@@ -1,4 +1,4 @@
-//! What is written down of requests, where, and in which form.
+//! Logs of requests: their contents, destinations and formats.
 //!
 //! Not known here: writing.
 
@@ -11,20 +11,20 @@ use std::path::PathBuf;
 pub struct Logs {
     /// The access log; `None`: none.
     pub access: Option<AccessLog>,
-    /// Listeners whose requests are logged elsewhere (`None`: nowhere), by their number.
+    /// Listeners with an access log of their own (`None`: with none), by number.
     pub of_listeners: BTreeMap<usize, Option<AccessLog>>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
-    /// Do its records have hashes of the URL, the client and the server?
+    /// Do its records contain hashes of the URL, the client and the server?
     pub profile_keys: bool,
-    /// Do they have that of the client?
+    /// Do its records contain the hash of the client?
     pub profile_clients: bool,
     /// Count the most requested hosts and URLs for the admin interface?
     pub top: bool,
 }
 
 impl Logs {
-    /// Is there an access log, of whatever listener?
+    /// Has any listener an access log?
     pub fn have_access(&self) -> bool {
         self.access.is_some() || self.of_listeners.values().any(Option::is_some)
     }
@@ -75,7 +75,7 @@ pub struct Syslog {
 }
 
 impl Syslog {
-    /// The default of `facility`: local7, as other proxies have it.
+    /// The default of `facility`: local7, as in other proxies.
     pub const FACILITY: u8 = 23;
 }
 
@@ -107,6 +107,6 @@ pub enum AccessFormat {
     Json,
     /// The combined format of Apache and nginx.
     Combined,
-    /// The operator's.
+    /// The operator's own format.
     Own(profile::Template),
 }

@@ -1,18 +1,18 @@
-//! What a route does for its origin beyond passing requests on, as data: `exchange::mirror` carries it out.
+//! Extra work that a route does for its origin, as data: `exchange::mirror` carries it out.
 //!
-//! A mirror of a package index changes paths, follows redirects itself, and puts its own name where the index names its file server.
-//! All of it is for GET and HEAD; other methods pass as on any route, but for the path and the Host.
+//! A mirror of a package index changes paths, follows redirects itself, and replaces the name of the index's file server by its own.
+//! All of this is for GET and HEAD. Requests with other methods pass as on any route, except for the path and Host.
 
 use crate::routes::host_fits;
 
-/// What a route does beyond passing requests on. The default does nothing.
+/// Extra work of a route. The default is none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mirroring {
-    /// Taken from the front of the path before the origin's own path is put there: empty, or `/a` without a `/` at its end.
+    /// Removed from the front of the path before the origin's own path is prefixed: empty, or `/a` without a `/` at its end.
     pub strip: String,
     /// The Host that the origin gets, in place of its own.
     pub origin_host: Option<String>,
-    /// Hosts to which redirects are followed here; empty: redirects go to the client.
+    /// Hosts to which the proxy follows redirects itself; empty: redirects go to the client.
     pub follow: Vec<HostPort>,
     /// What is replaced in bodies.
     pub replace: Option<Replace>,
@@ -28,13 +28,13 @@ impl Mirroring {
     /// The most redirects that are followed for one request.
     pub const REDIRECTS_MAX: usize = 3;
 
-    /// Has an answer to be looked at?
+    /// Must answers be inspected?
     pub fn is_active(&self) -> bool {
         !self.follow.is_empty() || self.replace.is_some() || self.verify || self.tokens.is_some()
     }
 
-    /// What makes the answers of a route other ones than the origin's, for keys: empty if nothing does. `strip` does only where the
-    /// client's own path is in the name.
+    /// A text for keys that names what makes the route's answers differ from the origin's: empty if nothing does. `strip` does only where
+    /// the name in the key has the client's own path.
     pub fn tag(&self, with_strip: bool) -> String {
         let mut tag = String::new();
         let mut add = |what: &str, value: &str| tag.extend([" ", what, "=", value]);
@@ -68,7 +68,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Is this host with this port meant?
+    /// Does it match this host and port?
     pub fn fits(&self, tls: bool, host: &str, port: u16) -> bool {
         let own = self.port.unwrap_or(if tls { 443 } else { 80 });
         own == port && host_fits(&self.host, host)
@@ -78,20 +78,20 @@ impl HostPort {
 /// A text that is replaced in bodies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replace {
-    /// The text as it stands in bodies.
+    /// The text as it occurs in bodies.
     pub from: String,
     /// What is written in its place.
     pub to: String,
-    /// Media types that are looked through, lower case: `text/html`, `application/*`, or `*+json` for a suffix.
+    /// Media types whose bodies are searched, lower case: `text/html`, `application/*`, or `*+json` for a suffix.
     pub types: Vec<String>,
 }
 
 impl Replace {
-    /// The shortest text: shorter ones would make a body much longer, and be found where nobody meant them.
+    /// The shortest text. A shorter one would be found in unintended places, and its replacement could make a body much longer.
     pub const FROM_BYTES_MIN: usize = 8;
-    /// The longest text, before and after.
+    /// The longest text, and the longest replacement.
     pub const BYTES_MAX: usize = 256;
-    /// The media types that are looked through if none are named.
+    /// The media types whose bodies are searched by default.
     pub const TYPES: [&'static str; 5] = [
         "text/html",
         "text/plain",
@@ -100,7 +100,7 @@ impl Replace {
         "*+html",
     ];
 
-    /// Is this type looked through? Of the value of Content-Type; without one nothing is.
+    /// Are bodies of this Content-Type searched? Bodies without one are not.
     pub fn takes(&self, content_type: Option<&[u8]>) -> bool {
         let bare = content_type.unwrap_or_default();
         let bare = bare.split(|&byte| byte == b';').next().unwrap_or_default();

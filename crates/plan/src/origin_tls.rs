@@ -1,7 +1,7 @@
-//! TLS to origins, upstreams and parents: whose certificates are good, and what we show.
+//! TLS to origins, upstreams and parents: which certificates are accepted, and which one is presented.
 //!
-//! Each of them may have settings of its own; what it does not say is as for all (`Plan::tls`). The configuration has
-//! joined the two: what stands here is whole.
+//! Each origin may have settings of its own; those it leaves out are taken from `Plan::tls`. The configuration has merged
+//! the two already, so these settings are complete.
 //!
 //! Not known here: files, handshakes (`origin`).
 
@@ -19,13 +19,13 @@ pub struct OriginTls {
     pub ca_file: Option<PathBuf>,
     /// Only those of `ca_file`, not the system's.
     pub only_ca_file: bool,
-    /// The name that is asked for and must be in the certificate, in place of the origin's host: lower case, or an address.
+    /// The name for SNI that must be in the certificate, in place of the origin's host: lower case, or an address.
     pub name: Option<String>,
-    /// What is shown to an origin that asks for a certificate.
+    /// The certificate presented to an origin that requests one.
     pub certificate: Option<CertificateFiles>,
-    /// The keys that an origin may have; empty: any.
+    /// The public keys accepted from an origin; empty: any.
     pub pins: Vec<Pin>,
-    /// Any certificate is good. Pins count all the same.
+    /// Any certificate is accepted. Pins still apply.
     pub is_unverified: bool,
     /// TLS 1.2 is refused.
     pub only_tls13: bool,
@@ -45,7 +45,7 @@ impl Pin {
     }
 }
 
-/// As it is written in a configuration.
+/// The form used in a configuration.
 impl std::fmt::Display for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "sha256/{}", STANDARD.encode(self.0))
@@ -63,7 +63,7 @@ impl std::str::FromStr for Pin {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Pin, ()> {
-        // A hash of 44 characters may begin with a slash of its own.
+        // A hash of 44 characters may itself begin with a slash.
         let text = text.strip_prefix("sha256/").ok_or(())?;
         let bytes = STANDARD.decode(match text.len() {
             45 => text.strip_prefix('/').ok_or(())?,
@@ -80,21 +80,21 @@ impl OriginTls {
     /// The most pins of one origin.
     pub const PINS_MAX: usize = 16;
 
-    /// Is whoever answers believed?
+    /// Is any server accepted as the origin?
     pub fn believes_anybody(&self) -> bool {
         self.is_unverified && self.pins.is_empty()
     }
 
-    /// All files that it is read from.
+    /// All files that the settings name.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let shown = self.certificate.iter();
         let shown = shown.flat_map(|files| [&files.chain, &files.key]);
         self.ca_file.iter().chain(shown)
     }
 
-    /// What of it decides which content an origin gives, for keys: who we are to it, which of its names is asked, and whether anybody else
-    /// may have answered in its place. Empty if that is as it is without settings. The file's name stands for who we are, so that a
-    /// renewed certificate changes no key.
+    /// A text for keys of what decides which content an origin gives: our identity towards it, the name it is asked by, and whether another
+    /// server may have answered in its place. Empty for the default settings. The name of the certificate's file stands for our identity, so
+    /// that a renewed certificate changes no key.
     pub fn tag(&self) -> String {
         let mut text = String::new();
         if let Some(name) = &self.name {

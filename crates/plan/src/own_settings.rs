@@ -1,4 +1,4 @@
-//! Which origins of a plan have settings of their own: TLS and who is believed unseen, signatures and where they go in plain.
+//! The origins of a plan with settings of their own: TLS, unverified certificates, signatures, and signatures sent in plain HTTP.
 //!
 //! Not known here: what the settings mean (`origin_tls`, `signing`).
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{OriginTls, Plan, Role, Signing, routes::OriginUrl};
 
 impl Plan {
-    /// The settings of origins that have their own, each as often as it is used.
+    /// The TLS settings of origins that have their own, once for each use.
     pub fn own_tls(&self) -> impl Iterator<Item = &Arc<OriginTls>> {
         let routes = self.listeners.iter().flat_map(|it| match &it.role {
             Role::Reverse(routes) => &routes[..],
@@ -19,7 +19,7 @@ impl Plan {
         routes.chain(upstreams).chain(parents)
     }
 
-    /// Whose certificates are not looked at, in words.
+    /// The origins whose certificates are not verified, in words.
     pub fn unverified(&self) -> Vec<String> {
         let is_so =
             |tls: &Option<Arc<OriginTls>>| tls.as_ref().is_some_and(|it| it.believes_anybody());
@@ -42,7 +42,7 @@ impl Plan {
         words
     }
 
-    /// The settings by which requests are signed, with the origin they are for, each as often as it is used.
+    /// The settings for signing requests to an origin, once for each use.
     pub fn signing(&self) -> impl Iterator<Item = &Arc<Signing>> {
         let routes = self.listeners.iter().flat_map(|it| match &it.role {
             Role::Reverse(routes) => &routes[..],
@@ -52,7 +52,7 @@ impl Plan {
         routes.chain(self.upstreams.iter().filter_map(|it| it.sign.as_ref()))
     }
 
-    /// Origins that are asked with a signature in plain HTTP: whoever reads it on its way may use it for some minutes.
+    /// Origins that get signed requests in plain HTTP: an eavesdropper may reuse such a signature for some minutes.
     pub fn signed_in_plain(&self) -> Vec<String> {
         let is_plain = |url: &OriginUrl| !url.tls;
         let mut words = Vec::new();

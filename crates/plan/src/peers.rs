@@ -1,8 +1,8 @@
-//! Other proxies that are asked: parents, which fetch what they do not have, and siblings, which are asked for what they have.
+//! Other proxies that are asked: parents, which fetch objects they do not have, and siblings, which are asked only for stored objects.
 //!
-//! Both are for forward listeners. A route of a reverse listener names its origin, and that may be a proxy as well.
+//! Both are for forward listeners. A route of a reverse listener names its origin, which may itself be a proxy.
 //!
-//! Not known here: sockets, names. Which peer is asked when: `peers`.
+//! Not known here: sockets, names. When which peer is asked: `peers`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ pub struct Parent {
 besides {
     /// Its name in logs and messages: a token, unlike those of all other peers.
     name: String = String::new(),
-    /// Where it is.
+    /// Its address.
     at: PeerAddress = PeerAddress::default(),
     /// The hosts that it is asked for: names, or `*.suffix`; empty: all.
     domains: Vec<String> = Vec::new(),
-    /// The order in which it and the others of the same `domains` are asked.
+    /// The order in which the parents of the same `domains` are asked.
     order: Order = Order::default(),
-    /// When a request goes past it.
+    /// When a request goes to the origin directly.
     direct: Direct = Direct::default(),
-    /// What must be answered with 200 to 399 for it to be alive; `None`: it is alive while requests are answered.
+    /// A request that it must answer with 200 to 399 to count as alive; `None`: it is alive while it answers requests.
     health: Option<Health> = None,
     /// TLS to it; `None`: plain HTTP.
     tls: Option<Arc<OriginTls>> = None,
@@ -53,12 +53,12 @@ besides {
     at: PeerAddress = PeerAddress::default(),
     /// The hosts that it is asked for: names, or `*.suffix`; empty: all.
     domains: Vec<String> = Vec::new(),
-    /// How it is known what it has.
+    /// How to learn which objects it has.
     ask: Ask = Ask::default(),
 }
 }
 
-/// Where a peer is.
+/// The address of a peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PeerAddress {
     /// A name or an address, lower case, IPv6 without brackets.
@@ -76,10 +76,10 @@ impl std::fmt::Display for PeerAddress {
     }
 }
 
-/// What is asked for to see whether a parent is alive.
+/// The request that checks whether a parent is alive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Where; `None`: at the parent's own address.
+    /// Where it is sent; `None`: to the parent's own address.
     pub at: Option<PeerAddress>,
     /// Path and query, with `/` at its beginning.
     pub path: String,
@@ -88,10 +88,10 @@ pub struct Health {
 /// The order in which parents of the same domains are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// As they stand in the configuration.
+    /// In the order of the configuration.
     #[default]
     First,
-    /// By the hash of the URL: one URL has one parent, unless that has far more to do than the others.
+    /// By the hash of the URL: each URL has one parent, which is skipped while its load is far above that of the others.
     Hash,
     /// In turn.
     RoundRobin,
@@ -105,26 +105,26 @@ pub enum Direct {
     /// If no parent answers.
     #[default]
     Fallback,
-    /// At once; a parent is asked if the origin does not answer.
+    /// At once; a parent is asked only if the origin does not answer.
     Prefer,
 }
 
-/// How it is known what a sibling has.
+/// How to learn whether a sibling has an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// By ICP v2 (RFC 2186), on this UDP port.
     Icp {
-        /// Where it takes queries.
+        /// The port for queries.
         port: u16,
     },
-    /// By its digest: a Bloom filter of what it has, fetched from it.
+    /// By its digest: a Bloom filter of its contents, fetched from the sibling.
     Digest,
-    /// By asking for it with `only-if-cached`.
+    /// By a request with `only-if-cached`.
     Try,
 }
 
 impl Ask {
-    /// The UDP port of ICP, unless another is named.
+    /// The default UDP port of ICP.
     pub const ICP_PORT: u16 = 3130;
 }
 
@@ -137,14 +137,14 @@ impl Default for Ask {
 }
 
 impl Parent {
-    /// Is it for this host (no port, any case)?
+    /// Is this parent asked for this host (no port, any case)?
     pub fn is_for(&self, host: &str) -> bool {
         is_for(&self.domains, host)
     }
 }
 
 impl Sibling {
-    /// Is it for this host (no port, any case)?
+    /// Is this sibling asked for this host (no port, any case)?
     pub fn is_for(&self, host: &str) -> bool {
         is_for(&self.domains, host)
     }

@@ -1,16 +1,16 @@
-//! What is made of the cluster's key: proofs that one has it, and covers for seeds on their way.
+//! Uses of the cluster's key: proofs that a side has it, and masks for seeds in transit.
 //!
-//! A proof is an HMAC-SHA256 over all that both sides have said so far, and the role of the one who proves, so that neither a proof nor
-//! what was said can be used twice. Both sides have put a nonce of 32 bytes into it.
+//! A proof is an HMAC-SHA256 over all bytes that both sides have sent so far, and the role of the prover. Both sides have
+//! contributed a nonce of 32 bytes, so neither a proof nor the sent bytes can be replayed.
 //!
-//! Not known here: what is said.
+//! Not known here: the contents of the messages.
 
 use ::hints::handshake::PROOF_BYTES;
 use ring::hmac;
 
 use crate::cluster::ClusterKey;
 
-/// Who proves.
+/// The side that proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prover {
     /// The side that has accepted the connection.
@@ -28,7 +28,7 @@ impl Prover {
     }
 }
 
-/// What is signed, so that no two things that are said read alike.
+/// The signed bytes. Each part has its length in front, so that no two different messages give the same bytes.
 fn message(label: &[u8], said: [&[u8]; 2]) -> Vec<u8> {
     let mut message = label.to_vec();
     for part in said {
@@ -50,28 +50,28 @@ fn bytes_of(tag: &hmac::Tag) -> [u8; PROOF_BYTES] {
     tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
 }
 
-/// The proof of one side, over what the opener and the acceptor have said.
+/// The proof of one side, over the bytes that the opener and the acceptor have sent.
 pub fn prove(key: &ClusterKey, prover: Prover, said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
     sign(key, prover.label(), said)
 }
 
-/// Is this that proof? Takes as long whatever it is.
+/// Is `proof` the expected one? Compares in constant time.
 pub fn is_proof(key: &ClusterKey, prover: Prover, said: [&[u8]; 2], proof: &[u8]) -> bool {
     hmac::verify(&secret(key), &message(prover.label(), said), proof).is_ok()
 }
 
-/// Covers numbers that only the other side of this connection may read.
+/// Masks numbers that only the other side of this connection may read.
 #[derive(Clone)]
 pub struct Cover(hmac::Key);
 
 impl Cover {
-    /// The cover of a connection on which this was said.
+    /// The mask of a connection on which these bytes were sent.
     pub fn new(key: &ClusterKey, said: [&[u8]; 2]) -> Cover {
         let secret = sign(key, b"loligo cluster 1 cover", said);
         Cover(hmac::Key::new(hmac::HMAC_SHA256, &secret))
     }
 
-    /// Covers the number in this place, or uncovers it. No place may be used for two numbers.
+    /// Masks the number in this place, or unmasks it. No place may be used for two numbers.
     pub fn apply(&self, place: u64, number: u64) -> u64 {
         let tag = hmac::sign(&self.0, &place.to_le_bytes());
         let bytes = bytes_of(&tag);
@@ -80,7 +80,7 @@ impl Cover {
     }
 }
 
-/// A number that all members make alike, for this purpose.
+/// A number for this purpose that all members of the cluster compute alike.
 pub fn common_number(key: &ClusterKey, purpose: &str) -> u64 {
     let bytes = sign(key, b"loligo cluster 1 number", [purpose.as_bytes(), b""]);
     u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at: usize| bytes[at]))

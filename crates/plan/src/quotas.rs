@@ -1,4 +1,4 @@
-//! `[[limit]]`: how much of something each client, host or listener may have, as data. The crate `quota` carries it out.
+//! `[[limit]]`: how much each client, host or listener may use, as data. The crate `quota` carries it out.
 //!
 //! In the code such a limit is a quota, because [`Limits`](super::bounds::Limits) are the bounds of the whole process.
 
@@ -9,19 +9,19 @@ use super::setting::{count, settings};
 /// One `[[limit]]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Quota {
-    /// Its name: in listeners, in metrics and in answers.
+    /// Its name in listeners, metrics and answers.
     pub name: String,
-    /// Whom it counts apart.
+    /// What it has separate counts for.
     pub per: Per,
     /// What it counts.
     pub what: What,
-    /// How much of it. For what is counted at once ([`What::is_at_once`]) only `amount` counts.
+    /// The allowed rate. For concurrent things ([`What::is_at_once`]) only `amount` applies.
     pub rate: Rate,
-    /// How much may come at once, after a while without any; at least 1. Not for what is counted at once.
+    /// How much may come at once after a quiet time; at least 1. Not for concurrent things.
     pub burst: u64,
-    /// What becomes of a request beyond it.
+    /// What happens to a request beyond it.
     pub then: Excess,
-    /// How many it counts apart.
+    /// How many separate counts it has.
     pub keys: QuotaKeys,
 }
 
@@ -41,7 +41,7 @@ besides {
 impl Quota {
     /// The most quotas of a plan.
     pub const QUOTAS_MAX: usize = 64;
-    /// The most amount of a rate, and the largest burst.
+    /// The largest amount of a rate, and the largest burst.
     pub const AMOUNT_MAX: u64 = 1 << 50;
     /// The shortest and the longest period of a rate.
     pub const PERIOD: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(30 * 86_400)];
@@ -49,16 +49,16 @@ impl Quota {
     pub const DELAY_MAX: Duration = Duration::from_secs(60);
 }
 
-/// Whom a quota counts apart.
+/// What a quota has separate counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Per {
     /// Each client.
     Client,
-    /// Each host that is asked for.
+    /// Each requested host.
     Host,
     /// Each listener.
     Listener,
-    /// Each tag that rules give; what has none counts together.
+    /// Each tag that rules set; all requests without a tag are counted together.
     Tag,
 }
 
@@ -80,7 +80,7 @@ pub enum What {
 }
 
 impl What {
-    /// All, with their names.
+    /// All kinds, with their names.
     pub const ALL: [(&str, What); 6] = [
         ("requests", What::Requests),
         ("misses", What::Misses),
@@ -96,38 +96,38 @@ impl What {
         Self::ALL.iter().find(of).map_or("", |(name, _)| name)
     }
 
-    /// Is it counted while it lasts, and not by a rate?
+    /// Is it a number of concurrent things, rather than a rate?
     pub fn is_at_once(self) -> bool {
         matches!(self, What::FetchesAtOnce | What::Connections)
     }
 
-    /// Are bytes counted, which are known only afterwards?
+    /// Is it a number of bytes, known only afterwards?
     pub fn is_bytes(self) -> bool {
         matches!(self, What::MissBytes | What::Bytes)
     }
 
-    /// Is it about requests that go to an origin?
+    /// Does it count only requests that go to an origin?
     pub fn is_of_misses(self) -> bool {
         matches!(self, What::Misses | What::MissBytes | What::FetchesAtOnce)
     }
 }
 
-/// So much in a time.
+/// An amount per time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// How many, or how many bytes; 0: none at all.
+    /// Number of things or bytes; 0: none at all.
     pub amount: u64,
-    /// In this time; not zero.
+    /// The time; not zero.
     pub period: Duration,
 }
 
-/// What becomes of a request beyond a quota.
+/// What happens to a request beyond a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excess {
     /// It is answered 429 (Too Many Requests). A connection is closed.
     Refuse,
     /// It waits for its turn, if that comes within this time; else it is answered 429.
     Delay(Duration),
-    /// It is answered from what is stored and stale, if that is permitted when an origin does not answer; else with 429.
+    /// It is answered with a stale stored response, where one may be served when the origin fails; else with 429.
     Stale,
 }

@@ -1,7 +1,7 @@
 //! Which origin a request goes to: by its host and path.
 //!
-//! Two small decisions live with their data: which requests a route matches ([`Route::matches`]) and which of several routes comes first
-//! ([`Route::specificity`]).
+//! Two small decisions are made here, beside their data: which requests a route matches ([`Route::matches`]) and which of several routes
+//! comes first ([`Route::specificity`]).
 //!
 //! Not known here: connections, upstreams' servers.
 
@@ -16,27 +16,27 @@ pub struct Route {
     pub host: Option<String>,
     /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
     pub path_prefix: String,
-    /// The origin. With an upstream: `http`, the upstream's name, port 80, and the path that is put before the request's. Nobody connects to
-    /// that, but it is the origin's name in keys.
+    /// The origin. With an upstream: `http`, the upstream's name, port 80, and the prefix for the request's path. No connection is made to
+    /// that address, but it is the origin's name in keys.
     pub origin: OriginUrl,
-    /// The name of the upstream whose servers are asked; `None`: `origin` is.
+    /// The name of the upstream whose servers are asked; `None`: `origin` itself is asked.
     pub upstream: Option<String>,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
-    /// What is done beyond passing requests on.
+    /// Extra work beyond passing requests on.
     pub mirror: Mirroring,
     /// Each connection to the origin begins with a PROXY header, version 2, that names the client.
     pub tells_client: bool,
-    /// TLS to it, where that is not as to all others; with an upstream, that of its servers.
+    /// TLS settings of the origin, or of the upstream's servers, if they differ from `Plan::tls`.
     pub tls: Option<Arc<OriginTls>>,
-    /// How requests to it are signed, if they are.
+    /// How requests to the origin are signed, if at all.
     pub sign: Option<Arc<Signing>>,
-    /// HTTP/2 to it, or to the servers of the upstream.
+    /// How HTTP/2 to the origin, or to the upstream's servers, begins; `None`: HTTP/1.1.
     pub http2: Option<Http2>,
 }
 
 impl Route {
-    /// Any host, any path, the client's Host passed on.
+    /// A route for any host and any path, with the client's Host passed on.
     pub fn everything_to(origin: OriginUrl) -> Self {
         Route {
             host: None,
@@ -52,13 +52,13 @@ impl Route {
         }
     }
 
-    /// The path (a query may follow it) as it stands behind the origin's own: without what is stripped; perhaps empty.
+    /// The path (a query may follow) to append to the origin's own: without the stripped prefix; perhaps empty.
     pub fn onward<'a>(&self, path: &'a str) -> &'a str {
         path.strip_prefix(self.mirror.strip.as_str())
             .unwrap_or(path)
     }
 
-    /// The same to the servers of an upstream. `path`: as in [`OriginUrl`].
+    /// [`Self::everything_to`] the servers of an upstream. `path`: as in [`OriginUrl`].
     pub fn everything_to_upstream(name: &str, path: &str) -> Self {
         Route {
             upstream: Some(name.to_owned()),
@@ -71,7 +71,7 @@ impl Route {
         }
     }
 
-    /// What its origin is called: a URL, or the name of an upstream and a path.
+    /// The name of its origin: a URL, or the name of an upstream and a path.
     pub fn origin_name(&self) -> String {
         match &self.upstream {
             Some(name) => format!("{name}{}", self.origin.path),
@@ -84,7 +84,7 @@ impl Route {
         self.host_matches(host) && self.path_matches(path)
     }
 
-    /// Sorting by this puts the more specific first: exact hosts, then longer suffixes, then any host; within
+    /// A sort key that puts more specific routes first: exact hosts, then longer suffixes, then any host; within
     /// a host the longer path.
     pub fn specificity(&self) -> impl Ord + use<> {
         let host = match &self.host {
@@ -112,7 +112,7 @@ pub fn path_begins(path: &str, prefix: &str) -> bool {
     })
 }
 
-/// Is the host (no port, any case) the pattern, or for `*.suffix` a name below it?
+/// Does the host (no port, any case) equal the pattern, or for `*.suffix` lie below it?
 pub fn host_fits(ours: &str, host: &str) -> bool {
     // A trailing dot does not change the name.
     let host = host.strip_suffix('.').unwrap_or(host).as_bytes();

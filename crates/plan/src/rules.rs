@@ -26,9 +26,9 @@ pub struct Rule {
     pub then: Then,
 }
 
-/// Conditions of a rule: all must hold, each by at least one of its values. An empty list is no condition.
+/// Conditions of a rule. All must hold; each holds if one of its values matches. An empty list is no condition.
 ///
-/// Users, groups and the name of the TLS connection have their place behind `clients`.
+/// Conditions on users, groups or the name of the TLS connection would come after `clients`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct When {
     /// The client's networks.
@@ -48,7 +48,7 @@ pub struct When {
     pub ports: Vec<RangeInclusive<u16>>,
     /// Parameters of the query: `name`, or a pattern with `*` that matches the whole `name=value`.
     pub queries: Vec<String>,
-    /// Fields of the request; of these all must fit.
+    /// Fields of the request; all of these must match.
     pub fields: Vec<FieldFits>,
     /// Paths: each matches itself and all below it, by whole segments. One with `*` must match the whole path; `*` is any
     /// number of any characters. Without query.
@@ -64,32 +64,32 @@ pub struct When {
 /// A condition about a field of the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldFits {
-    /// Its name, lower case.
+    /// The field's name, lower case.
     pub name: String,
-    /// What must hold of it.
+    /// The condition.
     pub how: FieldIs,
 }
 
-/// What must hold of a field.
+/// A condition on the value of a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldIs {
-    /// The request has it, or has it not.
+    /// The request has the field (`true`), or lacks it (`false`).
     There(bool),
-    /// The value of one of its lines matches one of these, in which `*` is any number of any characters.
+    /// The value of one of its lines matches one of these patterns, in which `*` stands for any characters, or none.
     One(Vec<String>),
 }
 
 impl When {
-    /// Among the hosts: every address instead of a name.
+    /// A value for `hosts`: matches every IP address.
     pub const ANY_ADDRESS: &str = "[*]";
 
-    /// Does a rule's `ttl` or `ttl-min` apply to this status? If the rule names none, only to responses that describe the
-    /// resource and are no errors: a month for every page must not mean a month for the 503 of one bad minute.
+    /// Does a rule's `ttl` or `ttl-min` apply to this status? If the rule names no status, only to those of [`When::KEPT`]:
+    /// a month for every page must not mean a month for the 503 of one bad minute.
     pub fn keeps(&self, status: u16) -> bool {
         !self.statuses.is_empty() || Self::KEPT.contains(&status)
     }
 
-    /// The statuses of `ttl` and `ttl-min`, unless `status` says otherwise.
+    /// The statuses that `ttl` and `ttl-min` apply to, unless `status` names others.
     pub const KEPT: [u16; 7] = [200, 203, 206, 300, 301, 308, 410];
 
     /// Do the conditions need the response?
@@ -133,21 +133,21 @@ besides {
     key: Option<KeyRule> = None,
     /// Which cache directives of clients count.
     client_directives: Option<ClientDirectives> = None,
-    /// The names of the quotas that count its requests, beside those of the listener.
+    /// The names of the quotas that count the request, besides those of the listener.
     quotas: Vec<String> = Vec::new(),
-    /// Is the request served? The first rule that fits and says it counts.
+    /// Is the request served? The verdict of the first matching rule that has one counts.
     verdict: Option<Verdict> = None,
-    /// What it is called in logs and metrics.
+    /// A name for the request in logs and metrics.
     tag: Option<String> = None,
     /// Changes of the request's fields.
     request_edits: Vec<Edit> = Vec::new(),
-    /// Changes of the answer's.
+    /// Changes of the answer's fields.
     response_edits: Vec<Edit> = Vec::new(),
 }
 }
 
 impl Then {
-    /// Is more stored, or one answer given to more requests? Then the rule must hold in each way a server may read the path.
+    /// May the rule store more, or give one answer to more requests? If so, it must match in every way a server may read the path.
     pub fn shares_more(&self) -> bool {
         let is_time = |time: Option<Duration>| time.is_some_and(|time| !time.is_zero());
         let times = [
@@ -169,7 +169,7 @@ impl Then {
                         .is_some_and(|key| !key.ignore_query.is_empty()))
     }
 
-    /// Is less stored, or an answer given to fewer requests, and nothing else? Then one way to read the path is enough.
+    /// Can the rule only store less, or give an answer to fewer requests? Then matching one way to read the path is enough.
     pub fn shares_less(&self) -> bool {
         let bounds = [
             self.ttl,
@@ -204,7 +204,7 @@ pub struct KeyRule {
 impl Rule {
     /// The most rules a plan may have.
     pub const RULES_MAX: usize = 100_000;
-    /// The most values that a condition may have which is looked up by hash.
+    /// The most values of a condition that is looked up by hash.
     pub const VALUES_MAX: usize = 100_000;
     /// The most names of fields, parameters, cookies, host lists or hours, and statuses and media types, that one list may have.
     pub const NAMES_MAX: usize = 256;
@@ -213,7 +213,7 @@ impl Rule {
     /// The longest name, and the longest tag, bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
-    /// Its name, or its number, from 1.
+    /// Its name, or else its number, from 1.
     pub fn told(&self, at: usize) -> String {
         match &self.name {
             Some(name) => name.clone(),

@@ -1,6 +1,6 @@
-//! Numeric settings, each declared once: field in the plan, unit, default, range, and its sentence in the reference.
+//! Numeric settings, each declared once: field in the plan, unit, default, range, and its description in the reference.
 //!
-//! `settings!` declares a struct of them. The command reads values by [`Setting`], and prints the reference from it. The name
+//! `settings!` declares a struct of settings. The command reads values by [`Setting`], and prints the reference from it. The name
 //! of a setting is its field's, with dashes and without the unit: `head_bytes_max` is `head-max`.
 //!
 //! Not known here: the syntax of values (`64KiB`, `5s`), and their source.
@@ -18,7 +18,7 @@ pub enum Unit {
     Bytes,
     /// Milliseconds: `5s`.
     Millis,
-    /// Things: `42`.
+    /// A number: `42`.
     Count,
     /// 0 or 1: `false` or `true`.
     Switch,
@@ -81,7 +81,7 @@ pub struct Setting<T> {
     pub doc: &'static str,
     /// Its unit, default and range.
     pub bounds: Bounds,
-    /// The default in words, where no number stands for it: the field is an `Option`, and `None`.
+    /// The default in words, for an `Option` field that is `None` by default.
     pub default_words: Option<&'static str>,
     /// Puts a number within the bounds into the field.
     pub set: fn(&mut T, u64),

@@ -1,4 +1,4 @@
-//! Requests that are signed for an origin: an object store that speaks Amazon's S3.
+//! Signed requests to an origin: an object store that speaks Amazon's S3.
 //!
 //! Not known here: credentials themselves, and how a request is signed (`origin`).
 
@@ -9,13 +9,13 @@ use ring::digest;
 /// Requests are signed by AWS Signature Version 4.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Signing {
-    /// The region that the store says it is in: `eu-central-1`.
+    /// The region of the store: `eu-central-1`.
     pub region: String,
-    /// The service that is signed for.
+    /// The service name in the signature.
     pub service: String,
     /// Where access key and secret come from.
     pub credentials: CredentialSource,
-    /// Methods that change something are signed as well; without this they are refused.
+    /// Sign requests with unsafe methods as well; otherwise they are refused.
     pub writes: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Signing {
 pub enum CredentialSource {
     /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
     Environment,
-    /// A file as the AWS command line keeps it.
+    /// A credentials file of the AWS command line.
     File(PathBuf),
     /// A token of an orchestrator, exchanged at the security token service.
     WebIdentity,
@@ -33,11 +33,11 @@ pub enum CredentialSource {
 }
 
 impl Signing {
-    /// The services whose signature is made here: they take a body that is not part of it.
+    /// The services that can be signed for: they accept a signature that does not cover the body.
     pub const SERVICES: [&str; 3] = ["s3", "s3-object-lambda", "s3-outposts"];
 
-    /// What of it decides which content an origin gives, for keys: who we are to it. The source's name stands for that, so that renewed
-    /// credentials change no key.
+    /// A text for keys of what decides which content an origin gives: our identity towards it. The name of the credentials' source stands for
+    /// the identity, so that renewed credentials change no key.
     pub fn tag(&self) -> String {
         let text = format!("{} {}", self.service, self.credentials);
         let hash = digest::digest(&digest::SHA256, text.as_bytes());
@@ -48,7 +48,7 @@ impl Signing {
     }
 }
 
-/// As it is written in a configuration.
+/// The form used in a configuration.
 impl fmt::Display for CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

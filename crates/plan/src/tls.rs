@@ -1,32 +1,32 @@
-//! TLS of a listener.
+//! TLS settings of a listener.
 
 use std::path::PathBuf;
 
-/// How a listener speaks TLS to its clients.
+/// How a listener speaks TLS with its clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenerTls {
-    /// Its certificates. The first is shown to a client that names none of theirs.
+    /// Its certificates. A client whose SNI matches none of them gets the first.
     pub certificates: Vec<CertificateFiles>,
-    /// A certificate that is made at the start, signed by itself, for trying out. Only without files.
+    /// A self-signed certificate is made at the start, for trying out. Only without `certificates`.
     pub is_self_signed: bool,
-    /// The first of them is the one that is ordered from an authority ([`Acme::certificate`](super::acme::Acme::certificate)).
+    /// The first certificate is the one that is ordered from an authority ([`Acme::certificate`](super::acme::Acme::certificate)).
     pub is_acme: bool,
-    /// A certificate whose time is over, or has not begun, refuses the start.
+    /// A certificate that has expired, or is not valid yet, prevents the start.
     pub is_strict: bool,
     /// TLS 1.2 is refused.
     pub only_tls13: bool,
     /// Hits are answered before the handshake is complete (0-RTT).
     pub early_data: bool,
-    /// Who must have signed the certificates of clients; `None`: none is asked for.
+    /// The authorities for certificates of clients; `None`: no certificate is requested.
     pub clients: Option<ClientCertificates>,
 }
 
 /// The files of one certificate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CertificateFiles {
-    /// PEM: the certificate, and behind it those that lead to a root.
+    /// PEM: the certificate, followed by the intermediate ones.
     pub chain: PathBuf,
-    /// PEM: its private key. It may be the same file.
+    /// PEM: the private key. It may be in the same file.
     pub key: PathBuf,
     /// DER: an OCSP response that is sent along.
     pub ocsp: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub struct CertificateFiles {
 /// Certificates of clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientCertificates {
-    /// PEM: certificates of those who sign them.
+    /// PEM: certificates of the authorities that sign them.
     pub ca: PathBuf,
     /// Refuse a client without one?
     pub are_required: bool,
@@ -45,7 +45,7 @@ impl ListenerTls {
     /// The most certificates of one listener.
     pub const CERTIFICATES_MAX: usize = 100_000;
 
-    /// All files that it is read from.
+    /// All files that the settings name.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let certificates = self.certificates.iter();
         let of_certificates = certificates

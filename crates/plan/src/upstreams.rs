@@ -1,6 +1,6 @@
-//! Several servers that have the same content: an upstream, which routes name in place of an origin's URL.
+//! An upstream: several servers of the same content. Routes name it in place of an origin's URL.
 //!
-//! Not known here: which server is asked, and whether it is well (`upstreams`).
+//! Not known here: which server is asked, and whether it is healthy (`upstreams`).
 
 use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{http2::Http2, origin_tls::OriginTls, routes::OriginUrl, signing::Sig
 
 /// The most upstreams of a plan.
 pub const UPSTREAMS_MAX: usize = 256;
-/// The most servers of an upstream, listed and found.
+/// The most servers of an upstream, configured and discovered ones together.
 pub const SERVERS_MAX: usize = 64;
 
 settings! {
@@ -22,23 +22,23 @@ pub struct Upstream {
     slow_start: Duration = seconds(0, 10, 3600),
 }
 besides {
-    /// A word that is also a host name; no two have the same.
+    /// A word that is also a valid host name; unique among upstreams.
     name: String = String::new(),
-    /// No two at one address. At least one of them or of `names` is no backup.
+    /// No two have the same address. At least one of `servers` or `names` is no backup.
     servers: Vec<Server> = Vec::new(),
-    /// Names whose answers are further servers; no two alike.
+    /// DNS names that resolve to further servers; no two alike.
     names: Vec<ServerName> = Vec::new(),
-    /// Which server is asked.
+    /// How a server is chosen.
     balance: Balance = Balance::default(),
-    /// What servers are sent as Host, if not the client's; `None`: the name.
+    /// The Host that servers get, if not the client's; `None`: the upstream's name.
     host: Option<String> = None,
-    /// What a server must answer; `None`: it is not asked for anything but requests.
+    /// A check that a server must pass; `None`: there are no checks.
     health: Option<HealthCheck> = None,
-    /// TLS to its servers, where that is not as to all other origins.
+    /// TLS settings of its servers, if they differ from those of all other origins.
     tls: Option<Arc<OriginTls>> = None,
-    /// How requests to them are signed, if they are.
+    /// How requests to its servers are signed, if at all.
     sign: Option<Arc<Signing>> = None,
-    /// HTTP/2 to its servers.
+    /// How HTTP/2 to its servers begins; `None`: HTTP/1.1.
     http2: Option<Http2> = None,
 }
 }
@@ -58,13 +58,13 @@ pub struct HealthCheck {
 besides {
     /// Path and query, with `/` at its beginning.
     path: String = "/".to_owned(),
-    /// The statuses of a server that is well.
+    /// The statuses of a healthy server.
     status: Vec<RangeInclusive<u16>> = vec![200..=399],
 }
 }
 
 impl Upstream {
-    /// What servers are sent as Host, if not the client's.
+    /// The Host that servers get, if not the client's.
     pub fn host(&self) -> &str {
         self.host.as_deref().unwrap_or(&self.name)
     }
@@ -73,11 +73,11 @@ impl Upstream {
 /// A server of an upstream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
-    /// Where it is; without a path.
+    /// Its address; without a path.
     pub at: OriginUrl,
     /// Its share of the requests, relative to the others: 1 to [`WEIGHT_MAX`](Server::WEIGHT_MAX).
     pub weight: u32,
-    /// Is it asked only if no other is up?
+    /// Is it asked only when no other server is up?
     pub backup: bool,
 }
 
@@ -85,7 +85,7 @@ impl Server {
     /// The largest weight.
     pub const WEIGHT_MAX: u32 = 1000;
 
-    /// One of weight 1.
+    /// A server of weight 1 that is no backup.
     pub fn at(at: OriginUrl) -> Server {
         Server {
             at,
@@ -95,21 +95,21 @@ impl Server {
     }
 }
 
-/// A name whose answers are servers of an upstream.
+/// A DNS name whose records are servers of an upstream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerName {
     /// The name, in lower case.
     pub host: String,
-    /// TLS to what it leads to.
+    /// Are the servers asked by TLS?
     pub tls: bool,
-    /// What is asked for.
+    /// The kind of records.
     pub records: Records,
     /// Are they backups?
     pub backup: bool,
 }
 
 impl ServerName {
-    /// The name that a certificate of what it leads to must have: of a service, the domain that offers it.
+    /// The name that the servers' certificates must have; for a service, the domain that offers it.
     //= rfc6125 §6.2.1   the source domain, and no name that an answer has brought
     pub fn certified(&self) -> &str {
         let mut name = self.host.as_str();
@@ -122,7 +122,7 @@ impl ServerName {
     }
 }
 
-/// What a name is asked for.
+/// The kind of DNS records that a name is resolved by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Records {
     /// A and AAAA: each address is a server at this port, with this weight.
@@ -132,11 +132,11 @@ pub enum Records {
         /// As in [`Server`].
         weight: u32,
     },
-    /// SRV: each address of each target is a server. Its port, its weight, and who is asked before whom, are the record's.
+    /// SRV: each address of each target is a server. Port, weight and priority are those of the record.
     Services,
 }
 
-/// As it is written, without `backup`.
+/// The form used in a configuration, without `backup`.
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host) = (if self.tls { "https://" } else { "" }, &self.host);
@@ -150,10 +150,10 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Which server of an upstream is asked.
+/// How a server of an upstream is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Balance {
-    /// Of two drawn by their weights, the one with fewer requests in flight.
+    /// Two servers are drawn by weight; the one with fewer requests in flight is asked.
     #[default]
     LeastOutstanding,
     /// In turn.
@@ -165,7 +165,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// As it is written.
+    /// The word used in a configuration.
     pub fn word(self) -> &'static str {
         match self {
             Balance::LeastOutstanding => "least-outstanding",

@@ -1,22 +1,22 @@
-//! What a rule may decide of a request, and the fields that it changes.
+//! Verdicts of rules on requests, and changes of fields.
 //!
-//! Not known here: when ([`When`](super::rules::When)), in which order (`rules::rulebook`).
+//! Not known here: conditions ([`When`](super::rules::When)), the order of rules (`rules::rulebook`).
 
 use bytes::Bytes;
 
-/// The end of the question whether a request is served.
+/// Decides whether a request is served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is; no later rule says otherwise.
+    /// It is served; later rules cannot refuse it.
     Allow,
     /// It is refused with 403.
     Deny {
-        /// The sentence that the client reads; without one it is told that a rule refuses.
+        /// The message for the client; `None`: a general one, that a rule refuses the request.
         words: Option<String>,
     },
-    /// It is answered so.
+    /// It gets this answer.
     Answer(Canned),
-    /// It is sent elsewhere.
+    /// It is redirected.
     Redirect {
         /// The URL.
         to: Text,
@@ -25,14 +25,14 @@ pub enum Verdict {
     },
 }
 
-/// An answer that is known beforehand.
+/// A fixed answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Canned {
     /// Its status, 200 to 599.
     pub status: u16,
     /// Its body.
     pub body: Bytes,
-    /// The type of that.
+    /// The media type of the body.
     pub content_type: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Canned {
     /// The longest body, bytes.
     pub const BODY_BYTES_MAX: usize = 1 << 20;
 
-    /// Has such an answer a body?
+    /// May an answer with this status have a body?
     pub fn has_body(status: u16) -> bool {
         !matches!(status, 204 | 205 | 304)
     }
@@ -49,29 +49,29 @@ impl Canned {
 /// A change of one field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Edit {
-    /// The field's name as it is sent.
+    /// The field's name, as it is sent.
     pub name: String,
-    /// What becomes of it.
+    /// What is done to the field.
     pub how: How,
 }
 
-/// What becomes of a field.
+/// What is done to a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum How {
-    /// It has this value alone.
+    /// All its lines are replaced by one with this value.
     Set(Text),
-    /// It has this value, too.
+    /// A line with this value is added.
     Add(Text),
-    /// It goes.
+    /// All its lines are removed.
     Remove,
 }
 
-/// Which fields an edit is about.
+/// Whether an edit changes the request or the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Those of the request, as the origin and the cache see it.
+    /// The request, as the origin and the cache see it.
     Request,
-    /// Those of the answer, as the client sees it.
+    /// The answer, as the client sees it.
     Response,
 }
 
@@ -79,7 +79,7 @@ impl Edit {
     /// The most edits of one side in a rule.
     pub const EDITS_MAX: usize = 64;
 
-    /// Why no rule changes this field, and what to use instead.
+    /// Why rules may not change this field, and what to use instead; `None`: they may.
     pub fn refusal(side: Side, name: &str) -> Option<&'static str> {
         let is = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         if is(&[
@@ -154,15 +154,15 @@ pub struct Text {
 /// A part of a [`Text`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Piece {
-    /// Stands for itself.
+    /// Literal text.
     Plain(String),
-    /// Stands for what is known of the request.
+    /// A value of the request or its answer.
     Variable(Variable),
 }
 
 macro_rules! variables {
     ($($(#[doc = $doc:literal])+ $name:ident $text:literal,)+) => {
-        /// What is known of a request or its answer.
+        /// A value of a request or its answer, for use in a [`Text`].
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Variable { $($(#[doc = $doc])+ $name,)+ }
 
@@ -170,7 +170,7 @@ macro_rules! variables {
             /// All of them.
             pub const ALL: &[Variable] = &[$(Variable::$name,)+];
 
-            /// As it is written.
+            /// The name used in a configuration.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Variable::$name => $text,)+ }
             }
@@ -185,17 +185,17 @@ variables! {
     Listener "listener",
     /// `http`, `https`.
     Scheme "scheme",
-    /// The host that was asked for, in lower case, without port.
+    /// The requested host, in lower case, without port.
     Host "host",
-    /// The port that was asked for.
+    /// The requested port.
     Port "port",
     /// The method.
     Method "method",
-    /// The path, as it came.
+    /// The path, as received.
     Path "path",
-    /// The query with its `?`, as it came; empty without one.
+    /// The query with its `?`, as received; empty without one.
     Query "query",
-    /// A number of this request alone.
+    /// A unique number of this request.
     Id "id",
     /// Our Cache-Status, in answers.
     CacheStatus "cache-status",
@@ -221,10 +221,10 @@ impl Text {
         }
     }
 
-    /// Reads a text. `of_answer`: may it have variables that only an answer has?
+    /// Reads a text. `of_answer`: may it use variables of the answer?
     ///
     /// # Errors
-    /// For people: what is wrong with it.
+    /// A message for people: what is wrong with the text.
     pub fn parse(text: &str, of_answer: bool) -> Result<Text, String> {
         if text.len() > Self::BYTES_MAX {
             return Err(format!("at most {} bytes", Self::BYTES_MAX));
@@ -274,7 +274,7 @@ impl std::fmt::Display for Text {
     }
 }
 
-/// May this byte stand in the value of a field?
+/// May this byte occur in a field value?
 //= rfc9110 §5.5   CR, LF and NUL are dangerous; other control characters but the tab are not legal either
 pub fn is_of_value(byte: u8) -> bool {
     byte == b'\t' || byte >= b' ' && byte != 0x7f
