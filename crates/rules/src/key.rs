@@ -5,8 +5,8 @@
 //!                      \________ its name __________/
 //! ```
 //!
-//! The hash of the *name* is the primary hash. Purges and unsafe methods act on it, so they mean the same under all listeners
-//! and rules of past and future. A rule that cuts the query changes the URI before the look-up.
+//! The hash of the *name* is the primary hash. Purges and unsafe methods act on it, so they apply under all listeners and under
+//! all rules, past and future. A rule that cuts the query changes the URI before the look-up.
 //!
 //! The *tag* says how the resource was reached. It is not hashed, but compared with the rest of the key, so that a client
 //! gets from the cache only what it could have fetched:
@@ -17,13 +17,13 @@
 //! | another forward listener | a hash of its destination rules |
 //! | a route, under its origin's name | the origin; `tls` before it if its clients speak TLS |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
-//! | a route that changes its answers (`mirror`) | one of these two, and what is changed |
+//! | a route that changes its answers (`mirror`) | one of these two, and the changes |
 //! | a route to an upstream, either way | the same with `upstream` and its name, not its servers: they may change |
-//! | a route that shows a certificate, asks for another name in TLS, or verifies nothing | the same with a hash of that |
-//! | a route whose requests are signed | the same with a hash of where its credentials come from |
+//! | a route that presents a certificate, asks for another name in TLS, or verifies nothing | the same with a hash of these settings |
+//! | a route whose requests are signed | the same with a hash of the source of its credentials |
 //!
-//! What the clients of a TLS listener fetch is another resource than what those of a plain one fetch, though the host is the same: an
-//! application redirects one of them to the other, by X-Forwarded-Proto. Under the client's host the scheme is in the URI.
+//! Clients of a TLS listener and clients of a plain one fetch different resources, though the host is the same: an application redirects
+//! one of them to the other, by X-Forwarded-Proto. Under the client's host the URI contains the scheme, so the tag need not.
 //!
 //! Keys derived from the key of a resource:
 //!
@@ -33,9 +33,9 @@
 //! fragment             <resource or variant> NUL fetch number
 //! ```
 //!
-//! These two are found by the hash of the whole key.
+//! Variants and fragments are found by the hash of the whole key.
 //!
-//! Not known here: the origin of a URI's parts (`target`), the values of a variant (`httpcache::vary`).
+//! Not known here: where the parts of a URI come from (`target`), the values of a variant (`httpcache::vary`).
 
 use base::mistakes::{Mistake, makes};
 use std::collections::{BTreeSet, HashSet};
@@ -60,8 +60,8 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
 }
 
-/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs. `is_tls`: its clients speak
-/// TLS.
+/// The tags of a route's resources, with their TABs: under its origin's name, and under the client's host. `is_tls`: its clients
+/// speak TLS.
 pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
     let kind = match route.upstream {
         Some(_) => "upstream ",
@@ -81,7 +81,7 @@ pub fn route_tags(route: &Route, is_tls: bool) -> [Vec<u8>; 2] {
     tags.map(String::into_bytes)
 }
 
-/// All tags that the clients of this plan can ask with. A record with another tag belongs to another configuration, and may be
+/// All tags that clients of this plan can ask with. A record with another tag belongs to another configuration, and may be
 /// replaced.
 pub fn tags_in_use(plan: &Plan, hasher: KeyHasher) -> HashSet<Vec<u8>> {
     let listeners = plan.listeners.iter();
@@ -113,7 +113,7 @@ pub fn name_of_key(key: &[u8]) -> &[u8] {
     &key[..end.unwrap_or(key.len())]
 }
 
-/// The hash that finds the record of this key: of its name, or, for a variant or fragment, of the whole key.
+/// The hash by which the record of this key is found: of its name, or, for a variant or fragment, of the whole key.
 pub fn hash_of_key(hasher: KeyHasher, key: &[u8]) -> KeyHash {
     match memchr::memchr2(b'\n', 0, key) {
         None => hasher.hash(name_of_key(key)),
@@ -150,7 +150,7 @@ pub fn variant_key(
     key
 }
 
-/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
+/// The key of a fragment: the object's key, NUL, the number of the fetch, the fragment's number. No URI holds a NUL.
 pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 13);
     out.extend_from_slice(key);
@@ -160,7 +160,7 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out
 }
 
-/// Adds the names under which this URI may be stored: the URI itself, and as each rule cuts it.
+/// Adds the names under which this URI may be stored: the URI itself, and the URI as cut by each rule.
 pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
     for shape in std::iter::once(None).chain(book.shapes().iter().map(Some)) {
         let mut name = [KEY_PREFIX, uri].concat();

@@ -1,6 +1,6 @@
-//! What the operator's rules say of a request, under which key its resource is stored, and which ports may be asked.
+//! The effects of the operator's rules on a request, the key under which its resource is stored, and the ports that may be asked.
 //!
-//! Deciding only: who asks, and what is then done, is known above.
+//! This crate only decides; the crates above it supply the request and carry the decision out.
 #![forbid(unsafe_code)]
 
 pub mod key;

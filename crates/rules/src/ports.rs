@@ -1,8 +1,8 @@
 //! The ports that requests through a forward listener may go to.
 //!
 //! A client chooses the text of its request. Servers of many older protocols read text line by line and ignore lines that
-//! they do not understand: a POST to port 25 whose body is a mail delivers the mail. So requests go to the ports of web
-//! servers, and to a port of such a protocol only if the operator lists that very port; a range does not include it.
+//! they do not understand: a POST to port 25 whose body is a mail delivers the mail. So requests go only to the ports of web
+//! servers. The port of a line protocol is allowed only if the operator lists it singly; a range does not include it.
 //!
 //! CONNECT has a list of its own (`access`). The origins of routes are configured by the operator and not checked.
 //!
@@ -12,12 +12,12 @@ use std::ops::RangeInclusive;
 
 const WORDS: usize = (u16::MAX as usize + 1) / 64;
 
-/// A set of ports; a look-up is one step, however long the list.
+/// A set of ports; a look-up takes one step, whatever its size.
 #[derive(Clone)]
 pub struct Ports(Box<[u64; WORDS]>);
 
 impl Ports {
-    /// The ranges without ports of line protocols, and the ports listed alone.
+    /// All ports in the ranges except those of line protocols, and the ports that are listed singly.
     pub fn new(ranges: &[RangeInclusive<u16>]) -> Ports {
         let mut ports = Ports(Box::new([0; WORDS]));
         for range in ranges {
@@ -38,7 +38,7 @@ impl Ports {
     }
 }
 
-/// Why no request goes to this port, for the person who sees the answer.
+/// Why no request goes to this port, in words for the client.
 pub fn refusal(port: u16) -> String {
     match protocol(port) {
         Some(name) => format!(
@@ -50,7 +50,7 @@ pub fn refusal(port: u16) -> String {
     }
 }
 
-/// The protocol of a port that is not for web servers.
+/// The protocol of a port that is not used by web servers.
 fn protocol(port: u16) -> Option<&'static str> {
     let at = LINE_PROTOCOLS.binary_search_by_key(&port, |&(port, _)| port);
     Some(LINE_PROTOCOLS[at.ok()?].1)

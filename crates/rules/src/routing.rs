@@ -1,30 +1,30 @@
 //! The routes of a listener, found by host and path.
 //!
-//! The meaning is that of a search one by one: the first route that matches counts ([`plan::Route::matches`]). Here the routes of one host
-//! pattern are a group. A group is found by a hash: that of the host itself, or of one of its ends that begin at a dot. In a group of many
-//! routes a path is looked for with each of its beginnings that end where a segment does. So a look-up costs by the length of host and path,
-//! not by the number of routes.
+//! The result is that of a linear search: the first matching route is used ([`plan::Route::matches`]). Routes of one host pattern form
+//! a group. A group is found by the hash of the host, or of one of its suffixes after a dot. In a group of many routes, every prefix of the
+//! path that ends with a segment is looked up. The cost of a look-up thus depends on the length of host and path, not on the number
+//! of routes.
 //!
-//! Invariant, which the tests hold against that search: the route found is the first that matches.
+//! Invariant, tested against a linear search: the route found is the first that matches.
 //!
-//! Not known here: what a route does.
+//! Not known here: the effect of a route.
 
 use plan::{Route, host_fits};
 use smallvec::SmallVec;
 
 use crate::table::{EMPTY, Table, hash_from_end, hash_of, with};
 
-/// Numbers of groups; hosts with more of them are rare.
+/// Numbers of groups; few hosts belong to more than four.
 type Found = SmallVec<[u32; 4]>;
 
 /// The routes of a listener.
 #[derive(Debug, Default)]
 pub struct RouteIndex {
-    /// `example.org`, hashed from its end: its group.
+    /// `example.org`, hashed from its end, with its group.
     whole: Table,
     /// `*.example.org`, without the `*.`
     below: Table,
-    /// The group of any host.
+    /// The group of routes for any host.
     any: Option<u32>,
     /// Patterns of another form, which a configuration file cannot have, and their groups.
     others: Vec<(String, u32)>,
@@ -38,12 +38,12 @@ pub struct RouteIndex {
 struct Group {
     /// Path prefixes and the numbers of their routes, in order.
     routes: Vec<(Box<str>, u32)>,
-    /// The same by hash, where there are many.
+    /// The same by hash, if there are more than [`Group::FEW`].
     by_path: Option<Table>,
 }
 
 impl RouteIndex {
-    /// Of these routes, in this order.
+    /// An index of these routes, in this order.
     pub fn new(routes: &[Route]) -> RouteIndex {
         let mut index = RouteIndex {
             first_of_many_hosts: u32::MAX,
@@ -98,7 +98,7 @@ impl RouteIndex {
         let mut first = u32::MAX;
         self.each_group(host, |group| {
             first = group.first(path, first);
-            // Routes of whole hosts come first in all configurations: no other can come before it.
+            // In all configurations routes of whole hosts come first, so no other route can precede this one.
             first < self.first_of_many_hosts
         });
         (first != u32::MAX).then_some(first as usize)
@@ -115,7 +115,7 @@ impl RouteIndex {
         all
     }
 
-    /// Shows each group that matches the host, that of the whole host first, until it is told that this is enough.
+    /// Calls `is_enough` for each group that matches the host, that of the whole host first, until it returns true.
     #[inline]
     fn each_group(&self, host: &str, mut is_enough: impl FnMut(&Group) -> bool) {
         if !(self.whole.is_empty() && self.below.is_empty()) {
@@ -135,7 +135,7 @@ impl RouteIndex {
         }
     }
 
-    /// The groups that a host is in by its name, that of the whole host first.
+    /// The groups that match a host by name, that of the whole host first.
     fn of_name(&self, host: &str) -> Found {
         // A trailing dot does not change the name.
         let name = host.strip_suffix('.').unwrap_or(host).as_bytes();
@@ -156,17 +156,17 @@ impl RouteIndex {
 fn by_path(routes: &[(Box<str>, u32)]) -> Table {
     let mut table = Table::default();
     for (prefix, number) in routes {
-        // Of two for one path the first counts.
+        // Of two routes with the same path the first is used.
         table.number(hash_of(prefix.as_bytes()), prefix.as_bytes(), || *number);
     }
     table
 }
 
 impl Group {
-    /// So many are looked at one by one.
+    /// Up to this many routes are searched one by one.
     const FEW: usize = 4;
 
-    /// The first of its routes that matches the path, or this one, if that comes before.
+    /// The first of its routes that matches the path, or `before` if that has a smaller number.
     #[inline]
     fn first(&self, path: &str, before: u32) -> u32 {
         match &self.by_path {
@@ -180,7 +180,7 @@ impl Group {
     }
 }
 
-/// The least number of a beginning of the path that ends where a segment does.
+/// The least number among the prefixes of the path that end with a segment; at most `before`.
 fn first_prefix(table: &Table, path: &[u8], before: u32) -> u32 {
     let mut first = before;
     let mut look = |hash: u64, beginning: &[u8]| {

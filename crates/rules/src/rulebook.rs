@@ -1,23 +1,23 @@
-//! The operator's rules: which rules apply to an exchange, and their combined effect.
+//! The operator's rules: which of them apply to an exchange, and their combined effect.
 //!
-//! All rules are checked in order. For each effect, the first rule that applies and has it counts. (The changes to a key are
+//! All rules are checked in order. Each effect is taken from the first applicable rule that has it. (The changes to a key are
 //! one effect.) So special rules come first, general ones last.
 //!
-//! Once a connection: what it tells of client, listener and time ([`Standing`]). Once a request: the rules whose conditions hold ([`Met`]), all
-//! at once (`index`). From these follow whether it is served ([`Verdict`]), the key
-//! ([`Shape`]), whether the cache is bypassed, and which fields are changed (`edits`). Once a response: the rules that were
-//! met are checked against its status and type, which gives the [`Decision`]. Without rules all this costs a look at an empty
+//! Once per connection, client, listener and time are looked up ([`Standing`]). Once per request, `index` finds the rules whose conditions
+//! hold ([`Met`]), all at once. These rules determine whether the request is served ([`Verdict`]), the key ([`Shape`]), whether the
+//! cache is bypassed, and which fields are changed (`edits`). Once per response, the rules that were met are checked against its
+//! status and type, which gives the [`Decision`]. Without rules all this costs one check of an empty
 //! list.
 //!
-//! The first rule that allows, denies, answers or redirects ends the question whether a request is served; what other rules say of the
-//! cache, of fields and tags counts all the same. What a member of our cluster forwards was asked there.
+//! The first rule that allows, denies, answers or redirects decides whether a request is served. The effects of other rules on the cache, on
+//! fields and on tags still apply. A request forwarded by a cluster member gets no verdict here; that member has made it.
 //!
 //! Keys: ignored parameters are cut from the URI in the key; the origin gets all of them. Fields and cookies in the key are
-//! in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI takes all of
-//! them, and a request that meets other rules finds none of them.
+//! in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI covers all
+//! variants, and a request that meets other rules finds none of them.
 //!
-//! Keys are the same for all methods, because a POST invalidates what a GET stored. So the rules about keys are checked as
-//! for GET.
+//! Keys are the same for all methods, because a POST invalidates what a GET stored. So rules about keys are checked as if
+//! the method were GET.
 //!
 //! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key too long for any store; the object is then kept in
 //! memory only.
@@ -51,22 +51,22 @@ pub struct Rulebook {
     rules: Vec<Rule>,
     /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
-    /// These, each once.
+    /// The changes to keys without duplicates.
     shapes_once: Vec<Shape>,
-    /// Their conditions.
+    /// The conditions of the rules.
     index: Index,
-    /// What each rule says.
+    /// The effects of each rule.
     says: Vec<Says>,
-    /// What any of them says.
+    /// The effects that any rule has.
     any_says: Says,
-    /// The tags, each once.
+    /// The tags without duplicates.
     tags: Vec<String>,
     /// Each rule's tag.
     tag_of: Vec<Option<Tag>>,
     clock: Clock,
 }
 
-/// What a rule says: a bit each.
+/// The kinds of effects and conditions that a rule has, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Says(u16);
 
@@ -123,7 +123,7 @@ impl Met {
         Met(SmallVec::from_slice(rules))
     }
 
-    /// Is there none?
+    /// Are there none?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -138,11 +138,11 @@ impl Met {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag(pub u32);
 
-/// The rules that a request meets, and those that it would meet as a GET.
+/// The rules that a request meets, and the rules that it would meet as a GET.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetBy {
     met: Met,
-    /// Where that makes a difference.
+    /// Only if they differ from `met`.
     as_get: Option<Met>,
 }
 
@@ -151,9 +151,9 @@ pub struct MetBy {
 pub struct Ruled<'a> {
     /// The rules to check against the response.
     pub met: Met,
-    /// What ends the question whether it is served, and the number of that rule.
+    /// The decision whether the request is served, and the number of the rule that made it.
     pub verdict: Option<(usize, &'a Verdict)>,
-    /// What it is called, see [`Rulebook::tag`].
+    /// The request's tag, see [`Rulebook::tag`].
     pub tag: Option<Tag>,
     /// The change of the key.
     pub shape: Option<&'a Shape>,
@@ -161,7 +161,7 @@ pub struct Ruled<'a> {
     pub bypass: bool,
     /// Remove its cookies?
     pub strip_cookies: bool,
-    /// The client directives that count, if a rule says so and not the listener.
+    /// The client directives that are obeyed, if a rule overrides the listener.
     pub client_directives: Option<ClientDirectives>,
 }
 
@@ -189,7 +189,7 @@ impl Decision {
         }
     }
 
-    /// The cookies, as field lines, that only the requesting client gets, while the rest is for all.
+    /// The Set-Cookie lines that only the requesting client gets, while the rest of the response is shared.
     pub fn cookies_of(&self, response: &Fields) -> Bytes {
         let mut lines = Vec::new();
         if !self.rules.store_set_cookie && !self.strip_set_cookie {
@@ -200,7 +200,7 @@ impl Decision {
 }
 
 impl Rulebook {
-    /// Prepares rules.
+    /// Prepares the rules of a plan.
     pub fn new(rules: &[Rule]) -> Rulebook {
         let says: Vec<Says> = rules.iter().map(Says::of).collect();
         let any_says = says.iter().copied().fold(Says::default(), Says::or);
@@ -226,14 +226,14 @@ impl Rulebook {
         self.rules.is_empty()
     }
 
-    /// The rules that a request meets. `among`: what its connection tells.
+    /// The rules that a request meets. `among`: the values found for its connection.
     pub fn met(&self, among: &Among, question: &Question<'_>) -> MetBy {
         if self.is_empty() {
             return MetBy::default();
         }
         let as_get = match question.method {
             "GET" | "HEAD" => None,
-            // Of these only the rules about keys are looked at.
+            // For other methods only the rules about keys are checked as for GET.
             _ if !self.any_says.has(Says::SHAPE) => None,
             _ => Some(self.index.met(among, question, "GET")),
         };
@@ -243,7 +243,7 @@ impl Rulebook {
         }
     }
 
-    /// The effect on a request that meets these rules. `is_own`: it was not asked about by a member of our cluster already.
+    /// The effect on a request that meets these rules. `is_own`: no cluster member has decided on it already.
     pub fn request(&self, met: MetBy, is_own: bool) -> Ruled<'_> {
         let MetBy { met, as_get } = met;
         let mut ruled = Ruled::default();
@@ -256,7 +256,7 @@ impl Rulebook {
             if says.has(Says::ASKS_OF_RESPONSE) {
                 continue;
             }
-            // The first that says a thing.
+            // True for the first rule with this effect.
             let new = |what: Says| says.has(what) && !said.has(what);
             if new(Says::VERDICT) && is_own {
                 ruled.verdict = then.verdict.as_ref().map(|verdict| (at, verdict));
@@ -288,12 +288,12 @@ impl Rulebook {
         met.iter().find(|&at| self.says[at].has(Says::QUOTAS))
     }
 
-    /// What a connection tells.
+    /// The values found for a connection.
     pub fn among(&self, at: &Circumstances) -> Among {
         self.index.among(at)
     }
 
-    /// For each rule the first condition that does not hold, in the order in which rules are asked.
+    /// For each rule, the first condition that does not hold, in the order in which conditions are checked.
     pub fn reasons(&self, at: &Circumstances, question: &Question<'_>) -> Vec<Option<Unmet>> {
         let seen = Seen::of(*question, question.method);
         let reason = |rule: &Rule| unmet_by_connection(&rule.when, at).or_else(|| seen.unmet(rule));
@@ -355,7 +355,7 @@ impl Rulebook {
                 continue;
             }
             let then = &rule.then;
-            // A rule without conditions about the response was applied before the origin was asked.
+            // `bypass` of a rule without conditions on the response was applied before the origin was asked.
             if rule.when.asks_of_response() {
                 said.bypass = said.bypass.or(then.bypass);
             } else {
@@ -391,13 +391,13 @@ impl Rulebook {
         decision
     }
 
-    /// All changes to keys, each once, for a URL that may have met any rule.
+    /// All changes to keys, without duplicates, for a URL that any rule may apply to.
     pub fn shapes(&self) -> &[Shape] {
         &self.shapes_once
     }
 }
 
-/// The tags of rules, each once.
+/// The tags of rules, without duplicates.
 pub fn tags_of(rules: &[Rule]) -> Vec<String> {
     let mut seen = HashSet::new();
     let tags = rules.iter().filter_map(|rule| rule.then.tag.as_ref());
@@ -411,7 +411,7 @@ fn tags_by_rule(rules: &[Rule], tags: &[String]) -> Vec<Option<Tag>> {
     tags.map(|tag| tag.and_then(number)).collect()
 }
 
-/// Each of these once.
+/// The changes to keys without duplicates.
 fn once(shapes: &[Option<Shape>]) -> Vec<Shape> {
     let mut seen = HashSet::new();
     let shapes = shapes.iter().flatten();
@@ -421,7 +421,7 @@ fn once(shapes: &[Option<Shape>]) -> Vec<Shape> {
         .collect()
 }
 
-/// Like [`plan::Then`], in seconds, while it is collected from several rules.
+/// Like [`plan::Then`], in seconds; collects the effects of several rules.
 #[derive(Default)]
 struct Then {
     bypass: Option<bool>,

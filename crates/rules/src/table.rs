@@ -1,16 +1,16 @@
-//! Texts by hash, where the hash of a text is that of its beginning and one more byte.
+//! Texts by hash. The hash of a text extends that of its prefix by one byte.
 //!
-//! One walk over a text therefore has the hashes of all its beginnings (or, walked backwards, of all its ends), and finds each one that is
-//! in a table. What is hashed comes from requests, what is in a table from the configuration: no client can make a table slow.
+//! One walk over a text therefore yields the hashes of all its prefixes (or, walked backwards, of all its suffixes), and finds those that are
+//! in a table. Hashed texts come from requests, but the texts in a table from the configuration: no client can make a table slow.
 //!
-//! Not known here: what a number stands for.
+//! Not known here: the meaning of a number.
 
 use hashbrown::HashTable;
 
 /// The hash of the empty text (FNV-1a).
 pub const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The hash of a text and one byte more.
+/// The hash of a text extended by one byte.
 #[inline]
 pub fn with(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -52,7 +52,7 @@ impl Table {
         self.find(hash, |known| *known == *text)
     }
 
-    /// The number of a text with this hash that is the one meant.
+    /// The number of the text with this hash that `is_meant` accepts.
     #[inline]
     pub fn find(&self, hash: u64, is_meant: impl Fn(&[u8]) -> bool) -> Option<u32> {
         let found = self.entries.find(hash, |entry| is_meant(&entry.1));

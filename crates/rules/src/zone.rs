@@ -1,10 +1,10 @@
-//! The machine's time zone, by which the hours of rules count.
+//! The machine's time zone, which the hours of rules refer to.
 //!
-//! `TZ` goes first: a name (`Europe/Berlin`), a rule of POSIX (`CET-1CEST,M3.5.0,M10.5.0/3`), or a file. Else `/etc/localtime` counts.
-//! Names are looked up in the system's own files (`/usr/share/zoneinfo`), then in a copy that the program carries, for images without these
-//! files. A machine that says nothing has UTC, as everywhere.
+//! `TZ` comes first: a name (`Europe/Berlin`), a POSIX rule (`CET-1CEST,M3.5.0,M10.5.0/3`), or a file. Without it `/etc/localtime` is used.
+//! Names are looked up in the system's own files (`/usr/share/zoneinfo`), then in a copy inside the program, for images without these
+//! files. A machine that sets neither has UTC, as everywhere.
 //!
-//! Not known here: rules (`request::rulebook`).
+//! Not known here: rules (`rulebook`).
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const LOCALTIME: &str = "/etc/localtime";
 /// The time zone, and its name for people.
 ///
 /// # Errors
-/// It is said, but not known here; what to do instead.
+/// The configured zone is unknown: what to do instead.
 pub fn zone() -> Result<(TimeZone, String), String> {
     let said = std::env::var_os("TZ").map(|text| text.to_string_lossy().into_owned());
     match (TimeZone::try_system(), said.as_deref()) {
@@ -42,7 +42,7 @@ pub fn zone() -> Result<(TimeZone, String), String> {
     }
 }
 
-/// A zone that the system's files lack, such as an old name (`US/Pacific`), from the copy of the program.
+/// A zone that the system's files lack, such as an old name (`US/Pacific`), from the copy inside the program.
 fn carried(said: &str) -> Option<(TimeZone, String)> {
     let name = said.rsplit_once("zoneinfo/").map_or(said, |(_, name)| name);
     let name = name.trim_start_matches(':');
@@ -50,10 +50,10 @@ fn carried(said: &str) -> Option<(TimeZone, String)> {
     Some((zone, name.to_owned()))
 }
 
-/// The name of the time zone by which the hours of rules count.
+/// The name of the time zone that the hours of rules refer to.
 ///
 /// # Errors
-/// It is said, but not known here; what to do instead.
+/// The configured zone is unknown: what to do instead.
 pub fn name_of_zone() -> Result<String, String> {
     zone().map(|(_, name)| name)
 }

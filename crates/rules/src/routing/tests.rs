@@ -1,4 +1,4 @@
-//! Random routes and requests: by hash the route is found that a search one by one finds.
+//! Random routes and requests: the index finds the same route as a linear search.
 
 use plan::OriginUrl;
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -64,7 +64,7 @@ proptest! {
         path in some_path(),
         is_sorted in any::<bool>(),
     ) {
-        // As every configuration has them; without that the meaning is the same.
+        // All configurations sort them; unsorted routes must give the same result as well.
         if is_sorted {
             routes.sort_by_key(Route::specificity);
         }

@@ -1,4 +1,4 @@
-//! What rules and routes cost a hit, by so many rounds: `MEASURE=1000000 cargo test --release -p rules --lib cost -- --nocapture`.
+//! The cost of rules and routes for a hit, over a number of rounds: `MEASURE=1000000 cargo test --release -p rules --lib cost -- --nocapture`.
 
 use std::{hint::black_box, time::Instant};
 
@@ -7,7 +7,7 @@ use fields::Fields;
 use super::*;
 use plan::{Edit, FieldFits, FieldIs, HostList, Hours, How, Rule, Text, Then, Verdict};
 
-/// So many rules of all kinds, of which the last fits.
+/// `count` rules of all kinds, of which only the last matches.
 fn many(count: usize) -> Vec<Rule> {
     let list = std::sync::Arc::new(HostList::of_text(".ads.example\n").unwrap());
     let mut rules: Vec<Rule> = (0..count - 1)
@@ -34,7 +34,7 @@ fn many(count: usize) -> Vec<Rule> {
                 _ if n == 9 => when.host_lists = vec![list.clone()],
                 _ => when.hours = vec![Hours::parse("Sa 00:00-00:01 UTC").unwrap()],
             }
-            // Half of them decide whether it is served.
+            // Half of the rules have a verdict.
             let then = match n % 4 {
                 0 => Then {
                     verdict: Some(Verdict::Allow),

@@ -1,13 +1,13 @@
-//! Fields that rules change: those of a request before the cache looks at it, those of an answer when it goes out.
+//! Changes of fields by rules: of a request before the cache sees it, of an answer when it is sent.
 //!
-//! An answer is stored as it comes, and changed for each client that gets it. So what is stored never has one client's values, and a changed
-//! rule holds for what is stored already. Of each field the first rule that fits and speaks of it counts; within a rule, what is set comes
-//! before what is added.
+//! An answer is stored as received, and changed for each client that gets it. So a stored answer never contains one client's values, and a
+//! changed rule applies to answers stored before. Each field is changed by the first matching rule that names it; within a rule, set values
+//! come before added ones.
 //!
-//! A request is changed before its variant is chosen: Vary and `key-fields` go by the values that the origin sees.
+//! A request is changed before its variant is chosen, so Vary and `key-fields` use the values that the origin sees.
 //!
-//! Limits: those of [`Edit`]. A value with control characters, which variables may bring, is left out with its field.
-//! Not known here: which rules fit.
+//! Limits: those of [`Edit`]. A field whose value gets control characters from a variable is left out.
+//! Not known here: which rules match.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -18,16 +18,16 @@ use plan::{Edit, How, Piece, Text, Variable, is_of_value};
 
 use super::fits::{Question, plain_host};
 
-/// What variables stand for.
+/// The values of variables.
 #[derive(Clone, Copy)]
 pub struct Values<'a> {
     /// The client's address.
     pub client: IpAddr,
     /// The listener's name, or its address.
     pub listener: &'a str,
-    /// What was asked for.
+    /// The requested resource.
     pub asked: AskedFor<'a>,
-    /// A number of this request alone.
+    /// A unique number of this request.
     pub id: u64,
     /// Our Cache-Status; empty in requests.
     pub cache_status: &'a [u8],
@@ -35,18 +35,18 @@ pub struct Values<'a> {
     pub status: u16,
 }
 
-/// The parts of a request that variables stand for.
+/// The parts of a request that variables may name.
 #[derive(Clone, Copy)]
 pub struct AskedFor<'a> {
     /// The method.
     pub method: &'a str,
     /// The scheme, if there is one.
     pub scheme: Option<Scheme>,
-    /// The host, as it came.
+    /// The host, as received.
     pub host: &'a str,
     /// The port.
     pub port: u16,
-    /// Path and query, as they came.
+    /// Path and query, as received.
     pub path: &'a str,
 }
 
@@ -64,7 +64,7 @@ impl<'a> AskedFor<'a> {
 }
 
 impl Values<'_> {
-    /// The text with the values in it; `None` if no field may have such a value.
+    /// The text with its variables replaced; `None` if the result is not allowed as a field value.
     pub fn fill(&self, text: &Text) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(64);
         for piece in &text.pieces {
@@ -108,7 +108,7 @@ impl Values<'_> {
     }
 }
 
-/// The edits that count, of rules in their order.
+/// The edits that apply, of rules in their order.
 pub fn that_count<'a>(rules: impl Iterator<Item = &'a [Edit]>) -> Vec<&'a Edit> {
     let mut count: Vec<&Edit> = Vec::new();
     for edits in rules {
@@ -134,7 +134,7 @@ pub fn change_request(fields: &mut Fields, edits: &[&Edit], values: &Values<'_>)
     }
 }
 
-/// Changes the lines of a head: a status line and field lines, each with its end, and no empty line.
+/// Changes a head: a status line and field lines, each with its line end, without the empty line at the end.
 pub fn change_head(lines: &mut Vec<u8>, edits: &[&Edit], values: &Values<'_>) {
     if edits.iter().any(|edit| replaces(edit)) {
         remove_lines(lines, edits);
@@ -165,7 +165,7 @@ fn replaces(edit: &Edit) -> bool {
     !matches!(edit.how, How::Add(_))
 }
 
-/// Takes out the field lines that are replaced.
+/// Removes the field lines that are replaced or removed.
 fn remove_lines(lines: &mut Vec<u8>, edits: &[&Edit]) {
     let is_replaced = |line: &[u8]| {
         edits.iter().any(|edit| {

@@ -1,12 +1,12 @@
-//! Which conditions of a rule hold for a request, and which is the first that does not.
+//! Whether the conditions of a rule hold for a request, and if not, the first that does not.
 //!
-//! Conditions that do not look at the request (client, listener, time) are the `Standing` of a connection: they are looked at once, and
-//! again when the client, the configuration or the minute has changed. All others are asked of a [`Question`].
+//! Conditions that do not depend on the request (client, listener, time) are the `Standing` of a connection: they are checked once, and
+//! again when the client, the configuration or the minute has changed. All other conditions are checked against a [`Question`].
 //!
-//! Conditions about requests are asked here one by one, which tells the reason why a rule does not fit: for `loligo explain`. Requests that are
-//! served are asked about by [`super::index`], all rules at once; tests hold the two against each other.
+//! This module checks the conditions of a rule one by one and so knows why a rule does not match, for `loligo explain`. For requests that
+//! are served, [`super::index`] checks all rules at once; tests compare the two.
 //!
-//! Not known here: what a rule does.
+//! Not known here: the effect of a rule.
 
 use std::{borrow::Cow, cell::OnceCell, net::IpAddr};
 
@@ -18,26 +18,26 @@ use plan::{FieldFits, FieldIs, Minute, Rule, Verdict, When, address, host_fits};
 
 use super::paths::{parameter, path_fits, readings, readings_to_share, split, text_fits};
 
-/// What a request asks, as rules look at it.
+/// A request in the form that rules check.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The method.
     pub method: &'a str,
     /// The scheme of the URL; a CONNECT has none.
     pub scheme: Option<Scheme>,
-    /// The host as the client named it, without port and brackets; empty if it named none.
+    /// The host as named by the client, without port and brackets; empty if there is none.
     pub host: &'a str,
     /// The port.
     pub port: u16,
-    /// Path and query; `None` for a CONNECT, and a request that is about the whole server.
+    /// Path and query; `None` for CONNECT, and for a request about the whole server.
     pub path: Option<&'a str>,
     /// The fields.
     pub fields: &'a dyn FieldLines,
 }
 
-/// The fields of a request, in whatever form there are.
+/// The fields of a request, in any representation.
 pub trait FieldLines {
-    /// Does a line of this name have a value that fits? `None`: there is no such line.
+    /// Does `fits` accept the value of a line of this name? `None`: there is no such line.
     fn any(&self, name: &str, fits: &mut dyn FnMut(&[u8]) -> bool) -> Option<bool>;
 }
 
@@ -87,12 +87,12 @@ pub enum Unmet {
     Path,
     /// `query`.
     Query,
-    /// `header`, this one of them.
+    /// `header`, the condition with this number.
     Field(usize),
 }
 
 impl Unmet {
-    /// The name of the setting.
+    /// The name of the condition in a configuration.
     pub fn setting(self) -> &'static str {
         match self {
             Unmet::Client => "client",
@@ -110,16 +110,16 @@ impl Unmet {
     }
 }
 
-/// What is known of a connection before it asks anything.
+/// The facts of a connection that rules check.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// The client's address.
     pub client: IpAddr,
     /// The number of the listener in the plan.
     pub listener: usize,
-    /// In the machine's time zone.
+    /// The time in the machine's time zone.
     pub local: Minute,
-    /// In UTC.
+    /// The time in UTC.
     pub utc: Minute,
 }
 
@@ -140,10 +140,10 @@ pub fn unmet_by_connection(when: &When, at: &Circumstances) -> Option<Unmet> {
     None
 }
 
-/// A question in the forms that conditions compare.
+/// A question, with its parts in the forms that conditions compare.
 pub struct Seen<'a> {
     question: Question<'a>,
-    /// GET for HEAD.
+    /// The method; GET stands for HEAD, too.
     method: &'a str,
     /// In lower case, without a dot at the end; addresses in their canonical form.
     host: Cow<'a, str>,
@@ -155,7 +155,7 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Of a question; the method counts as this one.
+    /// Prepares a question; `method` is used in place of its own.
     pub fn of(question: Question<'a>, method: &'a str) -> Seen<'a> {
         let (path, query) = split(question.path);
         Seen {
@@ -169,7 +169,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The first condition of a rule about the request that does not hold.
+    /// The first condition on the request that does not hold.
     pub fn unmet(&self, rule: &Rule) -> Option<Unmet> {
         let when = &rule.when;
         if !when.methods.is_empty() && !when.methods.iter().any(|one| one == self.method) {
@@ -194,7 +194,7 @@ impl<'a> Seen<'a> {
         if let Some(at) = fields.position(|field| !self.field_fits(field)) {
             return Some(Unmet::Field(at));
         }
-        // Last, because it takes longest.
+        // Last, because it is the slowest.
         if !when.host_lists.is_empty()
             && !when.host_lists.iter().any(|list| list.contains(&self.host))
         {
@@ -254,7 +254,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// A host in the form in which rules name it.
+/// A host in the form that rules use.
 pub fn plain_host(host: &str) -> Cow<'_, str> {
     if host.contains(':')
         && let Some(address) = address(host)

@@ -1,18 +1,18 @@
-//! The conditions of all rules, turned around: from a request to the rules that fit.
+//! An inverted index of all rules' conditions: finds the matching rules of a request.
 //!
-//! Each different value of a condition (a host, a path, a network) has a number, and with it the list of the rules that name it. All values of
-//! a kind are looked up at once: a host with each of its ends that begin at a dot, a path with each of its beginnings that end where a
-//! segment does, a client with each length of network, texts with `*` by one search for a piece of each.
+//! Each distinct value of a condition (a host, a path, a network) has a number, and with it the list of the rules that name it. All values
+//! of a kind are looked up at once: a host with each of its suffixes after a dot, a path with each of its prefixes that end with a
+//! segment, a client with each prefix length of a network, patterns with `*` by one search for a piece of each.
 //!
-//! Of the conditions of a rule, one is its *key*: that whose values the fewest other rules name. The rules whose key fits are the candidates,
-//! mostly a handful. Only of these the other conditions are asked, again by the numbers that were found. So a request costs by its own length
-//! and by the number of candidates, not by the number of rules.
+//! One condition of each rule is its *key*: the one whose values the fewest other rules name. Rules whose key matches are the candidates,
+//! mostly a handful. The other conditions are checked for candidates only, again by the numbers that were found. So the cost of a request
+//! depends on its own length and on the number of candidates, not on the number of rules.
 //!
-//! Where rules share all their values with many others (a hundred hosts by a hundred paths), the candidates are those hundred.
+//! If rules share all their values with many others (a hundred hosts by a hundred paths), there are a hundred candidates.
 //!
-//! Invariant, which the tests hold against [`super::fits`]: a rule is found here exactly if it has no unmet condition there.
+//! Invariant, tested against [`super::fits`]: a rule is found here exactly if it has no unmet condition there.
 //!
-//! Not known here: what a rule does, but for the readings of a path (`paths`).
+//! Not known here: the effects of a rule, except for the readings of a path (`paths`).
 
 mod build;
 mod fields;
@@ -36,27 +36,27 @@ use numbers::{
 use paths::{FoundPaths, Reads};
 use values::Values;
 
-/// All rules' conditions.
+/// The index of all rules' conditions.
 #[derive(Debug, Default)]
 pub struct Index {
     values: Values,
-    /// By value: all rules that name it.
+    /// For each value: all rules that name it.
     naming: Lists,
-    /// By value: those of which it is the key.
+    /// For each value: the rules whose key contains it.
     keyed: Lists,
-    /// The kinds that are the key of a rule.
+    /// The kinds that are the key of at least one rule.
     keys: Vec<Kind>,
     /// Rules without conditions.
     always: Vec<u32>,
-    /// By rule: the kinds of its conditions, but for its key.
+    /// For each rule: the kinds of its conditions, except its key.
     others: Vec<SmallVec<[Kind; 4]>>,
-    /// By rule: in which readings its paths must fit.
+    /// For each rule: the readings in which its paths must match.
     reads: Vec<Reads>,
-    /// What the rules want of all readings.
+    /// The readings that any rule needs.
     reads_any: Reads,
 }
 
-/// What is known of a connection before it asks anything, as rules look at it.
+/// The values of conditions that match a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Among {
     clients: Found,
@@ -64,21 +64,21 @@ pub struct Among {
     hours: Found,
 }
 
-/// A request, with what was found for it so far.
+/// A request, with the values found for it so far.
 struct Asked<'a> {
     index: &'a Index,
     among: &'a Among,
     question: &'a Question<'a>,
     method: &'a str,
-    /// By kind.
+    /// The values found, by kind.
     found: [Option<Found>; FIELDS as usize],
-    /// Of those about fields.
+    /// The values found for conditions on fields.
     fields: Vec<Option<Found>>,
     paths: Option<FoundPaths>,
 }
 
 impl Index {
-    /// What a connection tells.
+    /// The values that match a connection.
     pub fn among(&self, at: &Circumstances) -> Among {
         Among {
             clients: self.values.clients.of(at.client.to_canonical()),
@@ -87,7 +87,7 @@ impl Index {
         }
     }
 
-    /// The rules that a question of such a connection meets; the method counts as this one.
+    /// The rules that a request on such a connection meets; `method` is used in place of its own.
     pub fn met(&self, among: &Among, question: &Question<'_>, method: &str) -> Met {
         let mut asked = Asked {
             index: self,
@@ -104,7 +104,7 @@ impl Index {
         for &kind in &self.keys {
             asked.candidates(kind, &mut rules);
         }
-        // Most are found by one value of one kind, in order.
+        // Most rules are found by one value of one kind, and so in order.
         if !rules.is_sorted_by(|one, next| one < next) {
             rules.sort_unstable();
             rules.dedup();
@@ -115,7 +115,7 @@ impl Index {
 }
 
 impl Asked<'_> {
-    /// Adds the rules whose key, of this kind, fits.
+    /// Adds the rules whose key is of this kind and matches.
     fn candidates(&mut self, kind: Kind, rules: &mut SmallVec<[u32; 16]>) {
         let index = self.index;
         if kind == PATH {
@@ -133,7 +133,7 @@ impl Asked<'_> {
     fn holds(&mut self, rule: u32) -> bool {
         let index = self.index;
         let reads = index.reads[rule as usize];
-        // By its key it is a candidate already if one reading fits, which may not be enough.
+        // A rule becomes a candidate if one reading of the path matches its key; that may not be enough.
         let has_readings = |paths: &FoundPaths| !paths.are_plain();
         if reads != Reads::NO_PATH
             && self.paths.as_ref().is_some_and(has_readings)

@@ -1,10 +1,10 @@
 //! How paths match patterns, and the ways in which a server may read a path.
 //!
-//! A rule sees a path with the escapes of unreserved characters undone, so that `/%61` is `/a`. That is what all servers do. Some do more:
-//! they undo other escapes (`%2F`), some twice, take `\` for `/`, merge slashes, and remove dot segments. A rule that refuses must hold
-//! however the origin reads a path, so it is asked about each of these readings ([`readings`]) and one is enough. A rule that allows
-//! must hold for all of them. So must a rule by which more is stored or shared, also for readings that end at an escaped delimiter
-//! ([`readings_to_share`]): who reads `/account%3bx.css` as `/account` must not find the account stored for all.
+//! A rule sees a path with the escapes of unreserved characters undone, as all servers do: `/%61` is `/a`. Some servers do more: they
+//! undo other escapes (`%2F`), some of them twice, treat `\` as `/`, merge slashes, and remove dot segments. A rule that refuses must
+//! match however the origin reads a path, so it is checked against all these readings ([`readings`]), and one match is enough. A rule
+//! that allows must match all of them. So must a rule that stores or shares more; it must also match readings cut at an escaped delimiter
+//! ([`readings_to_share`]). Otherwise a server that reads `/account%3bx.css` as `/account` would have the account page stored for all.
 //!
 //! Not known here: rules.
 
@@ -38,7 +38,7 @@ pub fn path_fits(pattern: &[u8], path: &str) -> bool {
     begins && (pattern.ends_with(b"/") || matches!(rest.next(), None | Some(b'/')))
 }
 
-/// Greedy, backtracking to the last `*` only: at most as many steps as the product of both lengths.
+/// Greedy; backtracks to the last `*` only, so it takes at most as many steps as the product of both lengths.
 fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
     let (mut at, mut text) = (0, text);
     let mut star: Option<(usize, Plain<'_>)> = None;
@@ -102,36 +102,36 @@ fn digit(hex: u8) -> Option<u8> {
     char::from(hex).to_digit(16).map(|digit| digit as u8)
 }
 
-/// How often escapes are undone, at most: some servers do it twice.
+/// How often escapes are undone, at most; some servers undo them twice.
 const ROUNDS_MAX: usize = 4;
 
-/// Further readings of a path (without query) than [`path_fits`] makes by itself; none for nearly all paths.
+/// The readings of a path (without query) beyond the one that [`path_fits`] makes; none for nearly all paths.
 pub fn readings(path: &str) -> Vec<String> {
     read(path, |_| true, ends_path)
 }
 
-/// The readings in which a rule must hold by which more is stored or shared; none for nearly all paths. Escapes that change no segment
+/// The readings that a rule must match if it stores or shares more; none for nearly all paths. Escapes that change no segment
 /// (`%20`) stay as they are, as in the rule.
 pub fn readings_to_share(path: &str) -> Vec<String> {
     read(path, is_structure, is_delimiter)
 }
 
-/// Ends a path, for a server that looks for it after undoing escapes.
+/// Does this byte end a path, for a server that undoes escapes first?
 fn ends_path(byte: u8) -> bool {
     byte.is_ascii_control() || b"#?".contains(&byte)
 }
 
-/// Ends a name in a path.
+/// Does this byte end a name in a path?
 fn is_delimiter(byte: u8) -> bool {
     ends_path(byte) || b"/\\;".contains(&byte)
 }
 
-/// Makes other segments of a path, or another escape.
+/// Does undoing this byte's escape change the segments of a path, or make another escape?
 fn is_structure(byte: u8) -> bool {
     is_delimiter(byte) || b".%".contains(&byte)
 }
 
-/// The readings of a path when these escapes are undone, also cut at the first escape of these bytes that end it.
+/// The readings of a path after undoing the escapes that `undoes` selects, each also cut at the first escape that `ends` selects.
 fn read(path: &str, undoes: fn(u8) -> bool, ends: fn(u8) -> bool) -> Vec<String> {
     let bytes = path.as_bytes();
     let has_escape = || escapes(bytes).any(|(_, byte)| undoes(byte));
@@ -169,7 +169,7 @@ fn read(path: &str, undoes: fn(u8) -> bool, ends: fn(u8) -> bool) -> Vec<String>
     readings
 }
 
-/// The escapes of a text, each with its place and the byte it stands for.
+/// The escapes of a text, each with its position and the byte it encodes.
 fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     memchr::memchr_iter(b'%', text).filter_map(|at| match text[at + 1..] {
         [high, low, ..] => Some((at, digit(high)? << 4 | digit(low)?)),
@@ -177,7 +177,7 @@ fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// With the escapes of these bytes undone once; `None`: there is none.
+/// The path with the selected escapes undone once; `None`: there are none.
 fn undone(path: &[u8], undoes: fn(u8) -> bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len());
     let (mut rest, mut has_any) = (path, false);
@@ -196,8 +196,8 @@ fn undone(path: &[u8], undoes: fn(u8) -> bool) -> Option<Vec<u8>> {
     has_any.then_some(out)
 }
 
-/// Without dot segments and empty ones, and, if asked for, without what some servers take for parameters of a segment (`/a;x/b`), or for
-/// its end (a NUL).
+/// The path without dot segments and empty ones. `cuts_parameters`: also without parameters of a segment as some servers see them
+/// (`/a;x/b`), and cut at a NUL.
 fn resolved(path: &[u8], cuts_parameters: bool) -> String {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut ends_in_slash = false;
@@ -218,11 +218,11 @@ fn resolved(path: &[u8], cuts_parameters: bool) -> String {
     if ends_in_slash && !kept.is_empty() {
         out.push(b'/');
     }
-    // An escape of its own is kept apart from a character: patterns have no escapes but those.
+    // Invalid UTF-8 becomes U+FFFD; a pattern is not expected to contain it.
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Does a text match a pattern in which `*` is any number of any bytes? In time of the text's length, for a pattern of few stars.
+/// Does a text match a pattern in which `*` is any number of any bytes? Linear in the text, for a pattern of few stars.
 pub fn text_fits(pattern: &str, text: &[u8]) -> bool {
     let Some((front, rest)) = pattern.split_once('*') else {
         return pattern.as_bytes() == text;
@@ -243,7 +243,7 @@ pub fn text_fits(pattern: &str, text: &[u8]) -> bool {
     true
 }
 
-/// With the escapes of a query's parameter undone, and `+` for a space.
+/// A query parameter with its escapes undone, and `+` read as a space.
 pub fn parameter(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr2(b'%', b'+', text).is_none() {
         return text.into();

@@ -3,7 +3,7 @@
 //! Ignored parameters are cut from the URI in the key; the origin gets all of them. Fields and cookies in the key are in the key of the
 //! variant, name and value, as if the response had named them in Vary.
 //!
-//! Not known here: which rule counts.
+//! Not known here: which rule applies.
 
 use fields::Fields;
 
@@ -61,7 +61,7 @@ impl Shape {
 
     fn ignores(&self, parameter: &[u8]) -> bool {
         let name = parameter.split(|&b| b == b'=').next().unwrap_or_default();
-        // Some origins treat `;` like `&`: after it there may be a parameter that is not ignored.
+        // Some origins read `;` like `&`: a parameter that is not ignored may follow it.
         let hides = memchr::memchr(b';', parameter).is_some();
         self.0.ignore_query.iter().any(|one| {
             let one = one.as_bytes();
@@ -73,8 +73,8 @@ impl Shape {
         })
     }
 
-    /// The fields and cookies with the request's values: for each its name and `=`, the number of values, and each value
-    /// after its length.
+    /// The fields and cookies in the key, with the request's values: for each its name and `=`, the number of values, and each
+    /// value after its length.
     pub fn extras(&self, request: &Fields) -> Vec<u8> {
         let mut out = Vec::new();
         for name in &self.0.fields {
@@ -86,7 +86,7 @@ impl Shape {
             out.extend_from_slice(b"cookie:");
             out.extend_from_slice(name.as_bytes());
             out.push(b'=');
-            // All cookies of that name, because the origin may use any of them.
+            // All cookies of this name, because the origin may use any of them.
             let values: Vec<&[u8]> = cookies(request, name.as_bytes()).collect();
             out.extend_from_slice(&(values.len() as u32).to_le_bytes());
             for value in values {
@@ -98,7 +98,7 @@ impl Shape {
     }
 }
 
-/// The values of the cookies of that name (RFC 6265 §4.2.1; names are case-sensitive).
+/// The values of the cookies of a name (RFC 6265 §4.2.1; names are case-sensitive).
 fn cookies<'a>(request: &'a Fields, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let lines = request.all(b"cookie");
     let pairs = lines.flat_map(|line| line.split(|&b| b == b';'));

@@ -1,7 +1,7 @@
-//! What a connection tells the rules, kept between its requests.
+//! The condition values of a connection, kept between its requests.
 //!
-//! Looked at anew when the configuration, the client behind the connection, or the minute has changed; the minute counts only where a rule
-//! asks for the time.
+//! They are looked up again when the configuration, the client behind the connection, or the minute has changed; the minute matters
+//! only if a rule has a condition on the time.
 //!
 //! Not known here: sockets, requests.
 
@@ -14,22 +14,22 @@ use plan::Minute;
 
 use super::{Among, Rulebook, Says, fits::Circumstances};
 
-/// Milliseconds.
+/// One minute in milliseconds.
 const MINUTE: u64 = 60_000;
 
-/// The machine's time zone, where rules ask for the time.
+/// The machine's time zone, if rules have conditions on the time.
 #[derive(Debug, Default)]
 pub struct Clock(Option<TimeZone>);
 
 impl Clock {
-    /// Reads the time zone, if it is asked for.
+    /// Reads the time zone, if `is_asked`.
     pub fn new(is_asked: bool) -> Clock {
-        // `check` and `serve` refuse a zone that is not known.
+        // `check` and `serve` have refused an unknown zone before.
         let zone = || zone().map_or(TimeZone::UTC, |(zone, _)| zone);
         Clock(is_asked.then(zone))
     }
 
-    /// The minute of the week, here and in UTC.
+    /// The minute of the week, in the machine's zone and in UTC.
     fn minutes(&self, unix_ms: u64) -> (Minute, Minute) {
         let Some(zone) = &self.0 else {
             return Default::default();
@@ -48,7 +48,7 @@ impl Clock {
     }
 }
 
-/// What a connection tells.
+/// The condition values of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Option<Known>);
 
@@ -61,7 +61,7 @@ struct Known {
 }
 
 impl Standing {
-    /// What its next request is asked with. `listener`: the listener's number in the plan.
+    /// The values for the connection's next request. `listener`: the listener's number in the plan.
     #[inline]
     pub fn of(
         &mut self,
@@ -92,17 +92,17 @@ impl Standing {
 }
 
 impl Rulebook {
-    /// Does a rule ask for the time?
+    /// Has a rule a condition on the time?
     pub fn asks_for_the_time(&self) -> bool {
         self.any_says.has(Says::TIME)
     }
 
-    /// What a connection of this client to this listener tells at this time.
+    /// The condition values of a connection of this client to this listener at this time.
     pub fn may_meet(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Among {
         self.among(&self.circumstances(client, listener, unix_ms))
     }
 
-    /// What is known of a connection.
+    /// The facts of a connection that rules check.
     pub fn circumstances(&self, client: IpAddr, listener: usize, unix_ms: u64) -> Circumstances {
         let (local, utc) = self.clock.minutes(unix_ms);
         Circumstances {

@@ -1,4 +1,4 @@
-//! Rules that are met, and what they say together.
+//! Which rules are met, and their combined effect.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::paths::path_fits;
 use super::*;
 use plan::{KeyRule, Then, Verdict};
 
-/// What the rules say of a request without fields.
+/// The effect on a request without fields.
 fn ruled<'b>(book: &'b Rulebook, method: &str, host: &str, path: &str) -> Ruled<'b> {
     let question = Question {
         method,
@@ -182,7 +182,7 @@ fn of_each_thing_the_first_rule_that_says_it_counts() {
     };
     assert_eq!(decide("/a", 200), (Some(500), 5, true));
     assert_eq!(decide("/a", 503), (Some(5), 5, false));
-    // A ttl without status is not for errors.
+    // A ttl without status does not apply to errors.
     assert_eq!(decide("/b", 503), (None, 5, true));
     assert_eq!(decide("/b", 410), (Some(500), 5, true));
     assert_eq!(decide("/c", 200), (None, 5, true));

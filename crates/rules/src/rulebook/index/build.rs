@@ -1,7 +1,7 @@
-//! From rules to their index: values are numbered, and each rule gets its key.
+//! Builds the index: numbers the values, and chooses the key of each rule.
 //!
-//! Two walks, each of them in time of the number of values: the first numbers the values and counts the rules that name each one; the second
-//! chooses the keys by these counts.
+//! There are two passes, each linear in the number of values: the first numbers the values and counts the rules that name each one; the
+//! second chooses the keys by these counts.
 
 use plan::{Rule, When};
 use smallvec::SmallVec;
@@ -23,18 +23,18 @@ struct Naming {
     value: u32,
 }
 
-/// What the rules name.
+/// The values that the rules name.
 #[derive(Default)]
 struct Build {
     values: Values,
-    /// By rule, each value once, by kind.
+    /// For each rule its values, without duplicates, sorted by kind.
     named: Vec<Vec<Naming>>,
-    /// By value: how many rules name it.
+    /// For each value: how many rules name it.
     counts: Vec<u32>,
 }
 
 impl Index {
-    /// Of these rules.
+    /// An index of these rules.
     pub fn new(rules: &[Rule]) -> Index {
         let mut build = Build::default();
         for rule in rules {
@@ -65,7 +65,7 @@ impl Index {
         let keyed = pairs.filter(|(is_key, ..)| *is_key);
         let keyed = keyed.map(|(_, value, rule)| (value, rule));
         let always = (0..).zip(rules).zip(&named);
-        // Without a condition; one whose condition has no value never fits.
+        // Only rules without a condition. A rule whose condition has no value never matches.
         let always = always.filter(|((_, rule), named)| named.is_empty() && is_empty(&rule.when));
         let reads = rules.iter().map(Reads::of);
         let mut used: Vec<Kind> = keys.iter().flatten().copied().collect();
@@ -84,7 +84,7 @@ impl Index {
     }
 }
 
-/// The kind whose values the fewest rules name; of several the one that is looked up with the least work.
+/// The kind whose values the fewest rules name; of several such kinds, the cheapest to look up.
 fn key(named: &[Naming], counts: &[u32]) -> Option<Kind> {
     let kinds = named.chunk_by(|one, next| one.kind == next.kind);
     let costs = kinds.map(|of_kind| {
@@ -94,7 +94,7 @@ fn key(named: &[Naming], counts: &[u32]) -> Option<Kind> {
     costs.min().map(|(_, kind)| kind)
 }
 
-/// Has it no condition about a connection or a request?
+/// Has a rule no condition on the connection or the request?
 fn is_empty(when: &When) -> bool {
     let of_response = When {
         statuses: when.statuses.clone(),
@@ -108,7 +108,7 @@ impl Build {
     fn add(&mut self, when: &When) {
         let mut named = Vec::new();
         let is_possible = self.name(when, &mut named);
-        // What can never fit is named nowhere.
+        // A rule that can never match is listed for no value.
         if !is_possible {
             named.clear();
         }
@@ -120,7 +120,7 @@ impl Build {
         self.named.push(named);
     }
 
-    /// Numbers all values of a rule. Has each of its conditions one?
+    /// Numbers all values of a rule. False: one of its conditions has no value, so it can never match.
     fn name(&mut self, when: &When, named: &mut Vec<Naming>) -> bool {
         let (values, counts) = (&mut self.values, &mut self.counts);
         let next: &mut dyn FnMut() -> u32 = &mut || {

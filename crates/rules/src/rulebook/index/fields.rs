@@ -1,6 +1,6 @@
-//! Conditions about fields of a request.
+//! Conditions on fields of a request.
 //!
-//! Each name of a field is one look-up, if a rule's key is about it or a candidate asks for it.
+//! Each field name takes one look-up, and only if it is the key of a rule or a candidate has a condition on it.
 //!
 //! Not known here: rules.
 
@@ -14,30 +14,30 @@ use super::{
 };
 use crate::rulebook::fits::FieldLines;
 
-/// Fields by name; a name is there twice where one rule has two conditions about it, both of which must hold.
+/// Fields by name. A name occurs twice if one rule has two conditions on it, both of which must hold.
 #[derive(Debug, Default)]
 pub struct Fields {
     fields: Vec<Field>,
-    /// Where those of a name are.
+    /// The indexes of the fields with a name.
     by_name: HashMap<String, Vec<u32>>,
 }
 
 #[derive(Debug, Default)]
 struct Field {
     name: String,
-    /// The request has it, or has it not.
+    /// The values for "the request has the field" and "the request lacks it".
     there: Option<u32>,
     absent: Option<u32>,
     values: Globs,
 }
 
 impl Fields {
-    /// How many there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// For each condition of a rule its field, and the numbers of its values.
+    /// For each condition of a rule: its field, and the numbers of its values.
     pub fn numbers(&mut self, conditions: &[FieldFits], next: Next<'_>) -> Vec<(u32, Vec<u32>)> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut all = Vec::with_capacity(conditions.len());
@@ -58,20 +58,20 @@ impl Fields {
         all
     }
 
-    /// When all are known.
+    /// Must be called once all values are numbered.
     pub fn finish(&mut self) {
         for field in &mut self.fields {
             field.values.finish();
         }
     }
 
-    /// The values of one that a request has.
+    /// The values of field `at` that match a request.
     pub fn of(&self, at: usize, fields: &dyn FieldLines) -> Found {
         let field = &self.fields[at];
         let mut found = Found::new();
         let mut look = |value: &[u8]| {
             field.values.look(value, &mut found);
-            // The other lines, too.
+            // Continue with the other lines.
             false
         };
         let is_there = fields.any(&field.name, &mut look).is_some();

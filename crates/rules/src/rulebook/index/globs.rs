@@ -1,7 +1,7 @@
-//! Texts in which `*` is any number of any bytes, of many rules at once.
+//! Patterns of many rules, matched at once. In a pattern `*` stands for any number of any bytes.
 //!
-//! Of each pattern one piece without `*` is chosen, that which the fewest others have. One search finds all these pieces in a text, in time
-//! of the text, and only patterns whose piece is there are compared. A few patterns are compared one by one.
+//! Of each pattern one piece without `*` is chosen, the one that the fewest other patterns have. One search, linear in the text, finds all
+//! these pieces, and only patterns whose piece occurs are compared. A few patterns are compared one by one.
 //!
 //! Not known here: rules.
 
@@ -16,12 +16,12 @@ use crate::table::{Table, hash_of};
 /// Patterns, each with its number.
 #[derive(Debug, Default)]
 pub struct Globs {
-    /// Without `*`: the whole text.
+    /// Patterns without `*`.
     whole: Table,
-    /// Those of `*` alone: every text.
+    /// Patterns of `*` alone, which match every text.
     every: Option<u32>,
     globs: Vec<(Glob, u32)>,
-    /// While patterns are added.
+    /// The numbers of `globs`, only needed while patterns are added.
     known: Table,
     search: Option<Search>,
 }
@@ -38,12 +38,12 @@ struct Glob {
 #[derive(Debug)]
 struct Search {
     pieces: AhoCorasick,
-    /// By piece: the patterns that wait for it, by their place.
+    /// For each piece: the patterns that have it, by their index.
     globs: Vec<Vec<u32>>,
 }
 
 impl Globs {
-    /// So many are compared one by one.
+    /// Up to this many are compared one by one.
     const FEW: usize = 8;
 
     /// The number of a pattern.
@@ -63,17 +63,17 @@ impl Globs {
         })
     }
 
-    /// When all are known.
+    /// Must be called once all patterns are added.
     pub fn finish(&mut self) {
         self.known = Table::default();
         self.globs.shrink_to_fit();
         if self.globs.len() > Self::FEW {
-            // Without it they are compared one by one.
+            // If there can be no search, they are compared one by one.
             self.search = Search::new(&self.globs);
         }
     }
 
-    /// Adds the numbers of the patterns that the text fits.
+    /// Adds the numbers of the patterns that match the text.
     pub fn look(&self, text: &[u8], found: &mut Found) {
         if text.len() <= self.whole.bytes_max() && !self.whole.is_empty() {
             found.extend(self.whole.get(hash_of(text), text));
@@ -122,7 +122,7 @@ impl Glob {
         text.ends_with(&self.back)
     }
 
-    /// Its pieces; at least one is not empty.
+    /// Its pieces without `*`; there is at least one, and none is empty.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let middle = self.middle.iter().map(Finder::needle);
         let all = [&*self.front, &*self.back].into_iter().chain(middle);
@@ -131,12 +131,12 @@ impl Glob {
 }
 
 impl Search {
-    /// So many bytes of pieces get the fastest search: some 10 MB of memory at most.
+    /// Up to this many bytes of pieces use the fastest search, which takes some 10 MB of memory at most.
     const FAST_BYTES_MAX: usize = 32 << 10;
-    /// So many finds are kept with duplicates among them.
+    /// Duplicates are removed when this many finds are kept.
     const FINDS_MAX: usize = 256;
 
-    /// `None`: more than the search can have.
+    /// `None`: the pieces exceed the limits of the search.
     fn new(globs: &[(Glob, u32)]) -> Option<Search> {
         let mut counts: HashMap<&[u8], u32> = HashMap::new();
         let pieces = globs.iter().flat_map(|(glob, _)| glob.pieces());
@@ -145,7 +145,7 @@ impl Search {
         let mut pieces: Vec<&[u8]> = Vec::new();
         let mut waiting: Vec<Vec<u32>> = Vec::new();
         for (at, (glob, _)) in (0..).zip(globs) {
-            // The rarest, and the longest of these.
+            // The rarest piece, and of these the longest.
             let cost = |piece: &&[u8]| (counts[piece], std::cmp::Reverse(piece.len()));
             let piece = glob.pieces().min_by_key(cost)?;
             let number = *numbers.entry(piece).or_insert_with(|| {
@@ -164,12 +164,12 @@ impl Search {
         })
     }
 
-    /// Shows each pattern whose piece is in the text, once.
+    /// Calls `show` once for each pattern whose piece occurs in the text.
     fn in_text(&self, text: &[u8], mut show: impl FnMut(u32)) {
         let mut pieces: Vec<usize> = Vec::new();
         let mut room = Self::FINDS_MAX;
         for found in self.pieces.find_overlapping_iter(text) {
-            // A long text may have one piece a thousand times.
+            // A long text may contain one piece a thousand times.
             if pieces.len() == room {
                 pieces.sort_unstable();
                 pieces.dedup();

@@ -1,15 +1,15 @@
-//! For each value a list of rules, all in one piece.
+//! A list of rules for each value, all in one allocation.
 
 /// Lists of rules by value, each in order.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// Where the list of each value begins; one more at the end.
+    /// Where the list of each value begins; a last entry holds the end.
     starts: Vec<u32>,
     rules: Vec<u32>,
 }
 
 impl Lists {
-    /// Of so many values. `pairs`: a value and a rule each, by rule.
+    /// Lists for `values` values. `pairs`: a value and a rule each, sorted by rule.
     pub fn new(values: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Lists {
         let mut starts = vec![0u32; values + 1];
         for (value, _) in pairs.clone() {
@@ -35,7 +35,7 @@ impl Lists {
         &self.rules[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// Is this one of them?
+    /// Is `rule` in the list of this value?
     #[inline]
     pub fn has(&self, value: u32, rule: u32) -> bool {
         self.of(value).binary_search(&rule).is_ok()

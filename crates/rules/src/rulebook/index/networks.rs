@@ -1,7 +1,7 @@
-//! Networks and ranges of ports: numbers by their leading bits.
+//! Networks and ranges of ports: prefixes of numbers, in bits.
 //!
-//! A network is the beginning of an address; a range of ports is at most thirty blocks, each the beginning of a port. A look-up takes one
-//! search for each length that there is.
+//! A network is a prefix of addresses; a range of ports is at most thirty blocks, each a prefix of ports. A look-up takes one search
+//! for each prefix length in use.
 //!
 //! Not known here: rules.
 
@@ -11,12 +11,12 @@ use ipnet::IpNet;
 
 use super::numbers::{Found, Next};
 
-/// Beginnings of numbers, by their length in bits.
+/// Prefixes of numbers.
 #[derive(Debug, Default)]
 struct Beginnings {
-    /// By length, and the beginning.
+    /// The values, by length and prefix.
     numbers: BTreeMap<(u8, u128), u32>,
-    /// The lengths that there are.
+    /// The lengths in use.
     lengths: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl Beginnings {
         *self.numbers.entry((length, beginning)).or_insert_with(next)
     }
 
-    /// Those of a number of `bits` bits.
+    /// The values of all prefixes of a number of `bits` bits.
     fn of(&self, number: u128, bits: u8) -> Found {
         let lengths = self.lengths.iter();
         let found = lengths
@@ -65,7 +65,7 @@ impl Networks {
         }
     }
 
-    /// Those that an address is in.
+    /// The networks that contain an address.
     pub fn of(&self, address: IpAddr) -> Found {
         match address {
             IpAddr::V4(at) => self.v4.of(at.to_bits().into(), 32),
@@ -86,7 +86,7 @@ impl Ports {
         let (mut from, end) = (u32::from(*range.start()), u32::from(*range.end()) + 1);
         let mut numbers = Vec::new();
         while from < end {
-            // The largest block that begins here and ends within.
+            // The largest block that begins here and ends within the range.
             let mut size = from.trailing_zeros().min(Self::BITS.into());
             while from + (1 << size) > end {
                 size -= 1;
@@ -98,7 +98,7 @@ impl Ports {
         numbers
     }
 
-    /// Those that a port is in.
+    /// The blocks that contain a port.
     pub fn of(&self, port: u16) -> Found {
         self.0.of(port.into(), Self::BITS)
     }

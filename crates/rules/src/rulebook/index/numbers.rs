@@ -1,13 +1,13 @@
 //! Numbers of values, and the kinds of conditions that have them.
 //!
-//! Not known here: what the values are.
+//! Not known here: the meaning of the values.
 
 use smallvec::SmallVec;
 
-/// The numbers of the values that were found.
+/// The numbers of the values that match.
 pub type Found = SmallVec<[u32; 4]>;
 
-/// A kind of condition; [`FIELDS`] and what follows are about fields.
+/// A kind of condition; from [`FIELDS`] on, one kind for each field.
 pub type Kind = u32;
 
 pub const HOST: Kind = 0;
@@ -19,9 +19,9 @@ pub const PORT: Kind = 5;
 pub const SCHEME: Kind = 6;
 pub const LISTENER: Kind = 7;
 pub const TIME: Kind = 8;
-/// Costs most, so it is the key of a rule only where nothing else is.
+/// The most expensive kind, so it is the key of a rule only if the rule has no better one.
 pub const HOST_LIST: Kind = 9;
-/// The first of those about fields.
+/// The first kind about a field.
 pub const FIELDS: Kind = 10;
 
 /// Numbers a new value.

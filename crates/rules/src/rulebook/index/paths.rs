@@ -1,6 +1,6 @@
-//! Paths, in each way in which a server may read them.
+//! Conditions on paths, in each way in which a server may read a path.
 //!
-//! A rule that allows, or by which more is shared, must fit in all readings of a path; one that refuses, or by which less is shared, in any.
+//! A rule that allows, or shares more, must match all readings of a path; a rule that refuses, or shares less, needs to match one.
 //!
 //! Not known here: which rules name a path.
 
@@ -15,23 +15,23 @@ use crate::{
     table::{EMPTY, Table, hash_of, with},
 };
 
-/// In which readings of a path a rule must fit: bits.
+/// The readings of a path that a rule must match, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reads(u8);
 
 impl Reads {
     /// The rule has no condition about the path.
     pub const NO_PATH: Reads = Reads(0);
-    /// In the path as it came.
+    /// The path as received.
     const AS_IT_CAME: Reads = Reads(1);
-    /// In all, or in one, of `readings`.
+    /// All, or one, of `readings`.
     const ALL: Reads = Reads(2);
     const ANY: Reads = Reads(4);
-    /// The same of `readings_to_share`.
+    /// All, or one, of `readings_to_share`.
     const ALL_TO_SHARE: Reads = Reads(8);
     const ANY_TO_SHARE: Reads = Reads(16);
 
-    /// What a rule wants.
+    /// The readings that a rule must match.
     pub fn of(rule: &Rule) -> Reads {
         if rule.when.paths.is_empty() {
             return Reads::NO_PATH;
@@ -50,7 +50,7 @@ impl Reads {
         Reads::AS_IT_CAME.or(more)
     }
 
-    /// Both.
+    /// The union of both.
     pub fn or(self, other: Reads) -> Reads {
         Reads(self.0 | other.0)
     }
@@ -63,16 +63,16 @@ impl Reads {
 /// Patterns for paths.
 #[derive(Debug, Default)]
 pub struct Paths {
-    /// `/`, which is every path.
+    /// The pattern `/`, which matches every path.
     every: Option<u32>,
-    /// Without `*`, hashed from the front.
+    /// Patterns without `*`, hashed from the front.
     table: Table,
-    /// Does one in the table end in `/`?
+    /// Does a pattern in the table end in `/`?
     has_slashed: bool,
     globs: Globs,
 }
 
-/// What was found of a path.
+/// The values found for the readings of a path.
 #[derive(Debug, Default)]
 pub struct FoundPaths {
     as_it_came: Found,
@@ -94,12 +94,12 @@ impl Paths {
         self.table.number(hash_of(bytes), bytes, next)
     }
 
-    /// When all are known.
+    /// Must be called once all patterns are numbered.
     pub fn finish(&mut self) {
         self.globs.finish();
     }
 
-    /// What is found of a target. `wanted`: what the rules want of its readings.
+    /// The values found for a target. `wanted`: the readings that any rule needs.
     pub fn found(&self, target: Option<&str>, wanted: Reads) -> FoundPaths {
         let (Some(path), _) = split(target) else {
             return FoundPaths::default();
@@ -134,9 +134,9 @@ impl Paths {
         found
     }
 
-    /// The beginnings of a path which end where a segment does.
+    /// Adds the patterns without `*` that are prefixes of the path and end with a segment.
     fn named(&self, path: &[u8], found: &mut Found) {
-        // One byte more, which shows whether a segment ends there.
+        // One byte more, to see whether the segment ends there.
         let end = path.len().min(self.table.bytes_max() + 1);
         let mut hash = EMPTY;
         for (at, &byte) in path[..end].iter().enumerate() {
@@ -155,19 +155,19 @@ impl Paths {
 }
 
 impl FoundPaths {
-    /// Is there one way to read it?
+    /// Is there only the path as received?
     pub fn are_plain(&self) -> bool {
         self.readings.is_empty() && self.to_share.is_empty()
     }
 
-    /// All values that were found in any reading.
+    /// All values found, in any reading.
     pub fn values(&self) -> impl Iterator<Item = u32> {
         let others = self.readings.iter().chain(&self.to_share);
         let all = std::iter::once(&self.as_it_came).chain(others);
         all.flat_map(|found| found.iter().copied())
     }
 
-    /// Is the path right for a rule that wants these readings? `names`: does the rule name one of what was found?
+    /// Does the path match a rule that needs these readings? `names`: does the rule name one of these values?
     pub fn hold(&self, reads: Reads, names: impl Fn(&Found) -> bool) -> bool {
         let (any, any_to_share) = (reads.has(Reads::ANY), reads.has(Reads::ANY_TO_SHARE));
         let fits = names(&self.as_it_came)

@@ -1,4 +1,4 @@
-//! Random rules and requests: all rules at once find what one by one is found.
+//! Random rules and requests: the index finds the same rules as checking them one by one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::rulebook::fits::{Seen, unmet_by_connection};
 use message::Scheme;
 use plan::{Canned, FieldFits, FieldIs, HostList, Hours, Minute, Rule, Then, Verdict, When};
 
-/// Texts from few words, so that they often agree.
+/// Texts of few words, so that rules and requests often agree.
 fn words(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     select(words).prop_map(str::to_owned)
 }
@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// The rules that one request after another meets, with so many that no list is short.
+/// Requests against so many rules that no list of the index is short.
 #[test]
 fn of_thousands_of_rules_those_that_fit_are_found() {
     let rule = |when| Rule {

@@ -1,6 +1,6 @@
-//! The different values of conditions, and which of them fit.
+//! The distinct values of conditions, and which of them match.
 //!
-//! Not known here: which rules name them.
+//! Not known here: which rules name a value.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -35,12 +35,12 @@ pub struct Values {
     schemes: Vec<(Scheme, u32)>,
     listeners: HashMap<usize, u32>,
     hours: HashMap<Hours, u32>,
-    /// By their place in memory: rules that name one file have one list.
+    /// By address in memory: rules that name one file share one list.
     host_lists: HashMap<usize, (Arc<HostList>, u32)>,
 }
 
 impl Values {
-    /// When all values have their numbers.
+    /// Must be called once all values are numbered.
     pub fn finish(&mut self) {
         self.paths.finish();
         self.queries.globs.finish();
@@ -112,7 +112,7 @@ pub struct Hosts {
     below: Table,
     /// [`When::ANY_ADDRESS`].
     addresses: Option<u32>,
-    /// Patterns of another form, which a configuration file cannot have.
+    /// Patterns of another form, which a configuration file cannot contain.
     others: Vec<(String, u32)>,
 }
 
@@ -132,7 +132,7 @@ impl Hosts {
         }
     }
 
-    /// Of a host in the form in which rules name it.
+    /// The patterns that match a host. It must be in the form that rules use.
     pub fn of(&self, host: &str) -> Found {
         let name = host.strip_suffix('.').unwrap_or(host).as_bytes();
         let mut found = Found::new();
@@ -158,12 +158,12 @@ fn may_be_address(host: &[u8]) -> bool {
     host.last().is_some_and(u8::is_ascii_digit) || host.contains(&b':')
 }
 
-/// Patterns for parameters.
+/// Patterns for query parameters.
 #[derive(Debug, Default)]
 pub struct Queries {
-    /// By the parameter's name.
+    /// Patterns that are a parameter's name.
     names: Table,
-    /// Of the whole parameter.
+    /// Patterns for a whole `name=value`.
     globs: Globs,
 }
 
@@ -178,7 +178,7 @@ impl Queries {
         }
     }
 
-    /// Of the parameters of a target.
+    /// The patterns that match a parameter of a target.
     pub fn of(&self, target: Option<&str>) -> Found {
         let (_, query) = split(target);
         let mut found = Found::new();
@@ -191,7 +191,7 @@ impl Queries {
             }
             self.globs.look(&one, &mut found);
         }
-        // A client may write one parameter a thousand times.
+        // A client may send one parameter a thousand times.
         found.sort_unstable();
         found.dedup();
         found
