@@ -1,13 +1,13 @@
-//! Buckets of times: four to a power of two.
+//! Buckets of a histogram of times: four to a power of two.
 //!
-//! Not known here: what is timed.
+//! Not known here: which times are counted.
 
 use std::sync::atomic::AtomicU64;
 
 /// Latency buckets: four to a power of two, from 1 us to about 67 s.
 pub const BUCKETS: usize = 27 * 4;
 
-/// Counts, all of them 0 at first.
+/// `N` counts, all 0 at first.
 pub struct Counts<const N: usize>(pub [AtomicU64; N]);
 
 impl<const N: usize> Default for Counts<N> {

@@ -1,10 +1,10 @@
-//! Events of the profile: device reads and writes, marks, seconds.
+//! Events of the profile: device reads and writes, marks, gauges of each second.
 //!
-//! Anybody may note one, on any thread. They are gathered under a short lock and handed to the journal once a second, or when
-//! there are many. If nobody wants a profile, noting one costs a look at a flag; what is expensive to find out is asked for after
-//! [`Events::are_wanted`].
+//! Any thread may note events. They are gathered under a short lock and handed to the journal once a second, or when
+//! there are many. If no profile is wanted, noting an event costs one check of a flag. Callers check [`Events::are_wanted`]
+//! before they compute anything expensive.
 //!
-//! Not known here: what makes an event, files, who listens.
+//! Not known here: where events come from, files, listeners.
 
 use base::clock::Instant;
 use std::{
@@ -20,7 +20,7 @@ use crate::{
 };
 use base::clock::Clock;
 
-/// Where events are noted. The default notes none.
+/// Takes events. The default discards them.
 #[derive(Default)]
 pub struct Events {
     writer: Mutex<JournalWriter>,
@@ -31,14 +31,14 @@ pub struct Events {
 /// A read of a device, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadTimes {
-    /// When it was wanted.
+    /// When the read was requested.
     pub asked: Instant,
-    /// When it was given to the device.
+    /// When it was submitted to the device.
     pub given: Instant,
 }
 
 impl Events {
-    /// Into this journal; wall time is that of `clock`.
+    /// Events go to this journal; wall time is that of `clock`.
     pub fn new(journal: &Journal, clock: Clock) -> Events {
         Events {
             writer: Mutex::new(journal.writer()),
@@ -47,13 +47,13 @@ impl Events {
         }
     }
 
-    /// Does anybody want events now?
+    /// Does a file or a listener want events now?
     #[inline]
     pub fn are_wanted(&self) -> bool {
         self.wants.profile()
     }
 
-    /// The time, if events are wanted: for what begins now.
+    /// The current time if events are wanted, as the start of a later event.
     #[inline]
     pub fn now_if_wanted(&self) -> Option<Instant> {
         self.are_wanted().then(Instant::now)
@@ -64,14 +64,14 @@ impl Events {
         self.clock.now().as_micros() as u64
     }
 
-    /// Notes one.
+    /// Notes an event.
     pub fn note(&self, event: &Event) {
         if self.are_wanted() {
             self.writer().note_event(event);
         }
     }
 
-    /// Notes a read of so many bytes that has just been completed, for so many objects.
+    /// Notes a read of `bytes` bytes for `objects` objects that has just been completed.
     pub fn read(&self, store: usize, times: ReadTimes, bytes: usize, objects: usize) {
         let total = times.asked.elapsed();
         self.note(&Event::Read(Read {
@@ -84,7 +84,7 @@ impl Events {
         }));
     }
 
-    /// Notes a cluster that the device has just taken; `write` lacks the times.
+    /// Notes a cluster write that the device has just completed. The times in `write` are filled in here.
     pub fn write(&self, start: Instant, write: Write) {
         let total = start.elapsed();
         self.note(&Event::Write(Write {
@@ -94,7 +94,7 @@ impl Events {
         }));
     }
 
-    /// Notes that something has happened. A long text becomes several marks, one right behind the other.
+    /// Notes a mark. A long text becomes several marks in a row.
     pub fn mark(&self, kind: MarkKind, text: &str) {
         if self.are_wanted() {
             let mut writer = self.writer();
@@ -104,7 +104,7 @@ impl Events {
         }
     }
 
-    /// Hands over what was noted, at the end of a second; `lost` records were lost so far.
+    /// Hands over the events noted so far, at the end of a second. `lost`: records lost so far.
     pub fn end_second(&self, lost: u64) {
         let at_unix_us = self.unix_us();
         self.writer().end_second(Lost {
@@ -113,17 +113,17 @@ impl Events {
         });
     }
 
-    /// Hands over what was noted.
+    /// Hands over the events noted so far.
     pub fn flush(&self) {
         self.writer().hand_over_events();
     }
 
-    /// Bytes that come first in every file that is opened from now on, and for every listener, behind the header.
+    /// From now on every newly opened file and every new listener gets these bytes first, after the header.
     pub fn open_with(&self, marks: Vec<u8>) {
         self.writer().open_with(marks);
     }
 
-    /// Listens to the profile from now on. `None`: too many do, or there is no journal.
+    /// Begins to listen to the profile. `None`: there are too many listeners, or there is no journal.
     pub fn listen(&self) -> Option<Listening> {
         let (sender, listening) = self.wants.listen()?;
         self.writer().let_listen(sender).then_some(listening)
@@ -138,12 +138,12 @@ impl Events {
     }
 }
 
-/// The number of a store or worker as an event keeps it.
+/// The number of a store or worker in an event, at most 255.
 pub fn number(index: usize) -> u8 {
     u8::try_from(index).unwrap_or(u8::MAX)
 }
 
-/// A text in marks of one time and kind; put together again they are the text.
+/// Splits a text into marks of the same time and kind; joined, they give the text.
 pub fn marks(at_unix_us: u64, kind: MarkKind, text: &str) -> Vec<Mark> {
     let mut rest = text;
     let mut marks = Vec::new();

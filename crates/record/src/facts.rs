@@ -1,46 +1,46 @@
-//! What is noted of one request for its profile record, beside its class, its status and its bytes.
+//! The facts of one request for its profile record, besides its class, status and bytes.
 //!
-//! Whoever learns a fact sets its field; `Worker::finish` makes the record of all of them, in one place. Nothing here is on the heap,
-//! so a request that is answered by the short way allocates nothing for its record.
+//! The code that learns a fact sets its field; `Worker::finish` makes the record of all facts, in one place. Nothing here is on the
+//! heap, so a request answered by the short way allocates nothing for its record.
 //!
-//! Not known here: how a fact is learnt, how a record is written.
+//! Not known here: where facts come from, how a record is written.
 
 use std::sync::Arc;
 
 use base::clock::Instant;
 use profile::{Flags, Hierarchy, Protocol, STAGES, Stage, StageName};
 
-/// What is true of one request.
+/// The facts of one request.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// What is so or not so.
+    /// The facts that are true or false.
     pub flags: Flags,
     /// The protocol of the server's answer.
     pub http_server: Protocol,
-    /// Whom it was forwarded to.
+    /// Where the request was forwarded to.
     pub hierarchy: Hierarchy,
     /// The number of the parent, sibling or node that was asked.
     pub peer: u8,
-    /// Reads of a device for it; a record keeps at most `profile::DEVICE_READS_MAX`.
+    /// Device reads for the request; a record keeps at most `profile::DEVICE_READS_MAX`.
     pub device_reads: u8,
     /// The number of the store that has, or takes, the object.
     pub store: u8,
-    /// The write that holds the last byte of what it stored; 0 when that is not known.
+    /// The cluster write with the last byte that the request stored; 0 if unknown.
     pub cluster: u64,
-    /// The primary hash of the resource; 0 when the request names none.
+    /// The primary hash of the resource; 0 if the request names none.
     pub key: u64,
     /// Host and port of the server that was asked.
     pub server: Option<(Arc<str>, u16)>,
     /// Bytes received from the server, heads included.
     pub bytes_in: u64,
-    /// Head and body of the response as it is stored, or would be; 0 when that is not known.
+    /// Size of the response's head and body as stored, or as they would be stored; 0 if unknown.
     pub object_bytes: u64,
-    /// The server broke off or did not answer, and something stored was sent instead.
+    /// The server failed or its answer ended early, and a stored response was sent instead.
     pub was_saved: bool,
 }
 
 impl Facts {
-    /// Of a request that has just come; `is_first` on its connection?
+    /// Of a request that has just arrived. `is_first`: it is the first on its connection.
     pub fn of_request(is_first: bool) -> Facts {
         Facts {
             flags: Flags::default().with(Flags::REUSED_CLIENT, !is_first),
@@ -48,7 +48,7 @@ impl Facts {
         }
     }
 
-    /// Of a request for the resource of this primary hash, which is answered by a stored response of so many bytes.
+    /// Of a request for the resource with this primary hash, answered by a stored response of `object_bytes` bytes.
     pub fn of_hit(is_first: bool, key: u64, object_bytes: u64) -> Facts {
         Facts {
             key,
@@ -57,7 +57,7 @@ impl Facts {
         }
     }
 
-    /// Notes reads of the device. Those of one request are one stage, from the first to the last.
+    /// Notes device reads. All reads of one request form one stage, from the first to the last.
     pub fn swapped_in(&mut self, stages: &mut Stages, began: Instant, read: SwapIn) {
         self.device_reads = self.device_reads.saturating_add(read.reads);
         self.store = read.store;
@@ -68,7 +68,7 @@ impl Facts {
         }
     }
 
-    /// Notes what became of what was given to the store: as noted last, since later calls tell more.
+    /// Notes the outcome of storing. A later call replaces an earlier one, because it knows more.
     pub fn swapped_out(&mut self, stages: &mut Stages, began: Instant, out: SwapOut) {
         if !out.is_kept {
             self.flag(Flags::NOT_KEPT);
@@ -85,40 +85,40 @@ impl Facts {
     }
 }
 
-/// Reads of the device for a request.
+/// Device reads for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapIn {
-    /// When the first was asked for, or began to wait for its turn.
+    /// When the first read was requested, or began to wait for its turn.
     pub start: Instant,
-    /// When the first was there.
+    /// When the first read was complete.
     pub first: Instant,
-    /// When the last was there.
+    /// When the last read was complete.
     pub end: Instant,
-    /// How many reads of the device.
+    /// The number of device reads.
     pub reads: u8,
     /// The number of the store in the set.
     pub store: u8,
 }
 
-/// An object, or parts of one, given to the store: into memory, to be written a little later. See [`profile::Record::cluster`].
+/// An object, or parts of it, handed to the store: into memory, to be written a little later. See [`profile::Record::cluster`].
 #[derive(Clone, Copy, Debug)]
 pub struct SwapOut {
-    /// When its first bytes were given.
+    /// When its first bytes were handed over.
     pub start: Instant,
-    /// When the store had the first record of it.
+    /// When the store had its first record.
     pub first: Instant,
-    /// When the store had the last.
+    /// When the store had its last record.
     pub end: Instant,
-    /// The write that holds the last; 0 when that is not known.
+    /// The cluster write with its last record; 0 if unknown.
     pub cluster: u64,
     /// The number of the store in the set.
     pub store: u8,
-    /// False: the store has refused it.
+    /// False: the store refused it.
     pub is_kept: bool,
 }
 
 impl SwapOut {
-    /// After one more record, which was given at `start`.
+    /// The state after one more record, which was handed over at `start`.
     #[must_use]
     pub fn after(earlier: Option<SwapOut>, start: Instant, store: u8, handed: Handed) -> SwapOut {
         let end = Instant::now();
@@ -146,12 +146,12 @@ impl SwapOut {
     }
 }
 
-/// What became of a record that was given to the store.
+/// The outcome of handing a record to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handed {
-    /// It is stored; the number of the write that holds it, 0 while it has no place yet.
+    /// It is stored, with the number of the cluster write that holds it; 0 while it has no place yet.
     Stored(u64),
-    /// The store has refused it.
+    /// The store refused it.
     Refused,
 }
 
@@ -162,12 +162,12 @@ impl Handed {
     }
 }
 
-/// The stages of one request as they are filled in (paper 001; `profile` names them).
+/// The stages of one request, filled in one by one (paper 001; `profile` names them).
 #[derive(Clone, Copy, Default)]
 pub struct Stages(pub [Option<Stage>; STAGES]);
 
 impl Stages {
-    /// Notes a stage: when it began, when its first byte was there, when it was over.
+    /// Notes a stage: its start, its first byte, its end.
     pub fn set(
         &mut self,
         name: StageName,
@@ -176,7 +176,7 @@ impl Stages {
         first: Instant,
         end: Instant,
     ) {
-        // All from one moment, so that a stage that begins where another ends has the same microsecond.
+        // All times are relative to one moment, so that a stage that begins where another ends shows the same microsecond.
         let start_us = us_between(began, start);
         let since_start = |at: Instant| us_between(began, at).saturating_sub(start_us);
         self.0[name as usize] = Some(Stage {
@@ -186,7 +186,7 @@ impl Stages {
         });
     }
 
-    /// A stage that was noted before goes on until `end`.
+    /// Extends a stage that was noted before to `end`.
     pub fn extend(&mut self, name: StageName, began: Instant, end: Instant) {
         if let Some(stage) = &mut self.0[name as usize] {
             let total_us = us_between(began, end).saturating_sub(stage.start_us);
@@ -196,8 +196,8 @@ impl Stages {
 }
 
 impl Stages {
-    /// From asking an origin until its answer's head was there: name, connection, wait. `None` if no answer came. If the request has
-    /// a body, the connection counts until TCP was up: what follows lasts as long as the client takes to send the body.
+    /// From asking an origin to the head of its answer: name look-up, connecting, waiting. `None` if there was no answer. If the request has
+    /// a body, connecting counts only until TCP is established: the rest lasts as long as the client takes to send the body.
     pub fn asked_us(&self, has_body: bool) -> Option<u32> {
         let stage = |name: StageName| self.0[name as usize];
         let waited = stage(StageName::ServerReply)?.first_us;
@@ -210,7 +210,7 @@ impl Stages {
     }
 }
 
-/// Microseconds from one moment to another, 0 when they are the other way round.
+/// Microseconds from one moment to another, 0 if `to` is earlier.
 pub fn us_between(from: Instant, to: Instant) -> u32 {
     u32::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u32::MAX)
 }

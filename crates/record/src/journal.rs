@@ -1,9 +1,9 @@
-//! Writes access log and profile, off the request path.
+//! Writes access logs and the profile, off the request path.
 //!
 //! A worker appends binary entries to its own buffer and hands the buffer over when it is large or a second old. The
-//! journal thread turns entries into lines and writes both files. The queue between them is bounded: if the disk does
+//! journal thread turns entries into lines and writes all files. The queue between them is bounded: if the disk does
 //! not keep up, records are dropped and counted, and requests never wait for a log. The same thread counts the most
-//! requested hosts and URLs (`top`), if wanted, and gives the profile to those who listen (`live`).
+//! requested hosts and URLs (`top`), if wanted, and sends the profile to its listeners (`live`).
 
 use base::clock::Instant;
 use std::{
@@ -37,31 +37,31 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The most batches waiting for the journal thread; beyond that records are dropped and counted.
 const BATCHES_MAX: usize = 256;
 
-/// How long the end of the process waits for logs.
+/// How long the end of the process waits for the journal thread.
 const STOP_MAX: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often it checks whether the thread has ended.
 const STOP_STEP: Duration = Duration::from_millis(1);
 
-/// How long a reload waits for the journal to take its files.
+/// How long a reload waits for room in the journal's queue.
 const TAKEN_MAX: Duration = Duration::from_secs(2);
-/// How often it tries.
+/// How often it tries again.
 const TAKEN_STEP: Duration = Duration::from_millis(10);
 
 enum Message {
-    /// Entries.
+    /// Entries of the access log.
     Access(Vec<u8>),
-    /// Records, and how many.
+    /// Records of the profile, and their number.
     Profile(Vec<u8>, u64),
-    /// The events of a second, how many, and what was lost so far.
+    /// The events of a second, their number, and the records lost so far.
     Second(Vec<u8>, u64, Lost),
-    /// What comes first in every file, and for every listener.
+    /// The first bytes for every file and every listener.
     OpenWith(Vec<u8>),
-    /// One more listener.
+    /// A new listener.
     Listen(mpsc::Sender<Bytes>),
     Reopen,
-    /// Write into these files from now on; `None`: as before.
+    /// Write to these files from now on; `None`: the file stays.
     Begin(Box<(Option<AccessLogs>, Option<ProfileFile>)>),
-    /// Write no access log any more; no profile.
+    /// Whether to stop the access logs, and whether to stop the profile.
     End(bool, bool),
     Stop,
 }
@@ -74,11 +74,11 @@ pub struct Journal {
     wants: Wants,
     /// The most requested hosts and URLs, if they are counted.
     top: Option<Arc<Mutex<Top>>>,
-    /// Records that could not be written, until a worker has counted them.
+    /// Records that could not be written and that no worker has counted yet.
     lost: Arc<AtomicU64>,
 }
 
-/// A worker's end of the journal. The default leads nowhere.
+/// A worker's end of the journal. The default discards everything.
 #[derive(Default)]
 pub struct JournalWriter {
     sender: Option<SyncSender<Message>>,
@@ -91,9 +91,9 @@ pub struct JournalWriter {
 }
 
 impl Journal {
-    /// Opens the files and starts the thread, unless there is nothing to write and nobody can listen.
+    /// Opens the files and starts the thread, unless there is nothing to write and there can be no listener.
     ///
-    /// `keys_id` tells which secret the profile's keys are hashed with; `may_listen`, whether somebody may come who listens.
+    /// `keys_id` identifies the secret that the profile's keys are hashed with; `may_listen`: listeners may come.
     pub fn open(plan: &Plan, keys_id: u32, may_listen: bool) -> io::Result<Journal> {
         let logs = &plan.logs;
         let access = AccessLogs::open(logs, &plan.addresses())?;
@@ -102,7 +102,7 @@ impl Journal {
             .map(|path| ProfileFile::open(path, keys_id))
             .transpose()?;
         let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
-        // `top` counts the same entries.
+        // `top` counts the entries of the access log.
         let has_access = access.is_some() || top.is_some();
         let wants = Wants::new(profile.is_some());
         if !has_access && profile.is_none() && !may_listen {
@@ -142,7 +142,7 @@ impl Journal {
         self.top.clone()
     }
 
-    /// Whether a profile is wanted, now and later.
+    /// A handle that tells whether a profile is wanted, now and later.
     pub fn wants(&self) -> Wants {
         self.wants.clone()
     }
@@ -160,7 +160,7 @@ impl Journal {
         }
     }
 
-    /// For a reload.
+    /// The handle by which a reload changes the files.
     pub fn log_files(&self, keys_id: u32) -> LogFiles {
         LogFiles {
             sender: self.sender.clone(),
@@ -169,13 +169,13 @@ impl Journal {
         }
     }
 
-    /// For the signals that ask for it.
+    /// The handle by which a signal reopens the files.
     pub fn reopener(&self) -> Reopener {
         Reopener(self.sender.clone())
     }
 
-    /// Writes the batches that were handed over and ends the thread. A log that hangs does not hold up the end of the process:
-    /// after [`STOP_MAX`] the thread is left to itself.
+    /// Writes the batches that were handed over and ends the thread. If a log hangs, the process ends without waiting for the thread
+    /// after [`STOP_MAX`].
     pub fn stop(&mut self) {
         let until = std::time::Instant::now() + STOP_MAX;
         let is_late = || std::time::Instant::now() >= until;
@@ -200,7 +200,7 @@ impl Journal {
     }
 }
 
-/// Closes and opens the files again, for log rotation.
+/// Closes and reopens the files, for log rotation.
 pub struct Reopener(Option<SyncSender<Message>>);
 
 impl Reopener {
@@ -213,24 +213,24 @@ impl Reopener {
     }
 }
 
-/// Changes what is written, for a reload.
+/// Changes the files that are written, for a reload.
 pub struct LogFiles {
     sender: Option<SyncSender<Message>>,
     wants: Wants,
     keys_id: u32,
 }
 
-/// Files that were opened and are not written to yet.
+/// Files that were opened but are not used yet.
 #[derive(Default)]
 pub struct OpenedLogs {
     access: Option<AccessLogs>,
     profile: Option<ProfileFile>,
-    /// Those that are not wanted.
+    /// Whether access logs, and whether the profile, are no longer wanted.
     ends: (bool, bool),
 }
 
 impl LogFiles {
-    /// Opens what is to be written.
+    /// Opens the files of a plan.
     ///
     /// # Errors
     /// The setting, and why its file cannot be opened.
@@ -250,7 +250,7 @@ impl LogFiles {
         Ok(opened)
     }
 
-    /// From now on what is written goes there. To be called before workers are told to write it.
+    /// Writes to these files from now on. Must be called before workers begin to write for them.
     pub async fn begin(&self, opened: &mut OpenedLogs) {
         if opened.profile.is_some() {
             self.wants.set_file(true);
@@ -259,7 +259,7 @@ impl LogFiles {
         self.send(begin).await;
     }
 
-    /// Closes what is not written any more. To be called when no worker writes it.
+    /// Closes the files that are no longer written. Must be called when no worker writes for them any more.
     pub async fn end(&self, opened: &OpenedLogs) {
         let (access, profile) = opened.ends;
         if profile {
@@ -268,7 +268,7 @@ impl LogFiles {
         self.send(Message::End(access, profile)).await;
     }
 
-    /// A journal whose disk hangs takes nothing more: then the files stay as they are.
+    /// Sends a message, waiting for room for [`TAKEN_MAX`]. If the journal's disk hangs, the files stay as they are.
     async fn send(&self, mut message: Message) {
         let Some(sender) = &self.sender else { return };
         let deadline = Instant::now() + TAKEN_MAX;
@@ -286,7 +286,7 @@ impl LogFiles {
 }
 
 impl JournalWriter {
-    /// From now on an access log is wanted, or none.
+    /// From now on an access log is wanted, or not.
     pub fn follow(&mut self, wants_access: bool) {
         match (wants_access, &self.access) {
             (true, None) => self.access = Some(Vec::new()),
@@ -314,7 +314,7 @@ impl JournalWriter {
         let record_bytes = entry.encode(buffer);
         let mut lost = 0;
         if self.wants.profile() {
-            // The same bytes: a record is encoded once for both.
+            // A record is encoded once; log and profile hold the same bytes.
             (self.profile).extend_from_slice(&buffer[start..start + record_bytes]);
             lost += self.noted_record();
         }
@@ -339,7 +339,7 @@ impl JournalWriter {
         self.noted_record()
     }
 
-    /// A record was appended to the profile.
+    /// Counts a record that was appended to the profile.
     fn noted_record(&mut self) -> u64 {
         self.profile_entries += 1;
         match self.profile.len() >= BATCH_BYTES {
@@ -348,7 +348,7 @@ impl JournalWriter {
         }
     }
 
-    /// Notes an event. If it is lost, a worker will count it.
+    /// Notes an event. A lost event is counted later, by a worker.
     pub fn note_event(&mut self, event: &Event) {
         event.encode(&mut self.profile);
         self.profile_entries += 1;
@@ -371,12 +371,12 @@ impl JournalWriter {
         self.lost.fetch_add(unsent, Ordering::Relaxed);
     }
 
-    /// From now on every file, and every listener, gets this first. It is lost if the queue is full, which at a start it is not.
+    /// From now on every file and every listener gets these bytes first. They are lost if the queue is full, which it is not at the start.
     pub fn open_with(&self, opening: Vec<u8>) {
         self.send(Message::OpenWith(opening), 0);
     }
 
-    /// False: there is no journal, or it is too busy to take one more.
+    /// Adds a listener. False: there is no journal, or its queue is full.
     pub fn let_listen(&self, queue: mpsc::Sender<Bytes>) -> bool {
         match &self.sender {
             Some(sender) => sender.try_send(Message::Listen(queue)).is_ok(),
@@ -418,12 +418,12 @@ impl JournalWriter {
     }
 }
 
-/// Where the profile goes.
+/// The destinations of the profile.
 struct ProfileEnds {
     file: Option<ProfileFile>,
     listeners: Listeners,
     keys_id: u32,
-    /// What comes first in a file that is opened, and for a listener.
+    /// The first bytes for a file that is opened, and for a listener.
     opening: Vec<u8>,
 }
 
@@ -542,15 +542,15 @@ fn run(
     of_profile.tell_the_end();
 }
 
-/// Whether a file can be written, so that a full disk is logged once and not with every batch.
+/// Whether a log can be written; so a full disk is reported once and not with every batch.
 #[derive(Default)]
 pub struct Trouble {
     is_on: bool,
-    /// Records since it began.
+    /// Records lost since writing began to fail.
     lost: u64,
 }
 
-/// What to log.
+/// A change to report.
 #[derive(Debug)]
 enum Turn {
     Begins(io::Error),
@@ -558,7 +558,7 @@ enum Turn {
 }
 
 impl Trouble {
-    /// Notes an attempt to write this many records, and says when it begins to fail and when it is over.
+    /// Notes an attempt to write this many records, and reports when writing begins to fail and when it works again.
     pub fn tell(&mut self, written: io::Result<()>, records: u64) {
         match self.after(written, records) {
             Some(Turn::Begins(error)) => {
@@ -574,7 +574,7 @@ impl Trouble {
         }
     }
 
-    /// At the end.
+    /// Reports missing records when the log is closed.
     pub fn tell_the_end(&self) {
         if self.lost > 0 {
             tracing::warn!(
@@ -599,7 +599,7 @@ impl Trouble {
     }
 }
 
-/// Opens a log.
+/// Opens a log for appending.
 pub fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -608,7 +608,7 @@ pub fn append_to(path: &Path) -> io::Result<File> {
         .map_err(|e| naming(path.display(), &e))
 }
 
-/// The error with its file.
+/// The error with the name of its file.
 pub fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -617,7 +617,7 @@ struct ProfileFile {
     path: PathBuf,
     keys_id: u32,
     out: File,
-    /// The last write may have ended within a record. Then write a header first, after which a reader goes on.
+    /// The last write may have ended within a record. A header is then written first, because a reader resumes there.
     is_torn: bool,
 }
 
@@ -627,7 +627,7 @@ impl ProfileFile {
             path: path.to_owned(),
             keys_id,
             out: append_to(path)?,
-            // Also before the first record appended to an existing file.
+            // An existing file may end within a record, too.
             is_torn: true,
         };
         file.write(&[])?;

@@ -1,4 +1,4 @@
-//! Torn files, files opened anew, and who listens.
+//! Torn files, reopened files, and listeners.
 
 use super::*;
 use plan::{AccessFormat, AccessLog, LogTarget, Logs};
@@ -28,7 +28,7 @@ fn behind_a_torn_profile_record_the_next_are_found() {
     let path = dir.path().join("profile");
     let mut file = ProfileFile::open(&path, 7).unwrap();
     file.write(&record(1)).unwrap();
-    // Half of one went out before the disk was full.
+    // Half of a record was written before the disk was full.
     file.out.write_all(&record(2)[..3]).unwrap();
     let there = mem::replace(&mut file.out, full());
     let error = file.write(&record(3)).unwrap_err();
@@ -143,7 +143,7 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
         _ => None,
     };
     assert_eq!(all.last().and_then(told), Some(3));
-    // The slow one has the opening and what fitted behind it; then it is told.
+    // The slow listener has the opening and as many batches as fitted; then it hears of its losses.
     let mut late = next(&mut slow).unwrap().to_vec();
     let mut kept = 0;
     while items(&late).len() < 64 {
@@ -152,7 +152,7 @@ fn who_listens_and_does_not_read_loses_records_and_keeps_nobody_waiting() {
     }
     events.end_second(3);
     late.extend_from_slice(&next(&mut slow).unwrap());
-    // Of those lost: records, and the second with its mark.
+    // Lost: records, and the second with its mark.
     let lost = batches - kept + 2;
     assert_eq!(items(&late).last().and_then(told), Some(3 + lost));
     journal.stop();
@@ -165,7 +165,7 @@ fn a_log_that_takes_nothing_holds_up_neither_requests_nor_the_end() {
     let path = dir.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
-    // Somebody has it open and does not read.
+    // Another process holds it open and does not read.
     let _deaf = File::options().read(true).write(true).open(&path).unwrap();
     let logs = Logs {
         access: Some(AccessLog {

@@ -1,40 +1,40 @@
-//! What the kernel counts, out of the texts in which it tells: `/proc/self`, `/proc/net`, `/sys/dev/block`.
+//! Counters of the kernel, parsed from its text files: `/proc/self`, `/proc/net`, `/sys/dev/block`.
 //!
-//! Nothing here fails. What is not there, or not as expected, is left out: a value that is absent is not 0. Texts may be cut
-//! anywhere, and have more fields than are known here, as later kernels have.
+//! Nothing here fails. A value that is missing or malformed is left out: an absent value is not 0. Texts may be cut
+//! anywhere, and may have more fields than are known here, as in later kernels.
 //!
-//! Not known here: what a value is good for.
+//! Not known here: the use of a value.
 
 use std::{fs, os::unix::fs::FileTypeExt, os::unix::fs::MetadataExt, path::Path, path::PathBuf};
 
-/// Units of processor time in a second in `/proc`: USER_HZ, 100 on every machine that we run on.
+/// Units of processor time in a second in `/proc`: USER_HZ, which is 100 on all supported machines.
 const TICKS_A_SECOND: u64 = 100;
-/// Microseconds of one of them.
+/// Microseconds of one such unit.
 const TICK_US: u64 = 1_000_000 / TICKS_A_SECOND;
-/// A sector in `/sys/block/*/stat`, whatever the device's own are.
+/// The unit of `/sys/block/*/stat`, whatever the device's own sector size.
 const SECTOR_BYTES: u64 = 512;
 
-/// This process.
+/// Counters of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProcessCounts {
     /// Processor time in user mode, microseconds.
     pub user_us: Option<u64>,
-    /// The same in the kernel.
+    /// Processor time in the kernel, microseconds.
     pub system_us: Option<u64>,
     /// Page faults without I/O.
     pub minor_faults: Option<u64>,
     /// Page faults with I/O.
     pub major_faults: Option<u64>,
-    /// Memory that is in RAM.
+    /// Resident memory.
     pub resident_bytes: Option<u64>,
-    /// Context switches of its main thread of its own accord. Linux keeps them by thread; see [`switches`].
+    /// Voluntary context switches of all threads. Linux keeps them by thread; see [`switches`].
     pub voluntary_switches: Option<u64>,
-    /// The same that were forced.
+    /// Involuntary context switches of all threads.
     pub involuntary_switches: Option<u64>,
 }
 
 impl ProcessCounts {
-    /// As of now.
+    /// The counters now.
     pub fn now() -> ProcessCounts {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let counts = ProcessCounts::of(&read("/proc/self/stat"), &read("/proc/self/status"));
@@ -46,9 +46,9 @@ impl ProcessCounts {
         }
     }
 
-    /// Of the texts of `stat` and `status`.
+    /// Parses the texts of `stat` and `status`.
     fn of(stat: &str, status: &str) -> ProcessCounts {
-        // The name before the fields may hold anything, blanks and brackets too.
+        // The process name before the fields may contain anything, also blanks and brackets.
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
         let field = |at| fields?.split(' ').nth(at)?.trim_end().parse::<u64>().ok();
         let line = |name: &str| number_after(status, name);
@@ -64,10 +64,10 @@ impl ProcessCounts {
     }
 }
 
-/// The most threads whose switches are added up; a thread more is left out.
+/// The most threads whose switches are added up; further ones are left out.
 const THREADS_MAX: usize = 1024;
 
-/// Context switches of all threads that live: voluntary, forced. A thread that ends takes its own along, so a total may fall.
+/// Context switches of all live threads: voluntary, involuntary. Those of an ended thread are not included, so a total may fall.
 fn switches() -> Option<(u64, u64)> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let mut sum = (0, 0);
@@ -79,13 +79,13 @@ fn switches() -> Option<(u64, u64)> {
     Some(sum)
 }
 
-/// The first number in the line that begins so.
+/// The first number in the line that begins with `name`.
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// A block device.
+/// Counters of a block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceCounts {
     /// Reads completed.
@@ -98,14 +98,14 @@ pub struct DeviceCounts {
     pub write_bytes: u64,
     /// Requests under way now.
     pub queue: u64,
-    /// Time with at least one, microseconds.
+    /// Time with at least one request under way, microseconds.
     pub busy_us: u64,
-    /// Time of all requests together, microseconds.
+    /// Sum of the times of all requests, microseconds.
     pub queue_us: u64,
 }
 
 impl DeviceCounts {
-    /// Of the text of `stat`. `None`: it is not one.
+    /// Parses the text of `stat`. `None`: it is malformed.
     fn of(stat: &str) -> Option<DeviceCounts> {
         let mut fields = stat
             .split_whitespace()
@@ -139,12 +139,12 @@ impl DeviceCounts {
     }
 }
 
-/// Where the kernel tells of the block device behind a file or device.
+/// The kernel's statistics file of the block device behind a file or device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceStat(PathBuf);
 
 impl DeviceStat {
-    /// Of what a store lies on: a disk, a partition, a loop device, or a file on one of them. `None`: the kernel has no counts, as
+    /// The device under a store: a disk, a partition, a loop device, or the one that holds a file. `None`: the kernel has no counters, as
     /// for a file in memory, or on a file system that is not on one block device.
     pub fn of(store: &Path) -> Option<DeviceStat> {
         let found = fs::metadata(store).ok()?;
@@ -157,13 +157,13 @@ impl DeviceStat {
         stat.now().is_some().then_some(stat)
     }
 
-    /// As of now; `None`: it is gone.
+    /// The counters now; `None`: the device is gone.
     pub fn now(&self) -> Option<DeviceCounts> {
         DeviceCounts::of(&fs::read_to_string(&self.0).ok()?)
     }
 }
 
-/// The machine's network.
+/// Counters of the machine's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NetworkCounts {
     /// TCP segments sent again.
@@ -173,7 +173,7 @@ pub struct NetworkCounts {
 }
 
 impl NetworkCounts {
-    /// As of now.
+    /// The counters now.
     pub fn now() -> NetworkCounts {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         NetworkCounts {
@@ -183,7 +183,7 @@ impl NetworkCounts {
     }
 }
 
-/// A value in a text of pairs of lines, names above values, both beginning with the same word.
+/// A value in a text of pairs of lines: names, then values, both lines beginning with `table`.
 fn in_table(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -265,7 +265,7 @@ mod tests {
             None,
             "in memory"
         );
-        // Where this file system is on a block device, it is one that is read; where not, there is nothing.
+        // The root file system may or may not be on a block device with counters.
         if let Some(stat) = DeviceStat::of(Path::new("/")) {
             assert!(stat.now().is_some());
         }

@@ -1,11 +1,11 @@
-//! The counters of a request: by listener, and on a reverse listener by origin.
+//! The rows of request counters: by listener, and for a reverse listener by origin.
 //!
-//! Only the origins of routes are counted, since clients can name any number of origins. The rows are numbered with the
-//! configuration, so a request costs one array look-up. Two routes of a listener to one origin share a row. A label keeps its row as long
-//! as the process lives.
+//! Only the origins of routes are counted, since clients can name any number of origins. Rows are numbered when the
+//! configuration is loaded, so a request costs one array look-up. Two routes of a listener to one origin share a row. A label keeps its
+//! row as long as the process lives.
 //!
-//! Limits: [`ROWS_MAX`] rows, and one for each of [`LISTENERS_MAX`] listeners with everything else: its `origin` is `other`. The last row counts
-//! what has no other.
+//! Limits: [`ROWS_MAX`] rows for origins, and one row with `origin` = `other` for each of [`LISTENERS_MAX`] listeners, for all their
+//! other requests. The last row counts requests for which no row is left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,9 +13,9 @@ use plan::{Listener, Plan, Role};
 
 /// The most pairs of a listener and an origin; further origins are `other`.
 const ROWS_MAX: usize = 256;
-/// The most listeners that are counted, those that came and went by reloads included; further ones share the last row.
+/// The most listeners that are counted, including those that reloads have removed; further ones share the last row.
 const LISTENERS_MAX: usize = 2 * Plan::LISTENERS_MAX;
-/// The rows that a set of counters has.
+/// The number of rows in a set of counters.
 pub const COUNTED_MAX: usize = ROWS_MAX + LISTENERS_MAX + 1;
 
 /// The label of requests without a counted route.
@@ -27,7 +27,7 @@ const UNUSED: &str = "";
 /// The labels of a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
-    /// Its address.
+    /// The listener's address.
     pub listener: String,
     /// An origin of a route, or `other`.
     pub origin: String,
@@ -51,7 +51,7 @@ impl Rows {
     }
 }
 
-/// The labels of all rows that there were since the start: a row that has counted once keeps its label, so that counters never fall.
+/// The labels of all rows used since the start. A row keeps its label, so that counters never fall.
 #[derive(Debug, Default)]
 pub struct Labels(Mutex<Vec<Label>>);
 

@@ -1,7 +1,7 @@
-//! How late a worker's loop is: the lateness of a timer of [`TIMER`], in buckets.
+//! How late a worker's event loop is: the lateness of a timer of [`TIMER`], in buckets.
 //!
-//! A timer fires late by what the loop was busy with when it was due. Up to two milliseconds are the runtime's own: it rounds up
-//! to milliseconds, and so does the kernel. The worker counts, one thread reads the difference once a second.
+//! A timer fires late by the time the loop was busy when it was due. Up to two milliseconds are due to rounding: the runtime rounds up
+//! to milliseconds, and so does the kernel. The worker counts; one thread reads the differences once a second.
 //!
 //! Not known here: timers.
 
@@ -12,17 +12,17 @@ use std::{
 
 use crate::buckets::{BUCKETS, Counts, bucket_edge_us, bucket_of};
 
-/// How often it is measured. So 100 values a second and worker.
+/// How often lateness is measured: 100 values a second for each worker.
 pub const TIMER: Duration = Duration::from_millis(10);
 
-/// Lateness so far, by buckets, and the largest since it was last read.
+/// Lateness so far, by bucket, and the largest since the last reading.
 #[derive(Default)]
 pub struct Lag {
     counts: Counts<BUCKETS>,
     max_us: AtomicU64,
 }
 
-/// What was counted when it was last read.
+/// The counts at the last reading.
 pub struct Read([u64; BUCKETS]);
 
 impl Default for Read {
@@ -34,16 +34,16 @@ impl Default for Read {
 /// Lateness of one second, microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Percentiles {
-    /// The median, as the upper edge of its bucket: at most a quarter too much.
+    /// The median, as the upper edge of its bucket: up to a quarter too high.
     pub p50_us: u64,
-    /// The same of the 99th percentile.
+    /// The 99th percentile, as the upper edge of its bucket.
     pub p99_us: u64,
     /// The largest, exactly.
     pub max_us: u64,
 }
 
 impl Lag {
-    /// Notes one lateness. One thread only.
+    /// Notes one lateness. Only one thread may call this.
     pub fn note(&self, late: Duration) {
         let us = u32::try_from(late.as_micros()).unwrap_or(u32::MAX).max(1);
         let count = &self.counts.0[bucket_of(us)];
@@ -51,7 +51,7 @@ impl Lag {
         self.max_us.fetch_max(us.into(), Relaxed);
     }
 
-    /// What was noted since `last`, which is moved on. `None`: nothing.
+    /// The percentiles since `last`, which is updated. `None`: nothing was noted.
     pub fn since(&self, last: &mut Read) -> Option<Percentiles> {
         let mut new = [0; BUCKETS];
         for (new, (count, last)) in new.iter_mut().zip(self.counts.0.iter().zip(&mut last.0)) {

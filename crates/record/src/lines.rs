@@ -1,7 +1,7 @@
 //! The access logs: entries become lines, each in the log of its listener.
 //!
-//! Most proxies have one log; a listener may have another one, or none. Logs of the same target are one, so that two listeners can
-//! share a file.
+//! Most proxies have one log; a listener may have another one, or none. Listeners with the same target and format share one
+//! open log.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,12 +12,12 @@ use crate::journal::Trouble;
 use crate::target::{Out, named};
 use plan::{AccessFormat, AccessLog, Logs};
 
-/// All of them.
+/// All access logs.
 pub struct AccessLogs {
     logs: Vec<Log>,
-    /// The log of what has no own one.
+    /// The log of listeners without one of their own.
     common: Option<usize>,
-    /// By the address of the listener, as entries have it.
+    /// By the address of the listener, as entries name it.
     own: HashMap<Box<[u8]>, Option<usize>>,
 }
 
@@ -32,7 +32,7 @@ struct Log {
 }
 
 impl AccessLogs {
-    /// Opens them; `None`: there is none. `listeners` are their addresses.
+    /// Opens the access logs; `None`: there are none. `listeners`: their addresses.
     ///
     /// # Errors
     /// A file cannot be opened.
@@ -52,7 +52,7 @@ impl AccessLogs {
         Ok((!all.logs.is_empty()).then_some(all))
     }
 
-    /// Takes the place of others. What stays as it was keeps what it knows of its last write.
+    /// Replaces the logs `before`. A log that stays keeps the state of its last write.
     pub fn instead_of(mut self, before: Option<AccessLogs>) -> AccessLogs {
         for old in before.into_iter().flat_map(|before| before.logs) {
             match self.logs.iter_mut().find(|new| new.log == old.log) {
@@ -78,11 +78,11 @@ impl AccessLogs {
         Ok(self.logs.len() - 1)
     }
 
-    /// Opens all of them anew; those that cannot be opened are written on. Gives what went wrong.
+    /// Reopens all logs; one that cannot be reopened is used further as it is. Returns the errors.
     pub fn reopen(&mut self) -> Vec<io::Error> {
         let mut errors = Vec::new();
         for log in &mut self.logs {
-            // If a file was not moved away, its torn last line is still there.
+            // Keep `is_torn`: if a file was not moved away, it still ends in a torn line.
             match Out::open(&log.log.target) {
                 Ok(out) => log.out = out,
                 Err(error) => errors.push(error),
@@ -91,7 +91,7 @@ impl AccessLogs {
         errors
     }
 
-    /// Writes a batch of entries. Gives how many are lost.
+    /// Writes a batch of entries. Returns how many are lost.
     pub fn write(&mut self, batch: &[u8]) -> u64 {
         let mut rest = batch;
         while let Some((entry, len)) = Entry::decode(rest) {
@@ -107,7 +107,7 @@ impl AccessLogs {
         self.logs.iter_mut().map(Log::flush).sum()
     }
 
-    /// At the end: says what is missing.
+    /// Reports missing records when the logs are closed.
     pub fn tell_the_end(&self) {
         for log in &self.logs {
             log.trouble.tell_the_end();
@@ -135,7 +135,7 @@ impl Log {
             return 0;
         }
         let (lost, written) = self.out.write(&self.lines);
-        // A daemon's messages are whole or not there.
+        // A daemon takes a message whole or not at all.
         self.is_torn = written.is_err() && matches!(self.out, Out::Stream(_));
         let lost = lost.min(self.entries);
         let written = written.map_err(|error| named(&self.log.target, error));
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The bytes of a request of this listener.
+    /// An encoded request of this listener.
     fn entry(listener: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let entry = Entry {

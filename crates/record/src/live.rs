@@ -1,4 +1,4 @@
-//! Listening to the profile while it is written: for `GET /profile` of the admin interface.
+//! Live listeners of the profile: for `GET /profile` of the admin interface.
 //!
 //! ```text
 //! workers ── batches ──> journal thread ──┬─> file
@@ -6,14 +6,14 @@
 //!                                         └─> queue of a listener ─> its connection
 //! ```
 //!
-//! A listener gets what a file gets: header, the marks of the start, then records. Its queue holds [`QUEUE_BATCHES`]; while it is
-//! full, batches are lost to this listener alone, and counted. Nobody waits for it. Every second it is told how many records it has
-//! lost ([`Gauge::RecordsLost`]).
+//! A listener gets the same as a file: header, the marks of the start, then records. Its queue holds [`QUEUE_BATCHES`]. While the
+//! queue is full, batches are lost to this listener alone, and counted; the journal never waits. Every second the listener is told
+//! how many records it has lost ([`Gauge::RecordsLost`]).
 //!
-//! Not known here: sockets, and what a record is.
+//! Not known here: sockets, the contents of records.
 //!
-//! Limits: [`LISTENERS_MAX`] listeners; one more is refused. [`QUEUE_BATCHES`] batches each, shared among all listeners, of about
-//! 64 KiB at most.
+//! Limits: [`LISTENERS_MAX`] listeners; one more is refused. [`QUEUE_BATCHES`] batches each, of about 64 KiB at most; all
+//! listeners share the bytes.
 
 use std::sync::{
     Arc,
@@ -24,12 +24,12 @@ use bytes::Bytes;
 use profile::{Event, Gauge, Second, Subject};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
-/// The most that listen at once.
+/// The most listeners at a time.
 pub const LISTENERS_MAX: usize = 8;
-/// The most batches that wait for one of them; further ones are lost to it.
+/// The most batches in the queue of a listener; further ones are lost to it.
 const QUEUE_BATCHES: usize = 64;
 
-/// Whether anybody wants a profile: a file, or somebody who listens. A cheap handle.
+/// Whether a profile is wanted, by a file or by a listener. A cheap handle.
 #[derive(Clone, Debug, Default)]
 pub struct Wants {
     has_file: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Nobody listens yet.
+    /// Without listeners.
     pub fn new(has_file: bool) -> Wants {
         Wants {
             has_file: Arc::new(AtomicBool::new(has_file)),
@@ -45,18 +45,18 @@ impl Wants {
         }
     }
 
-    /// From now on there is a file, or none.
+    /// From now on a file is written, or not.
     pub fn set_file(&self, has_file: bool) {
         self.has_file.store(has_file, Ordering::Relaxed);
     }
 
-    /// Is a record, or an event, wanted now?
+    /// Are records and events wanted now?
     #[inline]
     pub fn profile(&self) -> bool {
         self.has_file.load(Ordering::Relaxed) || self.listening.load(Ordering::Relaxed) > 0
     }
 
-    /// One more listener, and the end of its queue for the journal thread. `None`: there are enough.
+    /// Adds a listener; also returns the sending end of its queue, for the journal thread. `None`: there are too many listeners.
     pub fn listen(&self) -> Option<(Sender<Bytes>, Listening)> {
         let one_more = |listening| (listening < LISTENERS_MAX).then_some(listening + 1);
         let order = Ordering::Relaxed;
@@ -70,7 +70,7 @@ impl Wants {
     }
 }
 
-/// A listener's end. Dropping it ends the listening.
+/// A listener's receiving end. Dropping it removes the listener.
 #[derive(Debug)]
 pub struct Listening {
     batches: Receiver<Bytes>,
@@ -78,7 +78,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The next bytes of the profile; `None` when there will be none.
+    /// The next bytes of the profile; `None` at the end.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.batches.recv().await
     }
@@ -102,19 +102,19 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Takes a new one in; `opening` comes before all else.
+    /// Adds a listener; `opening` is sent first.
     pub fn add(&mut self, queue: Sender<Bytes>, opening: Bytes) {
-        // It is empty, so there is room.
+        // The queue is empty, so there is room.
         let _ = queue.try_send(opening);
         self.0.push(Listener { queue, lost: 0 });
     }
 
-    /// Gives all of them a batch of so many records.
+    /// Sends a batch of `records` records to all listeners.
     pub fn give(&mut self, batch: &Bytes, records: u64) {
         self.0.retain_mut(|listener| listener.take(batch, records));
     }
 
-    /// The same with the events of a second, and tells each what it has lost, besides what was lost to everybody.
+    /// Sends the events of a second to all listeners, each with the number of records it has lost, including those lost to everybody.
     pub fn give_second(&mut self, batch: &[u8], records: u64, lost: Lost) {
         self.0.retain_mut(|listener| {
             let mut bytes = batch.to_vec();
@@ -125,7 +125,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// False: it has gone.
+    /// False: the listener has gone.
     fn take(&mut self, batch: &Bytes, records: u64) -> bool {
         match self.queue.try_send(batch.clone()) {
             Ok(()) => true,
@@ -138,17 +138,17 @@ impl Listener {
     }
 }
 
-/// Records lost so far, as of some second.
+/// Records lost up to the end of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost {
-    /// The end of that second, microseconds since 1970.
+    /// The end of the second, microseconds since 1970.
     pub at_unix_us: u64,
-    /// How many.
+    /// How many records were lost.
     pub records: u64,
 }
 
 impl Lost {
-    /// With those that only one has lost.
+    /// Adds the records that only one listener has lost.
     fn and(self, records: u64) -> Lost {
         Lost {
             records: self.records + records,
@@ -156,7 +156,7 @@ impl Lost {
         }
     }
 
-    /// Appends the event that tells it.
+    /// Appends an event with this count.
     pub fn encode(self, out: &mut Vec<u8>) {
         let second = Second {
             at_unix_us: self.at_unix_us,
@@ -222,7 +222,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        // The header took the place of a batch.
+        // The header takes the place of one batch in the queue.
         assert_eq!(told(&mut slowly), Some(100 + 10 * 3));
         assert_eq!(told(&mut quickly), Some(100));
         drop(slowly);

@@ -1,4 +1,4 @@
-//! Counters: one set for each worker, added up on request.
+//! Counters: one set for each worker, summed on request.
 //!
 //! A worker is the only writer of its set, so counting is a plain load and store. Every counter is defined once, in
 //! the table below, with its Prometheus name and its meaning.
@@ -12,10 +12,10 @@ use crate::lag::Lag;
 use crate::origins::Origins;
 use crate::protocols::Protocols;
 
-/// Messages for people that were dropped because nobody read standard error. Of the process: the command counts them.
+/// Diagnostic messages dropped because standard error was not read. For the whole process: the command counts them.
 pub static DIAGNOSTICS_LOST: AtomicU64 = AtomicU64::new(0);
 
-/// TLS sessions that made room for newer ones. Of the process: listeners share them.
+/// TLS sessions dropped for newer ones. For the whole process, because listeners share them.
 pub static SESSIONS_FORGOTTEN: AtomicU64 = AtomicU64::new(0);
 
 macro_rules! counters {
@@ -31,21 +31,21 @@ macro_rules! counters {
             pub latency: Box<[Counts<BUCKETS>; 11]>,
             /// How late the worker's loop was.
             pub lag: Lag,
-            /// Latencies by class added up, microseconds.
+            /// Sum of the latencies by class, microseconds.
             pub latency_us: [AtomicU64; 11],
-            /// Times of the stages of all requests but memory hits: see [`Counters::staged`].
+            /// Times of the stages of all requests except memory hits: see [`Counters::staged`].
             pub stages: Box<[Counts<BUCKETS>; STAGES]>,
             /// Requests and connections by protocol and encryption.
             pub protocols: Box<Protocols>,
-            /// What the origins took.
+            /// Times and failures of the origins.
             pub origins: Origins,
             /// Answers by listener, origin and class of status; see `labels`.
             pub rows: Box<[Row]>,
-            /// Answers by status except 200, which is the rest.
+            /// Answers by status, except 200, which is the difference to all.
             pub statuses: Box<Counts<STATUSES_MAX>>,
             /// Failures of origins by cause: see [`CAUSES`].
             pub causes: [AtomicU64; CAUSES.len()],
-            /// What clients did against the rules of HTTP/2, in the order of [`http2::Fault::ALL`].
+            /// Violations of HTTP/2 by clients, in the order of [`http2::Fault::ALL`].
             pub h2_faults: Box<Counts<{ http2::Fault::ALL.len() }>>,
             $(#[doc = $help] pub $field: AtomicU64,)*
         }
@@ -157,11 +157,11 @@ const _: () = assert!(size_of::<Row>() <= 64);
 /// The classes of status, by their first digit. The first: nothing was sent.
 pub const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Statuses counted one by one: 100 to 599. An origin's other ones count as none.
+/// Statuses are counted one by one up to 599. Any other status of an origin counts as none.
 pub const STATUSES_MAX: usize = 100 * STATUS_CLASSES.len();
 
-/// Why an origin's answer failed: the error types of RFC 9209 §2.3 that we use, as in Cache-Status. The last one
-/// counts all others.
+/// Why an origin's answer failed: the error types of RFC 9209 §2.3 that this proxy uses, as in Cache-Status. All others
+/// are counted in the last one.
 pub const CAUSES: [&str; 18] = [
     "dns_timeout",
     "dns_error",
@@ -183,7 +183,7 @@ pub const CAUSES: [&str; 18] = [
     "other",
 ];
 
-/// How many connections of clients each of these workers has.
+/// A function that returns the number of client connections of each of these workers.
 pub fn open_of(workers: &[std::sync::Arc<Counters>]) -> impl Fn(usize) -> u64 {
     |worker| {
         let open = &workers[worker].client_connections_open;
@@ -234,7 +234,7 @@ impl Counters {
         }
     }
 
-    /// Counts a failed answer of an origin by its token.
+    /// Counts a failed answer of an origin by its error type.
     pub fn origin_failed(&self, cause: &str) {
         add(&self.origin_errors, 1);
         let found = CAUSES.iter().position(|known| *known == cause);
@@ -251,8 +251,8 @@ impl Counters {
         add(&self.latency_us[class], u64::from(us));
     }
 
-    /// Counts the stages of a finished request. Not those of a memory hit, which has hardly any: its class says how long it took, and
-    /// counting would make it dearer.
+    /// Counts the stages of a finished request. Memory hits are left out: they have hardly any stages, their class has the latency, and
+    /// counting would slow them down.
     #[inline]
     pub fn staged(&self, class: Class, stages: &[Option<Stage>; STAGES]) {
         if class == Class::MemoryHit {

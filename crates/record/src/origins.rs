@@ -1,10 +1,10 @@
 //! How long each origin takes to answer, and how often it fails.
 //!
-//! A worker notes every request that asked an origin, into a table of its own, and the control thread takes what has gathered, once a
-//! second: both hold the table's lock for a moment only. What is taken is added to an [`OriginBook`] of the last minutes.
+//! A worker notes every request that asked an origin in a table of its own, and the control thread empties the tables once a
+//! second. Both hold a table's lock for a moment only. The entries are added to an [`OriginBook`] of the last minutes.
 //!
-//! The time is that from asking until the answer's head is there: looking up the name, connecting, and waiting. A failed answer has
-//! none; it is only counted. Memory hits never come here.
+//! The time is that from asking to the head of the answer: looking up the name, connecting, and waiting. A failed answer has
+//! no time; it is only counted. Memory hits are not noted.
 //!
 //! Limits: [`ORIGINS_MAX`] origins a table; all further ones are counted together, in [`OriginTable::rest`].
 
@@ -16,19 +16,19 @@ use std::{
 
 use crate::buckets::{BUCKETS, bucket_of};
 
-/// The origins that a table tells apart.
+/// The most origins with a row of their own in a table.
 pub const ORIGINS_MAX: usize = 256;
-/// Longer names are cut.
+/// The longest name, in bytes; longer ones are cut.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The requests to one origin.
 #[derive(Clone, Debug)]
 pub struct OriginTimes {
-    /// Those with an answer, by their time's bucket: see [`bucket_of`].
+    /// Requests with an answer, by the bucket of their time: see [`bucket_of`].
     pub counts: [u64; BUCKETS],
     /// All requests.
     pub requests: u64,
-    /// Those without a usable answer.
+    /// Requests without a usable answer.
     pub failures: u64,
 }
 
@@ -60,17 +60,17 @@ impl OriginTimes {
     }
 }
 
-/// Origins by name.
+/// The requests to each origin.
 #[derive(Clone, Default, Debug)]
 pub struct OriginTable {
     /// At most [`ORIGINS_MAX`].
     pub by_name: HashMap<Box<str>, Box<OriginTimes>>,
-    /// The origins that have no row.
+    /// The requests to origins without a row of their own.
     pub rest: Box<OriginTimes>,
 }
 
 impl OriginTable {
-    /// The row of an origin; the rest's if it has none, or no name.
+    /// The row of an origin; `rest` if there is no row left, or no name.
     fn row(&mut self, name: Option<&str>) -> &mut OriginTimes {
         let Some(name) = name else {
             return &mut self.rest;
@@ -98,29 +98,29 @@ impl OriginTable {
     }
 }
 
-/// What a worker has noted since it was last taken.
+/// The requests that a worker has noted since the last [`Origins::take`].
 #[derive(Default)]
 pub struct Origins(Mutex<OriginTable>);
 
 impl Origins {
-    /// Notes a request. `name`: `None` where the origin is not to be told by name. `us`: until its head was there; `None` if it failed.
+    /// Notes a request. `name`: `None` if the origin must not be named. `us`: the time until its head arrived; `None` if it failed.
     pub fn note(&self, name: Option<&str>, us: Option<u32>) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Names that were cut are found by `row`.
+        // `row` finds names that were cut.
         match name.and_then(|name| table.by_name.get_mut(name)) {
             Some(times) => times.note(us),
             None => table.row(name).note(us),
         }
     }
 
-    /// All that was noted since the last time.
+    /// Takes all that was noted since the last call.
     pub fn take(&self) -> OriginTable {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mem::take(&mut table)
     }
 }
 
-/// The origins of the last minutes: what was added in this period and in the one before.
+/// The origins of the last minutes: the requests of the current period and of the one before.
 #[derive(Default)]
 pub struct OriginBook {
     now: OriginTable,
@@ -133,7 +133,7 @@ impl OriginBook {
         self.now.add(taken);
     }
 
-    /// Begins a new period: the one before is forgotten.
+    /// Begins a new period; the period before the last is forgotten.
     pub fn turn(&mut self) {
         self.before = mem::take(&mut self.now);
     }

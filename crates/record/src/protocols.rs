@@ -1,9 +1,9 @@
 //! Requests and connections of clients by protocol and encryption.
 //!
-//! A connection is counted once it is known what it speaks: after the handshake, and after the preface where HTTP/2 is served. One of
-//! HTTP/1.0 counts as HTTP/1.1, because each of its requests may say something else.
+//! A connection is counted once its protocol is known: after the handshake, and after the preface if HTTP/2 is served. A connection
+//! of HTTP/1.0 counts as HTTP/1.1, because each of its requests may use another version.
 //!
-//! Not known here: what a request is, how a handshake ended.
+//! Not known here: requests, the outcome of a handshake.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use profile::{Encryption, Protocol};
 use crate::metrics::{self, Counters};
 
 const ENCRYPTIONS: usize = Encryption::ALL.len();
-/// Each protocol with each encryption.
+/// The number of rows: one for each protocol with each encryption.
 pub const ROWS: usize = Protocol::ALL.len() * ENCRYPTIONS;
 
 /// A worker's counts, by row.
@@ -45,20 +45,20 @@ impl Protocols {
         metrics::add(&self.row(protocol, encryption).requests, 1);
     }
 
-    /// Counts a connection that speaks this.
+    /// Counts a connection that was opened.
     pub fn opened(&self, protocol: Protocol, encryption: Encryption) {
         let row = self.row(protocol, encryption);
         metrics::add(&row.connections, 1);
         metrics::add(&row.open, 1);
     }
 
-    /// It has ended.
+    /// Counts a connection that has ended.
     pub fn closed(&self, protocol: Protocol, encryption: Encryption) {
         metrics::sub(&self.row(protocol, encryption).open, 1);
     }
 }
 
-/// A connection, counted while this lives.
+/// A connection, counted as open while this lives.
 pub struct Spoken {
     counters: Arc<Counters>,
     protocol: Protocol,
@@ -66,7 +66,7 @@ pub struct Spoken {
 }
 
 impl Spoken {
-    /// Counts it.
+    /// Counts a connection.
     pub fn count(counters: &Arc<Counters>, protocol: Protocol, encryption: Encryption) -> Spoken {
         counters.protocols.opened(protocol, encryption);
         Spoken {
@@ -84,7 +84,7 @@ impl Drop for Spoken {
     }
 }
 
-/// What all workers have counted of one protocol with one encryption.
+/// The sum of all workers' counts for one protocol with one encryption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolFigures {
     /// The protocol.
@@ -95,12 +95,12 @@ pub struct ProtocolFigures {
     pub requests: u64,
     /// Connections.
     pub connections: u64,
-    /// Of these, those open now.
+    /// Connections open now.
     pub open: u64,
 }
 
 impl ProtocolFigures {
-    /// All rows, of no worker.
+    /// All rows, with all counts 0.
     pub fn none() -> Vec<ProtocolFigures> {
         let all = Protocol::ALL.into_iter();
         all.flat_map(|protocol| Encryption::ALL.map(|encryption| (protocol, encryption)))
@@ -114,7 +114,7 @@ impl ProtocolFigures {
             .collect()
     }
 
-    /// Adds what a worker has counted to all rows.
+    /// Adds a worker's counts to all rows.
     pub fn add(all: &mut [ProtocolFigures], counts: &Protocols) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for (sum, row) in all.iter_mut().zip(&counts.0) {
@@ -124,7 +124,7 @@ impl ProtocolFigures {
         }
     }
 
-    /// What happened since then; what is open now stays.
+    /// The counts since `then`, with the connections open now.
     pub fn since(&self, then: &ProtocolFigures) -> ProtocolFigures {
         ProtocolFigures {
             requests: self.requests.wrapping_sub(then.requests),
@@ -133,7 +133,7 @@ impl ProtocolFigures {
         }
     }
 
-    /// Did it occur?
+    /// Is any count not 0?
     pub fn occurs(&self) -> bool {
         self.requests > 0 || self.connections > 0 || self.open > 0
     }
@@ -153,7 +153,7 @@ impl ProtocolFigures {
     }
 }
 
-/// As in a request line; `none` where no request was understood.
+/// The name as in a request line; `none` if no request was understood.
 pub fn name_of(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Unknown => "none",

@@ -1,9 +1,9 @@
-//! What the operator's rules have decided, by rule, and how many requests had each tag.
+//! Counts of the decisions of the operator's rules, by rule, and of requests by tag.
 //!
-//! A rule is known by its name, or else by its number; a label keeps its count as long as the process lives, so that counts never fall when
-//! the configuration changes. The workers share the counts, since a request rarely meets one.
+//! A rule is identified by its name, or else by its number. A label keeps its count as long as the process lives, so that counts never fall
+//! when the configuration changes. Workers share the counts, since few requests are counted here.
 //!
-//! Limits: [`LABELS_MAX`] labels; what comes later is counted under `other`.
+//! Limits: [`LABELS_MAX`] labels; later ones are counted as `other`.
 
 use std::{
     collections::HashMap,
@@ -18,21 +18,21 @@ use serde::Serialize;
 use plan::{Rule, Verdict};
 use rules::rulebook::{Tag, tags_of};
 
-/// The most labels, those of earlier configurations included.
+/// The most labels, including those of earlier configurations.
 const LABELS_MAX: usize = 1024;
-/// The name of what has no label of its own.
+/// The name for rules and tags without a label of their own.
 const OTHER: &str = "other";
-/// Of requests with a tag.
+/// The decision of counts of a tag.
 const TAGGED: &str = "tagged";
 
-/// All that was ever counted.
+/// All counts since the start.
 #[derive(Debug, Default)]
 pub struct KnownRules(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     rows: Vec<Row>,
-    /// Where each of them is.
+    /// The index of each row.
     by_label: HashMap<(&'static str, String), usize>,
 }
 
@@ -43,7 +43,7 @@ struct Row {
     count: Arc<AtomicU64>,
 }
 
-/// Where the rules of a configuration count.
+/// The counts of the rules of a configuration.
 #[derive(Debug, Default)]
 pub struct RuleCounts {
     /// By rule.
@@ -55,23 +55,23 @@ pub struct RuleCounts {
 /// One count.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RuleCount {
-    /// `denied`, `answered`, `redirected`; `tagged` of a tag.
+    /// `denied`, `answered`, `redirected`; for a tag `tagged`.
     pub decision: &'static str,
-    /// The rule's name, or its number; or the tag.
+    /// The rule's name or number, or the tag.
     pub name: String,
     /// How many requests.
     pub requests: u64,
 }
 
 impl RuleCount {
-    /// Is it of a tag?
+    /// Is it the count of a tag?
     pub fn is_of_a_tag(&self) -> bool {
         self.decision == TAGGED
     }
 }
 
 impl KnownRules {
-    /// Where these rules count.
+    /// The counts for these rules.
     pub fn counts(&self, rules: &[Rule]) -> RuleCounts {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let decided = rules.iter().enumerate().map(|(at, rule)| {
@@ -118,7 +118,7 @@ fn row(known: &mut Known, what: &'static str, name: &str) -> Arc<AtomicU64> {
     if let Some(count) = find(known, name) {
         return count;
     }
-    // One place for each kind of `other` is kept.
+    // Four rows are reserved, one for each kind of `other`.
     let name = match known.rows.len() < LABELS_MAX - 4 {
         true => name,
         false => OTHER,
@@ -137,14 +137,14 @@ fn row(known: &mut Known, what: &'static str, name: &str) -> Arc<AtomicU64> {
 }
 
 impl RuleCounts {
-    /// The rule of this number has decided.
+    /// Counts a decision of the rule with this number.
     pub fn decided(&self, rule: usize) {
         if let Some(Some(count)) = self.decided.get(rule) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A request with this tag is over.
+    /// Counts a finished request with this tag.
     pub fn tagged(&self, tag: Tag) {
         if let Some(count) = self.tagged.get(tag.0 as usize) {
             count.fetch_add(1, Ordering::Relaxed);

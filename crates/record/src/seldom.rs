@@ -1,23 +1,23 @@
-//! A sentence for people that is said once a minute at most, however often there is reason.
+//! Limits a message to once a minute, however often there is reason for it.
 //!
-//! Whatever it is about is counted, too, so that nothing is lost by that.
+//! The events that a message is about must also be counted, so that suppressing messages hides nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seconds between two.
+/// Seconds between two messages.
 const EVERY_S: u64 = 60;
 
-/// When it was said last.
+/// The time of the last message.
 #[derive(Default, Debug)]
 pub struct Seldom(AtomicU64);
 
 impl Seldom {
-    /// Not said yet.
+    /// No message yet.
     pub const fn new() -> Seldom {
         Seldom(AtomicU64::new(0))
     }
 
-    /// Is it to be said at this wall time? Then it counts as said.
+    /// Is a message due at this wall time? If so, it counts as sent.
     pub fn is_due(&self, now_s: u64) -> bool {
         let was_long_ago = |at: u64| (at == 0 || now_s.abs_diff(at) >= EVERY_S).then_some(now_s);
         let relaxed = Ordering::Relaxed;

@@ -1,25 +1,25 @@
 //! The heaviest names of a stream, with a fixed number of counters.
 //!
-//! *Space-saving* (Metwally and others, 2005): a name without a counter takes over the lightest one with its weight. So a weight is too
-//! high by at most what it took over ([`Heavy::over`]), and with n counters every name with more than one nth of all weight has one.
+//! *Space-saving* (Metwally and others, 2005): a name without a counter takes over the lightest counter, including its weight. So a weight
+//! is too high by at most the weight taken over ([`Heavy::over`]), and with n counters every name with more than one nth of all weight has one.
 //!
-//! The counters are a heap with the lightest in front, so that the one to be taken over is known, and a table finds a name's counter.
+//! The counters form a heap with the lightest in front, where it is found to be taken over; a table finds a name's counter.
 //!
-//! Not known here: what is weighed, time.   Limits: the number of counters, and [`NAME_BYTES_MAX`].
+//! Not known here: the meaning of weights, time.   Limits: the number of counters, and [`NAME_BYTES_MAX`].
 
 use std::mem;
 
 use hashbrown::HashTable;
 
-/// Longer names are cut, and counted together if they begin the same.
+/// Longer names are cut; names that agree up to here are counted together.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// What is known of a name besides its weight, since it has its counter.
+/// Counts of a name besides its weight, since it got its counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Requests.
     pub requests: u64,
-    /// Those that the cache did not answer.
+    /// Requests that the cache did not answer.
     pub misses: u64,
     /// Bytes sent to clients.
     pub bytes: u64,
@@ -56,10 +56,10 @@ struct Slot {
     name: Box<[u8]>,
     hash: u64,
     weight: u64,
-    /// The part of the weight that it took over.
+    /// The part of the weight that was taken over.
     over: u64,
     tally: Tally,
-    /// Where it is in the heap.
+    /// Its index in the heap.
     place: usize,
 }
 
@@ -70,14 +70,14 @@ pub struct Heavy<'a> {
     pub name: &'a [u8],
     /// Its weight, at most [`Self::over`] too high.
     pub weight: u64,
-    /// How much too high that may be.
+    /// How much too high the weight may be.
     pub over: u64,
-    /// Counted since it has its counter; so it may be too low.
+    /// Counted since the name got its counter, so possibly too low.
     pub tally: Tally,
 }
 
 impl Sketch {
-    /// An empty one.
+    /// An empty sketch.
     pub fn new(slots_max: usize) -> Sketch {
         Sketch {
             slots_max,
@@ -88,12 +88,12 @@ impl Sketch {
         }
     }
 
-    /// The weight of all names, those without a counter included.
+    /// The weight of all names, including those without a counter.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Adds to a name's weight. `hash`: of the cut name, always the same for the same name. A weight of 0 changes nothing.
+    /// Adds to a name's weight. `hash`: of the cut name; equal names must have equal hashes. A weight of 0 changes nothing.
     pub fn note(&mut self, name: &[u8], hash: u64, weight: u64, tally: &Tally) {
         if weight == 0 || self.slots_max == 0 {
             return;
@@ -121,7 +121,7 @@ impl Sketch {
         self.sink(place);
     }
 
-    /// Adds a slot at the end of the heap, and lets it rise.
+    /// Adds a slot at the end of the heap and moves it up to its place.
     fn put(&mut self, mut slot: Slot) -> usize {
         let at = self.slots.len();
         slot.place = self.heap.len();
@@ -133,7 +133,7 @@ impl Sketch {
         at
     }
 
-    /// Gives the lightest counter to another name.
+    /// Gives the lightest counter to this name.
     fn take_over(&mut self, name: &[u8], hash: u64) -> usize {
         let at = self.heap[0];
         let old = self.slots[at].hash;
@@ -152,7 +152,7 @@ impl Sketch {
         self.slots[self.heap[place]].weight
     }
 
-    /// Moves what has become heavier away from the front.
+    /// Moves a slot that has become heavier away from the front.
     fn sink(&mut self, mut place: usize) {
         loop {
             let (left, right) = (2 * place + 1, 2 * place + 2);
@@ -183,7 +183,7 @@ impl Sketch {
         self.slots[self.heap[b]].place = b;
     }
 
-    /// Halves everything; what is left without weight leaves.
+    /// Halves all weights; names whose weight becomes 0 lose their counter.
     pub fn halve(&mut self) {
         let (slots, total) = (mem::take(&mut self.slots), self.total / 2);
         *self = Sketch::new(self.slots_max);
@@ -198,10 +198,10 @@ impl Sketch {
         }
     }
 
-    /// The heaviest names, at most so many, the heaviest first.
+    /// The heaviest names, at most `most`, the heaviest first.
     pub fn heaviest(&self, most: usize) -> Vec<Heavy<'_>> {
         let mut all: Vec<&Slot> = self.slots.iter().collect();
-        // By name too, so that equals do not change places from one look to the next.
+        // Sorted by name too, so that equal weights keep their order from one call to the next.
         all.sort_unstable_by(|a, b| b.weight.cmp(&a.weight).then_with(|| a.name.cmp(&b.name)));
         let heavy = all.into_iter().take(most).map(|slot| Heavy {
             name: &slot.name,
@@ -213,7 +213,7 @@ impl Sketch {
     }
 }
 
-/// A name as it is counted, and as its hash is to be taken.
+/// The part of a name that is counted and hashed.
 pub fn cut(name: &[u8]) -> &[u8] {
     &name[..name.len().min(NAME_BYTES_MAX)]
 }
@@ -264,7 +264,7 @@ mod tests {
         let top = sketch.heaviest(3);
         assert_eq!((top[0].name, top[0].weight), (&b"often"[..], 30_000));
         assert_eq!((top[1].name, top[1].weight), (&b"less"[..], 20_000));
-        // The others have only what they took over, at most a sixteenth of all.
+        // The other names have only the weight they took over, at most a sixteenth of all.
         assert!(
             top[2].weight < 150_000 / 16 && top[2].over > 0,
             "{:?}",

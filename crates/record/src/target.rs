@@ -1,10 +1,10 @@
-//! Where lines of the access log go: files, standard output, syslog, systemd's journal.
+//! Destinations of access-log lines: files, standard output, syslog, systemd's journal.
 //!
-//! A target is written by the journal thread alone, which may wait for it: its queue is bounded, and beyond that lines are dropped and
-//! counted, so no request waits for a log. A daemon that does not read gets [`WAIT_MAX`] for a batch of lines; then the rest
-//! of the batch is lost. One that was started anew is found again.
+//! Only the journal thread writes to a target, and it may block: its queue is bounded, and beyond that lines are dropped and
+//! counted, so no request waits for a log. A daemon that does not read is given [`WAIT_MAX`]; then the rest of the batch of lines
+//! is lost. A daemon that was restarted is connected to again.
 //!
-//! Not known here: what is in a line, but that it ends with the only line feed in it.
+//! Not known here: the contents of a line, except that its only line feed is at its end.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -15,25 +15,25 @@ use std::time::{Duration, SystemTime};
 use crate::journal::{append_to, naming};
 use plan::{LogTarget, Syslog, SyslogAt};
 
-/// A daemon that takes no line for so long loses the rest of the batch.
+/// If a daemon takes no line for this long, the rest of the batch is lost.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-/// The severity of a line: informational, to syslog and to systemd alike.
+/// The severity of a line: informational, for syslog and for systemd.
 const INFORMATIONAL: u8 = 6;
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// An open target.
 pub enum Out {
-    /// Lines as they are.
+    /// Lines are written unchanged.
     Stream(Box<dyn Write + Send>),
-    /// A message for each line.
+    /// Each line is sent as a message.
     Daemon(Daemon),
 }
 
 impl Out {
-    /// Opens it.
+    /// Opens a target.
     ///
     /// # Errors
-    /// The file cannot be opened. A daemon that is not there is tried again with the next lines.
+    /// The file cannot be opened. A daemon that does not answer is no error: it is tried again with the next lines.
     pub fn open(target: &LogTarget) -> io::Result<Out> {
         Ok(match target {
             LogTarget::Stdout => Out::Stream(Box::new(io::stdout())),
@@ -49,7 +49,7 @@ impl Out {
         })
     }
 
-    /// Writes whole lines. Gives how many of them are lost, and why.
+    /// Writes whole lines. Returns how many of them are lost, and why.
     pub fn write(&mut self, lines: &[u8]) -> (u64, io::Result<()>) {
         match self {
             Out::Stream(out) => match out.write_all(lines).and_then(|()| out.flush()) {
@@ -65,13 +65,13 @@ fn count(lines: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', lines).count() as u64
 }
 
-/// How messages of a daemon look.
+/// The format of a daemon's messages.
 enum Speaks {
     Syslog(Heads),
     Journald,
 }
 
-/// What stands before each message of syslog, but for the time.
+/// The text before each syslog message: `before`, the time, `behind`.
 struct Heads {
     before: String,
     behind: String,
@@ -97,7 +97,7 @@ impl Heads {
     }
 }
 
-/// A socket on which a daemon takes messages.
+/// The socket of a daemon.
 pub struct Daemon {
     speaks: Speaks,
     at: SyslogAt,
@@ -188,12 +188,12 @@ impl Daemon {
         }
     }
 
-    /// Once more on a new socket, if the daemon has been started anew since.
+    /// Sends the message; tries once more on a new socket, in case the daemon was restarted.
     fn send(&mut self) -> io::Result<()> {
         if let Some(socket) = &self.open {
             match socket.send(&self.message) {
                 Ok(_) => return Ok(()),
-                // It is there and does not read.
+                // The daemon runs but does not read.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -212,7 +212,7 @@ impl Daemon {
     }
 }
 
-/// The error of a stream with its name.
+/// The error of a stream, with the stream's name.
 pub fn named(target: &LogTarget, error: io::Error) -> io::Error {
     match target {
         LogTarget::Stdout => naming("standard output", &error),

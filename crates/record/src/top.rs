@@ -1,9 +1,9 @@
-//! The hosts and URLs that are asked for most, missed most, and take most bytes.
+//! The hosts and URLs with the most requests, the most misses, and the most bytes.
 //!
-//! Three sketches for each ([`crate::sketch`]), since who is heaviest by bytes may be rare among the requests. A *miss* here is
+//! There are three sketches for each ([`crate::sketch`]), since the heaviest by bytes may be rare among requests. A *miss* here is
 //! any request that the cache did not answer and that was neither a tunnel nor refused.
 //!
-//! Every ten minutes all is halved, so a request an hour ago weighs a sixty-fourth.
+//! Every ten minutes all counts are halved, so a request an hour ago weighs a sixty-fourth.
 //!
 //! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`NAMES_MAX`] names in each of six sketches, of
 //! [`NAME_BYTES_MAX`](crate::sketch::NAME_BYTES_MAX): two megabytes together.
@@ -23,10 +23,10 @@ use crate::sketch::{Heavy, Sketch, Tally, cut};
 const NAMES_MAX: usize = 1024;
 /// Counts are halved after this time.
 const HALF_LIFE: Duration = Duration::from_secs(600);
-/// How many are told in `/status`.
+/// How many names `/status` lists.
 const TOLD: usize = 10;
 
-/// By what names are ranked.
+/// The number of measures that names are ranked by.
 pub const MEASURES: usize = 3;
 
 /// A host or URL and its share.
@@ -36,7 +36,7 @@ pub struct Share {
     pub name: String,
     /// Its part of recent requests, 0 to 1.
     pub share: f64,
-    /// How much too high that may be.
+    /// How much too high the share may be.
     pub over: f64,
 }
 
@@ -46,15 +46,15 @@ pub struct Share {
 pub struct Ranked {
     /// Host or URL.
     pub name: String,
-    /// Requests. In the ranking by requests at most `over` too high, in the others perhaps too low; so with the next two.
+    /// Requests: at most `over` too high in the ranking by requests, perhaps too low in the others. The same holds for the next two fields.
     pub requests: u64,
     /// Requests that the cache did not answer.
     pub misses: u64,
     /// Bytes sent to clients, heads included.
     pub bytes: u64,
-    /// Its part of what is ranked, 0 to 1.
+    /// Its part of the ranked measure, 0 to 1.
     pub share: f64,
-    /// How much too high what is ranked may be.
+    /// How much too high the ranked measure may be.
     pub over: u64,
 }
 
@@ -70,17 +70,17 @@ pub struct Rankings {
     pub by_bytes: Vec<Ranked>,
 }
 
-/// What is told in `/status`.
+/// The part of the rankings that `/status` shows.
 #[derive(Serialize)]
 pub struct Told {
     hosts: Vec<Share>,
     urls: Vec<Share>,
 }
 
-/// Hosts, or URLs, by each measure.
+/// The sketches of hosts, or of URLs, by measure.
 struct Names([Sketch; MEASURES]);
 
-/// What is asked for most.
+/// The most requested hosts and URLs.
 pub struct Top {
     hosts: Names,
     urls: Names,
@@ -141,7 +141,7 @@ impl Names {
     }
 }
 
-/// A weight as a part of all, with four digits.
+/// A weight as a part of all weight, rounded to four digits.
 fn part(weight: u64, of: &Sketch) -> f64 {
     (weight as f64 / of.total().max(1) as f64 * 1e4).round() / 1e4
 }
@@ -172,7 +172,7 @@ impl Top {
         let mut rest = batch;
         while let Some((entry, len)) = Entry::decode(rest) {
             rest = &rest[len..];
-            // Not those that were not understood.
+            // Skip requests that were not understood.
             if !entry.asking.method.is_empty() {
                 let (uri, tally) = (entry.uri(), tally_of(&entry));
                 self.hosts.note(&host_of(&uri), &self.hasher, &tally);
@@ -181,7 +181,7 @@ impl Top {
         }
     }
 
-    /// The top of both by requests, as `/status` tells it.
+    /// The top hosts and URLs by requests, for `/status`.
     pub fn told(&self) -> Told {
         Told {
             hosts: self.hosts.shares(),
@@ -189,7 +189,7 @@ impl Top {
         }
     }
 
-    /// The rankings of hosts and of URLs, each of so many names at most.
+    /// The rankings of hosts and of URLs, each of at most `most` names.
     pub fn rankings(&self, most: usize) -> [Rankings; 2] {
         [self.hosts.rankings(most), self.urls.rankings(most)]
     }
@@ -205,7 +205,7 @@ fn tally_of(entry: &Entry<'_>) -> Tally {
     }
 }
 
-/// `http://Host:1/a` to `host:1`; what has no scheme is an authority.
+/// `http://Host:1/a` becomes `host:1`; a URI without a scheme is an authority.
 fn host_of(uri: &[u8]) -> Vec<u8> {
     let from = memchr::memmem::find(uri, b"://").map_or(0, |at| at + 3);
     let rest = &uri[from..];
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((missed.requests, missed.misses, missed.bytes), (2, 2, 20));
         assert_eq!((missed.share, missed.over), (1.0, 0));
         assert_eq!(top.told().hosts[0].share, 0.375);
-        // An hour later they are gone.
+        // An hour later all counts have decayed to 0.
         top.note(&[], now + Duration::from_secs(3600));
         assert!(top.rankings(9)[0].by_requests.is_empty());
     }
