@@ -1,21 +1,21 @@
-//! Quotas: how much of something each client, host, listener or tag may have (`[[limit]]`).
+//! Quotas: how much each client, host, listener or tag may use (`[[limit]]`).
 //!
-//! A [`Quota`] counts by key in a [`table`], at a [`rate`] or while something lasts. Of a configuration there are the [`Quotas`]; those
-//! that apply to a request are a [`Chosen`]. Workers share them, since a client has connections on several.
+//! A [`Quota`] keeps a count for each key in a [`table`], either at a [`rate`] or of concurrent things. [`Quotas`] are all quotas of a
+//! configuration; a [`Chosen`] is the subset that applies to a request. Workers share them, since a client has connections on several.
 //!
 //! | what | is charged | when |
 //! |---|---|---|
 //! | requests | 1 | before it is answered, hit or not |
-//! | bytes | what was sent | afterwards; before, it is asked whether too much is owed |
-//! | misses | 1 | before a request is sent to an origin: a fetch, a revalidation, a part, what is passed through, a tunnel |
-//! | miss-bytes | what came | when that request has ended; before, it is asked whether too much is owed |
-//! | fetches-at-once | 1 | while that request is under way |
-//! | connections | 1 | while it is open |
+//! | bytes | bytes sent | afterwards; before, the request is refused if too much is owed |
+//! | misses | 1 | before a request is sent to an origin: for a fetch, a revalidation, a part, a request passed through, a tunnel |
+//! | miss-bytes | bytes received | when the request to the origin has ended; before, it is refused if too much is owed |
+//! | fetches-at-once | 1 | while a request to an origin is under way |
+//! | connections | 1 | while a connection is open |
 //!
-//! Hits are free of all that is about misses: nothing is looked up for them. Whoever joins another's fetch pays nothing. `exchange::request::toll` has the
-//! waiting and refusing.
+//! Hits are not charged for misses, and no such quota is looked up for them. A request that joins another's fetch is not charged either.
+//! Waiting and refusing are done in `exchange::request::toll` and `paying`.
 //!
-//! Not known here: HTTP. Limits: those of [`plan::Quota`], and `exchange::request::toll::DELAYED_MAX`.
+//! Not known here: HTTP. Limits: those of [`plan::Quota`], and `exchange::request::paying::DELAYED_MAX`.
 #![forbid(unsafe_code)]
 
 pub mod rate;
@@ -47,33 +47,33 @@ use table::{Place, Table};
 #[derive(Default)]
 pub struct Quotas(Vec<Arc<Quota>>);
 
-/// Some of them, a bit each.
+/// A subset of the quotas, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chosen(u64);
 
 const _: () = assert!(plan::Quota::QUOTAS_MAX <= u64::BITS as usize);
 
 impl Chosen {
-    /// Is it none?
+    /// Is the subset empty?
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// The quotas of a listener or a rule, by when they are asked.
+/// The quotas of a listener or a rule, by the moment of charging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tolls {
-    /// Of each request: `requests` and `bytes`.
+    /// Charged for each request: `requests` and `bytes`.
     pub each: Chosen,
-    /// Of those that go to an origin.
+    /// Charged for requests that go to an origin.
     pub misses: Chosen,
-    /// Of connections.
+    /// Charged for connections.
     pub connections: Chosen,
 }
 
 impl Tolls {
-    /// These and those.
+    /// The union of both.
     #[must_use]
     pub fn and(self, others: Tolls) -> Tolls {
         Tolls {
@@ -83,27 +83,27 @@ impl Tolls {
         }
     }
 
-    /// Are there none of requests?
+    /// Is no quota charged for requests?
     pub fn is_none(self) -> bool {
         self.each.is_empty() && self.misses.is_empty()
     }
 }
 
-/// Whose count something goes to.
+/// The properties that decide which count is charged.
 #[derive(Clone, Copy, Debug)]
 pub struct Payer<'a> {
     /// The client.
     pub client: IpAddr,
-    /// The host that is asked for, without port.
+    /// The requested host, without port.
     pub host: &'a str,
     /// The listener.
     pub listener: ListenerId,
-    /// The tag that a rule has given it; empty: none.
+    /// The tag that a rule has set; empty: none.
     pub tag: &'a [u8],
 }
 
 impl Quotas {
-    /// Those of a plan. What was counted goes on where a quota is what it was.
+    /// The quotas of a plan. An unchanged quota keeps its counts from `before`.
     pub fn new(plan: &[plan::Quota], before: Option<&Quotas>) -> Quotas {
         let before = before.map_or(&[][..], |quotas| &quotas.0);
         let quota = |quota: &plan::Quota| {
@@ -113,12 +113,12 @@ impl Quotas {
         Quotas(plan.iter().map(quota).collect())
     }
 
-    /// All.
+    /// All quotas.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Quota>> {
         self.0.iter()
     }
 
-    /// The quotas with these names. (A plan names only those it has.)
+    /// The quotas with these names. (A plan refers only to names that it defines.)
     pub fn named(&self, names: &[String]) -> Tolls {
         let mut tolls = Tolls::default();
         for (at, quota) in self.0.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Quotas {
         tolls
     }
 
-    /// The chosen ones.
+    /// The quotas in a subset.
     pub fn of(&self, chosen: Chosen) -> impl Iterator<Item = &Arc<Quota>> {
         let mut left = chosen.0;
         std::iter::from_fn(move || {
@@ -146,42 +146,42 @@ impl Quotas {
     }
 }
 
-/// A quota and what it has counted.
+/// A quota and its counts.
 pub struct Quota {
-    /// As configured.
+    /// The quota as configured.
     pub plan: plan::Quota,
     pace: Pace,
     table: Table,
     hasher: RandomState,
     began: Instant,
-    /// What has happened so far.
+    /// Statistics for metrics.
     pub counts: Counts,
-    /// Something that is counted while it lasts has ended.
+    /// Notified when something that is counted while it lasts has ended.
     pub freed: Notify,
     said: Seldom,
 }
 
-/// What a quota has come to.
+/// Statistics of a quota.
 #[derive(Default)]
 pub struct Counts {
-    /// Requests that were within it.
+    /// Requests within the quota.
     pub passed: AtomicU64,
-    /// Those that waited for their turn.
+    /// Requests that waited for their turn.
     pub delayed: AtomicU64,
-    /// Those that were refused, or answered from what is stale.
+    /// Requests that were refused, or answered with a stale response.
     pub refused: AtomicU64,
-    /// Look-ups of keys that shared a count with others, because there were too many.
+    /// Look-ups of keys that shared a count with others, because there were too many keys.
     pub shared: AtomicU64,
 }
 
-/// Something does not fit.
+/// The quota has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
-    /// It will after this time.
+    /// There is room after this time.
     For(Duration),
-    /// It will when something else ends.
+    /// There is room when something else ends.
     Busy,
-    /// Never.
+    /// There is never room: the amount is 0.
     Always,
 }
 
@@ -212,7 +212,7 @@ impl Quota {
         }
     }
 
-    /// Whose count it is.
+    /// The key of the count that is charged.
     pub fn key(&self, payer: &Payer<'_>) -> u64 {
         match self.plan.per {
             Per::Client => self.hasher.hash_one(self.network(payer.client)),
@@ -225,7 +225,7 @@ impl Quota {
         }
     }
 
-    /// A client of IPv6 has more addresses than can be counted.
+    /// The network of a client. An IPv6 client has more addresses than can be counted one by one.
     fn network(&self, client: IpAddr) -> IpAddr {
         match client.to_canonical() {
             IpAddr::V6(address) => {
@@ -240,7 +240,7 @@ impl Quota {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Looks at a count, and notes if it is shared.
+    /// Calls `then` with a count, and notes if the count is shared.
     fn with<R>(&self, key: u64, now: u64, then: impl FnOnce(&mut u64) -> R) -> (R, Place) {
         let (answer, place) = self.table.with(key, now, then);
         if place == Place::Shared {
@@ -256,11 +256,11 @@ impl Quota {
         (answer, place)
     }
 
-    /// Counts one of what it counts, or asks whether there is room for bytes. It may have to wait until its turn, at most so long; then
-    /// it has its turn.
+    /// Charges one unit, or for a quota of bytes checks whether there is room. Returns the time to wait for the turn, at most `most`; the
+    /// unit is charged already.
     ///
     /// # Errors
-    /// It does not fit; nothing was counted.
+    /// There is no room; nothing was charged.
     pub fn enter(&self, key: u64, most: Duration) -> Result<(Duration, Place), Full> {
         let now = self.now();
         let what = self.plan.what;
@@ -284,7 +284,7 @@ impl Quota {
         entered.map(|wait| (wait, place))
     }
 
-    /// Takes back what was counted for something that does not happen.
+    /// Undoes [`Self::enter`], for something that does not happen.
     pub fn give_back(&self, key: u64, place: Place) {
         if self.plan.what.is_at_once() {
             self.leave(key, place);
@@ -301,7 +301,7 @@ impl Quota {
         self.freed.notify_waiters();
     }
 
-    /// Counts bytes.
+    /// Charges bytes.
     pub fn owe(&self, key: u64, bytes: u64) {
         let now = self.now();
         if bytes > 0 {
@@ -309,7 +309,7 @@ impl Quota {
         }
     }
 
-    /// Keys that are counted apart now, some idle ones among them.
+    /// The number of keys with a count of their own now, some of them idle.
     pub fn keys(&self) -> usize {
         self.table.keys()
     }

@@ -1,13 +1,13 @@
 //! A rate as one number a key: the generic cell rate algorithm (ITU-T I.371, there for ATM).
 //!
-//! Kept is the moment at which all that came so far is worked off at the permitted rate (the theoretical arrival time). A request costs
-//! the time that one of its kind takes at that rate. It fits if the moment after it is no further ahead than the burst takes. A moment in
-//! the past says the same as none, so a key that was quiet for long enough need not be kept.
+//! The state is the moment at which everything charged so far is worked off at the permitted rate (the theoretical arrival time). A request
+//! costs the time that one request takes at that rate. It fits if that moment then lies no further ahead than the time for the burst. A
+//! moment in the past means the same as none, so a key that was quiet for long enough need not be kept.
 //!
 //! Bytes are known only afterwards: a request fits while less than the burst is owed, and its bytes are added when they are known. So one
-//! may go far beyond the burst; who comes next waits until it is worked off.
+//! request may go far beyond the burst; the next one waits until the excess is worked off.
 //!
-//! Not known here: keys, clocks. Times are nanoseconds since a moment of the caller's.
+//! Not known here: keys, clocks. Times are nanoseconds since a moment that the caller chooses.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use plan::Rate;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     rate: Rate,
-    /// What the burst takes at the rate.
+    /// The time for the burst at this rate.
     tolerance_ns: u64,
 }
 
-/// It does not fit.
+/// The request does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Late {
-    /// It will after this time.
+    /// It fits after this time.
     By(Duration),
-    /// It never will: the rate is 0.
+    /// It never fits: the rate is 0.
     Always,
 }
 
@@ -37,10 +37,10 @@ impl Pace {
         Pace { rate, tolerance_ns }
     }
 
-    /// Counts one that may wait until its time comes, at most so long. Returns how long it has to.
+    /// Charges one request that may wait for its turn, at most `most`. Returns how long it must wait.
     ///
     /// # Errors
-    /// It would have to wait for longer, and nothing was counted.
+    /// It would have to wait longer; nothing was charged.
     pub fn reserve(self, debt: &mut u64, now: u64, most: Duration) -> Result<Duration, Late> {
         if self.rate.amount == 0 {
             return Err(Late::Always);
@@ -55,15 +55,15 @@ impl Pace {
         Ok(wait)
     }
 
-    /// Gives back one that was counted.
+    /// Undoes the charge for one request.
     pub fn give_back(self, debt: &mut u64) {
         *debt = debt.saturating_sub(cost_ns(self.rate, 1));
     }
 
-    /// May bytes come that are not counted yet?
+    /// May bytes come that are charged later?
     ///
     /// # Errors
-    /// So much is owed that they may not.
+    /// No: too much is owed.
     pub fn is_open(self, debt: u64, now: u64) -> Result<(), Late> {
         if self.rate.amount == 0 {
             return Err(Late::Always);
@@ -75,13 +75,13 @@ impl Pace {
         Err(Late::By(Duration::from_nanos(open_from - now + 1)))
     }
 
-    /// Counts what has come.
+    /// Charges bytes that have come.
     pub fn owe(self, debt: &mut u64, now: u64, bytes: u64) {
         *debt = (*debt).max(now).saturating_add(cost_ns(self.rate, bytes));
     }
 }
 
-/// The time that so many take. Rounded up, so that no number of small ones is free.
+/// The time for `of` units. Rounded up, so that even the smallest unit costs something.
 fn cost_ns(rate: Rate, of: u64) -> u64 {
     if rate.amount == 0 {
         return u64::MAX;
@@ -123,7 +123,7 @@ mod tests {
             Err(Late::By(Duration::from_nanos(1)))
         );
         assert_eq!(pace.take(&mut debt, now + SECOND / 10), Ok(()));
-        // After a pause the burst is there again, and no more.
+        // After a pause the whole burst is available again, and no more.
         let later = now + 3600 * SECOND;
         assert_eq!(
             (0..20)
@@ -180,8 +180,8 @@ mod tests {
         pace.give_back(&mut debt);
     }
 
-    /// Whatever comes whenever: in any stretch of time no more passes than the burst and what the rate permits in it; and what is
-    /// spread out so far is never refused.
+    /// For random arrivals: in any interval no more passes than the burst and the amount that the rate permits in it; and a request that
+    /// keeps to the rate is never refused.
     #[test]
     fn no_stretch_of_time_has_more_than_the_rate_and_the_burst() {
         let mut seed = 1_u64;

@@ -1,12 +1,12 @@
 //! One number for each key, for very many keys in bounded memory.
 //!
-//! Keys are hashes, spread over shards with a lock each, which is held for one look-up. A number that says nothing any more (the
-//! caller knows) may be forgotten at any time; it is when a shard is full. When a shard is full of numbers that still say something, keys
-//! that are new share one of a few numbers of the shard, by their hash. So a flood of keys gets neither past a quota nor
-//! takes more memory; it costs some of the others that are new their own count, and each such use is counted.
+//! Keys are hashes, spread over shards. Each shard has a lock, held for one look-up. An idle number (the caller decides which are)
+//! may be forgotten at any time; that happens when its shard is full. If a shard is full of numbers that are not idle, new keys
+//! share one of a few numbers of the shard, chosen by their hash. So a flood of keys neither gets past a quota nor takes more
+//! memory. It only costs some other new keys a number of their own, and each use of a shared number is counted.
 //!
 //! Limits: `keys_max`, about 35 bytes each at most. A full shard is swept at most ten times a second.
-//! Not known here: what the numbers mean.
+//! Not known here: the meaning of the numbers.
 
 use std::{
     collections::HashMap,
@@ -14,18 +14,18 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// A power of two.
+/// The number of shards, a power of two.
 const SHARDS: usize = 64;
-/// Numbers of a shard that are shared when it is full.
+/// Shared numbers of each shard, used when it is full.
 const SHARED: usize = 16;
-/// Between two sweeps of a full shard, nanoseconds.
+/// The least time between two sweeps of a full shard, nanoseconds.
 const SWEEP_EVERY_NS: u64 = 100_000_000;
 
 /// Numbers by key.
 pub struct Table {
     shards: Box<[Mutex<Shard>]>,
     shard_keys_max: usize,
-    /// Does a number say nothing any more at this moment?
+    /// May a number be forgotten at this moment?
     is_idle: fn(number: u64, now: u64) -> bool,
 }
 
@@ -36,17 +36,17 @@ struct Shard {
     swept: u64,
 }
 
-/// Where a key's number is.
+/// Which number a key uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// It has its own.
+    /// A number of its own.
     Own,
-    /// It shares one with others.
+    /// A number shared with other keys.
     Shared,
 }
 
 impl Table {
-    /// An empty one. A number of 0 must be idle.
+    /// An empty table. A number of 0 must be idle.
     pub fn new(keys_max: usize, is_idle: fn(u64, u64) -> bool) -> Table {
         Table {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -60,7 +60,7 @@ impl Table {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the number of a key, and changes it. Says where it is.
+    /// Calls `then` with the number of a key; also returns which number that was.
     pub fn with<R>(&self, key: u64, now: u64, then: impl FnOnce(&mut u64) -> R) -> (R, Place) {
         let mut shard = self.shard(key);
         let shard = &mut *shard;
@@ -84,14 +84,14 @@ impl Table {
         (answer, Place::Own)
     }
 
-    /// Lowers the number that the key had there. One that is idle is forgotten.
+    /// Lowers the number that the key used in that place. An idle number is forgotten.
     pub fn change(&self, key: u64, place: Place, now: u64, then: impl FnOnce(&mut u64)) {
         let mut shard = self.shard(key);
         match place {
             Place::Shared => then(&mut shard.shared[key as usize % SHARED]),
             Place::Own => {
                 let Some(number) = shard.numbers.get_mut(&key) else {
-                    // It was idle already.
+                    // The number was idle and was forgotten.
                     return;
                 };
                 then(number);
@@ -122,7 +122,7 @@ impl Shard {
     }
 }
 
-/// Hashes a hash.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -175,7 +175,7 @@ mod tests {
     fn what_is_idle_makes_room() {
         let table = Table::new(64 * 4, is_past);
         for n in 0..10_000 {
-            // Each is idle 10 ns later, but a full shard is swept only now and then.
+            // Each number is idle 10 ns later, but a full shard is swept only now and then.
             let now = 1 + n * SWEEP_EVERY_NS;
             table.with(key(n), now, |number| *number = now + 10);
             assert!(table.keys() <= 64 * 4);
@@ -195,7 +195,7 @@ mod tests {
             }
         }
         assert_eq!((own, shared, table.keys()), (64, 100_000 - 64, 64));
-        // Every further one meets a number that others have raised.
+        // Every further key gets a number that others have raised.
         let least = (200_000..201_000)
             .map(|n| table.with(key(n), 1, |number| *number).0)
             .min();
