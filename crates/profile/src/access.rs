@@ -14,11 +14,11 @@
 //!                each: varint length, bytes
 //! ```
 //!
-//! Everything a client sends may be hostile: it is escaped so that it cannot end a line, a column or a string. User
+//! Everything a client sends may be hostile, so it is escaped and cannot end a line, a column or a string. User
 //! name and password are removed from every URL.
 //!
-//! Limits: a target is cut after `URI_BYTES_MAX`, the others after `REFERER_BYTES_MAX`, `AGENT_BYTES_MAX` and
-//! `WORD_BYTES_MAX`, as Squid cuts its own.
+//! Limits: a target is cut after `URI_BYTES_MAX`, other texts after `REFERER_BYTES_MAX`, `AGENT_BYTES_MAX` or
+//! `WORD_BYTES_MAX`, as in Squid.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -36,19 +36,19 @@ pub const AGENT_BYTES_MAX: usize = 1024;
 /// The most bytes of a method, host, listener, content type, peer, origin or Cache-Status that are logged.
 pub const WORD_BYTES_MAX: usize = 512;
 
-/// The longest authority. A longer one is cut off, since a user name and password may be in the rest.
+/// The longest authority. A longer one is left out, since its unseen rest may contain a user name and password.
 const AUTHORITY_BYTES_MAX: usize = 300;
 
-/// What a client asked. Slices are empty where nothing is known.
+/// The client's request. Slices of unknown values are empty.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Asking<'a> {
-    /// The method as it came.
+    /// The method as received.
     pub method: &'a [u8],
-    /// The value of Host as it came.
+    /// The value of Host as received.
     pub host: &'a [u8],
-    /// The request target as it came: a path, an absolute URI, or for CONNECT the authority.
+    /// The request target as received: a path, an absolute URI, or for CONNECT the authority.
     pub target: &'a [u8],
-    /// Bytes of the request, head and body; for a tunnel all that the client sent.
+    /// Bytes of the request, head and body; for a tunnel all bytes that the client sent.
     pub bytes_in: u64,
     /// The request's Referer.
     pub referer: &'a [u8],
@@ -59,11 +59,11 @@ pub struct Asking<'a> {
 /// The encryption of a client's connection.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tls<'a> {
-    /// `TLSv1.3`; empty: there is none.
+    /// `TLSv1.3`; empty: the connection is not encrypted.
     pub version: &'a [u8],
     /// The cipher suite.
     pub cipher: &'a [u8],
-    /// The name of the server that the client has asked for.
+    /// The server name that the client asked for (SNI).
     pub name: &'a [u8],
     /// The subject of the client's certificate.
     pub client: &'a [u8],
@@ -116,24 +116,24 @@ pub struct Entry<'a> {
     pub client: IpAddr,
     /// The listener's address.
     pub listener: &'a [u8],
-    /// The encryption of its connection.
+    /// The encryption of the client's connection.
     pub tls: Tls<'a>,
-    /// What the client asked.
+    /// The client's request.
     pub asking: Asking<'a>,
     /// The response's Content-Type.
     pub content_type: &'a [u8],
-    /// The host that was asked.
+    /// The host that the request was forwarded to.
     pub peer: &'a [u8],
-    /// The origin that a route of a reverse listener names, asked or not.
+    /// The origin of the route on a reverse listener, whether asked or not.
     pub origin: &'a [u8],
     /// The Cache-Status sent (RFC 9211).
     pub cache_status: &'a [u8],
-    /// What the operator's rules call it.
+    /// The tag that the operator's rules set.
     pub tag: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Appends the entry's bytes. Returns how many of them, the first ones, are those of its record.
+    /// Appends the entry's bytes. Returns how many of them, at the front, are its record.
     pub fn encode(&self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         self.record.encode(out);
@@ -168,7 +168,7 @@ impl<'a> Entry<'a> {
         record_bytes
     }
 
-    /// The entry at the front of `buf` and the bytes it takes; `None` when they are not a whole entry.
+    /// The entry at the front of `buf` and its length; `None` if there is no whole entry.
     pub fn decode(buf: &'a [u8]) -> Option<(Entry<'a>, usize)> {
         let (record, len) = Record::decode(buf)?;
         let mut rest = &buf[len..];
@@ -203,7 +203,7 @@ impl<'a> Entry<'a> {
         Some((entry, buf.len() - rest.len()))
     }
 
-    /// Squid's word for where the answer came from.
+    /// Squid's code for the source of the answer.
     pub(crate) fn hierarchy_code(&self) -> &'static str {
         let asked = match self.found_nobody() {
             true => Hierarchy::None,
@@ -212,7 +212,7 @@ impl<'a> Entry<'a> {
         asked.squid_code(!self.origin.is_empty())
     }
 
-    /// Whom the request went to.
+    /// The host that the request was forwarded to; empty if none was.
     pub(crate) fn asked(&self) -> &'a [u8] {
         match self.found_nobody() {
             true => b"",
@@ -220,13 +220,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Was a server to be asked, without even a try to connect to it? Its name has no address, or the client had gone before there was one.
+    /// Was there not even a try to connect to a server? Its name had no address, or the client left before it was resolved.
     fn found_nobody(&self) -> bool {
         let by_name = matches!(self.record.hierarchy, Hierarchy::Direct | Hierarchy::Parent);
         by_name && self.record.stage(StageName::ProxyConnect).is_none()
     }
 
-    /// The URI the client asked for, without user name and password: as it came, or put together from Host and path.
+    /// The requested URI, without user name and password: as received, or built from Host and path.
     pub fn uri(&self) -> Cow<'a, [u8]> {
         match self.asking.target {
             [b'/', ..] => {
@@ -245,7 +245,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A URI, or an authority, without the user name and password that it may hold.
+/// A URI or an authority, without any user name and password.
 pub(crate) fn without_user(uri: &[u8]) -> Cow<'_, [u8]> {
     let scheme = uri.windows(3).position(|three| three == b"://");
     let authority = scheme.map_or(0, |at| at + 3);
@@ -274,8 +274,8 @@ fn word<'a>(buf: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
     cut(buf, len)
 }
 
-/// Appends the entry in the combined format of Apache and nginx: client, two `-` for the identity and the user, when
-/// the first byte of the request came (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
+/// Appends the entry in the combined format of Apache and nginx: client, two `-` for identity and user, the time of the request's
+/// first byte (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
 pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text::address(entry.client, out);
     out.extend_from_slice(b" - - [");
@@ -313,9 +313,9 @@ pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Appends the entry in Squid's native format: the time the request ended, milliseconds it took from its first byte on (a
-/// browser may connect long before it asks), client, result
-/// and status, bytes sent, method, URI, `-` for the user, hierarchy and peer, media type.
+/// Appends the entry in Squid's native format: the time of its end, milliseconds since its first byte, client, result and status,
+/// bytes sent, method, URI, `-` for the user, hierarchy and peer, media type. The milliseconds do not begin with the connection,
+/// because a browser may connect long before it asks.
 pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let record = &entry.record;
     let ended_ms = record.began_unix_us.saturating_add(record.total_us.into()) / 1000;
@@ -345,7 +345,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// `text/html; charset=utf-8` to `text/html`.
+/// Cuts `text/html; charset=utf-8` to `text/html`.
 pub(crate) fn media_type(content_type: &[u8]) -> &[u8] {
     let end = content_type
         .iter()
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(value["stages"]["proxy-reply"]["total_us"], 44);
     }
 
-    /// A reverse listener's request, with what an attacker would write into a log.
+    /// A reverse listener's request, with log injections in its fields.
     fn reverse() -> Entry<'static> {
         let mut record = Record {
             hierarchy: Hierarchy::Direct,

@@ -20,8 +20,8 @@ pub fn dump_header() -> String {
     out
 }
 
-/// Appends one record in columns, with a line end. A stage is `start+first/total` in microseconds (`start`
-/// since the request began, the other two since the stage did), `-` if the request did not pass through it.
+/// Appends one record in columns, with a line end. A stage is `start+first/total` in microseconds: `start` counts from the
+/// beginning of the request, the other two from the stage's own start. It is `-` if the request did not pass through the stage.
 pub fn dump_line(record: &Record, out: &mut String) {
     let mut began = Vec::new();
     text::time(record.began_unix_us, &mut began);
@@ -101,7 +101,7 @@ pub(crate) fn json_members(record: &Record, method: &[u8], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The members that version 1 does not have, each after a comma.
+/// The members that version 2 added, each after a comma.
 fn json_since_2(record: &Record, out: &mut Vec<u8>) {
     for (name, n) in [
         (&b",\"object_bytes\":"[..], record.object_bytes),
@@ -192,7 +192,7 @@ impl std::fmt::Display for Word<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Word::Number(number) => number.fmt(f),
-            // A foreign file may hold what moves a terminal's cursor.
+            // A file from elsewhere may contain control characters for the terminal.
             Word::Text(text) => text
                 .chars()
                 .map(|c| if c.is_control() { '\u{fffd}' } else { c })
@@ -201,7 +201,7 @@ impl std::fmt::Display for Word<'_> {
     }
 }
 
-/// When it was, and its names and values.
+/// The time of an event, and its names and values.
 fn event_words(event: &Event) -> (u64, Vec<(&'static str, Word<'_>)>) {
     use Word::{Number, Text};
     match event {

@@ -1,25 +1,25 @@
-//! What a profile holds besides requests: writes and reads of the disk, the state of the machine second by second, marks.
+//! Records of a profile other than requests: disk writes and reads, gauges of every second, marks.
 //!
 //! ```text
-//! length   1 byte   of what follows
-//! kind     2 bytes  0x8000 and the kind, little-endian: bit 15 tells it from a request
+//! length   1 byte   of the rest
+//! kind     2 bytes  0x8000 and the kind, little-endian: bit 15 tells an event from a request
 //! then varints:
 //!   write 0    start, total, bytes, records, store, cluster
 //!   read 1     start, wait, total, bytes, objects, store
-//!   second 2   when, subject, its number, then pairs of gauge and value to the end
-//!   mark 3     when, kind, then UTF-8 text to the end
+//!   second 2   time, subject, its number, then pairs of gauge and value to the end
+//!   mark 3     time, kind, then UTF-8 text to the end
 //! ```
 //!
-//! Kinds, subjects and gauges are only ever added; a reader leaves out those that it does not know.
+//! Kinds, subjects and gauges are only ever added; a reader skips unknown ones.
 
 use crate::varint;
 
 /// A cluster written to a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Write {
-    /// When it was given to the device, microseconds since 1970.
+    /// When it was submitted to the device, microseconds since 1970.
     pub start_unix_us: u64,
-    /// From then until it was on the device.
+    /// From submission to completion.
     pub total_us: u32,
     /// Bytes written.
     pub bytes: u64,
@@ -27,28 +27,28 @@ pub struct Write {
     pub records: u32,
     /// The number of the store in the set.
     pub store: u8,
-    /// Its number among the writes of this process. A request whose object it holds names it: [`crate::Record::cluster`].
+    /// Its number among the writes of this process. The record of a request whose object it contains refers to it: [`crate::Record::cluster`].
     pub cluster: u64,
 }
 
 /// A read of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Read {
-    /// When it was wanted, microseconds since 1970.
+    /// When the read was requested, microseconds since 1970.
     pub start_unix_us: u64,
-    /// From then until it was given to the device: the time in the elevator.
+    /// From the request to submission to the device: the time in the elevator.
     pub wait_us: u32,
-    /// From the start until the bytes were there.
+    /// From the request to completion.
     pub total_us: u32,
     /// Bytes read.
     pub bytes: u64,
-    /// Objects that it served.
+    /// The number of objects read.
     pub objects: u32,
     /// The number of the store in the set.
     pub store: u8,
 }
 
-/// What the gauges of one second are about.
+/// The subject of the gauges of one second.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
@@ -56,9 +56,9 @@ pub enum Subject {
     Worker = 0,
     /// The process.
     Process = 1,
-    /// The device of a store, by number, as the kernel counts (`/sys/block/*/stat`).
+    /// The device of a store, by number, with the kernel's counters (`/sys/block/*/stat`).
     Device = 2,
-    /// The machine's network, as the kernel counts.
+    /// The machine's network, with the kernel's counters.
     Network = 3,
 }
 
@@ -83,8 +83,8 @@ impl Subject {
 
 macro_rules! gauges {
     ($($(#[doc = $doc:literal])+ $name:ident = $number:literal $text:literal,)+) => {
-        /// A number that is noted every second. Those called a total count from the start of the process or the machine; the
-        /// others are of the second.
+        /// A number noted every second. A gauge called a total counts from the start of the process or the machine; the others
+        /// are for that second.
         #[repr(u8)]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Gauge { $($(#[doc = $doc])+ $name = $number,)+ }
@@ -104,9 +104,9 @@ macro_rules! gauges {
 gauges! {
     /// Worker: median lateness of its timer, microseconds.
     LagP50Us = 0 "lag_p50_us",
-    /// Worker: 99th percentile of it.
+    /// Worker: 99th percentile of the lateness, microseconds.
     LagP99Us = 1 "lag_p99_us",
-    /// Worker: the largest.
+    /// Worker: largest lateness, microseconds.
     LagMaxUs = 2 "lag_max_us",
     /// Worker: open client connections.
     ClientConnections = 3 "client_connections",
@@ -126,9 +126,9 @@ gauges! {
     MinorFaults = 10 "minor_faults",
     /// Process: page faults with I/O, total.
     MajorFaults = 11 "major_faults",
-    /// Process: context switches of its own accord, total.
+    /// Process: voluntary context switches, total.
     VoluntarySwitches = 12 "voluntary_switches",
-    /// Process: context switches forced, total.
+    /// Process: involuntary context switches, total.
     InvoluntarySwitches = 13 "involuntary_switches",
     /// Device: reads completed, total.
     DeviceReads = 14 "device_reads",
@@ -142,9 +142,9 @@ gauges! {
     DeviceQueue = 18 "device_queue",
     /// Device: time with at least one request, total, microseconds.
     DeviceBusyUs = 19 "device_busy_us",
-    /// Device: time that all requests spent in it together, total, microseconds.
+    /// Device: sum of the times of all requests in it, total, microseconds.
     DeviceQueueUs = 20 "device_queue_us",
-    /// Network: TCP segments sent again, total.
+    /// Network: TCP segments retransmitted, total.
     Retransmits = 21 "retransmits",
     /// Network: connections dropped because a listen queue was full, total.
     ListenOverflows = 22 "listen_overflows",
@@ -168,14 +168,14 @@ gauges! {
     RecordsLost = 31 "records_lost",
 }
 
-/// The state of something, as it was in one second.
+/// The gauges of a subject for one second.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Second {
     /// The end of the second, microseconds since 1970.
     pub at_unix_us: u64,
-    /// What it is about.
+    /// The subject.
     pub subject: Subject,
-    /// The number of the worker or store; 0 for the others.
+    /// The number of the worker or store; 0 for other subjects.
     pub number: u8,
     /// Gauges with their values; at most [`GAUGES_MAX`].
     pub gauges: Vec<(Gauge, u64)>,
@@ -192,15 +192,15 @@ impl Second {
     }
 }
 
-/// What a [`Mark`] stands for.
+/// The kind of a [`Mark`].
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MarkKind {
     /// The process began. The text is JSON: version, machine, kernel, disks.
     Start = 0,
-    /// It ended of its own accord.
+    /// The process ended in order.
     Stop = 1,
-    /// A configuration came into force. The text is JSON: a digest, and what Table 2 of a report needs.
+    /// A configuration came into force. The text is JSON: a digest, and the facts for Table 2 of a report.
     Configuration = 2,
     /// Something was purged.
     Purge = 3,
@@ -229,40 +229,40 @@ impl MarkKind {
     }
 }
 
-/// A moment to be seen in a plot.
+/// A moment to be marked in plots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mark {
     /// When, microseconds since 1970.
     pub at_unix_us: u64,
     /// What happened.
     pub kind: MarkKind,
-    /// More about it; cut after [`MARK_TEXT_BYTES_MAX`]. A longer text is in several marks of the same time and kind.
+    /// Details; cut after [`MARK_TEXT_BYTES_MAX`]. A longer text is split over several marks of the same time and kind.
     pub text: String,
 }
 
 /// The most bytes of text in one [`Mark`].
 pub const MARK_TEXT_BYTES_MAX: usize = 200;
 
-/// Something other than a request.
+/// An item other than a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A cluster was written.
     Write(Write),
     /// A device was read.
     Read(Read),
-    /// A second passed.
+    /// The gauges of a second.
     Second(Second),
-    /// Something happened that belongs in the plots.
+    /// A moment to be marked in plots.
     Mark(Mark),
-    /// Of a kind that this program does not know.
+    /// An event of a kind that this program does not know.
     Unknown,
 }
 
-/// The bit of the kind that tells an event from a request.
+/// The bit that tells an event from a request.
 pub(crate) const EVENT_BIT: u16 = 1 << 15;
 
 impl Event {
-    /// Appends its bytes.
+    /// Appends the event's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         out.push(0);
@@ -317,7 +317,7 @@ impl Event {
         out[begin] = u8::try_from(out.len() - begin - 1).expect("every event fits");
     }
 
-    /// The event at the front of `buf` and the bytes it takes; `None` when they are not a whole one, or a request.
+    /// The event at the front of `buf` and its length; `None` if there is no whole event.
     pub fn decode(buf: &[u8]) -> Option<(Event, usize)> {
         let len = usize::from(*buf.first()?);
         let mut body = buf.get(1..1 + len)?;
@@ -329,7 +329,7 @@ impl Event {
         Some((Event::decode_body(kind, &mut body)?, 1 + len))
     }
 
-    /// The event in these bytes, which follow the kind.
+    /// Decodes the bytes after the kind.
     pub(crate) fn decode_body(kind: u16, body: &mut &[u8]) -> Option<Event> {
         let event = match kind & !EVENT_BIT {
             0 => Event::Write(Write {

@@ -1,19 +1,19 @@
 //! The profile file: a header, then requests ([`Record`]) and events ([`Event`]) back to back.
 //!
-//! A process that opens a file, new or not, first appends a header, so a file may hold several. If a killed process
-//! left a partial record, a header follows it. A reader that finds bytes that are no whole record reports the
-//! position and goes on after the next header. A header inside a record proves that the record is torn.
+//! A process that opens a file, new or not, first appends a header, so a file may contain several. If a killed process
+//! left a partial record, a header follows that record. When a reader finds bytes that are no whole record, it reports the
+//! position and resumes after the next header. A header inside a record proves that the record is torn.
 //!
 //! ```text
-//! header   8 bytes   "\x00LoliPro"   the 0 can not begin a record: none is empty
-//!          2 bytes   version of what follows, little-endian: 1 to 3
-//!          4 bytes   which secret the keys are hashed with (`keys_id`), little-endian; 0 in version 1
+//! header   8 bytes   "\x00LoliPro"   no record begins with 0, since none is empty
+//!          2 bytes   version of the records that follow, little-endian: 1 to 3
+//!          4 bytes   identifies the secret that keys are hashed with (`keys_id`), little-endian; 0 in version 1
 //!          2 bytes   zero
 //! ```
 //!
-//! What follows a header is of its version, so a file that was begun by an older program may be continued.
+//! Each header gives the version of the records after it, so a newer program may append to an older file.
 //!
-//! Limits: the reader holds at most `BUFFER_BYTES` and what its source buffers.
+//! Limits: the reader holds at most `BUFFER_BYTES`, besides the buffer of its source.
 
 use std::io::{self, BufRead};
 
@@ -22,12 +22,12 @@ use crate::record::{RECORD_BYTES_MAX, RECORD_VERSION, Record};
 
 const MAGIC: [u8; 8] = *b"\x00LoliPro";
 const HEADER_BYTES: usize = 16;
-/// The reader's own buffer: many records, so that moving the rest to the front costs little.
+/// The size of the reader's own buffer: many records, so that moving the rest to the front costs little.
 const BUFFER_BYTES: usize = 64 << 10;
 const _: () = assert!(BUFFER_BYTES > 4 * (RECORD_BYTES_MAX + HEADER_BYTES));
 
-/// Appends a header. Each process that opens the file does this once, before its first record. `keys_id` tells whether the keys
-/// of two files mean the same.
+/// Appends a header. Each process that opens the file does this once, before its first record. Keys of two files can be compared if
+/// their `keys_id` is the same.
 pub fn write_file_header(keys_id: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&u16::from(RECORD_VERSION).to_le_bytes());
@@ -35,12 +35,12 @@ pub fn write_file_header(keys_id: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 2]);
 }
 
-/// What a profile holds.
+/// An item of a profile.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
     /// A finished request.
     Request(Record),
-    /// Anything else.
+    /// An event.
     Event(Event),
 }
 
@@ -53,7 +53,7 @@ impl Item {
         }
     }
 
-    /// The item at the front of `buf` and the bytes it takes; `None` when they are not a whole one.
+    /// The item at the front of `buf` and its length; `None` if there is no whole item.
     fn decode(version: u16, buf: &[u8]) -> Option<(Item, usize)> {
         if version == 1 {
             let (record, len) = Record::decode_version_1(buf)?;
@@ -64,7 +64,7 @@ impl Item {
         let kind = u16::from_le_bytes(*body.first_chunk()?);
         let item = if kind & EVENT_BIT == 0 {
             let record = Record::decode_body(&mut body)?;
-            // An older process that still runs appends to the file of a newer one, so a record is taken for what its header says.
+            // A still running older process may append to the file of a newer one, so the version is that of the last header.
             let version = version as u8;
             Item::Request(Record { version, ..record })
         } else {
@@ -78,10 +78,10 @@ impl Item {
 /// Why a profile file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// It does not begin with a header: not a profile file. Nothing can be read.
+    /// The file does not begin with a header, so it is no profile. Nothing can be read.
     #[error("this is not a profile file (it does not begin with the header)")]
     NotAProfile,
-    /// It was written by a later program. Nothing can be read.
+    /// The file was written by a newer program. Nothing can be read.
     #[error(
         "profile format version {found} is not known here (this program reads versions up to {RECORD_VERSION})"
     )]
@@ -89,10 +89,10 @@ pub enum ProfileError {
         /// The version found.
         found: u16,
     },
-    /// Bytes that are no whole record, as a killed process leaves them. The reader goes on after them.
+    /// Bytes that are no whole record, as left by a killed process. The reader goes on after them.
     #[error("{skipped} bytes at offset {at} are not a whole record, skipped")]
     Torn {
-        /// Where in the file.
+        /// Their offset in the file.
         at: u64,
         /// How many bytes were skipped.
         skipped: u64,
@@ -108,7 +108,7 @@ pub struct Reader<R: BufRead> {
     keys_id: u32,
     source: R,
     buffer: Vec<u8>,
-    /// `buffer[at..]` is not yet read; its first byte is at `offset` in the file.
+    /// `buffer[at..]` is not decoded yet; its first byte is at `offset` in the file.
     at: usize,
     offset: u64,
     ended: bool,
@@ -139,7 +139,7 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// Which secret the keys of the last item are hashed with; 0: there are none.
+    /// Identifies the secret that keys of the last item are hashed with; 0: there are no keys.
     pub fn keys_id(&self) -> u32 {
         self.keys_id
     }
@@ -158,7 +158,7 @@ impl<R: BufRead> Reader<R> {
         self.offset += bytes as u64;
     }
 
-    /// Makes at least `want` bytes present unless the source ends before.
+    /// Reads until at least `want` bytes are buffered, or the source ends.
     fn fill(&mut self, want: usize) -> io::Result<()> {
         if self.rest().len() >= want || self.ended {
             return Ok(());
@@ -182,7 +182,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Skips the header at the front.
+    /// Checks and skips the header at the front.
     fn take_header(&mut self) -> Result<(), ProfileError> {
         let rest = self.rest();
         let found = u16::from_le_bytes([rest[8], rest[9]]);
@@ -220,7 +220,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Goes to the next header, or to the end.
+    /// Skips to the next header, or to the end.
     fn skip_torn(&mut self) -> io::Result<ProfileError> {
         let at = self.offset;
         self.skip(1);
@@ -230,7 +230,7 @@ impl<R: BufRead> Reader<R> {
                 self.skip(found);
                 break;
             }
-            // The last bytes may be the front of a header that goes on in the next piece.
+            // The last bytes may be the beginning of a header that continues in the next read.
             let keep = if self.ended { 0 } else { MAGIC.len() - 1 };
             self.skip(self.rest().len() - keep);
             if self.ended {
@@ -280,9 +280,9 @@ mod tests {
         out
     }
 
-    /// `r` for each record, `t` for each torn place.
+    /// Returns `r` for each record, `t` for each torn place.
     fn read(bytes: &[u8]) -> String {
-        // A small source buffer, so that records straddle its borders.
+        // A small source buffer, so that records span several reads.
         let source = io::BufReader::with_capacity(7, bytes);
         let item = |item: Result<Item, ProfileError>| match item {
             Ok(_) => 'r',
@@ -337,7 +337,7 @@ mod tests {
         ));
     }
 
-    /// A memory hit over TLS as version 2 wrote it.
+    /// A memory hit over TLS in the format of version 2.
     const OF_VERSION_2: [u8; 41] = [
         0x28, 0x41, 0x00, 0x00, 0x85, 0x81, 0x01, 0xc0, 0xc4, 0x80, 0xc1, 0xc1, 0xc4, 0x82, 0x03,
         0x54, 0xc8, 0x01, 0xf0, 0x51, 0xdc, 0x51, 0x00, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23,
@@ -357,7 +357,7 @@ mod tests {
             encryption: Encryption::Tls13Resumed,
             ..hit
         };
-        // The same process, upgraded, goes on in the file.
+        // The process is upgraded and appends to the same file.
         bytes.extend(file(&[resumed]));
         let items: Vec<_> = Reader::new(&bytes[..])
             .unwrap()

@@ -1,4 +1,4 @@
-//! What is true of a request, as bits.
+//! Facts of a request, as bits.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -7,20 +7,20 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Flags(u16);
 
 impl Flags {
-    /// The client's connection had carried a request before.
+    /// The client's connection has carried an earlier request.
     pub const REUSED_CLIENT: Self = Self(1);
-    /// The connection to the server had carried a request before.
+    /// The connection to the server has carried an earlier request.
     pub const REUSED_SERVER: Self = Self(1 << 1);
-    /// The client went away before the end of the answer, or was sent away because it did not read.
+    /// The client left before the end of the answer, or was disconnected because it did not read.
     pub const CLIENT_ABORTED: Self = Self(1 << 2);
-    /// The server's answer broke off, or did not come though there was a connection. (Where there was none, a stage says so.)
-    /// Not set where a stale answer took its place, whole.
+    /// The server's answer ended early, or did not come although there was a connection. (Without a connection, a stage shows the failure.)
+    /// Not set if a complete stale answer was sent in its place.
     pub const ORIGIN_ABORTED: Self = Self(1 << 3);
     /// The server was asked whether the stored response is still valid.
     pub const VALIDATED: Self = Self(1 << 4);
     /// The answer was stale.
     pub const STALE: Self = Self(1 << 5);
-    /// The client asked for a part.
+    /// The client asked for a range.
     pub const RANGE: Self = Self(1 << 6);
     /// The client's connection is encrypted.
     pub const TLS_CLIENT: Self = Self(1 << 7);
@@ -29,9 +29,9 @@ impl Flags {
     /// The response could have been stored, but the store refused it: no room, not admitted, or a disk that fails.
     pub const NOT_KEPT: Self = Self(1 << 9);
 
-    /// The parent or sibling that was asked had the answer in its cache, by its member of Cache-Status (RFC 9211).
+    /// The parent or sibling that was asked had the answer in its cache, according to its Cache-Status (RFC 9211).
     pub const PEER_HIT: Self = Self(1 << 10);
-    /// A proxy beyond the parent had it in its cache.
+    /// A proxy beyond the parent had the answer in its cache.
     pub const FARTHER_HIT: Self = Self(1 << 11);
 
     /// No flag.
@@ -63,7 +63,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// The same with `other`, if that is so.
+    /// These flags and `other`, if `is_so`.
     #[must_use]
     pub const fn with(self, other: Self, is_so: bool) -> Self {
         match is_so {
@@ -72,18 +72,18 @@ impl Flags {
         }
     }
 
-    /// The same without `other`.
+    /// These flags without `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// As they are kept.
+    /// The bits of a record.
     pub(crate) const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The set with these bits; `None` if one of them means nothing here.
+    /// The set with these bits; `None` if one of them is unknown.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let known = (1 << Self::ALL.len()) - 1;
         (bits & !known == 0).then_some(Self(bits as u16))

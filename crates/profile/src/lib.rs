@@ -1,14 +1,14 @@
-//! The record of every request: its kind, its result, and the time it took.
+//! The profile: a record of every request, with its kind, its result, and the times it took.
 //!
 //! A worker fills one [`Record`] per request and appends its bytes to a batch; the journal thread writes the batches.
-//! Three things are made of it: the profile file ([`write_file_header`], [`Record::encode`], [`Reader`]), lines for
+//! Records are used for three things: the profile file ([`write_file_header`], [`Record::encode`], [`Reader`]), lines for
 //! people and programs ([`dump_line`], [`dump_json`]), and the access log ([`access`]).
 //!
-//! The seven stages are those of paper 001: connecting to the client, resolving the name, connecting to the
-//! origin, the origin's reply, reading from disk, writing to disk, replying to the client. They overlap, so
-//! their sum says nothing; each has a start, a delay to its first byte and a total.
+//! Seven of the [stages](StageName) are those of paper 001: connecting to the client, resolving the name, connecting to the
+//! origin, the origin's reply, reading from disk, writing to disk, replying to the client. Stages overlap, so
+//! their sum means nothing; each has a start, a delay to its first byte and a total.
 //!
-//! Not known here: sockets, files, clocks, HTTP. Foreign bytes lead to an error value, never to a panic.
+//! Not known here: sockets, files, clocks, HTTP. Malformed input leads to an error value, never to a panic.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -1,6 +1,6 @@
 //! The small closed sets of a record: class of a request, method, stage.
 //!
-//! Each value is one byte on disk, its discriminant; values are only ever added, at the end.
+//! On disk each value is one byte, its discriminant; new values are only added at the end.
 
 /// How a request was answered. Each request is in exactly one class.
 #[repr(u8)]
@@ -26,7 +26,7 @@ pub enum Class {
     Uncachable = 8,
     /// CONNECT or an upgraded connection.
     Tunnel = 9,
-    /// Answered with an error of our own, or not at all. (An answer that was cut off keeps its class; see
+    /// Answered with an error of this proxy, or not at all. (An answer that was cut off keeps its class; see
     /// [`crate::Flags::CLIENT_ABORTED`].)
     Error = 10,
 }
@@ -64,8 +64,8 @@ impl Class {
         }
     }
 
-    /// Was the answer made from a response stored before the request came? (A collapsed request was not: its
-    /// answer came from the origin while it waited.)
+    /// Was the answer made from a response stored before the request came? (The answer of a collapsed request was not: it
+    /// came from the origin while the request waited.)
     pub fn is_hit(self) -> bool {
         match self {
             Class::MemoryHit
@@ -101,7 +101,7 @@ impl Class {
     }
 }
 
-/// The request's method, as statistics need it.
+/// The method of a request, reduced to the values that statistics need.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Method {
@@ -146,7 +146,7 @@ impl Method {
         Method::Other,
     ];
 
-    /// The value for a method as it stands in a request; methods are case-sensitive (RFC 9110 §9.1).
+    /// The value for a method as written in a request; methods are case-sensitive (RFC 9110 §9.1).
     pub fn of(method: &[u8]) -> Self {
         match method {
             b"GET" => Method::Get,
@@ -185,18 +185,18 @@ impl Method {
     }
 }
 
-/// Whom a request was forwarded to.
+/// Where a request was forwarded to.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Hierarchy {
-    /// Nobody: the answer is the cache's own.
+    /// Nowhere: the answer is the cache's own.
     #[default]
     None = 0,
     /// The origin.
     Direct = 1,
-    /// Another proxy, which fetches what it does not have.
+    /// Another proxy, which fetches objects that it does not have.
     Parent = 2,
-    /// Another proxy, which was asked for what it has.
+    /// Another proxy, which was asked for a stored object only.
     Sibling = 3,
     /// A cache node behind this front.
     Node = 4,
@@ -223,7 +223,7 @@ impl Hierarchy {
         }
     }
 
-    /// Squid's hierarchy code. `is_routed`: the origin is that of a route, which Squid calls a parent.
+    /// Squid's hierarchy code. `is_routed`: a route names the origin; Squid calls such an origin a parent.
     pub fn squid_code(self, is_routed: bool) -> &'static str {
         match self {
             Hierarchy::None => "HIER_NONE",
@@ -265,7 +265,7 @@ impl Protocol {
         Protocol::Http3,
     ];
 
-    /// As in a request line; empty if unknown.
+    /// The name as in a request line; empty if unknown.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Unknown => "",
@@ -285,7 +285,7 @@ impl Protocol {
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Encryption {
-    /// It is plain, or the version is not recorded: [`crate::Flags::TLS_CLIENT`] tells these apart.
+    /// The connection is plain, or its version is not recorded: [`crate::Flags::TLS_CLIENT`] tells these apart.
     #[default]
     None = 0,
     /// TLS 1.2, a new session.
@@ -308,7 +308,7 @@ impl Encryption {
         Encryption::Tls13Resumed,
     ];
 
-    /// The version of TLS; empty: there is none, or it is not recorded.
+    /// The version of TLS; empty if the connection is plain or the version is not recorded.
     pub fn version(self) -> &'static str {
         match self {
             Encryption::None => "",
@@ -327,7 +327,7 @@ impl Encryption {
     }
 }
 
-/// A stage of a request; the discriminant is its place in [`crate::Record::stages`].
+/// A stage of a request; the discriminant is its index in [`crate::Record::stages`].
 //= paper 001   the stages of a request: client connect, DNS, proxy connect, server reply, swap-in, swap-out, proxy reply
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -340,9 +340,9 @@ pub enum StageName {
     ProxyConnect = 2,
     /// From the last byte of the request to the server to the last byte of its reply.
     ServerReply = 3,
-    /// Reading from the disk store, to the last page that was sent.
+    /// Reading from the disk store, to the last page sent.
     SwapIn = 4,
-    /// Giving the response to the disk store. The write itself is a [`crate::Write`]; see [`crate::Record::cluster`].
+    /// Handing the response to the disk store. The write itself is a [`crate::Write`]; see [`crate::Record::cluster`].
     SwapOut = 5,
     /// From the first byte of the reply to the client to its last.
     ProxyReply = 6,

@@ -1,7 +1,7 @@
 //! One request's record and its bytes.
 //!
 //! ```text
-//! length        1 byte    of what follows
+//! length        1 byte    of the rest
 //! stages        2 bytes   little-endian; bit i: stage i is present; bit 15 is 0 (1: an `event`)
 //! kind          1 byte    class in the high four bits, method in the low four
 //! facts         varint    bit 0: names are present; 3 bits the client's protocol; 3 bits hierarchy; 12 bits flags;
@@ -18,9 +18,9 @@
 //! then, for each stage present, in order: start, first, total   varints, microseconds
 //! ```
 //!
-//! Varints are those of `varint`. A memory hit takes about 43 bytes. A record does not depend on the one before, because the
-//! batches of several workers mix in one file. Version 1 is read by [`Record::decode_version_1`]; version 2 is the same without the
-//! encryption.
+//! Varints are those of `varint`. A memory hit takes about 43 bytes. Records do not refer to each other, because batches of
+//! several workers are mixed in one file. Version 1 is read by [`Record::decode_version_1`]; version 2 differs only in lacking
+//! the encryption.
 
 use crate::event::EVENT_BIT;
 use crate::varint;
@@ -30,7 +30,7 @@ use crate::{Class, Encryption, Flags, Hierarchy, Method, Protocol, StageName};
 //= paper 001   every stage has a start, a first delay and a total
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stage {
-    /// From the request's beginning to the stage's.
+    /// From the request's start to the stage's.
     pub start_us: u32,
     /// From the stage's start to its first byte.
     pub first_us: u32,
@@ -38,30 +38,30 @@ pub struct Stage {
     pub total_us: u32,
 }
 
-/// Whom and what a request is about, without names: hashes under secrets of the writer.
+/// Resource, client and server of a request, as hashes under secrets of the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Names {
-    /// Hash of the resource's name, the primary key of the store. Equal in two files if the headers' `keys_id` are.
+    /// Hash of the resource's name, the primary key of the store. Comparable between files with the same `keys_id` in their headers.
     pub key: u64,
     /// Hash of the client's address; 0 with `log.profile-clients = false`.
     pub client: u32,
-    /// Hash of host and port of the server asked; 0 if none was.
+    /// Hash of host and port of the server that was asked; 0 if none was.
     pub server: u32,
 }
 
 /// The record of one request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Record {
-    /// The version of the format that it was read from. In version 1 there is nothing of what is called *since 2* here.
+    /// The version of the format that the record was read from. Version 1 lacks all fields marked *since 2*.
     pub version: u8,
-    /// When the request began, microseconds since 1970: when its connection was accepted, or, for a later request on it, when its
-    /// first byte was seen.
+    /// When the request began, microseconds since 1970: when its connection was accepted, or, for a later request on the connection, when
+    /// the request's first byte was seen.
     pub began_unix_us: u64,
-    /// From then to the last byte of the answer.
+    /// From the beginning to the last byte of the answer.
     pub total_us: u32,
-    /// How it was answered.
+    /// How the request was answered.
     pub class: Class,
-    /// The status sent to the client; 0 when none was.
+    /// The status sent to the client; 0 if none was.
     pub status: u16,
     /// The method.
     pub method: Method,
@@ -69,9 +69,9 @@ pub struct Record {
     pub bytes_out: u64,
     /// Since 2: bytes received from the server, heads included.
     pub bytes_in: u64,
-    /// Since 2: head and body of the response as it is stored, or would be; also when 304 was answered. 0: not known.
+    /// Since 2: size of the response's head and body as stored, or as they would be stored; also for a 304. 0: unknown.
     pub object_bytes: u64,
-    /// Since 2.
+    /// Since 2: facts of the request.
     pub flags: Flags,
     /// Since 2: the protocol of the request.
     pub http_client: Protocol,
@@ -79,11 +79,11 @@ pub struct Record {
     pub encryption: Encryption,
     /// Since 2: the protocol of the server's answer.
     pub http_server: Protocol,
-    /// Since 2: whom it was forwarded to.
+    /// Since 2: where the request was forwarded to.
     pub hierarchy: Hierarchy,
-    /// Since 2: reads of a device that it asked for, at most [`DEVICE_READS_MAX`]. Neighbours may have been one [`crate::Read`].
+    /// Since 2: device reads for the request, at most [`DEVICE_READS_MAX`]. Adjacent reads may have been one [`crate::Read`].
     pub device_reads: u8,
-    /// Since 2: `None` with `log.profile-keys = false`.
+    /// Since 2: hashes of names; `None` with `log.profile-keys = false`.
     pub names: Option<Names>,
     /// Since 2: the number of the worker that served it.
     pub worker: u8,
@@ -91,15 +91,15 @@ pub struct Record {
     pub peer: u8,
     /// Since 2: the number of the store that has, or takes, the object.
     pub store: u8,
-    /// Since 2: the write that holds the last byte of what it stored ([`crate::Write::cluster`]); 0 when that is not known.
+    /// Since 2: the write with the last byte that the request stored ([`crate::Write::cluster`]); 0 if unknown.
     pub cluster: u64,
-    /// By [`StageName`]; `None`: the request did not pass through it.
+    /// By [`StageName`]; `None`: the request did not pass through the stage.
     pub stages: [Option<Stage>; STAGES],
 }
 
 /// The number of stages.
 pub const STAGES: usize = StageName::ALL.len();
-/// The most device reads that a record counts: so many, or more.
+/// The most device reads that a record can count; this value means "this many or more".
 pub const DEVICE_READS_MAX: u8 = 15;
 /// The version that is written.
 pub const RECORD_VERSION: u8 = 3;
@@ -119,13 +119,13 @@ const _: () = assert!(
     "the length is one byte"
 );
 
-/// Microseconds as a record keeps them.
+/// A duration in microseconds, at most `u32::MAX`.
 pub fn clamp_us(duration: std::time::Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
 impl Record {
-    /// A record with nothing known but its beginning: class `Error`, status 0, no stages.
+    /// A record of a request of which only the beginning is known: class `Error`, status 0, no stages.
     pub fn begun(began_unix_us: u64) -> Self {
         Record {
             version: RECORD_VERSION,
@@ -152,32 +152,32 @@ impl Record {
         }
     }
 
-    /// The stage of that name.
+    /// The stage with this name.
     pub fn stage(&self, name: StageName) -> Option<Stage> {
         self.stages[name as usize]
     }
 
-    /// The hash of the resource's name; 0 if it is not known.
+    /// The hash of the resource's name; 0 if unknown.
     pub fn key(&self) -> u64 {
         self.names.map_or(0, |names| names.key)
     }
 
-    /// The hash of the client's address; 0 if it is not known.
+    /// The hash of the client's address; 0 if unknown.
     pub fn client(&self) -> u32 {
         self.names.map_or(0, |names| names.client)
     }
 
-    /// The hash of the server's host and port; 0 if none was asked, or it is not known.
+    /// The hash of the server's host and port; 0 if none was asked, or unknown.
     pub fn server(&self) -> u32 {
         self.names.map_or(0, |names| names.server)
     }
 
-    /// Sets the stage of that name.
+    /// Sets the stage with this name.
     pub fn set_stage(&mut self, name: StageName, stage: Stage) {
         self.stages[name as usize] = Some(stage);
     }
 
-    /// Since 2: how long its connection stood open before the first byte of its head came, if it was the first on it; else 0.
+    /// Since 2: for the first request on a connection, how long the connection was open before the first byte of the head came; else 0.
     pub fn idle_us(&self) -> u32 {
         match self.version {
             1 => 0,
@@ -185,12 +185,12 @@ impl Record {
         }
     }
 
-    /// From the first byte of its head to the last byte of the answer.
+    /// From the first byte of the request's head to the last byte of the answer.
     pub fn response_us(&self) -> u32 {
         self.total_us.saturating_sub(self.idle_us())
     }
 
-    /// When its answer ended, microseconds since 1970.
+    /// When the answer ended, microseconds since 1970.
     pub fn ended_unix_us(&self) -> u64 {
         self.began_unix_us.saturating_add(self.total_us.into())
     }
@@ -199,7 +199,7 @@ impl Record {
         self.hierarchy != Hierarchy::None
     }
 
-    /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. What was read as an earlier version is written as the latest.
+    /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. A record of an earlier version is written in the latest one.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = Bytes {
             at: 4,
@@ -259,7 +259,7 @@ impl Record {
             | (self.encryption as u64) << 26
     }
 
-    /// The record at the front of `buf` and the bytes it takes; `None` when they are not a whole record, or an event.
+    /// The record at the front of `buf` and its length; `None` if there is no whole record.
     pub fn decode(buf: &[u8]) -> Option<(Record, usize)> {
         let len = usize::from(*buf.first()?);
         let mut body = buf.get(1..1 + len)?;
@@ -267,7 +267,7 @@ impl Record {
         Some((record, 1 + len))
     }
 
-    /// What follows the length.
+    /// Decodes the bytes after the length.
     pub(crate) fn decode_body(body: &mut &[u8]) -> Option<Record> {
         let present = u16::from_le_bytes([byte(body)?, byte(body)?]);
         let kind = byte(body)?;
@@ -317,7 +317,7 @@ impl Record {
         body.is_empty().then_some(record)
     }
 
-    /// The record of version 1 at the front of `buf`, and the bytes it takes. It had one byte for the stages, then kind, began, total,
+    /// The record of version 1 at the front of `buf`, and its length. That version had one byte for the stages, then kind, began, total,
     /// status, bytes out and the first seven stages.
     pub fn decode_version_1(buf: &[u8]) -> Option<(Record, usize)> {
         let len = usize::from(*buf.first()?);
@@ -354,7 +354,7 @@ fn stages(present: u16, into: &mut [Option<Stage>; STAGES], body: &mut &[u8]) ->
     Some(())
 }
 
-/// A record that is being written.
+/// The bytes of a record while it is written.
 struct Bytes {
     all: [u8; RECORD_BYTES_MAX],
     at: usize,

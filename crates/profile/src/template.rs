@@ -1,16 +1,16 @@
-//! Access-log lines in a form of the operator's: text with named fields, `${client} "${method} ${uri}" ${status}`.
+//! Access-log lines in the operator's own format: text with named fields, `${client} "${method} ${uri}" ${status}`.
 //!
-//! A value between quotes is written as nginx writes it, and outside of quotes as one word, so that no value can end the line, its
-//! column or its quotes, whatever a client sends. A value that is not known is `-`.
+//! A value between quotes is escaped as nginx does, and outside of quotes written as one word. So no value can end the line, its
+//! column or its quotes, whatever a client sends. An unknown value is `-`.
 //!
 //! Limits: [`TEMPLATE_BYTES_MAX`], [`FIELDS_MAX`].
 
 use crate::access::{Entry, media_type, without_user};
 use crate::text;
 
-/// The longest template.
+/// The longest template, bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
-/// The most fields in one.
+/// The most fields in one template.
 pub const FIELDS_MAX: usize = 64;
 
 /// A parsed template.
@@ -22,7 +22,7 @@ pub struct Template {
 #[derive(Clone, PartialEq, Debug)]
 enum Piece {
     Text(Vec<u8>),
-    /// Its place in [`FIELDS`].
+    /// Its index in [`FIELDS`].
     Field {
         at: usize,
         is_quoted: bool,
@@ -31,15 +31,15 @@ enum Piece {
 
 /// How a field's value is written.
 enum Value {
-    /// Ours: digits, or words without anything to escape.
+    /// Written by this program: digits, or words without anything to escape.
     Plain(fn(&Entry<'_>, &mut Vec<u8>)),
-    /// Bytes from outside.
+    /// Bytes from outside, which must be escaped.
     Foreign(for<'a> fn(&Entry<'a>) -> std::borrow::Cow<'a, [u8]>),
 }
 
 use Value::{Foreign, Plain};
 
-/// Every field: its name, its value, and what it is, for the reference.
+/// Every field: its name, its value, and its description for the reference.
 const FIELDS: &[(&str, Value, &str)] = &[
     (
         "time",
@@ -195,13 +195,13 @@ const FIELDS: &[(&str, Value, &str)] = &[
     ),
 ];
 
-/// The names of all fields, with what they are.
+/// The names of all fields, with their descriptions.
 pub fn fields() -> impl Iterator<Item = (&'static str, &'static str)> {
     FIELDS.iter().map(|(name, _, what)| (*name, *what))
 }
 
 impl Template {
-    /// Reads a template. The error says what is wrong with it.
+    /// Reads a template. The error, for people, says what is wrong with it.
     pub fn parse(text: &str) -> Result<Template, String> {
         if text.len() > TEMPLATE_BYTES_MAX {
             return Err(format!("a format has at most {TEMPLATE_BYTES_MAX} bytes"));

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 pub(crate) fn decimal(mut n: u64, width: usize, pad: u8, out: &mut Vec<u8>) {
     let mut digits = [pad; 20];
     let mut at = digits.len();
-    // Most numbers are of 32 bits, by which a processor divides faster.
+    // Most numbers fit in 32 bits, which a processor divides faster.
     while u32::try_from(n).is_err() {
         at -= 1;
         digits[at] = b'0' + (n % 10) as u8;
@@ -83,7 +83,7 @@ pub(crate) fn common_time(unix_us: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b" +0000");
 }
 
-/// What stands between quotes in a line, as nginx writes it: `\xXX` for quotes, backslashes and what is not visible ASCII.
+/// Appends bytes for a place between quotes, escaped as nginx does: `\xXX` for quotes, backslashes and all but visible ASCII.
 pub(crate) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let is_plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
@@ -100,7 +100,7 @@ pub(crate) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Days since 1970 to year, month, day. The year is counted from March, so that the leap day comes last.
+/// Converts days since 1970 to year, month, day. Counting the year from March puts the leap day last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 1 March of the year 0
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -117,14 +117,14 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// One word of a line: `%XX` for everything but visible ASCII, `-` for nothing. A `%` already there stays.
+/// Appends one word: `%XX` for everything but visible ASCII, `-` for an empty text. An existing `%` stays as it is.
 pub(crate) fn word(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     if bytes.is_empty() {
         out.push(b'-');
         return;
     }
-    // Nearly always, and looked at many bytes at a time.
+    // True for nearly all words; without an early exit many bytes are checked at a time.
     if bytes
         .iter()
         .fold(true, |all, byte| all & byte.is_ascii_graphic())
@@ -147,7 +147,7 @@ pub(crate) fn word(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A JSON string, quotes included; what is not UTF-8 becomes U+FFFD.
+/// Appends a JSON string, quotes included; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn json_string(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(at(1_709_251_199), "2024-02-29T23:59:59.000042Z");
         assert_eq!(at(1_700_000_000), "2023-11-14T22:13:20.000042Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000042Z");
-        text(|out| time(u64::MAX, out)); // ends
+        text(|out| time(u64::MAX, out)); // must not panic
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Numbers in as few bytes as they need: LEB128, seven bits a byte, lowest first.
+//! Numbers in as few bytes as possible: LEB128, seven bits a byte, lowest first.
 //!
-//! Only the shortest form is read back, so that equal records have equal bytes.
+//! Only the shortest form is accepted, so that equal records have equal bytes.
 
 /// The most bytes one number takes.
 pub(crate) const BYTES_MAX: usize = 10;
 
-/// Writes into a buffer that is known to be large enough; returns the bytes used.
+/// Writes a number to a buffer that must be large enough; returns the number of bytes.
 pub(crate) fn put(mut n: u64, out: &mut [u8]) -> usize {
     let mut i = 0;
     while n >= 0x80 {
@@ -17,7 +17,7 @@ pub(crate) fn put(mut n: u64, out: &mut [u8]) -> usize {
     i + 1
 }
 
-/// Appends.
+/// Appends a number.
 pub(crate) fn push(n: u64, out: &mut Vec<u8>) {
     if n < 0x80 {
         out.push(n as u8);
@@ -28,10 +28,10 @@ pub(crate) fn push(n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Takes one number off the front; `None` when it is cut off, too large or not in its shortest form.
+/// Takes one number off the front; `None` if it is cut off, too large or not in its shortest form.
 #[inline]
 pub(crate) fn take(buf: &mut &[u8]) -> Option<u64> {
-    // Most have one byte.
+    // Most numbers take one byte.
     if let [byte @ ..0x80, rest @ ..] = *buf {
         let n = u64::from(*byte);
         *buf = rest;
