@@ -3,12 +3,12 @@
 //! Checked to the grammar, because an authority decides where a request goes. User information is refused
 //! (RFC 9110 §4.2.4). IPv6 literals must be addresses; zones and future address forms are refused.
 //!
-//! Not known here: default ports, whether the host is one that we serve.
+//! Not known here: default ports, whether this proxy serves the host.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The longest host, in bytes: what DNS allows (RFC 3986 §3.2.2), with the final dot.
+/// The longest host, in bytes: the limit of DNS (RFC 3986 §3.2.2), with the final dot.
 pub const HOST_BYTES_MAX: usize = 255;
 
 /// A host and perhaps a port.
@@ -27,7 +27,7 @@ impl<'a> Authority<'a> {
         port: None,
     };
 
-    /// Reads `host [":" port]`; `None` if that is not what the text is. A port above 65535, user information and an empty
+    /// Reads `host [":" port]`; `None` if the text is anything else. A port above 65535, user information and an empty
     /// host are refused. An empty port (`a:`) counts as no port.
     #[inline]
     pub fn parse(authority: &'a str) -> Option<Authority<'a>> {
@@ -51,7 +51,7 @@ impl<'a> Authority<'a> {
 }
 
 impl Authority<'_> {
-    /// As it is written in a URI and in Host: what `to_string` gives, without the machinery of formatting.
+    /// The form written in a URI and in Host: the same as `to_string`, but faster.
     pub fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.host.len() + 8);
         let is_ipv6 = self.host.as_bytes().contains(&b':');
@@ -82,7 +82,7 @@ pub fn push_number(number: u16, text: &mut String) {
     }
 }
 
-/// As it is written in a URI and in Host, with brackets around an IPv6 address.
+/// The form written in a URI and in Host, with brackets around an IPv6 address.
 impl fmt::Display for Authority<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -97,7 +97,7 @@ impl fmt::Display for Authority<'_> {
     }
 }
 
-/// The value of Host as text, if it is a valid one.
+/// The value of Host as text, if it is valid.
 //= rfc9112 §3.2   an invalid Host: 400
 #[inline]
 pub fn host_text(value: &[u8]) -> Option<&str> {
@@ -105,7 +105,7 @@ pub fn host_text(value: &[u8]) -> Option<&str> {
     Authority::parse(text).map(|_| text)
 }
 
-/// The length of the reg-name or IPv4 address at the start; it ends at a colon or the end.
+/// The length of the reg-name or IPv4 address at the start; a colon or the end of the text ends it.
 fn reg_name_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -136,7 +136,7 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
     u16::try_from(port).ok()
 }
 
-/// What a byte is in a reg-name.
+/// The role of a byte in a reg-name.
 #[derive(Clone, Copy)]
 enum Class {
     Plain,

@@ -1,4 +1,4 @@
-//! Heads as the proxy has them, in the same words for every version.
+//! Heads of messages, in one form for every version.
 //!
 //! A crate for each version reads and writes them: `http1` the bytes of HTTP/1.1, `http2` the field blocks of HTTP/2.
 
@@ -6,20 +6,20 @@ use fields::Fields;
 
 use crate::{Seen, Version};
 
-/// A request head, whatever version it came in.
+/// A request head, of any version.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
     /// A token, case-sensitive.
     pub method: String,
     /// Visible ASCII without a fragment.
     pub target: String,
-    /// As the client says.
+    /// The version that the client states.
     pub version: Version,
-    /// The field lines as they came.
+    /// The field lines as received.
     pub fields: Fields,
-    /// Which known fields there were when the head was parsed.
+    /// The known fields in the head when it was parsed.
     pub seen: Seen,
-    /// The value of Host, or of `:authority`; valid as `uri-host [":" port]`. Always there after HTTP/1.0.
+    /// The value of Host, or of `:authority`; valid as `uri-host [":" port]`. Always present except in HTTP/1.0.
     pub host: Option<String>,
     /// Never [`Framing::UntilClose`].
     pub framing: Framing,
@@ -29,18 +29,18 @@ pub struct RequestHead {
     pub expect_continue: bool,
 }
 
-/// A response head, whatever version it came in.
+/// A response head, of any version.
 #[derive(Clone, Debug)]
 pub struct ResponseHead {
     /// 100 to 999.
     pub status: u16,
-    /// The reason phrase as it came; empty if there was none or it was not ASCII.
+    /// The reason phrase as received; empty if there was none or it was not ASCII.
     pub reason: String,
-    /// As the origin says.
+    /// The version that the origin states.
     pub version: Version,
-    /// The field lines as they came, repeated equal Content-Length lines joined.
+    /// The field lines as received, except that repeated equal Content-Length lines are joined.
     pub fields: Fields,
-    /// Where the body ends. A response that ends with the connection may be cut short without a sign.
+    /// Where the body ends. If the end of the connection ends the body, a truncated body cannot be recognised.
     pub framing: Framing,
     /// May the connection be used again after this response? Never with [`Framing::UntilClose`].
     pub keep_alive: bool,
@@ -53,7 +53,7 @@ pub enum Framing {
     None,
     /// This many bytes follow, at most [`crate::BODY_BYTES_MAX`]. May be 0.
     Length(u64),
-    /// The body says itself where it ends: by the chunked coding of HTTP/1.1, by the end of the stream later.
+    /// The body marks its own end: by the chunked coding in HTTP/1.1, by the end of the stream in later versions.
     Chunked,
     /// Everything until the connection closes. Responses only.
     UntilClose,

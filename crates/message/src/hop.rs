@@ -1,6 +1,6 @@
 //! Fields that end at this hop (RFC 9110 §7.6.1).
 //!
-//! An intermediary removes Connection and every field that it names. A client could use that to strip fields that we
+//! An intermediary removes Connection and every field that it names. A client could abuse this to strip fields that the proxy
 //! or the origin rely on (`Connection: Cookie`, `Connection: X-Forwarded-For`). So fields meant for all recipients
 //! are kept even if Connection names them; §7.6.1 forbids senders to name them.
 
@@ -8,7 +8,7 @@ use fields::Fields;
 
 use crate::{Seen, split_tokens};
 
-/// Removed always.
+/// The fields that are always removed.
 const HOP_BY_HOP: Seen = Seen::CONNECTION
     .union(Seen::PROXY_CONNECTION)
     .union(Seen::KEEP_ALIVE)
@@ -16,7 +16,7 @@ const HOP_BY_HOP: Seen = Seen::CONNECTION
     .union(Seen::TRANSFER_ENCODING)
     .union(Seen::UPGRADE);
 
-/// The same as names. A message without any of these has no Connection, so nothing else is named.
+/// The names of these fields. A message without any of them has no Connection, so it names no other fields to remove.
 const HOP_BY_HOP_NAMES: [&[u8]; 6] = [
     b"connection",
     b"proxy-connection",
@@ -94,7 +94,7 @@ const END_TO_END: &[&str] = &[
 /// Connection names them. Trailer stays. Proxy-Authorization and Proxy-Authenticate stay unless named (RFC 9110
 /// §11.7: a proxy may pass them on); a proxy that uses them itself removes them.
 pub fn remove_hop_by_hop(fields: &mut Fields) {
-    // Many messages have none of them: return early.
+    // Many messages have none of these fields: return early.
     if !HOP_BY_HOP_NAMES.iter().any(|name| fields.contains(name)) {
         return;
     }
@@ -108,7 +108,7 @@ pub fn remove_hop_by_hop(fields: &mut Fields) {
 }
 
 /// The connection options that name fields to remove. Usually there are none, and nothing is allocated. The parser
-/// limits how many there can be.
+/// limits their number.
 fn named_fields(fields: &Fields) -> Vec<Vec<u8>> {
     let options = fields.all(b"Connection").flat_map(split_tokens);
     let names_nothing = |option: &[u8]| {

@@ -1,8 +1,8 @@
 //! HTTP messages as every version has them (RFC 9110), without bytes on a wire.
 //!
-//! `http1` reads and writes the bytes of HTTP/1.1 and builds on this crate, as other versions will. What is the same
-//! in all of them is here: which resource a request names, which fields matter to a proxy, which fields end at this hop, and
-//! which bytes are legal where.
+//! `http1` reads and writes the bytes of HTTP/1.1 and builds on this crate, as other versions do. Common to all versions are:
+//! which resource a request names, which fields matter to a proxy, which fields end at this hop, and which bytes are legal
+//! where.
 //!
 //! | file | story |
 //! |---|---|

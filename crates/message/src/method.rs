@@ -3,7 +3,7 @@
 /// The longest method accepted. The longest registered one has 17 bytes (UPDATEREDIRECTREF).
 pub const METHOD_BYTES_MAX: usize = 32;
 
-/// Methods that ask for no change, in alphabetical order (IANA HTTP Method Registry, column "Safe"; RFC 9110, 3253, 4918,
+/// The registered safe methods, in alphabetical order (IANA HTTP Method Registry, column "Safe"; RFC 9110, 3253, 4918,
 /// 5323, QUERY).
 const SAFE: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH", "TRACE",

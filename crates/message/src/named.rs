@@ -1,10 +1,10 @@
-//! What a request names: the target URI (RFC 9110 §7.1), as scheme, authority and path.
+//! The resource that a request names: the target URI (RFC 9110 §7.1), as scheme, authority and path.
 //!
-//! HTTP/1.1 spreads it over the request line, Host and the connection; later versions send its parts as fields. The
-//! normal form is what caches compare: scheme and host in lower case, no default port, at least `/` for a path, no
-//! fragment, percent-escapes with upper-case digits, and none of unreserved characters (RFC 9110 §4.2.3), save digits behind a `%` that
-//! begins no escape. No other escape is decoded and no dot segment removed: origins treat those differently. If two URIs name
-//! the same resource, it is stored twice, which costs only space.
+//! HTTP/1.1 spreads the URI over the request line, Host and the connection; later versions send its parts as fields. Caches compare
+//! its normal form: scheme and host in lower case, no default port, at least `/` for a path, no fragment, percent-escapes with
+//! upper-case digits, and no escapes of unreserved characters (RFC 9110 §4.2.3), except of digits behind a `%` that begins no escape.
+//! No other escape is decoded and no dot segment removed: origins treat those differently. If two normal forms name one resource, it
+//! is stored twice, which costs only space.
 //!
 //! References (in Location and the like) are resolved as RFC 3986 §5.2 says; there dot segments are removed, as a
 //! client that follows them would.
@@ -13,7 +13,7 @@
 
 use crate::{Authority, is_target, write_decimal};
 
-/// The two schemes that a cache speaks.
+/// The schemes that a cache supports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
     /// `http`
@@ -23,7 +23,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme of that name, in any letter case; `None` for others.
+    /// The scheme with this name, in any letter case; `None` for others.
     #[inline]
     pub fn parse(name: &str) -> Option<Scheme> {
         match name {
@@ -60,9 +60,9 @@ impl Scheme {
 pub struct Named<'a> {
     /// http or https.
     pub scheme: Scheme,
-    /// Host and port, as they came.
+    /// Host and port, as received.
     pub authority: Authority<'a>,
-    /// Path and query, as they came: perhaps empty, or only a query.
+    /// Path and query, as received: perhaps empty, or only a query.
     pub path: &'a str,
 }
 
@@ -78,14 +78,14 @@ impl<'a> Named<'a> {
         is_target(uri.as_bytes()).then_some(named)
     }
 
-    /// The port, written or not.
+    /// The port, explicit or default.
     pub fn port(&self) -> u16 {
         self.authority
             .port
             .unwrap_or_else(|| self.scheme.default_port())
     }
 
-    /// Scheme, host and port are the same. (RFC 9110 §4.3.1)
+    /// Are scheme, host and port the same? (RFC 9110 §4.3.1)
     pub fn same_origin(&self, other: &Named) -> bool {
         let (own, theirs) = (self.authority.host, other.authority.host);
         self.scheme == other.scheme
@@ -93,7 +93,7 @@ impl<'a> Named<'a> {
             && self.port() == other.port()
     }
 
-    /// Appends the normal form. No allocation if `out` has room for the parts and fourteen bytes more.
+    /// Appends the normal form. Allocates nothing if `out` has room for the parts and fourteen more bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         let Authority { host, port } = self.authority;
         out.extend_from_slice(self.scheme.as_str().as_bytes());
@@ -117,7 +117,7 @@ impl<'a> Named<'a> {
         write_normal(self.path.as_bytes(), out);
     }
 
-    /// What `reference` means in a response from here, in normal form; `None` if that is no http or https URI.
+    /// The URI that `reference` means in a response from here, in normal form; `None` if it is no http or https URI.
     /// (RFC 3986 §5.2)
     pub fn resolve(&self, reference: &str) -> Option<String> {
         let reference = without_fragment(reference.trim_matches([' ', '\t']));
@@ -147,7 +147,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Cuts `scheme://authority/path?query` into its three texts. Nothing is checked; the path may be empty.
+/// Splits `scheme://authority/path?query` into three texts. Nothing is checked; the path may be empty.
 pub fn split_absolute(uri: &str) -> Option<(&str, &str, &str)> {
     let (scheme, rest) = uri.split_once("://")?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -155,7 +155,7 @@ pub fn split_absolute(uri: &str) -> Option<(&str, &str, &str)> {
     Some((scheme, authority, path))
 }
 
-/// `name:` before any other delimiter.
+/// Does `name:` come before any other delimiter?
 fn has_scheme(reference: &str) -> bool {
     reference
         .find([':', '/', '?'])
@@ -166,12 +166,12 @@ fn without_fragment(text: &str) -> &str {
     text.split_once('#').map_or(text, |(before, _)| before)
 }
 
-/// The query keeps its question mark.
+/// Splits path and query. The query keeps its question mark.
 fn split_query(path_and_query: &str) -> (&str, &str) {
     path_and_query.split_at(path_and_query.find('?').unwrap_or(path_and_query.len()))
 }
 
-/// The path and query that a relative reference without authority stands for. (RFC 3986 §5.2.2, §5.2.3)
+/// The path and query that a relative reference without authority means. (RFC 3986 §5.2.2, §5.2.3)
 fn resolve_path(base: &str, reference: &str) -> String {
     let (base_path, _) = split_query(base);
     if reference.is_empty() {
@@ -228,7 +228,7 @@ fn write_normal(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Would this digit make an escape of a `%` that begins none? Then another URI would come out.
+/// Would this digit complete an escape after a `%` that begins none? That would change the URI.
 fn completes_escape(out: &[u8], byte: u8) -> bool {
     let is_begun = match out {
         [.., b'%'] => true,
@@ -238,7 +238,7 @@ fn completes_escape(out: &[u8], byte: u8) -> bool {
     is_begun && byte.is_ascii_hexdigit()
 }
 
-/// The byte that `%` and these digits stand for.
+/// The byte that `%` and these digits encode.
 fn escaped(high: u8, low: u8) -> Option<u8> {
     let digit = |hex: u8| char::from(hex).to_digit(16);
     Some((digit(high)? << 4 | digit(low)?) as u8)

@@ -1,13 +1,13 @@
-//! A body in the pieces that it is handed on in.
+//! A body, handed on in pieces.
 
 use bytes::Bytes;
 use fields::Fields;
 
-/// What a body consists of.
+/// A piece of a body.
 #[derive(Debug)]
 pub enum Part {
     /// Bytes, at least one.
     Data(Bytes),
-    /// The end of a body of unknown length, and the trailers behind it, if there are any.
+    /// The end of a body of unknown length, with its trailers, if any.
     Trailers(Fields),
 }

@@ -1,4 +1,4 @@
-//! Reason phrases, as the IANA registry of status codes has them.
+//! Reason phrases of the IANA registry of status codes.
 
 /// The reason phrase registered for a status; empty for unknown ones.
 pub fn reason_phrase(status: u16) -> &'static str {

@@ -1,7 +1,7 @@
 //! The fields in a head that matter to a proxy, as bits.
 //!
-//! The parser fills the set. A cache hit then needs no second scan: one `intersects` tells whether any field is
-//! present that needs more than the short way.
+//! The parser fills the set, so a cache hit needs no second scan: one `intersects` tells whether any field is
+//! present that rules out the short way.
 //!
 //! A look-up selects by length and first letter, which nearly always leaves one name to compare.
 
@@ -21,17 +21,17 @@ impl Seen {
         Self(self.0 | other.0)
     }
 
-    /// Is any of `other` in it?
+    /// Is any of `other` in the set?
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Is all of `other` in it?
+    /// Is all of `other` in the set?
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Is no known field in it?
+    /// Is the set empty?
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_underscore_is_not_a_dash() {
-        // 0x20 is the case bit of letters only. Other bytes that differ in it must stay different.
+        // 0x20 is the case bit of letters only. Other bytes that differ in this bit must stay different.
         assert!(Seen::of(b"if\rmatch").is_empty());
         assert!(Seen::of(b"\x08ost").is_empty());
     }

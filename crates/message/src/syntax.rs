@@ -3,13 +3,13 @@
 /// The longest body that Content-Length may announce: sums of a few such lengths still fit a u64.
 pub const BODY_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Is it a token (RFC 9110 §5.6.2)?
+/// Are the bytes a token (RFC 9110 §5.6.2)?
 #[inline]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// Is it a byte of a token?
+/// Is the byte legal in a token?
 #[inline]
 pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
@@ -21,7 +21,7 @@ pub fn split_tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(fields::trim_blanks)
 }
 
-/// Visible ASCII without `#`, and not empty?
+/// Is the target visible ASCII without `#`, and not empty?
 #[inline]
 pub fn is_target(target: &[u8]) -> bool {
     // Without an early exit the compiler checks many bytes at a time.
@@ -29,7 +29,7 @@ pub fn is_target(target: &[u8]) -> bool {
     !target.is_empty() && !target.iter().fold(false, |found, &b| found | foul(b))
 }
 
-/// A Content-Length value: 1 to 19 digits and nothing else, at most [`BODY_BYTES_MAX`].
+/// Reads a Content-Length value: 1 to 19 digits and nothing else, at most [`BODY_BYTES_MAX`].
 pub fn parse_content_length(value: &[u8]) -> Option<u64> {
     // 19 digits cannot overflow a u64.
     if value.is_empty() || value.len() > 19 {
@@ -45,7 +45,7 @@ pub fn parse_content_length(value: &[u8]) -> Option<u64> {
     (length <= BODY_BYTES_MAX).then_some(length)
 }
 
-/// A number in decimal, without leading zeros.
+/// Appends a number in decimal, without leading zeros.
 pub fn write_decimal(mut n: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut start = digits.len();
