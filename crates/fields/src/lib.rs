@@ -1,22 +1,22 @@
 //! HTTP fields as an ordered list with case-insensitive look-up.
 //!
-//! All lines lie in one buffer, as they are sent (`Name: value\r\n`). A small span per line says where its name and
-//! value are. Writing a head is therefore one copy, a look-up compares lengths before it compares names, and a whole
+//! All lines lie in one buffer, in the form in which they are sent (`Name: value\r\n`). A small span per line holds the place of
+//! its name and value. Writing a head is therefore one copy, a look-up compares lengths before it compares names, and a whole
 //! section needs two allocations.
 //!
 //! Invariants, checked by `audit` in tests:
 //!   L1  the lines tile the buffer: the first starts at 0, each starts where the one before ends
 //!   L2  a line is name, `": "`, value, CRLF
-//! L3  `kinds` has exactly the bits of the names that are present
+//!   L3  `kinds` has exactly the bits of the names that are present
 //!
-//! A cache asks for many names that most messages do not have. `kinds` has one bit for the length and first letter of
+//! A cache looks up many names that most messages lack. `kinds` has one bit for the length and first letter of
 //! each name that is present (64 kinds, so two names may share one). If the bit of a name is not set, the name is
 //! absent and no line is read.
 //!
-//! Order: lines keep the order in which they arrived; the order of lines of *one* name carries meaning
-//! (RFC 9110 §5.3), that of different names does not. Names keep the case they came in.
+//! Order: lines keep the order in which they arrived. The order of lines of *one* name carries meaning
+//! (RFC 9110 §5.3), that of different names does not. Names keep their letter case.
 //!
-//! Not known here: which names and values are legal. The parser (`http1`) checks what comes from outside; a caller
+//! Not known here: which names and values are legal. The parser (`http1`) checks input; a caller
 //! that adds a line must pass a token and a value without CR, LF and NUL.
 //!
 //! Limits: a section is under 4 GiB (spans are 32 bits). The parser limits heads to far less.
@@ -32,7 +32,7 @@ pub use list::{List, split_list, trim_blanks};
 const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
 
-/// Where a line is. The value follows the name and the separator.
+/// The place of a line. The value follows the name and the separator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -87,7 +87,7 @@ const fn kind_of(name: &[u8]) -> u64 {
     1 << ((name.len() * 7 + first as usize) % 64)
 }
 
-/// Field lines in order of arrival, names in the case they came in, case-insensitive look-up.
+/// Field lines in order of arrival, with the letter case of their names kept and case-insensitive look-up.
 ///
 /// Two sections are equal if they hold the same lines, byte for byte, in the same order.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Fields {
         }
     }
 
-    /// A copy with room for so many more lines, whose wire form takes `bytes` bytes together.
+    /// A copy with room for `fields` more lines, whose wire form takes `bytes` bytes together.
     pub fn clone_with_room(&self, fields: usize, bytes: usize) -> Self {
         let mut copy = Self::with_capacity(self.spans.len() + fields, self.bytes.len() + bytes);
         copy.bytes.extend_from_slice(&self.bytes);
@@ -147,7 +147,7 @@ impl Fields {
         Some(fields)
     }
 
-    /// Appends a line; lines of the same name stay.
+    /// Appends a line; existing lines of the same name stay.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         let line_len = name.len() + SEPARATOR.len() + value.len() + LINE_END.len();
@@ -169,7 +169,7 @@ impl Fields {
         });
     }
 
-    /// What it takes of the heap.
+    /// Bytes allocated on the heap.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -181,13 +181,13 @@ impl Fields {
         self.kinds = 0;
     }
 
-    /// Replaces all lines of that name by one, which goes to the end.
+    /// Replaces all lines of this name by one at the end.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);
         self.push(name, value);
     }
 
-    /// Removes all lines of that name and says how many there were.
+    /// Removes all lines of this name and returns how many there were.
     pub fn remove(&mut self, name: &[u8]) -> usize {
         // Most removals find nothing, so check before touching the buffer.
         if !self.may_have(name) {
@@ -210,7 +210,7 @@ impl Fields {
         removed
     }
 
-    /// Takes out one line; the caller sees to L3.
+    /// Removes one line; the caller restores L3.
     fn remove_at(&mut self, index: usize) {
         let span = self.spans.remove(index);
         self.bytes.drain(span.start()..span.end());
@@ -220,7 +220,7 @@ impl Fields {
         }
     }
 
-    /// Keeps the lines for which `keep(name, value)` holds, in their order.
+    /// Keeps the lines for which `keep(name, value)` is true, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let mut end = 0;
         let mut kinds = 0;
@@ -243,13 +243,13 @@ impl Fields {
         self.kinds = kinds;
     }
 
-    /// False: there is no line of that name. True: there may be one.
+    /// False: there is no line of this name. True: there may be one.
     #[inline]
     fn may_have(&self, name: &[u8]) -> bool {
         self.kinds & kind_of(name) != 0
     }
 
-    /// The lines of that name.
+    /// The lines of this name.
     #[inline]
     fn of_name<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Span> + 'a {
         let spans = match self.may_have(name) {
@@ -266,7 +266,7 @@ impl Fields {
             .map(|span| (span.name(&self.bytes), span.value(&self.bytes)))
     }
 
-    /// The value of the first line of that name.
+    /// The value of the first line of this name.
     #[inline]
     pub fn first(&self, name: &[u8]) -> Option<&[u8]> {
         if !self.may_have(name) {
@@ -276,24 +276,24 @@ impl Fields {
         Some(span.value(&self.bytes))
     }
 
-    /// The values of all lines of that name, in order.
+    /// The values of all lines of this name, in order.
     #[inline]
     pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + 'a {
         self.of_name(name).map(|span| span.value(&self.bytes))
     }
 
-    /// Is there a line of that name?
+    /// Is there a line of this name?
     #[inline]
     pub fn contains(&self, name: &[u8]) -> bool {
         self.may_have(name) && self.spans.iter().any(|span| span.is(&self.bytes, name))
     }
 
-    /// The number of lines of that name.
+    /// The number of lines of this name.
     pub fn count(&self, name: &[u8]) -> usize {
         self.of_name(name).count()
     }
 
-    /// The members of a comma-separated list over all lines of that name, as [`split_list`] cuts them.
+    /// The members of a comma-separated list over all lines of this name, as split by [`split_list`].
     //= rfc9110 §5.3   the lines of a list field make one list, in order
     pub fn members<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + 'a {
         self.all(name).flat_map(split_list)
@@ -315,13 +315,13 @@ impl Fields {
         &self.bytes
     }
 
-    /// Where the value of the last line of that name lies in [`Fields::as_wire`].
+    /// The place of the value of the last line of this name in [`Fields::as_wire`].
     pub fn place_of_last(&self, name: &[u8]) -> Option<Range<usize>> {
         let span = self.of_name(name).last()?;
         Some(span.value_start()..span.value_end())
     }
 
-    /// Appends [`Fields::as_wire`] to `out`, but for the lines of that name.
+    /// Appends [`Fields::as_wire`] to `out`, without the lines of this name.
     pub fn write_without(&self, name: &[u8], out: &mut Vec<u8>) {
         let mut from = 0;
         for span in self.of_name(name) {

@@ -1,10 +1,10 @@
 //! Comma-separated lists (RFC 9110 §5.6.1).
 //!
-//! A comma inside a quoted string does not separate, and a backslash inside one takes the meaning from the byte
-//! behind it (§5.6.4). A quoted string that never closes runs to the end of the value. The rest is then one member,
-//! so an unclosed quote cannot be used to invent a comma.
+//! A comma inside a quoted string does not separate, and a backslash inside one escapes the byte after it (§5.6.4). A quoted
+//! string that never closes runs to the end of the value. The rest is then one member, so an unclosed quote cannot be used to
+//! invent a comma.
 //!
-//! Not known here: what a member means. It keeps its quotes and parameters.
+//! Not known here: the meaning of a member. It keeps its quotes and parameters.
 
 /// The members of one field value; see [`split_list`].
 #[derive(Clone, Debug)]

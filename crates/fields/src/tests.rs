@@ -1,4 +1,4 @@
-//! Examples: what a list of fields does.
+//! Examples of lists of fields.
 
 use super::*;
 
