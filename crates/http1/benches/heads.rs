@@ -1,4 +1,4 @@
-//! What a head costs: nanoseconds a call, best of several rounds, on one core.
+//! The cost of parsing a head: nanoseconds a call, best of several rounds, on one core.
 //!
 //! `cargo bench -p http1` measures; under `cargo test` each case runs a few times only. Aim: under 250 ns for
 //! a GET of 40 to 150 bytes.

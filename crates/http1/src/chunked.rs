@@ -8,9 +8,9 @@
 //! Every byte is consumed as it is read, so no byte is read twice, and the result does not depend on how the bytes
 //! were split into reads. Body bytes are not copied: the caller is told where they lie.
 //!
-//! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line, [`BODY_BYTES_MAX`] at most; blanks are taken
-//! only where the grammar has them. Extensions are read by their grammar, counted and dropped (we write our own chunks).
-//! Trailers are collected, parsed like a head, and those that could change what the message is are dropped.
+//! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line, [`BODY_BYTES_MAX`] at most; blanks are
+//! accepted only where the grammar has them. Extensions are parsed, counted and dropped (the proxy writes its own chunks).
+//! Trailers are collected and parsed like a head. Trailers that could change the meaning of the message are dropped.
 //!
 //! Limits: [`EXTENSION_BYTES_MAX`] over a whole body; [`TRAILER_BYTES_MAX`], or `Limits::head_bytes_max` if
 //! less; `Limits::fields_max` trailer lines.
@@ -50,7 +50,7 @@ enum State {
         value: u64,
         digits: u8,
     },
-    /// Blanks behind the digits, a semicolon must come.
+    /// Blanks after the digits; a semicolon must follow.
     Blank {
         value: u64,
     },
@@ -70,23 +70,23 @@ enum State {
     /// After the data.
     DataCr,
     DataLf,
-    /// In the trailer section; this line began at `line` of what was collected.
+    /// In the trailer section; the current line began at `line` of the collected bytes.
     Trailers {
         line: usize,
     },
     Done,
 }
 
-/// Where in a chunk extension.
+/// The position in a chunk extension.
 //= rfc9112 §7.1.1   chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ext {
-    /// After the semicolon: a name must come.
+    /// After the semicolon: a name must follow.
     Begin,
     Name,
-    /// Blanks behind the name: `=` or `;` must come.
+    /// Blanks after the name: `=` or `;` must follow.
     NameBlank,
-    /// After the `=`: a value must come.
+    /// After the `=`: a value must follow.
     Equals,
     Token,
     Quoted,
@@ -94,7 +94,7 @@ enum Ext {
     Escaped,
     /// After the closing quote.
     QuotedEnd,
-    /// Blanks behind the value: `;` must come.
+    /// Blanks after the value: `;` must follow.
     ValueBlank,
 }
 
@@ -126,7 +126,7 @@ impl Ext {
     }
 }
 
-/// What [`ChunkedDecoder::next`] found.
+/// The result of [`ChunkedDecoder::next`].
 #[derive(Debug)]
 pub enum Chunk {
     /// `buf[start..end]` are bytes of the body, at least one; everything up to `end` is consumed.
@@ -136,14 +136,14 @@ pub enum Chunk {
         /// Where they end.
         end: usize,
     },
-    /// No body bytes; `consumed` bytes (all there are) can be dropped, and more are needed.
+    /// No body bytes; all `consumed` bytes can be dropped, and more are needed.
     More {
         /// The length of the buffer.
         consumed: usize,
     },
     /// The body is complete; the next message begins at `consumed`.
     End {
-        /// What belongs to this body.
+        /// The number of bytes that belong to this body.
         consumed: usize,
         /// The trailer lines that may be passed on.
         trailers: Fields,
@@ -151,7 +151,7 @@ pub enum Chunk {
 }
 
 impl ChunkedDecoder {
-    /// At the start of a body.
+    /// A decoder at the start of a body.
     pub fn new(limits: &Limits) -> Self {
         Self {
             state: State::Size {
@@ -165,9 +165,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Goes on with the bytes after those consumed so far. After [`Chunk::End`] it consumes nothing.
+    /// Decodes the bytes after those consumed so far. After [`Chunk::End`] it consumes nothing.
     ///
-    /// # Errors Always [`Reject::Body`]. Do not call again: nobody knows where the next message begins.
+    /// # Errors Always [`Reject::Body`]. Do not call again: it is unknown where the next message begins.
     pub fn next(&mut self, buf: &[u8]) -> Result<Chunk, Reject> {
         self.advance(buf).map_err(Reject::Body)
     }
@@ -216,7 +216,7 @@ impl ChunkedDecoder {
         Ok(Chunk::More { consumed: at })
     }
 
-    /// The state after one byte outside data and trailers.
+    /// The state after one byte that is not in data or trailers.
     fn frame_byte(&mut self, state: State, byte: u8) -> Result<State, Fault> {
         Ok(match (state, byte) {
             (State::Size { digits: 1.., value }, b'\r') => State::SizeEnd { value },
@@ -276,7 +276,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Collects one byte of the trailer section, which began with the line at `line`.
+    /// Collects one byte of the trailer section; its current line began at `line`.
     fn trailer_byte(&mut self, line: usize, byte: u8) -> Result<State, Fault> {
         if self.trailers.len() == self.trailer_bytes_max {
             return Err(Fault::Trailers);
@@ -305,7 +305,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// A trailer section with its empty line: None if malformed.
+/// Parses a trailer section with its empty line; `None` if it is malformed.
 fn parse_trailers(section: &[u8], limits: &Limits) -> Option<Fields> {
     let mut space = Vec::new();
     let parsed = httparse::parse_headers(section, room_for(section, limits, &mut space));
@@ -325,11 +325,11 @@ fn parse_trailers(section: &[u8], limits: &Limits) -> Option<Fields> {
     Some(trailers)
 }
 
-/// Fields that say how a message is framed, routed, authenticated, cached or read. In trailers they mean nothing, and
-/// no later recipient may merge them into the head, so they are dropped.
+/// Is it a field that controls framing, routing, authentication, caching or the reading of a message? Such fields have no
+/// effect in trailers, and no later recipient may merge them into the head, so they are dropped.
 //= rfc9110 §6.5.1   framing, routing, authentication, request modifiers, response controls, content format
 pub fn is_forbidden_trailer(name: &[u8]) -> bool {
-    // ETag alone is named as a useful trailer.
+    // Of the known fields only ETag is useful as a trailer.
     if !Seen::of(name).is_empty() {
         return Seen::of(name) != Seen::ETAG;
     }

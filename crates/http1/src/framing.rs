@@ -22,15 +22,15 @@ const DECIDING: Seen = Seen::HOST
     .union(Seen::PROXY_CONNECTION)
     .union(Seen::EXPECT);
 
-/// What the field lines of a head say about its framing.
+/// The framing information in the field lines of a head.
 #[derive(Default)]
 pub(crate) struct Facts<'b> {
     pub seen: Seen,
-    /// Fields of `DECIDING` that stand in more than one line.
+    /// Fields of `DECIDING` that occur in more than one line.
     pub repeated: Seen,
     pub host: &'b [u8],
     pub length: &'b [u8],
-    /// Two Content-Length lines that are not the same bytes.
+    /// Two Content-Length lines differ in their bytes.
     pub lengths_differ: bool,
     pub coding: &'b [u8],
     pub expect: &'b [u8],
@@ -69,7 +69,7 @@ impl<'b> Facts<'b> {
             Seen::TRANSFER_ENCODING => self.coding = value,
             Seen::EXPECT => self.expect = value,
             Seen::CONNECTION => self.note_options(value)?,
-            // Proxy-Connection is no standard field. Only its `close` is obeyed, which is always safe.
+            // Proxy-Connection is no standard field. Only its `close` is obeyed, because that is always safe.
             _ => {
                 self.close |=
                     split_tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"))
@@ -105,7 +105,7 @@ impl<'b> Facts<'b> {
         Err(coding_fault(self.coding))
     }
 
-    /// The announced length, if any. The caller decides whether it may be repeated.
+    /// The announced length, if any. The caller decides whether a repeated field is accepted.
     pub(crate) fn content_length(&self) -> Result<Option<u64>, Fault> {
         if !self.seen.contains(Seen::CONTENT_LENGTH) {
             return Ok(None);
@@ -115,22 +115,22 @@ impl<'b> Facts<'b> {
             .ok_or(Fault::ContentLength)
     }
 
-    /// Both are present, as in the classic request smuggling.
+    /// Are both Content-Length and Transfer-Encoding present, as in classic request smuggling?
     pub(crate) fn has_length_and_coding(&self) -> bool {
         self.seen
             .contains(Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING))
     }
 }
 
-/// A framing field with `_` for `-`: unknown to us, but servers that turn names into variables (CGI, WSGI) take it
-/// for the real one.
+/// Is it a framing field with `_` for `-`? It has no meaning in HTTP, but servers that turn names into variables (CGI, WSGI)
+/// take it for the real field.
 fn is_disguised(name: &[u8]) -> bool {
     matches!(name.len(), 14 | 17)
         && (name.eq_ignore_ascii_case(b"content_length")
             || name.eq_ignore_ascii_case(b"transfer_encoding"))
 }
 
-/// A well-formed list of codings with `chunked` at most at its end has a coding that we do not know. Any other list
+/// If the list is well-formed and has `chunked` only at its end, another of its codings is unknown. Any other list
 /// is malformed.
 //= rfc9112 §6.1   a transfer coding that is not understood: 501
 //= rfc9112 §6.3   chunked is not the final coding of a request: 400

@@ -1,10 +1,10 @@
-//! A head as lines: the form in which heads are stored, and in which HTTP/1 sends them.
+//! A head as lines: the form in which heads are stored, and sent by HTTP/1.
 //!
-//! Not known here: which fields there are, and what for.
+//! Not known here: the meaning of fields.
 
 use fields::Fields;
 
-/// Writes status line and fields; returns where the value of Content-Type came to lie (start, length).
+/// Writes status line and fields; returns the place of the value of Content-Type (start, length).
 pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
     let base = out.len();
     crate::write_status_line(status, reason, out);

@@ -1,19 +1,19 @@
-//! Two oddities of old servers' heads, written anew as the grammar has them.
+//! Two malformations in heads of old servers, rewritten according to the grammar.
 //!
-//! A line that ends in LF alone gets its CR; a field line that is folded over several becomes one, with one blank where it was folded.
-//! Nothing else changes, and the result goes through the strict parser: what is read leniently is what the strict parser reads of the
-//! text that [`written_anew`] gives.
+//! A line that ends in LF alone gets its CR; a folded field line becomes one line, with one blank at each fold. Nothing else
+//! changes. The strict parser then reads the text that [`written_anew`] returns, so a lenient reading never differs from the
+//! strict reading of that text.
 //!
-//! Left as they are, and so refused: a fold behind the status line, for it folds no field; a fold of Content-Length or Transfer-Encoding,
-//! for readers that skip folded lines would find another end of the body; a CR alone. A head of two lengths is as ambiguous as ever.
+//! Left unchanged, and so refused: a fold after the status line, because it folds no field; a fold of Content-Length or
+//! Transfer-Encoding, because readers that skip folded lines find another end of the body; a lone CR. Two lengths stay ambiguous.
 //!
-//! Only responses are read so, and only of hosts that the operator names: a client's request never.
+//! Only responses are rewritten, and only from hosts that the operator names; requests of clients never are.
 //!
-//! Not known here: what a head means.   Source: RFC 9112 §2.2 (LF alone), §5.2 (folded lines).
+//! Not known here: the meaning of a head.   Source: RFC 9112 §2.2 (LF alone), §5.2 (folded lines).
 
 use message::Seen;
 
-/// What is read though the grammar forbids it. Nothing, unless the operator says so.
+/// The malformations that are accepted. By default none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lenient {
     /// Lines that end in LF alone.
@@ -23,22 +23,22 @@ pub struct Lenient {
 }
 
 impl Lenient {
-    /// Everything as the grammar has it.
+    /// Accepts nothing but the grammar.
     pub const NOTHING: Lenient = Lenient {
         bare_lf: false,
         folding: false,
     };
 
-    /// Is anything read that the grammar forbids?
+    /// Is any malformation accepted?
     pub fn is_any(self) -> bool {
         self != Self::NOTHING
     }
 }
 
-/// The head with its lines as the grammar has them, as far as this is permitted. `head`: from its first byte to its empty line.
+/// Rewrites the lines of a head according to the grammar, as far as `lenient` permits. `head`: up to and including its empty line.
 pub fn written_anew(head: &[u8], lenient: Lenient) -> Vec<u8> {
     let mut out = Vec::with_capacity(head.len() + 64);
-    // Where the last field line begins, if one can be folded.
+    // Where the last field line begins, if it can be folded.
     let mut field: Option<usize> = None;
     for (number, line) in head.split_inclusive(|&byte| byte == b'\n').enumerate() {
         let (text, end) = match line {
@@ -58,7 +58,7 @@ pub fn written_anew(head: &[u8], lenient: Lenient) -> Vec<u8> {
                 out.extend_from_slice(text.trim_ascii_start());
             }
             _ => {
-                // Behind the status line.
+                // A field line can begin only after the status line.
                 field = (number > 0 && !goes_on).then_some(out.len());
                 out.extend_from_slice(text);
             }
@@ -72,7 +72,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Does the field in this line say where the body ends?
+/// Does the field in this line determine where the body ends?
 fn decides(line: &[u8]) -> bool {
     let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
     let deciding = Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING);

@@ -1,20 +1,20 @@
-//! How much of a head is accepted.
+//! Limits on the size of a head.
 
 use crate::lenient::Lenient;
 
-/// The most field lines in a head, if nothing else is said.
+/// The default limit of field lines in a head.
 pub const FIELDS_MAX: usize = 1024;
 
-/// How much of a head is accepted. More is refused with 431, or 414 for the target.
+/// Limits on the size of a head. A larger head is refused with 431, a longer target with 414.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The head, from the first byte to the empty line, in bytes.
     pub head_bytes_max: usize,
-    /// Field lines in a head or a trailer section. Only heads with more than a [`Scratch`](crate::Scratch) has room for cost an allocation.
+    /// Field lines in a head or a trailer section. Heads with more lines than fit in a [`Scratch`](crate::Scratch) cost an allocation.
     pub fields_max: usize,
     /// The request target, in bytes.
     pub target_bytes_max: usize,
-    /// What is read of a response though the grammar forbids it.
+    /// The malformations accepted in responses.
     pub lenient: Lenient,
 }
 

@@ -10,7 +10,7 @@ use message::Version;
 
 use crate::reject::Fault;
 
-/// Empty lines a client may send before a request.
+/// The most empty lines that a client may send before a request.
 //= rfc9112 §2.2   a server ignores at least one empty line before the request-line
 pub const LEADING_EMPTY_LINES_MAX: usize = 2;
 
@@ -59,27 +59,27 @@ pub(crate) fn ends_are_strict(head: &[u8]) -> bool {
     let ([first, rest @ ..], [.., last]) = (head, head) else {
         return true;
     };
-    // Of each two neighbours: the one is a CR exactly if the other is an LF. Without a branch, so that many are compared at a time.
+    // In each pair of neighbours the first is a CR exactly if the second is an LF. Without a branch many bytes are compared at a time.
     let is_wrong = |(byte, next): (&u8, &u8)| u8::from((*byte == b'\r') != (*next == b'\n'));
     let wrong = head.iter().zip(rest).map(is_wrong);
     wrong.fold(0, |all, one| all | one) == 0 && *first != b'\n' && *last != b'\r'
 }
 
-/// The same for a head that is still arriving: a CR may be its last byte.
+/// [`ends_are_strict`] for a head that is still arriving: a CR may be its last byte.
 pub(crate) fn ends_are_strict_so_far(part: &[u8]) -> bool {
     ends_are_strict(part.strip_suffix(b"\r").unwrap_or(part))
 }
 
-/// Where the minor digit stands in `HTTP/1.1`.
+/// The position of the minor digit in `HTTP/1.1`.
 pub(crate) const MINOR_AT: usize = 7;
 
-/// Does it begin with `HTTP/1.2` or a later minor version? httparse knows none.
+/// Is it `HTTP/1.2` or a later minor version? httparse supports none of these.
 #[cold]
 pub(crate) fn is_later_minor(version: &[u8]) -> bool {
     version.starts_with(b"HTTP/1.") && matches!(version.get(MINOR_AT), Some(b'2'..=b'9'))
 }
 
-/// The version that a message is read as. httparse knows two minor versions.
+/// The version that a message is read as. httparse supports two minor versions.
 pub(crate) fn version(minor: Option<u8>) -> Version {
     if minor == Some(0) {
         Version::Http10

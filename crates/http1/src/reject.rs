@@ -1,11 +1,11 @@
 //! Why a message is refused.
 //!
-//! A [`Fault`] says what is wrong, a [`Reject`] adds where: a fault in a request is the client's (4xx), in a response
+//! A [`Fault`] says what is wrong; a [`Reject`] adds where. A fault in a request is the client's (4xx), in a response
 //! the origin's (502).
 
 use std::fmt;
 
-/// Why a message is refused; the connection it came on must be closed.
+/// Why a message is refused. Its connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reject {
     /// A request head: answer with [`Reject::status`] and close.
@@ -27,7 +27,7 @@ macro_rules! faults {
         }
 
         impl Fault {
-            /// The status owed to a client that sent this in a request.
+            /// The status for a client that sent this in a request.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
@@ -45,9 +45,9 @@ faults! {
     StartLine 400 "malformed start line"
     /// The method is longer than any registered one (RFC 9112 §3).
     MethodTooLong 501 "method too long"
-    /// Not HTTP/1.0 or HTTP/1.1, but a version.
+    /// A version other than HTTP/1.0 and HTTP/1.1.
     Version 505 "unsupported HTTP version"
-    /// Bytes other than visible ASCII, a fragment, user information, or a form that does not go with the method.
+    /// Bytes other than visible ASCII, a fragment, user information, or a form that the method does not allow.
     Target 400 "malformed request target"
     /// The target exceeds `Limits::target_bytes_max`.
     TargetTooLong 414 "request target too long"
@@ -75,7 +75,7 @@ faults! {
     LengthAndCoding 400 "both Content-Length and Transfer-Encoding"
     /// Transfer-Encoding is not one `chunked`.
     TransferEncoding 400 "malformed Transfer-Encoding"
-    /// A transfer coding we do not know.
+    /// An unknown transfer coding.
     TransferCodingUnknown 501 "unknown transfer coding"
     /// Transfer-Encoding in an HTTP/1.0 message.
     CodingInHttp10 400 "Transfer-Encoding in HTTP/1.0"
@@ -87,7 +87,7 @@ faults! {
     StatusCode 400 "invalid status code"
     /// No valid chunk size where one is expected.
     ChunkSize 400 "malformed chunk size"
-    /// A chunk extension with control characters, or more of them than `EXTENSION_BYTES_MAX`.
+    /// A chunk extension with control characters, or more than `EXTENSION_BYTES_MAX` bytes of extensions.
     ChunkExtension 400 "malformed or too many chunk extensions"
     /// Chunk data that is not followed by CRLF.
     ChunkEnd 400 "chunk longer than its size"
@@ -103,7 +103,7 @@ impl Reject {
         }
     }
 
-    /// The answer owed: 400, 414, 431, 501 or 505 for requests, 502 for responses.
+    /// The status of the answer: 400, 414, 431, 501 or 505 for requests, 502 for responses.
     pub const fn status(&self) -> u16 {
         match self {
             Self::Request(fault) | Self::Body(fault) => fault.status(),

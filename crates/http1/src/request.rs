@@ -2,10 +2,10 @@
 //!
 //! This is the proxy's hot path: one pass of httparse over the bytes, one walk over the field lines, one check of the
 //! line ends, no allocation. A [`RequestView`] borrows from the connection's buffer; [`RequestView::to_owned`] is for
-//! requests that outlive it.
+//! requests that outlive the buffer.
 //!
-//! An incomplete head is refused early where that is cheap to see: a first byte that cannot begin a method, a bare
-//! LF, an unknown version, a target that is too long. A client that speaks another protocol gets its answer at once.
+//! An incomplete head is refused early if the fault is cheap to see: a first byte that cannot begin a method, a bare
+//! LF, an unknown version, a target that is too long. A client that speaks another protocol thus gets its answer at once.
 //!
 //! Differences from RFC 9112, all of them stricter: bare LF is refused (§2.2 allows it), white space around the words
 //! of the request line is refused (§3), a Host with no host in it is refused (§3.2 wants one for targets without
@@ -24,21 +24,21 @@ use crate::limits::Limits;
 use crate::lines;
 use crate::reject::{Fault, Reject};
 
-/// Field lines for which there is room without an allocation. Heads with more are rare: a browser sends twenty.
+/// The number of field lines that need no allocation. Heads with more are rare: a browser sends twenty.
 const AT_HAND: usize = 128;
 
 /// The shortest field line: a letter, a colon, CRLF.
 const LINE_BYTES_MIN: usize = 4;
 
-/// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
+/// Space for the field lines of one parse. It lies on the caller's stack and is not initialised.
 pub struct Scratch<'b> {
     headers: [MaybeUninit<Header<'b>>; AT_HAND],
-    /// More field lines, and those of a version that httparse does not know. Empty and unallocated for all other heads.
+    /// Used for more field lines, and for a version that httparse does not support. Empty and unallocated for all other heads.
     more: Vec<Header<'b>>,
 }
 
 impl Scratch<'_> {
-    /// Unwritten space.
+    /// Uninitialised space.
     #[inline]
     pub fn new() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Scratch<'_> {
 }
 
 impl<'b> Scratch<'b> {
-    /// The room at hand, and the place for more.
+    /// The space on the stack, and the vector for more.
     pub(crate) fn rooms(
         &mut self,
         limits: &Limits,
@@ -59,7 +59,7 @@ impl<'b> Scratch<'b> {
     }
 }
 
-/// Room for as many field lines as these bytes may have.
+/// Space for the greatest number of field lines that these bytes can contain.
 #[cold]
 pub(crate) fn room_for<'s, 'b>(
     bytes: &[u8],
@@ -71,7 +71,7 @@ pub(crate) fn room_for<'s, 'b>(
     more
 }
 
-/// Did a head not fit into the room at hand, and may it have more lines?
+/// Did a head not fit into the space on the stack, and may it have more lines?
 pub(crate) fn needs_room<T>(parsed: &httparse::Result<T>, limits: &Limits) -> bool {
     matches!(parsed, Err(Error::TooManyHeaders)) && limits.fields_max > AT_HAND
 }
@@ -82,23 +82,23 @@ impl Default for Scratch<'_> {
     }
 }
 
-/// A request head borrowed from the connection's buffer, checked.
+/// A checked request head that borrows from the connection's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestView<'s, 'b> {
     /// A token of at most [`METHOD_BYTES_MAX`] bytes, case-sensitive.
     pub method: &'b str,
-    /// Visible ASCII without a fragment; [`crate::parse_target`] tells its form.
+    /// Visible ASCII without a fragment; [`crate::parse_target`] finds its form.
     pub target: &'b str,
-    /// As the client says.
+    /// The version that the client states.
     pub version: Version,
-    /// Which known fields there are.
+    /// The known fields in the head.
     pub seen: Seen,
-    /// The value of Host, valid as `uri-host [":" port]`. Always there in HTTP/1.1.
+    /// The value of Host, valid as `uri-host [":" port]`. Always present in HTTP/1.1.
     pub host: Option<&'b str>,
     /// Never [`Framing::UntilClose`].
     pub framing: Framing,
     /// May the connection stay open after this request? An HTTP/1.0 client must ask for it, and must not use an
-    /// absolute target, which it sends to a proxy.
+    /// absolute target, the form sent to a proxy.
     pub keep_alive: bool,
     /// The client waits for 100 (Continue) before it sends the body. False in HTTP/1.0 and without a body.
     pub expect_continue: bool,
@@ -115,18 +115,18 @@ impl<'s, 'b> RequestView<'s, 'b> {
             .map(|field| (field.name.as_bytes(), field.value))
     }
 
-    /// The value of the first line of that name.
+    /// The value of the first line of this name.
     pub fn first(&self, name: &[u8]) -> Option<&'b [u8]> {
         let is_name = |field: &&Header| field.name.as_bytes().eq_ignore_ascii_case(name);
         self.fields.iter().find(is_name).map(|field| field.value)
     }
 
-    /// The field lines as a list of their own.
+    /// A copy of the field lines.
     pub fn to_fields(&self) -> Fields {
         to_fields(self.fields, self.head_bytes)
     }
 
-    /// A copy that needs no buffer.
+    /// A copy that does not borrow from the buffer.
     pub fn to_owned(&self) -> RequestHead {
         RequestHead {
             method: self.method.to_owned(),
@@ -145,9 +145,9 @@ impl<'s, 'b> RequestView<'s, 'b> {
 /// Parses the request head at the start of `buf`.
 ///
 /// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
-/// [`crate::scan_end`] for when to ask again. At most that many bytes are looked at.
+/// [`crate::scan_end`] for when to parse again. At most that many bytes are examined.
 ///
-/// # Errors Always [`Reject::Request`]: answer with its status and close, because nobody knows where the next request
+/// # Errors Always [`Reject::Request`]: answer with its status and close, because it is unknown where the next request
 /// begins.
 #[inline]
 pub fn parse_request<'s, 'b>(
@@ -222,7 +222,7 @@ fn parse<'s, 'b>(
     }))
 }
 
-/// Parses the head of a request in HTTP/1.2 or a later minor version, of which httparse says [`Error::Version`].
+/// Parses the head of a request in HTTP/1.2 or a later minor version, which httparse refuses with [`Error::Version`].
 //= rfc9110 §2.5   a higher minor version of the same major one is read as the highest that we know
 #[cold]
 fn parse_later_minor<'s, 'b>(
@@ -330,7 +330,7 @@ fn expects_continue(facts: &Facts, version: Version, framing: Framing) -> bool {
         && facts.expect.eq_ignore_ascii_case(b"100-continue")
 }
 
-/// Refuses a part of a head that no further bytes can make valid. httparse found nothing wrong so far.
+/// Refuses a partial head that no further bytes can make valid. httparse has found no fault so far.
 #[cold]
 fn judge_part(part: &[u8], limits: &Limits) -> Result<(), Fault> {
     if !lines::ends_are_strict_so_far(part) {
@@ -384,12 +384,12 @@ fn version_fault(bytes: &[u8]) -> Fault {
     }
 }
 
-/// Room for what is added to a message on its way: who the client is, Via.
+/// Room for lines that are added before a message is forwarded: X-Forwarded-For and the like, Via.
 const ROOM_LINES: usize = 4;
 const ROOM_BYTES: usize = 128;
 
 pub(crate) fn to_fields(lines: &[Header<'_>], head_bytes: usize) -> Fields {
-    // We write a blank after each colon, which the message may not have.
+    // A blank is written after each colon, which the message may not have.
     let bytes = head_bytes + lines.len() + ROOM_BYTES;
     let mut fields = Fields::with_capacity(lines.len() + ROOM_LINES, bytes);
     for line in lines {

@@ -6,7 +6,7 @@
 //! demands, except after Content-Length and Transfer-Encoding: readers that accept such a line and readers that skip
 //! it would disagree on the length of the body, so the head is refused.
 //!
-//! Of hosts that the operator names, two more are repaired, before the head is parsed like any other (`lenient`).
+//! For hosts that the operator names, two more are repaired before the head is parsed (`lenient`).
 //!
 //! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is read without a body, and
 //! its connection is not used again: the bytes that follow are not an answer to us.
@@ -22,11 +22,11 @@ use crate::lines;
 use crate::reject::{Fault, Reject};
 use crate::request::{Scratch, needs_room, room_for, to_fields};
 
-/// Parses the response head at the start of `buf`, and says how many bytes it has; the body begins behind them. `to` is the method of the request: responses to HEAD and CONNECT
-/// have no body. Heads of 1xx are returned like others, with [`Framing::None`].
+/// Parses the response head at the start of `buf`, and returns its length; the body begins after it. `to`: the method of the
+/// request, because responses to HEAD and CONNECT have no body. 1xx heads are returned like others, with [`Framing::None`].
 ///
 /// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
-/// [`crate::scan_end`]. At most that many bytes are looked at.
+/// [`crate::scan_end`]. At most that many bytes are examined.
 ///
 /// # Errors
 /// Always [`Reject::Response`]: close the connection to the origin, answer the client with 502.
@@ -42,7 +42,7 @@ pub fn parse_response(
     .map_err(Reject::Response)
 }
 
-/// Parses what was refused as it stands. `fault`: why.
+/// Parses a head that the strict parser refused. `fault`: why.
 #[cold]
 fn parse_leniently(
     buf: &[u8],
@@ -67,7 +67,7 @@ fn parse_leniently(
         ..*limits
     };
     let (head, head_bytes) = parse(&anew, &limits, to)?.ok_or(fault)?;
-    // Else there is more of it than was taken for the head.
+    // Otherwise the parser sees another end of the head than `scan_end`.
     match head_bytes == anew.len() {
         true => Ok(Some((head, end))),
         false => Err(fault),
@@ -76,7 +76,7 @@ fn parse_leniently(
 
 fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<(ResponseHead, usize)>, Fault> {
     let bytes = &buf[..buf.len().min(limits.head_bytes_max)];
-    // httparse would skip empty lines; before a response there are none.
+    // httparse would skip empty lines, which are not allowed before a response.
     if let Some(b'\r' | b'\n') = bytes.first() {
         return Err(Fault::LineEnd);
     }
@@ -132,10 +132,10 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<(ResponseHead, 
     Ok(Some((head, head_bytes)))
 }
 
-/// Is there white space after this name, and is it Content-Length or Transfer-Encoding?
+/// Is the field Content-Length or Transfer-Encoding, with white space after its name?
 fn hides_length(line: &Header<'_>, bytes: &[u8]) -> bool {
     let name = line.name.as_bytes();
-    // The name lies in `bytes`: httparse copies nothing.
+    // The name lies in `bytes`, because httparse copies nothing.
     let end = name.as_ptr() as usize - bytes.as_ptr() as usize + name.len();
     let decides = Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING);
     bytes.get(end) != Some(&b':') && Seen::of(name).intersects(decides)

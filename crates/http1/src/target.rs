@@ -1,9 +1,9 @@
 //! Request targets (RFC 9112 §3.2).
 //!
-//! A target is visible ASCII without a fragment. A path is passed on as it came, because only the origin knows what
+//! A target is visible ASCII without a fragment. A path is passed on unchanged, because only the origin knows what
 //! its bytes mean. Authorities are checked against the grammar.
 //!
-//! Not known here: Host, schemes, whether the host is one we serve.
+//! Not known here: Host, schemes, whether this proxy serves the host.
 
 use message::{Authority, is_target, split_absolute};
 
@@ -12,18 +12,18 @@ use crate::reject::{Fault, Reject};
 /// The four forms of a request target (RFC 9112 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
-    /// `/path?query`, the usual one: the host is in Host.
+    /// `/path?query`, the usual form: the host is in Host.
     Origin(&'a str),
-    /// `scheme://authority/path?query`, from clients that know we are a proxy. The authority wins over Host.
+    /// `scheme://authority/path?query`, from clients that use a proxy. The authority takes precedence over Host.
     Absolute {
-        /// As it came, any case.
+        /// The scheme as received, in any letter case.
         scheme: &'a str,
-        /// The host that is asked for.
+        /// The requested host.
         authority: Authority<'a>,
         /// Path and query: empty, or begins with `/` or `?`.
         path: &'a str,
     },
-    /// `host:port`, for CONNECT; the port is always there.
+    /// `host:port`, for CONNECT; the port is always present.
     Authority(Authority<'a>),
     /// `*`, for OPTIONS.
     Asterisk,

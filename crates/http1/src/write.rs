@@ -1,4 +1,4 @@
-//! Lines of a head and chunk headers, without formatting machinery.
+//! Writes lines of a head and chunk headers, without `std::fmt`.
 //!
 //! Everything appends to a `Vec<u8>`. Callers must pass a method that is a token, and a target and a reason without
 //! CR and LF.
@@ -9,7 +9,7 @@ use message::write_decimal;
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// `METHOD target HTTP/1.1` CRLF. Always our own version (RFC 9112 §2.3).
+/// Appends `METHOD target HTTP/1.1` CRLF. The version is always the proxy's own (RFC 9112 §2.3).
 pub fn write_request_line(method: &str, target: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(method.as_bytes());
     out.push(b' ');
@@ -17,7 +17,7 @@ pub fn write_request_line(method: &str, target: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// `HTTP/1.1 status reason` CRLF. Always our own version. The blank before an empty reason is written
+/// Appends `HTTP/1.1 status reason` CRLF. The version is always the proxy's own. The blank before an empty reason is written
 /// (RFC 9112 §4).
 pub fn write_status_line(status: u16, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -27,8 +27,8 @@ pub fn write_status_line(status: u16, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The size line of a chunk of `len` bytes: `1f4` CRLF. The caller appends the data and CRLF. A chunk of
-/// length 0 would end the body, so `len` must not be 0.
+/// Appends the size line of a chunk of `len` bytes: `1f4` CRLF. The caller appends the data and CRLF. `len` must not be 0, because
+/// a chunk of length 0 ends the body.
 pub fn write_chunk_header(len: usize, out: &mut Vec<u8>) {
     assert!(len > 0, "a chunk of length 0 ends the body");
     let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
@@ -38,7 +38,7 @@ pub fn write_chunk_header(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The end of a chunked body with trailers: `0` CRLF, the lines, CRLF.
+/// Appends the end of a chunked body with trailers: `0` CRLF, the lines, CRLF.
 pub fn write_trailers(trailers: &Fields, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     trailers.write_to(out);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::FIELDS_MAX;
 
-/// Body and trailers of a whole body handed over in pieces of `step` bytes, and what was left over.
+/// Body and trailers of a whole body that is handed over in pieces of `step` bytes, and the number of bytes left over.
 fn decode_by(step: usize, mut text: &[u8]) -> Result<(Vec<u8>, Fields, usize), Fault> {
     let mut decoder = ChunkedDecoder::new(&Limits::default());
     let mut body = Vec::new();
@@ -209,7 +209,7 @@ fn the_largest_size_does_not_overflow() {
         decoder.next(b"abc"),
         Ok(Chunk::Data { start: 0, end: 3 })
     ));
-    // No body is that long. An attacker hopes that some reader's arithmetic overflows.
+    // No body is that long. Such a size aims at readers whose arithmetic overflows.
     for larger in ["8000000000000000\r\n", "ffffffffffffffff\r\n"] {
         refused(larger, Fault::ChunkSize);
     }

@@ -226,7 +226,7 @@ fn line_ends_must_be_crlf() {
     );
 }
 
-/// httparse has several vectorised scanners; each must refuse each control byte wherever it stands.
+/// httparse has several vectorised scanners; each must refuse every control byte at any position.
 #[test]
 fn control_bytes_are_refused_at_any_position() {
     for len in [1, 7, 8, 15, 16, 17, 31, 32, 33, 64, 70] {
@@ -457,7 +457,7 @@ fn limits_hold() {
             Err(Fault::TooManyFields),
             "{most}"
         );
-        // As soon as that is seen.
+        // The excess is noticed as soon as it is seen.
         let part = &one_more[..one_more.len() - 2];
         assert_eq!(with_limits(limits, part), Err(Fault::TooManyFields));
         assert_eq!(
@@ -465,7 +465,7 @@ fn limits_hold() {
             Ok(false)
         );
     }
-    // They are the same lines, in whatever room they are read.
+    // The lines are the same, wherever they are stored.
     let mut scratch = Scratch::new();
     let text = lines(&format!("Host: a\r\n{}X: y\r\n", "A: b\r\n".repeat(998)));
     let view = parse_request(&text, &Limits::default(), &mut scratch);

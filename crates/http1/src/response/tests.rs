@@ -95,7 +95,7 @@ fn framing_by_status_and_method() {
     accepted("GET", &both(101, "Connection: Upgrade"), "101 None keep");
     accepted("CONNECT", &both(200, "X: y"), "200 None keep");
     accepted("CONNECT", &both(403, length), "403 Length(5) keep");
-    // A body is announced that must not be there: not to be used again.
+    // The fields announce a body that must not exist, so the connection is not reused.
     accepted("GET", &both(204, length), "204 None");
     accepted("GET", &both(103, coding), "103 None");
     accepted("CONNECT", &both(200, length), "200 None");
@@ -246,7 +246,7 @@ fn a_later_minor_version_is_read_as_1_1() {
     }
 }
 
-/// What is refused by default, read with these oddities permitted: the outcome, or the fault.
+/// The outcome of a response that is refused by default, parsed leniently.
 fn leniently(lenient: Lenient, text: &str) -> Result<String, Fault> {
     assert!(
         outcome("GET", text).is_err(),
@@ -348,7 +348,7 @@ fn what_is_ambiguous_is_refused_of_everybody() {
     assert_eq!(parsed.unwrap_err().fault(), Fault::HeadTooLarge);
 }
 
-/// Requests are never read leniently.
+/// Requests are never parsed leniently.
 #[test]
 fn requests_are_as_strict_as_ever() {
     let limits = Limits {
