@@ -13,18 +13,18 @@
 
 use crate::judge::Why;
 
-/// Longest string that is written, before escaping, in bytes.
+/// The longest string that is written, before escaping, in bytes.
 pub const STRING_BYTES_MAX: usize = 512;
 
 /// The largest integer of a structured field. (RFC 9651 §3.3.1)
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Why a request went forward. (RFC 9211 §2.2)
+/// Why a request was forwarded. (RFC 9211 §2.2)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
-    /// Configured not to be handled from the cache.
+    /// The cache is configured not to handle it.
     Bypass,
-    /// Its method demands it.
+    /// Its method requires forwarding.
     Method,
     /// No stored response has this URI.
     UriMiss,
@@ -71,20 +71,20 @@ pub struct CacheStatus<'a> {
 }
 
 impl<'a> CacheStatus<'a> {
-    /// Neither hit nor forwarded: an answer of our own. `name` comes from [`member_name`].
+    /// Neither a hit nor forwarded: an answer of the proxy itself. `name` comes from [`member_name`].
     pub fn own(name: &[u8], out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(name);
         CacheStatus { out }
     }
 
-    /// Served from the cache, without going forward.
+    /// Served from the cache, without forwarding.
     pub fn hit(name: &[u8], out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(name);
         out.extend_from_slice(b"; hit");
         CacheStatus { out }
     }
 
-    /// Went forward, for that reason.
+    /// Forwarded, for this reason.
     pub fn forwarded(name: &[u8], why: Forward, out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(name);
         out.extend_from_slice(b"; fwd=");
@@ -92,7 +92,7 @@ impl<'a> CacheStatus<'a> {
         CacheStatus { out }
     }
 
-    /// The status that the next server answered; leave it out if it is the one sent on.
+    /// The status of the next server's answer. Leave it out if the same status is sent on.
     pub fn forward_status(self, status: u16) -> Self {
         self.integer("fwd-status", i64::from(status))
     }
@@ -102,24 +102,24 @@ impl<'a> CacheStatus<'a> {
         self.integer("ttl", ttl_s)
     }
 
-    /// The response was stored, or not.
+    /// Whether the response was stored.
     pub fn stored(self, stored: bool) -> Self {
         self.boolean("stored", stored)
     }
 
-    /// The request was joined to another one; false if joining failed.
+    /// Whether the request shared the response of another one; false if it was collapsed but could not share.
     pub fn collapsed(self, reused: bool) -> Self {
         self.boolean("collapsed", reused)
     }
 
-    /// The key under which the response is kept.
+    /// The key under which the response is stored.
     pub fn key(self, key: &[u8]) -> Self {
         self.out.extend_from_slice(b"; key=");
         write_string(key, self.out);
         self
     }
 
-    /// Any detail: as a token if possible, else as a string.
+    /// Any detail, as a token if possible, else as a string.
     pub fn detail(self, detail: &str) -> Self {
         self.out.extend_from_slice(b"; detail=");
         if is_token(detail.as_bytes()) {
@@ -151,7 +151,7 @@ impl<'a> CacheStatus<'a> {
     }
 }
 
-/// A cache's name as it stands in the list: a token, or a string.
+/// A cache's name in the form of a list member: a token, or a string.
 //= rfc9211 §2   each member is a token or a string that identifies the cache
 pub fn member_name(name: &str) -> Vec<u8> {
     if is_token(name.as_bytes()) {
@@ -162,7 +162,7 @@ pub fn member_name(name: &str) -> Vec<u8> {
     out
 }
 
-/// The value for a hit up to the seconds: `loligo; hit; ttl=`.
+/// The value for a hit up to the number of seconds: `loligo; hit; ttl=`.
 pub fn hit_prefix(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 16);
     CacheStatus::hit(name, &mut out).parameter("ttl");
@@ -170,7 +170,7 @@ pub fn hit_prefix(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The whole value for a hit: `loligo; hit; ttl=123`. `prefix` is from [`hit_prefix`].
+/// Appends the whole value for a hit: `loligo; hit; ttl=123`. `prefix` comes from [`hit_prefix`].
 pub fn write_hit(prefix: &[u8], ttl_s: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(prefix);
     write_integer(ttl_s, out);
@@ -247,7 +247,7 @@ mod tests {
         let named = |name| String::from_utf8(member_name(name)).unwrap();
         assert_eq!(named("edge-7.example"), "edge-7.example");
         assert_eq!(named("*edge"), "*edge");
-        // Tokens of HTTP, but not of structured fields.
+        // These are tokens in HTTP, but not in structured fields.
         assert_eq!(named("7edge"), "\"7edge\"");
         assert_eq!(named("_edge"), "\"_edge\"");
     }

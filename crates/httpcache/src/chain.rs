@@ -1,23 +1,23 @@
-//! An answer that was reached by redirects which a cache has followed: the strictest of the whole way decides.
+//! Binding a response to the redirects that led to it: the strictest response of the whole chain decides.
 //!
-//! The client asked for one resource and gets what lies at the end. So each answer on the way is one to the client's own request, and what
-//! it forbids is forbidden for the end as well: its prohibitions, its lifetime and its Vary become fields of the end. Then whatever stores,
-//! shares, validates or passes on the end obeys them, and so do caches behind us.
+//! The client asked for one resource and gets the one at the end of the redirects that the cache followed. So each response of the chain
+//! also answers the client's request, and its prohibitions hold for the end as well: its directives, its lifetime and its Vary become
+//! fields of the end. Code that stores, shares, validates or forwards the end then obeys them, and so do downstream caches.
 //!
-//! | on the way | at the end |
+//! | in a redirect | at the end |
 //! |---|---|
 //! | `no-store`, unreadable directives, `Vary: *` | `no-store` |
-//! | `private`; Set-Cookie, Authorization or Cookie without the word that would let it be shared | `private` |
+//! | `private`; Set-Cookie, Authorization or Cookie without the directive that would permit sharing | `private` |
 //! | `no-cache`, `must-revalidate`, `proxy-revalidate` | the same |
-//! | a lifetime that ends before that of the end | `max-age` |
+//! | a lifetime that ends before the end's own | `max-age` |
 //! | `Vary` | the same |
 //!
-//! A 304 replaces fields of what is stored, which was bound when it was stored. So a lifetime that is not over, and `Vary`, are left out where
-//! it has none of its own.
+//! A 304 replaces fields of the stored response, which was bound when it was stored. So if the 304 has no lifetime or no Vary of its own, a
+//! redirect's unexpired lifetime or its Vary is not added.
 //!
-//! Silence on the way is none of these: redirects seldom say how long they hold, and the end says it.
+//! A redirect without directives adds nothing: redirects seldom state a lifetime, and the end has its own.
 //!
-//! Not known here: who follows redirects, and where to.
+//! Not known here: which code follows redirects, and where they lead.
 
 use crate::date::UnixMillis;
 use crate::directives::ResponseDirectives;
@@ -29,16 +29,16 @@ use crate::targeted::TARGETED_FIELDS;
 use crate::vary::vary_list;
 use fields::Fields;
 
-/// An answer on the way, or at the end of it, and when it came.
+/// A response of the chain, a redirect or the end, and when it arrived.
 pub struct Hop<'a> {
-    /// The answer.
+    /// The response.
     pub response: Response<'a>,
-    /// When it came.
+    /// When it arrived.
     pub received: UnixMillis,
 }
 
-/// What an answer on the way forbids for the end. `request` is the client's: what it has said of itself counts for each answer, even if a
-/// server on the way was not told.
+/// The prohibitions that a redirect adds to the end. `request` is the client's: its credentials and cookies count for each response, even
+/// if a server of the chain did not see them.
 pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> Bound {
     let Response { status, fields } = hop.response;
     let said = ResponseDirectives::parse(fields, rules);
@@ -52,7 +52,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     //= rfc9111 §3.5   the first server has seen the credentials, and where it sends may depend on them
     let is_authorised =
         request.fields.contains(b"authorization") && !is_for_all && !said.must_revalidate;
-    // What is promised here goes into the end's fields, where it permits nothing that the end does not.
+    // The redirect's must-revalidate is copied to the end, where it must not permit sharing an answer to Authorization.
     let is_lent = request.fields.contains(b"authorization")
         && said.must_revalidate
         && !end_said.shared_on_purpose()
@@ -90,7 +90,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     let is_end_told = has_explicit_lifetime(&end_said, end_fields);
     let is_304 = end.response.status == 304;
     if is_304 && !is_end_told {
-        // What is stored keeps its lifetime, unless other words take its place or none is left here.
+        // The stored response keeps its lifetime, unless this redirect adds other directives or has no lifetime left.
         if !words.is_empty() || is_told && left_s(&standing(hop)) == 0 {
             words.push("max-age=0".to_owned());
         }
@@ -104,7 +104,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
             }
         }
     }
-    // A 304 without Vary leaves the list that is stored, which was bound when it was stored.
+    // A 304 without Vary leaves the stored list as it is, which was bound when it was stored.
     let keeps_list = is_304 && !end_fields.contains(b"vary");
     let names = fields.members(b"vary").filter(|_| !keeps_list);
     Bound {
@@ -113,7 +113,7 @@ pub fn bind(request: &Request, hop: &Hop<'_>, end: &Hop<'_>, rules: &Rules) -> B
     }
 }
 
-/// What an answer on the way forbids, as fields of the end.
+/// The prohibitions of a redirect, as fields of the end.
 #[derive(Debug)]
 pub struct Bound {
     directives: Vec<u8>,
@@ -121,7 +121,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Adds it to the fields of the end.
+    /// Adds the prohibitions to the fields of the end.
     pub fn add_to(&self, end: &mut Fields) {
         if !self.directives.is_empty() {
             end.push(b"Cache-Control", &self.directives);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::testing::{EPOCH, Exchange};
 
-    /// What is added to the end, by `REQUEST | HOP` and the end.
+    /// Checks the directives added to the end, for `REQUEST | HOP` and the end.
     fn check(text: &str, end: &str, expected: &str) {
         let rules = Rules {
             cookie_bars_guess: true,
@@ -196,7 +196,7 @@ mod tests {
             "private",
         );
         check("GET Authorization: x | 307 Cache-Control: public", end, "");
-        // A promise to ask again is the server's that makes it, and no permission of the end's.
+        // A redirect's promise to revalidate is not the end's, and must not permit sharing the end.
         let firm = "GET Authorization: x | 307 Cache-Control: must-revalidate";
         check(
             firm,
@@ -245,10 +245,10 @@ mod tests {
         check(hop, "200 Date: @0 & Expires: @100", "max-age=60");
         check(hop, "200 Cache-Control: max-age=60", "");
         check(hop, "200 Last-Modified: @-10000", "max-age=60");
-        // Nothing is stored that would not be without it.
+        // A redirect never makes a response storable.
         check(hop, "500", "");
         check(hop, "200", "");
-        // What is stored keeps its own.
+        // The stored response keeps its own lifetime.
         check(hop, "304 ETag: \"a\"", "");
         check(
             "GET | 302 Cache-Control: max-age=0",

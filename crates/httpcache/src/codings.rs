@@ -1,4 +1,4 @@
-//! Content codings as variants: which ones a request accepts, and which one a response has.
+//! Content codings as variants: which codings a request accepts, and which one a response has.
 //!
 //! Browsers write Accept-Encoding in dozens of ways that mean the same few things. Only the set of accepted codings
 //! counts here. Order and weights do not: the client can read each coding in the set.
@@ -18,7 +18,7 @@ pub(crate) struct Codings(pub u8);
 /// All known codings.
 const ALL: Codings = Codings((1 << NAMES.len()) - 1);
 
-/// No coding, which is one more choice of the origin.
+/// No coding, which the origin may choose as well.
 const IDENTITY: Codings = Codings(1 << NAMES.len());
 
 impl Codings {
@@ -30,7 +30,7 @@ impl Codings {
         self.0 & other.0 == other.0
     }
 
-    /// Their names, sorted.
+    /// The names of the codings, sorted.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static [u8]> {
         let is_in = move |(bit, _): &(usize, &&[u8])| self.0 & (1 << bit) != 0;
         NAMES
@@ -54,7 +54,7 @@ impl Codings {
     }
 }
 
-/// Which codings an origin preferred to which, as its responses showed: a set for each coding, and one for no coding.
+/// The preferences of an origin among codings, learned from its responses: for each coding, and for no coding, the set it was preferred to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Preferences([u8; Preferences::BYTES]);
 
@@ -65,7 +65,7 @@ impl Preferences {
         self.0
     }
 
-    /// `None` if no origin can have these preferences.
+    /// `None` if the bytes are no possible preferences.
     pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let is_sound = |(at, over): (usize, &u8)| {
             *over & !(ALL.0 | IDENTITY.0 | 1 << at) == 0 && *over & 1 << at == 0
@@ -77,7 +77,7 @@ impl Preferences {
             .then_some(Self(bytes))
     }
 
-    /// Learns from a response: to a client that accepts these, the origin sent `chosen`, which is one of them or no
+    /// Learns from a response: a client accepted `accepted`, and the origin sent `chosen`, one of these codings or no
     /// coding.
     pub(crate) fn learn(&mut self, accepted: Codings, no_identity: bool, chosen: Coding) {
         let chosen = match chosen {
@@ -101,7 +101,7 @@ impl Preferences {
         Codings(self.0.get(coding).copied().unwrap_or_default())
     }
 
-    /// Those of these codings that the origin might choose: all to which it did not always prefer another one.
+    /// The accepted codings that the origin might choose: those to which it has not always preferred another accepted one.
     pub(crate) fn best(self, accepted: Codings, no_identity: bool) -> Codings {
         let all = if no_identity {
             accepted
@@ -125,19 +125,19 @@ impl Preferences {
 /// The codings that a request accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
-    /// Nothing.
+    /// There is no Accept-Encoding.
     Absent,
-    /// Cannot be read with certainty.
+    /// It cannot be read with certainty.
     Unclear,
-    /// These of the known ones, and perhaps others.
+    /// These known codings, and perhaps unknown ones.
     These {
         codings: Codings,
-        /// It refuses a response without coding.
+        /// A response without coding is refused.
         no_identity: bool,
     },
 }
 
-/// What the request accepts.
+/// The codings that a request accepts.
 //= rfc9110 §12.5.3   codings with their weights; 0 means not acceptable; "*" matches any that is not listed; identity is acceptable unless excluded
 pub(crate) fn accepted(request: &Fields) -> Accepted {
     if !request.contains(b"accept-encoding") {
@@ -192,11 +192,11 @@ pub(crate) fn accepted(request: &Fields) -> Accepted {
 /// The coding of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coding {
-    /// Nothing.
+    /// No coding.
     Identity,
-    /// This one.
+    /// One known coding.
     Known(Codings),
-    /// Another one, or several.
+    /// An unknown coding, or several.
     Other,
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn coding_of(response: &Fields) -> Coding {
     }
 }
 
-/// `q=0.5`: true, `q=0.0`: false; `None` if it is no weight.
+/// Is the weight above zero (`q=0.5`, not `q=0.0`)? `None` if it is no weight.
 //= rfc9110 §12.4.2   qvalue: 0 with up to three digits behind the point, or 1 with up to three zeros
 fn is_above_zero(weight: &[u8]) -> Option<bool> {
     let value = match weight {

@@ -1,8 +1,8 @@
 //! Reading and writing HTTP dates.
 //!
-//! All three forms are read (RFC 9110 §5.6.7). The older two are first converted to the preferred one, so that one
-//! set of rules holds for all. Letter case is ignored, as caches should, and so is a wrong weekday; a leap second is
-//! read, as the grammar allows. All else is invalid: another zone, a missing digit, the 30th of February. [`date_of`]
+//! All three forms are accepted (RFC 9110 §5.6.7). The older two are first converted to the preferred one, so that one
+//! set of rules applies to all. Letter case is ignored, as caches should, and so is a wrong weekday; a leap second is
+//! accepted, as in the grammar. Everything else is invalid: another zone, a missing digit, the 30th of February. [`date_of`]
 //! distinguishes absent from invalid, since the meaning differs by field: an invalid `Expires` means expired, an
 //! invalid `Last-Modified` counts as absent.
 //!
@@ -27,7 +27,7 @@ impl UnixMillis {
 /// Length of a date as written by [`format_date`].
 pub const DATE_BYTES: usize = 29;
 
-/// The last second that the preferred form can write: end of the year 9999.
+/// The last second that the preferred form can express: end of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The longest form: `Wednesday, 06-Nov-94 08:49:37 GMT`.
@@ -35,7 +35,7 @@ const LONGEST_BYTES: usize = 33;
 
 /// Seconds since 1970 of an HTTP date in any of its three forms; `None` if invalid.
 pub fn parse_date(value: &[u8]) -> Option<u64> {
-    // Fast path: nearly every date is in the preferred form, and a miss reads several.
+    // Fast path: nearly every date is in the preferred form, and a miss parses several.
     if let Ok(preferred) = value.try_into()
         && let Some(seconds) = parse_preferred(preferred)
     {
@@ -90,7 +90,7 @@ fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
     Some((((days - DAYS_TO_1970) * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Any of the three forms, in any letter case.
+/// Reads any of the three forms, in any letter case.
 fn parse_any(value: &[u8]) -> Option<u64> {
     if value.len() > LONGEST_BYTES {
         return None;
@@ -108,7 +108,7 @@ fn parse_any(value: &[u8]) -> Option<u64> {
     Some(parse_preferred(&preferred)? + u64::from(leap))
 }
 
-/// `Sunday, 06-Nov-94 08:49:37 GMT` in the preferred form.
+/// Converts `Sunday, 06-Nov-94 08:49:37 GMT` to the preferred form.
 fn of_rfc850(text: &[u8]) -> Option<[u8; DATE_BYTES]> {
     const WEEKDAYS: [&[u8]; 7] = [
         b"Sunday",
@@ -139,7 +139,7 @@ fn of_rfc850(text: &[u8]) -> Option<[u8; DATE_BYTES]> {
     ])
 }
 
-/// `Sun Nov  6 08:49:37 1994` in the preferred form.
+/// Converts `Sun Nov  6 08:49:37 1994` to the preferred form.
 fn of_asctime(text: &[u8]) -> Option<[u8; DATE_BYTES]> {
     let text: &[u8; 24] = text.try_into().ok()?;
     if text[3] != b' ' || text[7] != b' ' || text[10] != b' ' || text[19] != b' ' {
@@ -172,9 +172,9 @@ pub fn format_date(at: UnixMillis) -> [u8; DATE_BYTES] {
 /// The content of a field that holds one date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dated {
-    /// No such field.
+    /// There is no such field.
     Absent,
-    /// Not a date, or several that differ.
+    /// It is not a date, or several lines differ.
     Invalid,
     /// Seconds since 1970.
     At(u64),
@@ -189,7 +189,7 @@ impl Dated {
     }
 }
 
-/// The date in the field `name`. Equal lines count as one.
+/// The date in the field `name`. Equal lines count as one line.
 pub(crate) fn date_of(fields: &Fields, name: &[u8]) -> Dated {
     match single(fields, name) {
         Single::Absent => Dated::Absent,
@@ -233,7 +233,7 @@ fn unify_case(text: &mut [u8]) {
     }
 }
 
-/// `23:59:60` -> `23:59:59`; true if that was done.
+/// `23:59:60` -> `23:59:59`; true if it was changed.
 //= rfc9110 §5.6.7   00:00:00 - 23:59:60 (leap second)
 fn lower_leap_second(text: &mut [u8]) -> bool {
     let Some(at) = text.windows(8).position(|w| w == b"23:59:60") else {
@@ -300,7 +300,7 @@ mod tests {
         check("Monday, 06-Nov-94 08:49:37 GMT", Some(EXAMPLE));
         check("Mon Nov  6 08:49:37 1994", Some(EXAMPLE));
         check("Mon Nov 06 08:49:37 1994", Some(EXAMPLE));
-        // But it must be one.
+        // But the weekday must be a valid name.
         check("Xyz, 06 Nov 1994 08:49:37 GMT", None);
         check("Sun, 06-Nov-94 08:49:37 GMT", None);
         check("Someday, 06-Nov-94 08:49:37 GMT", None);

@@ -3,11 +3,11 @@
 //! One reader yields `name [= argument]` members. Two structs collect them, because the same directive means
 //! different things in a request and in a response (RFC 9111 §5.2).
 //!
-//! In doubt, the cautious reading counts:
-//!   D1  a restricting directive counts whatever its argument looks like; a permitting one only without an argument
-//!   D2  a lifetime that is no number is 0; of several, the smallest counts; a demand of several, the largest
-//!   D3  a broken quotation may have swallowed any directive, so it forbids storing
-//!   D4  the qualified forms `no-cache="field"` and `private="field"` count like the unqualified ones
+//! In doubt, the cautious reading is used:
+//!   D1  a restricting directive is obeyed whatever its argument looks like; a permitting one only without an argument
+//!   D2  a lifetime that is no number is 0; of several lifetimes the smallest is used; of several demands, the largest
+//!   D3  a broken quotation may hide any directive, so it forbids storing
+//!   D4  the qualified forms `no-cache="field"` and `private="field"` have the effect of the unqualified ones
 //!
 //! Not known here: the consequences of a directive.
 
@@ -22,11 +22,11 @@ pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClientDirectives {
     /// All of them. The answer to a reload (`no-cache`, `max-age=0`) is requested from the origin after the reload
-    /// came.
+    /// arrived.
     #[default]
     Obey,
-    /// All of them, but reloads of one resource share a fetch, and an answer of the origin from the last second will
-    /// do.
+    /// All of them, but reloads of one resource share a fetch, and an origin's answer of the last second is recent
+    /// enough.
     Revalidate,
     /// Only `only-if-cached`, which saves the origin work.
     Ignore,
@@ -54,9 +54,9 @@ pub struct RequestDirectives {
     pub max_stale_s: Option<u32>,
     /// If the origin fails, the response may have been stale for this long (RFC 5861 §4).
     pub stale_if_error_s: Option<u32>,
-    /// Do not change the content. Of no consequence to caching.
+    /// Do not change the content. Has no effect on caching.
     pub no_transform: bool,
-    /// It is a reload, and a very recent answer will do ([`ClientDirectives::Revalidate`]).
+    /// It is a reload that a very recent answer satisfies ([`ClientDirectives::Revalidate`]).
     pub is_patient: bool,
 }
 
@@ -115,7 +115,7 @@ impl RequestDirectives {
         self.no_cache || self.max_age_s == Some(0)
     }
 
-    /// True if no directive affects serving and storing, so that [`Standing::is_fresh`] decides alone.
+    /// True if no directive affects serving and storing, so that [`Standing::is_fresh`] alone decides.
     ///
     /// [`Standing::is_fresh`]: crate::Standing::is_fresh
     pub fn is_plain(&self) -> bool {
@@ -159,7 +159,7 @@ impl RequestDirectives {
 /// Cache-Control of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ResponseDirectives {
-    /// May be stored though something else would forbid it.
+    /// May be stored even if something else would forbid it.
     pub public: bool,
     /// Meant for a single user. Not set for `private` with a list of fields; see [`take_withheld`].
     ///
@@ -179,7 +179,7 @@ pub struct ResponseDirectives {
     pub must_revalidate: bool,
     /// Not to be used stale by a shared cache.
     pub proxy_revalidate: bool,
-    /// Only a cache that understands the status code may store it, and that cache may ignore `no-store`.
+    /// Only a cache that understands the status code may store it; such a cache may ignore `no-store`.
     pub must_understand: bool,
     /// Will not change while fresh (RFC 8246).
     pub immutable: bool,
@@ -187,9 +187,9 @@ pub struct ResponseDirectives {
     pub max_age_s: Option<u32>,
     /// Lifetime for shared caches in seconds.
     pub s_maxage_s: Option<u32>,
-    /// Seconds after it became stale in which it may be served while it is being revalidated (RFC 5861 §3).
+    /// Seconds after it becomes stale during which it may be served while it is revalidated (RFC 5861 §3).
     pub stale_while_revalidate_s: Option<u32>,
-    /// Seconds after it became stale in which it may be served if the origin fails (RFC 5861 §4).
+    /// Seconds after it becomes stale during which it may be served if the origin fails (RFC 5861 §4).
     pub stale_if_error_s: Option<u32>,
     /// A quoted string is broken, and directives may be hidden in it.
     pub malformed: bool,
@@ -200,7 +200,7 @@ pub struct ResponseDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads them off the Cache-Control of a response.
+    /// Reads the directives from the Cache-Control of a response.
     pub(crate) fn of_cache_control(fields: &Fields) -> Self {
         let mut found = Self::default();
         for directive in directives(fields) {
@@ -213,7 +213,7 @@ impl ResponseDirectives {
         found
     }
 
-    /// Does the origin mean the response for shared caches: `public`, or a positive `s-maxage`?
+    /// Is the response intended for shared caches, by `public` or a positive `s-maxage`?
     pub(crate) fn shared_on_purpose(&self) -> bool {
         self.public || self.s_maxage_s.is_some_and(|seconds| seconds > 0)
     }
@@ -243,7 +243,7 @@ impl ResponseDirectives {
         } else if is(name, "no-store") {
             self.no_store = true;
         } else if is(name, "no-cache") {
-            // An unusable list counts as no list.
+            // An unusable list is treated as no list.
             self.no_cache = true;
             self.no_cache_fields |= !bare;
         } else if is(name, "private") {
@@ -262,7 +262,7 @@ impl ResponseDirectives {
         } else if is(name, "immutable") {
             self.immutable |= bare;
         } else if is(name, "must-understand") {
-            // It restricts storing to statuses we know, and permits ignoring no-store.
+            // It restricts storing to known statuses, and permits ignoring no-store.
             self.must_understand |= bare;
         }
         //= rfc9111 §5.2.3   unrecognised directives are ignored
@@ -276,7 +276,7 @@ pub(crate) fn pragma_no_cache(fields: &Fields) -> bool {
         .any(|member| member.eq_ignore_ascii_case(b"no-cache"))
 }
 
-/// Digits only, saturating. (RFC 9111 §1.2.2)
+/// Reads digits, saturating; `None` for anything else. (RFC 9111 §1.2.2)
 pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -309,7 +309,7 @@ impl Directive<'_> {
         }
     }
 
-    /// The list of fields of a `private` or `no-cache`.
+    /// The list of fields of a `private` or `no-cache`, if it can be obeyed.
     fn usable_list(&self) -> Option<&[u8]> {
         let qualified = is(self.name, "private") || is(self.name, "no-cache");
         let list = self.argument.filter(|_| qualified && !self.sloppy)?;
@@ -322,8 +322,8 @@ impl Directive<'_> {
     }
 }
 
-/// False: [`lists`] finds nothing. Asked of every response that is fetched, and nearly always false: no line has the name of a directive
-/// that may have a list.
+/// False: [`lists`] finds nothing. Called for every response that is fetched, and nearly always false, because no line contains the name
+/// of a directive that may have a list.
 pub(crate) fn may_have_lists(fields: &Fields) -> bool {
     let has = |line: &[u8], name: &[u8]| {
         line.windows(name.len())
@@ -334,7 +334,7 @@ pub(crate) fn may_have_lists(fields: &Fields) -> bool {
         .any(|line| has(line, b"private") || has(line, b"no-cache"))
 }
 
-/// The lists of fields in `private` and `no-cache` of a response that can be obeyed.
+/// The lists of fields in `private` and `no-cache` of a response, as far as they can be obeyed.
 pub(crate) fn lists(fields: &Fields) -> impl Iterator<Item = &[u8]> {
     directives(fields).filter_map(|directive| {
         directive

@@ -1,8 +1,8 @@
-//! What caching looks at of a request and its response.
+//! The parts of a request and its response that matter to caching.
 
 use fields::Fields;
 
-/// The part of a request that caching looks at.
+/// The part of a request that matters to caching.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The method, case-sensitive.
@@ -11,7 +11,7 @@ pub struct Request<'a> {
     pub fields: &'a Fields,
 }
 
-/// The part of a response that caching looks at.
+/// The part of a response that matters to caching.
 #[derive(Clone, Copy)]
 pub struct Response<'a> {
     /// The status code.

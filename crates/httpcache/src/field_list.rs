@@ -25,14 +25,14 @@ const ESSENTIAL: [&str; 15] = [
     "vary",
 ];
 
-/// Can this argument of `private` or `no-cache` be obeyed by leaving fields out?
+/// Can the cache obey this argument of `private` or `no-cache` by leaving fields out?
 pub(crate) fn is_usable(list: &[u8]) -> bool {
     members(list).next().is_some() && members(list).all(is_optional)
 }
 
 fn is_optional(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
-    // All targeted fields end in this.
+    // The names of all targeted fields end in this.
     let is_control = lower.ends_with(b"cache-control");
     let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
     message::is_token(name) && !is_control && !is_essential

@@ -1,11 +1,11 @@
 //! How long a response is fresh.
 //!
-//! Everything about time is computed once, when the response arrives, and kept in a [`Standing`]: 26 bytes beside the
-//! stored response. Each later question is an addition and a comparison.
+//! All times are computed once, when the response arrives, and kept in a [`Standing`]: 26 bytes beside the
+//! stored response. Each later question costs an addition and a comparison.
 //!
 //!   age  = age at arrival + time since arrival          fresh while   lifetime > age
 //!
-//! Lifetime: s-maxage, else max-age, else Expires - Date, else a tenth of the time since the last modification. Age
+//! Lifetime: s-maxage, else max-age, else Expires - Date, else a percentage ([`Rules`]) of the time since the last modification. Age
 //! at arrival: the larger of (arrival - Date) and (Age + delay of the answer).
 //!
 //! Limits: seconds saturate at 2^31. A response that arrived more than a minute in the future (a clock was set back)
@@ -23,21 +23,21 @@ use crate::validate::stored_tag;
 /// The clocks of two cores, or one clock before and after a small correction, may differ by this much.
 const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
-/// Everything needed to judge a stored response later.
+/// All facts needed to judge a stored response later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// When it arrived.
+    /// When the response arrived.
     pub received: UnixMillis,
     /// Its age when it arrived, in seconds: corrected_initial_age. (RFC 9111 §4.2.3)
     pub initial_age_s: u32,
     /// The age up to which it is fresh, in seconds.
     pub lifetime_s: u32,
-    /// How long after that it may be served while it is revalidated, in seconds; 0 = not. (RFC 5861 §3)
+    /// How long after its lifetime it may be served while it is revalidated, in seconds; 0 = not. (RFC 5861 §3)
     pub stale_while_revalidate_s: u32,
-    /// How long after that it may be served if the origin fails, in seconds; see
+    /// How long after its lifetime it may be served if the origin fails, in seconds; see
     /// [`StandingFlags::HAS_STALE_IF_ERROR`]. (RFC 5861 §4)
     pub stale_if_error_s: u32,
-    /// The rest.
+    /// Further facts.
     pub flags: StandingFlags,
 }
 
@@ -62,12 +62,12 @@ impl StandingFlags {
     pub const HAS_VARY: Self = Self(1 << 5);
     /// Will not change while fresh (RFC 8246).
     pub const IMMUTABLE: Self = Self(1 << 6);
-    /// The origin or the operator gave `stale-if-error`, so its value is the limit even if the origin cannot be
+    /// The origin or the operator has set `stale-if-error`, so its value is the limit even if the origin cannot be
     /// reached.
     pub const HAS_STALE_IF_ERROR: Self = Self(1 << 7);
-    /// A targeted field decided (RFC 9213): not for listeners that ignore these fields.
+    /// A targeted field decided (RFC 9213), so listeners that ignore these fields must not use the response.
     pub const TARGETED: Self = Self(1 << 8);
-    /// A targeted field was ignored: not for listeners that obey these fields.
+    /// A targeted field was ignored, so listeners that obey these fields must not use the response.
     pub const PASSED_OVER: Self = Self(1 << 9);
 
     /// True if all bits of `other` are set.
@@ -80,8 +80,8 @@ impl StandingFlags {
         self.0 & other.0 != 0
     }
 
-    /// The flag that excludes a stored response, depending on whether targeted fields are obeyed. Most responses have
-    /// neither flag.
+    /// The flag that excludes a stored response for listeners that obey targeted fields, or for those that do not. Most
+    /// responses have neither flag.
     //= rfc9213 §2.2   a cache with another target list would have stored something else
     pub const fn foreign(obeys_targeted: bool) -> Self {
         match obeys_targeted {
@@ -90,12 +90,12 @@ impl StandingFlags {
         }
     }
 
-    /// Both together.
+    /// The union of both.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// As stored.
+    /// The bits as stored.
     pub const fn bits(self) -> u16 {
         self.0
     }
@@ -112,7 +112,7 @@ impl Standing {
     pub const BYTES: usize = 26;
 
     /// The standing of the response to a request that was sent at `asked` and answered at `received`. After a 304,
-    /// pass the freshened fields, the stored status, and the times of the 304's exchange.
+    /// pass the freshened fields, the stored status, and the times of the exchange with the 304.
     pub fn of(
         request: &Request,
         response: &Response,
@@ -126,7 +126,7 @@ impl Standing {
         Self::as_said(response, &said, is_valid, (asked, received), rules)
     }
 
-    /// [`Standing::of`] a response whose directives have been read. `has_validator`: see [`has_validator`].
+    /// [`Standing::of`] a response whose directives have been parsed. `has_validator`: see [`has_validator`].
     pub(crate) fn as_said(
         response: &Response,
         said: &ResponseDirectives,
@@ -137,7 +137,7 @@ impl Standing {
         let date_s = date_of(response.fields, b"date").at();
         let (lifetime_s, heuristic) = lifetime(response, said, (date_s, received), rules);
         let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
-        // The operator's stale windows are for responses that were fresh once: not for errors, nor for responses that
+        // The operator's stale windows apply to responses that were fresh once: not to errors, nor to responses that
         // are stale from the start.
         let is_graced = lifetime_s > 0
             && response.status < 400
@@ -170,7 +170,7 @@ impl Standing {
         }
     }
 
-    /// current_age in seconds, the value of the Age field. (RFC 9111 §4.2.3)
+    /// current_age in seconds, which is the value of the Age field. (RFC 9111 §4.2.3)
     pub fn age_s(&self, now: UnixMillis) -> u32 {
         if self.received.0 > now.0.saturating_add(CLOCK_TOLERANCE_MS) {
             return DELTA_SECONDS_MAX;
@@ -179,20 +179,20 @@ impl Standing {
         saturate(u64::from(self.initial_age_s).saturating_add(resident_s))
     }
 
-    /// May it be served to a request without directives? The hot path asks only this.
+    /// May it be served to a request without directives? The hot path checks only this.
     //= rfc9111 §4.2   response_is_fresh = (freshness_lifetime > current_age)
     pub fn is_fresh(&self, now: UnixMillis) -> bool {
         self.is_fresh_for(StandingFlags::default(), now)
     }
 
-    /// The same, but false for responses with a flag in `foreign`.
+    /// [`Self::is_fresh`], but false for responses with a flag in `foreign`.
     #[inline]
     pub fn is_fresh_for(&self, foreign: StandingFlags, now: UnixMillis) -> bool {
         let refused = StandingFlags::NO_CACHE.union(foreign);
         self.lifetime_s > self.age_s(now) && !self.flags.intersects(refused)
     }
 
-    /// Is it fresh, or in a window in which it may be served stale?
+    /// Is it fresh, or stale but still within a stale window?
     pub fn is_of_use(&self, now: UnixMillis) -> bool {
         let window_s = self.stale_while_revalidate_s.max(self.stale_if_error_s);
         let may_be_stale = window_s > 0
@@ -208,12 +208,12 @@ impl Standing {
         i64::from(self.lifetime_s) - i64::from(self.age_s(now))
     }
 
-    /// Makes it stale at once (soft purge). The stale windows then count from its creation.
+    /// Makes it stale at once (soft purge). Its stale windows then count from age 0.
     pub fn expire(&mut self) {
         self.lifetime_s = 0;
     }
 
-    /// Makes it stale now and permanently, even if the clock is set back. The stale windows count from now.
+    /// Makes it stale from now on, even if the clock is set back. Its stale windows count from now.
     pub fn expire_at(&mut self, now: UnixMillis) {
         let past_s = self.lifetime_s.min(self.age_s(now));
         self.lifetime_s = 0;
@@ -276,7 +276,7 @@ fn lifetime(
     (lifetime_s.max(at_least_s).min(rules.ttl_max_s), guessed)
 }
 
-/// The lifetime that the origin gives, in seconds. `date_s`: Date, else when it came.
+/// The lifetime set by the origin, in seconds. `date_s`: Date, else the time of arrival.
 pub(crate) fn explicit_lifetime_s(
     fields: &Fields,
     said: &ResponseDirectives,
@@ -359,7 +359,7 @@ fn age_value(fields: &Fields) -> u32 {
         .unwrap_or(0)
 }
 
-/// Is there a validator?
+/// Has the response a validator?
 pub(crate) fn has_validator(fields: &Fields) -> bool {
     stored_tag(fields).is_some() || date_of(fields, b"last-modified").at().is_some()
 }
@@ -370,7 +370,7 @@ fn saturate(seconds: u64) -> u32 {
         .min(DELTA_SECONDS_MAX)
 }
 
-/// Defined as cacheable without explicit permission.
+/// Is the status cacheable without explicit permission?
 //= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is judged as a 200
 pub(crate) fn heuristically_cacheable(status: u16) -> bool {
     matches!(
@@ -379,13 +379,13 @@ pub(crate) fn heuristically_cacheable(status: u16) -> bool {
     )
 }
 
-/// A failure of the origin that the operator wants stored.
+/// Is it a failure of the origin that the operator wants stored?
 //= rfc9111 §3   a cache extension that allows the response to be cached: here the operator is it
 pub(crate) fn kept_by_rule(status: u16, rules: &Rules) -> bool {
     rules.error_ttl_s > 0 && matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// The origin gives a lifetime, even if it is zero or unreadable: no heuristic replaces it.
+/// Does the origin set a lifetime, even zero or an unreadable one? If so, no heuristic replaces it.
 pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
     let expires = !said.targeted && fields.contains(b"expires");
     said.s_maxage_s.is_some() || said.max_age_s.is_some() || expires

@@ -1,6 +1,6 @@
 //! An answer to HEAD and the stored answer to GET (RFC 9111 §4.3.5).
 //!
-//! A 200 to HEAD has the fields that GET would have got. If it describes the stored response, the stored fields are
+//! A 200 to HEAD has the fields that an answer to GET would have. If it describes the stored response, the stored fields are
 //! updated ([`crate::freshen`]). If not, the stored response becomes stale.
 
 use fields::Fields;
@@ -9,7 +9,7 @@ use crate::date::{Dated, date_of};
 use crate::directives::delta_seconds;
 use crate::validate::stored_tag;
 
-/// Does this 200 to HEAD describe the stored response, whose body has this many bytes?
+/// Does this 200 to HEAD describe the stored response, whose body has `stored_bytes` bytes?
 //= rfc9111 §4.3.5   matching values for any received validators, and for Content-Length if there
 pub fn describes(head: &Fields, stored: &Fields, stored_bytes: u64) -> bool {
     let same_tag = !head.contains(b"etag")

@@ -1,11 +1,11 @@
 //! Which stored responses an unsafe request invalidates.
 //!
-//! A request with an unsafe method that was answered without error has changed something. The caller invalidates the
+//! A request with an unsafe method that was answered without error may have changed the resource. The caller invalidates the
 //! target URI. This file finds the URIs in Location and Content-Location, but only those of the same origin, so that
 //! no server can empty the cache of another.
 //!
-//! Not known here: CONNECT, which has no target URI and does not come here.
-//! Limits: [`INVALIDATED_URIS_MAX`] URIs. Further ones stay until they expire, which the RFC allows.
+//! Not known here: CONNECT, which has no target URI; callers leave it out.
+//! Limits: [`INVALIDATED_URIS_MAX`] URIs. Further ones stay stored until they expire, which the RFC allows.
 
 use fields::Fields;
 
@@ -20,7 +20,7 @@ pub fn invalidates(method: &str, status: u16) -> bool {
     !message::is_safe(method) && (200..=399).contains(&status)
 }
 
-/// Location and Content-Location of the response as absolute URIs in normal form, if of the same origin as `target` (an
+/// Location and Content-Location of the response as absolute URIs in normal form, if they have the same origin as `target` (an
 /// absolute http or https URI); without `target` itself.
 //= rfc9111 §4.4   must not if the origin differs
 pub fn invalidated_uris(target: &str, response: &Fields) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! May a stored response be served now?
 //!
 //! The answer depends on the origin, condensed into a [`Standing`], and on the client's [`RequestDirectives`]. The
-//! client may ask for something stricter than the origin does, or for something laxer, but it cannot override
+//! client may be stricter than the origin, or laxer, but it cannot override
 //! `no-cache` and `must-revalidate`.
 //!
 //! Not known here: Vary, conditions, ranges. The caller says whether the origin can be reached.
@@ -26,21 +26,21 @@ pub enum Verdict {
 /// Why the origin must be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// Its lifetime is over.
+    /// The response's lifetime is over.
     Stale,
     /// The origin demands to be asked each time (`no-cache`).
     NoCache,
     /// The client demands that the origin is asked.
     RequestNoCache,
-    /// It is older than the client accepts.
+    /// The response is older than the client accepts.
     RequestMaxAge,
-    /// It becomes stale sooner than the client accepts.
+    /// The response becomes stale sooner than the client accepts.
     RequestMinFresh,
 }
 
-/// May this request be served with a stored response of that standing?
+/// May a stored response with this standing be served to this request?
 ///
-/// A patient reload ([`RequestDirectives::is_patient`]) is ignored if the origin was asked just before.
+/// A patient reload ([`RequestDirectives::is_patient`]) is ignored if the response arrived less than a second ago.
 pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMillis) -> Verdict {
     //= rfc9111 §5.2.2.4   not without validation, whatever the client says
     if standing.flags.contains(StandingFlags::NO_CACHE) {
@@ -73,10 +73,10 @@ pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMilli
     }
 }
 
-/// May it be served when the origin answers 500, 502, 503 or 504, or (`disconnected`) cannot be reached at all?
+/// May a response be served when the origin answers 500, 502, 503 or 504, or (`disconnected`) cannot be reached at all?
 /// (RFC 9111 §4.2.4, RFC 5861 §4)
 ///
-/// `stale-if-error` of the origin or the client limits it in either case. Without it, a stale response is served only
+/// `stale-if-error` of the origin or the client limits this in either case. Without it, a stale response is served only
 /// if the origin cannot be reached.
 pub fn may_serve_on_error(
     standing: &Standing,
@@ -119,7 +119,7 @@ fn judge_fresh(standing: &Standing, directives: &RequestDirectives, age_s: u32) 
     }
 }
 
-/// A browser's reload sends max-age=0; it is obeyed even in the second of arrival.
+/// Is the response older than the client's max-age? A browser's reload sends max-age=0, which is obeyed even in the second of arrival.
 //= rfc9111 §5.2.1.1   age less than or equal to the specified number of seconds
 fn too_old(directives: &RequestDirectives, age_s: u32) -> bool {
     directives
@@ -402,7 +402,7 @@ mod tests {
         );
     }
 
-    /// `expected`: when the origin answers with an error / when it cannot be reached
+    /// `expected`: when the origin answers with an error, and when it cannot be reached.
     fn check_error(text: &str, expected: (bool, bool)) {
         let (standing, directives, now) = case(text);
         let may = |disconnected| may_serve_on_error(&standing, &directives, now, disconnected);

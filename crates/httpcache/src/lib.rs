@@ -11,19 +11,19 @@
 //! | `judge` | may it be served now, to this request, or while the origin fails? |
 //! | `withheld` | which of its fields must not be stored for others? |
 //! | `vary` | to which requests does it apply? |
-//! | `varying` | which fields select among the responses of a resource, when they do not name the same? |
-//! | `validate` | is the client's copy, or ours, still the current one? what does a 304 change? |
-//! | `head` | does an answer to HEAD still describe it? |
-//! | `range` | which bytes of it are wanted? |
-//! | `part` | do these bytes belong to it? |
+//! | `varying` | which fields select among the responses of a resource if these name different fields? |
+//! | `validate` | is the client's copy, or the stored one, still current? what does a 304 change? |
+//! | `head` | does an answer to HEAD still describe the stored response? |
+//! | `range` | which bytes of the stored response does a request ask for? |
+//! | `part` | do these bytes belong to the stored response? |
 //! | `invalidate` | which stored responses does an unsafe request invalidate? |
-//! | `cache_status` | how do we tell the client what we did? (RFC 9211) |
+//! | `cache_status` | how is the client told what the cache did? (RFC 9211) |
 //! | `date` | which instant does an HTTP date mean? |
 //!
-//! They are asked of an `exchange`, by an operator's `rules`.
+//! The questions are about an `exchange`, under an operator's `rules`.
 //!
-//! The first rule: in doubt, do not store, do not share, ask the origin again. A directive that restricts counts even
-//! if misspelt; one that permits must be written correctly.
+//! The first rule: in doubt, do not store, do not share, ask the origin again. A directive that restricts is obeyed even
+//! if misspelt; a directive that permits must be written correctly.
 //!
 //! Not known here: sockets, storage, threads, clocks (`now` is a parameter), message framing.
 //! Left out on purpose: Warning.

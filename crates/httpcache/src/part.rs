@@ -1,13 +1,13 @@
-//! Do these bytes belong to the stored representation?
+//! Whether bytes of an answer belong to the stored representation.
 //!
 //! Parts may be combined only if they certainly belong to the same representation, byte for byte. Only a strong
 //! validator shows that: an entity tag that is not weak or, if there is no tag at all, a Last-Modified well before
-//! Date. We ask with If-Range, so that a correct origin does not send parts of another version. The answer must
-//! repeat the validator and the length, and hold exactly the bytes that were asked for.
+//! Date. The cache asks with If-Range, so that a correct origin does not send parts of another version. The answer must
+//! repeat the validator and the length, and contain exactly the requested bytes.
 //!
-//! A part is stored as an incomplete 200 (RFC 9111 §3.3): [`as_if_whole`].
+//! A part is stored as an incomplete 200 (RFC 9111 §3.3), with the fields of [`as_if_whole`].
 //!
-//! Not known here: where parts are stored, which are missing.
+//! Not known here: where parts are stored, which ones are missing.
 //! Source: RFC 9110 §8.8.2.2, §13.1.5, §14.4, §15.3.7.3; RFC 9111 §3.3, §3.4.
 
 use fields::Fields;
@@ -40,7 +40,7 @@ fn strong_validator(fields: &Fields) -> Option<Strong<'_>> {
     }
 }
 
-/// Does it have a strong validator, which distinguishes its parts from those of another representation?
+/// Has the response a strong validator, which distinguishes its parts from those of another representation?
 pub fn has_strong_validator(fields: &Fields) -> bool {
     strong_validator(fields).is_some()
 }
@@ -58,7 +58,7 @@ pub fn is_of_same(stored: &Fields, answer: &Fields) -> bool {
 }
 
 /// Adds the fields that ask an origin for the bytes from `first` to `last` of exactly the stored representation, in
-/// place of any other range. False, and nothing changes, if it has no strong validator. (RFC 9110 §13.1.5)
+/// place of any other range. Returns false and changes nothing if it has no strong validator. (RFC 9110 §13.1.5)
 pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields) -> bool {
     let condition = match strong_validator(stored) {
         Some(Strong::Tag(_)) => stored.first(b"etag"),
@@ -75,7 +75,7 @@ pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields
     true
 }
 
-/// Does a 206 with these fields hold exactly the bytes from `first` to `last` of the stored representation of this
+/// Does a 206 with these fields contain exactly the bytes from `first` to `last` of the stored representation of this
 /// length? (RFC 9110 §15.3.7.3)
 pub fn is_part(
     stored: &Fields,

@@ -1,12 +1,12 @@
-//! Which bytes of a complete representation a Range field asks for.
+//! Which bytes of a complete representation a Range field requests.
 //!
-//! One range gives one part. Several ranges give several parts in the order asked for, where ranges that overlap or
-//! nearly touch become one (RFC 9110 §15.3.7.2). The parts together are therefore never longer than the whole. Range
+//! One range gives one part. Several ranges give several parts in the order requested; ranges that overlap or
+//! nearly touch are merged (RFC 9110 §15.3.7.2). The parts together are therefore never longer than the whole. Range
 //! is ignored, which is always allowed (RFC 9110 §14.2), if there are too many ranges, if the answer would be longer
 //! than the whole, if the unit is unknown, if a range cannot be read, or if the representation is empty.
 //!
 //! Limits: [`SPECS_MAX`] ranges are read; [`PARTS_MAX`] parts are made.
-//! Not known here: methods (Range means something with GET only), statuses (only a 200 is cut), partial content (`part`).
+//! Not known here: methods (Range applies to GET only), statuses (only a 200 is cut), partial content (`part`).
 
 use fields::Fields;
 
@@ -18,11 +18,11 @@ use message::write_decimal;
 pub const SPECS_MAX: usize = 64;
 /// The most parts in one answer; a request that needs more gets the whole.
 pub const PARTS_MAX: usize = 16;
-/// Ranges closer to each other than this are sent as one, since another part would cost more bytes.
+/// Ranges with a smaller gap than this are merged, since another part would cost more bytes.
 //= rfc9110 §15.3.7.2   a gap that is smaller than the overhead of sending multiple parts, around 80 bytes
 const GAP_BYTES: u64 = 80;
 
-/// A range of bytes. `first <= last`
+/// A range of bytes, not empty: `first <= last`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Position of the first byte.
@@ -32,22 +32,22 @@ pub struct Span {
 }
 
 impl Span {
-    /// How many bytes, at least one; saturating.
+    /// The number of bytes, at least one; saturating.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }
 
-    /// Does it contain all of `other`?
+    /// Does the span contain all of `other`?
     pub fn contains(&self, other: Span) -> bool {
         self.first <= other.first && other.last <= self.last
     }
 }
 
-/// What a Range field asks for.
+/// The bytes that a Range field requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ByteRange {
-    /// All of it: 200.
+    /// The whole representation: 200.
     Whole,
     /// The bytes from `first` to `last`, both included: 206. `first <= last < complete_length`
     One {
@@ -56,26 +56,26 @@ pub enum ByteRange {
         /// Position of the last byte.
         last: u64,
     },
-    /// Two parts or more, disjoint, and with their part heads not longer than the whole: 206, multipart/byteranges.
+    /// Two parts or more, disjoint, and including their part heads not longer than the whole: 206, multipart/byteranges.
     Several(Vec<Span>),
     /// Bytes beyond the end: 416.
     Unsatisfiable,
 }
 
-/// What a Range field asks for when the length of the representation is unknown.
+/// The bytes that a Range field requests, if the length of the representation is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeAsked {
-    /// Ignore it: there is no Range, it cannot be read, or it asks for too much.
+    /// Ignore the field: it is absent, cannot be read, or requests too much.
     Nothing,
     /// One range of bytes.
     One(RangeSpec),
-    /// Several, disjoint and in ascending order.
+    /// Several ranges, disjoint and in ascending order.
     Several,
     /// Another unit, which only the origin may understand.
     Other,
 }
 
-/// The range that a request asks for, without regard to If-Range.
+/// The range that a request asks for, regardless of If-Range.
 pub fn range_asked(request: &Fields) -> RangeAsked {
     let range = match single(request, b"range") {
         Single::Value(range) => range,
@@ -104,7 +104,7 @@ fn is_ascending(specs: &[RangeSpec]) -> bool {
     })
 }
 
-/// The byte range that a GET request asks of a stored, complete representation of `complete_length` bytes. Honours
+/// The bytes that a GET request asks for in a stored, complete representation of `complete_length` bytes. Honours
 /// If-Range. (RFC 9110 §14.1.2, §13.1.5)
 pub fn byte_range(request: &Fields, stored: &Fields, complete_length: u64) -> ByteRange {
     let Single::Value(range) = single(request, b"range") else {
@@ -126,7 +126,7 @@ pub fn byte_range(request: &Fields, stored: &Fields, complete_length: u64) -> By
     }
 }
 
-/// Makes parts of several ranges.
+/// Merges several ranges into parts.
 fn parts(specs: &[RangeSpec], complete_length: u64) -> ByteRange {
     let within = |spec: &RangeSpec| spec.within(complete_length);
     let mut spans: Vec<(usize, Span)> = specs.iter().filter_map(within).enumerate().collect();
@@ -196,13 +196,13 @@ pub enum RangeSpec {
     },
     /// `bytes=-500`
     Suffix {
-        /// Bytes at the end.
+        /// The number of bytes at the end.
         len: u64,
     },
 }
 
 impl RangeSpec {
-    /// Its bytes in a representation of this length; `None` if there are none.
+    /// The range in a representation of this length; `None` if it contains none of its bytes.
     pub fn within(self, complete_length: u64) -> Option<Span> {
         let end = complete_length.checked_sub(1)?;
         match self {
@@ -219,7 +219,7 @@ impl RangeSpec {
         }
     }
 
-    /// Widens it to whole fragments of this many bytes, whatever the length of the representation.
+    /// Widens the range to whole fragments of this many bytes, whatever the length of the representation.
     pub fn aligned(self, fragment_bytes: u64) -> RangeSpec {
         match self {
             RangeSpec::FromTo { first, last } => RangeSpec::FromTo {
@@ -235,7 +235,7 @@ impl RangeSpec {
         }
     }
 
-    /// Appends it as the value of a Range field.
+    /// Appends the range as the value of a Range field.
     pub fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"bytes=");
         match self {
@@ -280,7 +280,7 @@ fn parse(range: &[u8]) -> Option<Vec<RangeSpec>> {
     Some(specs)
 }
 
-/// `0-499`, `500-`, `-500`.
+/// Reads `0-499`, `500-` or `-500`.
 fn parse_one(spec: &[u8]) -> Option<RangeSpec> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -297,7 +297,7 @@ fn parse_one(spec: &[u8]) -> Option<RangeSpec> {
     (first <= last).then_some(RangeSpec::FromTo { first, last })
 }
 
-/// Digits only, saturating.
+/// Reads digits, saturating; `None` for anything else.
 //= rfc9110 §14.1.2   anticipate large numerals and prevent overflow
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -412,16 +412,16 @@ mod tests {
             ("bytes=500-599 , 0-99", "500..=599 0..=99"),
             ("bytes=0-0,-1", "0..=0 9999..=9999"),
             ("bytes=0-99,5000-,-100", "0..=99 5000..=9999"),
-            // Overlapping, touching, and nearer than a part's head.
+            // Overlapping, touching, and with a gap smaller than a part's head.
             ("bytes=0-99,50-149", "0..=149"),
             ("bytes=100-199,0-99", "0..=199"),
             ("bytes=0-99,179-199", "0..=199"),
             ("bytes=0-99,180-199", "0..=99 180..=199"),
             ("bytes=300-399,0-99,350-499,90-100", "300..=499 0..=100"),
-            // Ranges beyond the end do not count.
+            // Ranges beyond the end are ignored.
             ("bytes=0-99,10000-", "0..=99"),
             ("bytes=10000-,-0", "unsatisfiable"),
-            // More than the whole.
+            // Parts that would be longer than the whole.
             ("bytes=0-4960,5060-9999", "whole"),
             ("bytes=0-,0-,0-,0-", "0..=9999"),
         ] {

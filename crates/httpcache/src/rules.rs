@@ -1,4 +1,4 @@
-//! What an operator decides about caching.
+//! The operator's decisions about caching.
 
 use crate::directives::ClientDirectives;
 
@@ -33,8 +33,8 @@ pub struct Rules {
     pub stale_if_error_s: u32,
     /// Store responses with Set-Cookie even without `public` or `s-maxage`, and store Set-Cookie.
     pub store_set_cookie: bool,
-    /// A request with Cookie keeps what is only guessed to be fresh out of the store: true for a cache that works for the origin, whose
-    /// pages differ by cookies more often than they say so.
+    /// If a request has Cookie, do not store an answer whose freshness is only guessed. True for a cache that works for the origin: its
+    /// pages often differ by cookies without saying so.
     pub cookie_bars_guess: bool,
     /// Obey targeted fields: true for a cache that works for the origin. (RFC 9213 §3)
     pub targeted: bool,

@@ -1,10 +1,10 @@
 //! May this response be stored, and may it be shared with requests that wait for it?
 //!
-//! The rules of RFC 9111 §3 for a shared cache. Each refusal has a name for Cache-Status. Five rules are stricter
+//! These are the rules of RFC 9111 §3 for a shared cache. Each refusal has a name for Cache-Status. Five rules are stricter
 //! than the RFC. Only GET is stored (HEAD is answered from it). A response with Set-Cookie is stored only if the
-//! origin means it for shared caches, and then without the cookie ([`take_cookies`]). A status that depends on the
-//! client or on the request (401, 412, 416, …) is never stored. Neither is a response that could never be reused, nor, where the operator's
-//! [`Rules::cookie_bars_guess`] says so, one without an explicit word on its freshness to a request with Cookie.
+//! origin intends it for shared caches, and then without the cookie ([`take_cookies`]). A status that depends on the
+//! client or on the request (401, 412, 416, …) is never stored. Neither is a response that could never be reused. With
+//! [`Rules::cookie_bars_guess`], neither is an answer to a request with Cookie that does not state its freshness.
 //!
 //! Not known here: sizes, space, what is already stored.
 //!
@@ -33,27 +33,27 @@ pub enum NotStorable {
     Status,
     /// The response is partial.
     Range,
-    /// The client forbids it.
+    /// The client's directives forbid it.
     RequestNoStore,
-    /// The origin forbids it.
+    /// The origin's directives forbid it.
     NoStore,
-    /// The origin means it for one user.
+    /// It is intended for one user.
     Private,
-    /// The request had Authorization, and the origin does not say that the answer is for all.
+    /// The request has Authorization, and the origin does not permit sharing the answer.
     Authorization,
-    /// It sets a cookie, and the origin does not say that it is for all.
+    /// It sets a cookie, and the origin does not permit sharing it.
     SetCookie,
-    /// The request had Cookie, and nobody says how long the answer is fresh.
+    /// The request has Cookie, and neither origin nor operator states how long the answer is fresh.
     Cookie,
-    /// No other request would match.
+    /// No other request would match its Vary.
     VaryStar,
     /// It could never be reused: no lifetime and no validator.
     NoFreshness,
     /// Cache-Control cannot be read with certainty.
     Malformed,
-    /// The body ends with the connection, so it may be incomplete. The caller finds this out.
+    /// The body ends with the connection, so it may be incomplete. The caller detects this.
     CloseDelimited,
-    /// An operator's rule forbids it. The caller finds this out.
+    /// An operator's rule forbids it. The caller detects this.
     Rule,
 }
 
@@ -79,14 +79,14 @@ impl NotStorable {
     }
 }
 
-/// May a shared cache store it? (RFC 9111 §3)
+/// May a shared cache store the response? (RFC 9111 §3)
 pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
     let said = ResponseDirectives::parse(response.fields, rules);
     let is_valid = || has_validator(response.fields);
     storable_as(request, response, &said, is_valid, None, rules)
 }
 
-/// [`storable`] and [`Standing::of`] in one call, so that the fields are read once.
+/// [`storable`] and [`Standing::of`] in one call, so that the fields are parsed once.
 pub fn assess(
     request: &Request,
     response: &Response,
@@ -164,7 +164,7 @@ fn storable_as(
     )
 }
 
-/// May `waiter`, which joined the fetch that `leader` began, be given the response? The response must be storable as
+/// May `waiter`, which joined the fetch that `leader` began, get the response? The response must be storable as
 /// an answer to both requests, both must agree in the fields that Vary names, and the cache must be allowed to serve
 /// it to `waiter` now.
 ///
@@ -188,19 +188,19 @@ pub fn may_share(
     may_share_as(leader, waiter, response, standing, now, &terms)
 }
 
-/// What else decides whether two requests share a response.
+/// Further terms that decide whether two requests share a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// Which of the waiter's directives count. A waiter that joined before the origin was asked gets what `no-cache`
-    /// and `max-age=0` demand anyway.
+    /// The waiter's directives that are obeyed. `no-cache` and `max-age=0` need not be among them if the waiter joined
+    /// before the origin was asked: the answer satisfies them anyway.
     pub directives: &'a RequestDirectives,
-    /// How variants of the resource are told apart, if that is known.
+    /// The list by which variants of the resource are distinguished, if known.
     pub list: Option<&'a VaryList>,
-    /// Those of the response.
+    /// The rules for the response.
     pub rules: &'a Rules,
 }
 
-/// [`may_share`] with these terms.
+/// [`may_share`] on these terms.
 pub fn may_share_as(
     leader: &Request,
     waiter: &Request,
@@ -216,7 +216,7 @@ pub fn may_share_as(
         waiter.method
     };
     let waiter = Request { method, ..*waiter };
-    // What was stored from a request without Cookie serves those with one, too.
+    // A response stored for a request without Cookie serves requests with Cookie, too.
     let for_waiter = Rules {
         cookie_bars_guess: false,
         ..*rules
@@ -231,8 +231,8 @@ fn may_be_guessed(status: u16, rules: &Rules) -> bool {
     heuristically_cacheable(status) || kept_by_rule(status, rules)
 }
 
-/// Does the origin say how long it may be reused, or that it is for all? A lifetime of 0 permits no reuse, but forbids none either when the
-/// origin cannot be reached: it is a word only with the promise to ask. Without Date and `received` no Expires is known to be ahead.
+/// Does the origin state how long the response may be reused, or that it is for all? A lifetime of 0 does not forbid stale reuse while the
+/// origin cannot be reached, so it counts only if stale reuse is forbidden. Without Date and `received` every Expires counts as past.
 //= rfc9111 §4.2.4   a stale answer may be given by a cache that is disconnected
 pub(crate) fn speaks_of_reuse(
     said: &ResponseDirectives,
@@ -248,12 +248,12 @@ pub(crate) fn speaks_of_reuse(
         || lifetime_s().is_some_and(|lifetime_s| lifetime_s > 0 || said.must_not_be_stale())
 }
 
-/// Statuses whose caching rules are implemented here.
+/// Are the caching rules of this status implemented here?
 pub(crate) fn understood(status: u16) -> bool {
     heuristically_cacheable(status) || matches!(status, 302 | 303 | 307)
 }
 
-/// Interim, out of range, or dependent on the request rather than the resource.
+/// Is the status interim, out of range, or dependent on the request rather than the resource?
 fn never_stored(status: u16) -> bool {
     match status {
         0..=199 | 600.. => true,
@@ -266,13 +266,13 @@ fn never_stored(status: u16) -> bool {
     }
 }
 
-/// Would a cookie be stored?
+/// Would a cookie be stored with the response?
 pub(crate) fn sets_cookie(fields: &Fields) -> bool {
     let shown = |name: &[u8]| fields.contains(name) && !is_withheld(fields, name);
     shown(b"set-cookie") || shown(b"set-cookie2")
 }
 
-/// Could a later request be served from it without asking the origin? It has no validator.
+/// Could a later request be served from this response, which has no validator, without asking the origin?
 fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
     let epoch = date_of(response.fields, b"date").at().unwrap_or(0);
     let received = UnixMillis(epoch.saturating_mul(1000));
@@ -285,7 +285,7 @@ fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
     usable && !standing.flags.contains(StandingFlags::NO_CACHE)
 }
 
-/// By the list that is known, if the response names nothing new: it is stored by that, too (`varying`).
+/// Compares by the known list if the response names no new field, because it is stored by that list as well (`varying`).
 fn vary_agrees(a: &Fields, b: &Fields, response: &Fields, known: Option<&VaryList>) -> bool {
     let Ok(named) = vary_list(response) else {
         return false;

@@ -1,30 +1,30 @@
 //! Dictionaries of structured fields (RFC 9651), as far as caching needs them.
 //!
-//! The parsing algorithm of RFC 9651 §4.2, step by step. One wrong byte makes the whole dictionary invalid.
+//! Follows the parsing algorithm of RFC 9651 §4.2, step by step. One wrong byte makes the whole dictionary invalid.
 //! Parameters, and values that no cache directive has (inner lists, byte sequences, dates), are checked and then
 //! dropped.
 //!
-//! Not known here: what a member means.
-//! Limits: those of the field section it came in.
+//! Not known here: the meaning of a member.
+//! Limits: those of the field section.
 
 use fields::Fields;
 
-/// The value of a member, of the types that a cache directive can have.
+/// The value of a member. Only types that a cache directive can have are distinguished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
     /// Up to 15 digits.
     Integer(i64),
     /// A member without a value is true.
     Boolean(bool),
-    /// In quotation marks.
+    /// A string in quotation marks.
     String,
     /// Anything else.
     Other,
 }
 
-/// The members of the dictionary in all lines of that name. Each key occurs once, with its last value.
+/// The members of the dictionary in all lines of this name. Each key occurs once, with its last value.
 ///
-/// `None` if there is no such line or it does not parse. An empty one is a dictionary without members.
+/// `None` if there is no such line or it does not parse. An empty line is a dictionary without members.
 pub fn dictionary(fields: &Fields, name: &[u8]) -> Option<Vec<(Vec<u8>, Value)>> {
     let mut text = Vec::new();
     for (index, line) in fields.all(name).enumerate() {
@@ -40,7 +40,7 @@ pub fn dictionary(fields: &Fields, name: &[u8]) -> Option<Vec<(Vec<u8>, Value)>>
     parse_dictionary(&text)
 }
 
-/// One dictionary. (RFC 9651 §4.2.2)
+/// Parses one dictionary. (RFC 9651 §4.2.2)
 pub fn parse_dictionary(text: &[u8]) -> Option<Vec<(Vec<u8>, Value)>> {
     let mut rest = Rest(text);
     let mut members: Vec<(Vec<u8>, Value)> = Vec::new();
@@ -103,7 +103,7 @@ impl<'a> Rest<'a> {
         self.run(|byte| blanks.contains(&byte));
     }
 
-    /// Takes the longest run of such bytes.
+    /// Takes the longest run of bytes that `wanted` accepts.
     fn run(&mut self, wanted: impl Fn(u8) -> bool) -> &'a [u8] {
         let len = self.0.iter().take_while(|&&byte| wanted(byte)).count();
         let (run, rest) = self.0.split_at(len);
@@ -188,7 +188,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// An integer, or a decimal, which is [`Value::Other`]. (RFC 9651 §4.2.4)
+    /// Takes an integer, or a decimal, which is [`Value::Other`]. (RFC 9651 §4.2.4)
     fn number(&mut self) -> Option<Value> {
         let sign = if self.take(b'-') { -1 } else { 1 };
         let digits = self.run(|byte| byte.is_ascii_digit());

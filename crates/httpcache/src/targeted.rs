@@ -4,15 +4,15 @@
 //! for an origin. The first of them that is a dictionary with members replaces Cache-Control, Expires and Pragma
 //! completely. A field that is empty or does not parse is ignored.
 //!
-//! Both are meant for caches that work for the origin. A forward proxy works for its clients, so it obeys neither
+//! Both fields are intended for caches that work for the origin. A forward proxy works for its clients, so it obeys neither
 //! ([`Rules::targeted`]). An origin that sends `Cache-Control: private, CDN-Cache-Control: max-age=60` knows that its
 //! own cache keeps users apart; it does not know this of other caches.
 //!
-//! Both are passed on, because the next cache may be a Loligo too, and are stored, because a 304 makes us judge the
-//! stored fields again.
+//! Both are forwarded, because the next cache may be a Loligo too, and stored, because the stored fields are judged again
+//! after a 304.
 //!
-//! By the grammar of structured fields, a value of the wrong type counts as absent, and keys are in lower case. D1
-//! and D2 of `directives` therefore do not apply.
+//! By the grammar of structured fields, a value of the wrong type counts as absent, and keys are in lower case. So D1
+//! and D2 of `directives` do not apply.
 
 use fields::Fields;
 
@@ -36,7 +36,7 @@ impl ResponseDirectives {
     }
 }
 
-/// The directives of the first applicable targeted field, if there is one.
+/// The directives of the first valid targeted field, if there is one.
 //= rfc9213 §2.2   the first field with a valid, non-empty value; Cache-Control and Expires are ignored then
 fn targeted(fields: &Fields) -> Option<ResponseDirectives> {
     TARGETED_FIELDS.iter().find_map(|name| {
@@ -59,7 +59,7 @@ fn directives(members: &[(Vec<u8>, Value)]) -> ResponseDirectives {
 //= rfc9213 §2.1   values that violate the type of the directive are not to be consumed
 fn note(said: &mut ResponseDirectives, name: &[u8], value: Value) {
     let seconds = match value {
-        // A number, but not delta-seconds: counts as stale, as in Cache-Control.
+        // A negative number is no delta-seconds, so it counts as 0, which is stale.
         Value::Integer(number) => {
             let number = u32::try_from(number.max(0)).unwrap_or(u32::MAX);
             Some(number.min(DELTA_SECONDS_MAX))

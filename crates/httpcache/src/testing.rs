@@ -6,8 +6,8 @@
 //! GET Name: value & … | 200 Name: value & … | sent -3, after 30, ask Name: value & …
 //! ```
 //!
-//! asked at EPOCH (or `sent` seconds from it), answered at EPOCH, and looked at `after` so many seconds by a GET request
-//! with the fields behind `ask`.
+//! The request is sent at EPOCH (or `sent` seconds from it) and answered at EPOCH. `after` seconds later a GET request with
+//! the fields behind `ask` asks for the response.
 
 use fields::Fields;
 
@@ -35,7 +35,7 @@ pub(crate) fn fields(text: &str) -> Fields {
     fields
 }
 
-/// So many seconds after EPOCH.
+/// The time `offset_s` seconds after EPOCH.
 pub(crate) fn at(offset_s: i64) -> UnixMillis {
     UnixMillis(EPOCH.0.saturating_add_signed(offset_s * 1000))
 }

@@ -1,14 +1,14 @@
-//! Is a copy still the current one?
+//! Whether a copy is still current.
 //!
-//! A client asks this about its copy, with conditions that we evaluate against a stored response. We ask the origin
-//! about ours, with conditions that the origin evaluates. Its answer "not modified" also brings new header fields for
-//! the stored response.
+//! A client asks this about its copy, with conditions that the cache evaluates against a stored response. The cache asks the
+//! origin about the stored response, with conditions that the origin evaluates. The origin's answer "not modified" also brings
+//! new header fields for the stored response.
 //!
 //! Entity tags are compared by their bytes. A backslash has no special meaning in them (RFC 9110 §8.8.3), so this
 //! file has its own reader for lists of tags. A tag without quotation marks is invalid.
 //!
-//! Not known here: methods and statuses. The caller makes sure that the request is GET or HEAD and the stored status
-//! 200.
+//! Not known here: methods and statuses. The caller makes sure that the request is GET or HEAD and that the stored status
+//! is 200.
 //! Source: RFC 9110 §13, §15.4.5; RFC 9111 §3.2, §4.3.
 
 use fields::Fields;
@@ -17,20 +17,20 @@ use crate::date::{Dated, Single, date_of, single};
 use crate::rules::Rules;
 use crate::withheld::{is_cookie, take_cookies, take_withheld};
 
-/// What a client's conditions say about a stored response.
+/// The result of a client's conditions on a stored response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// Send it: there are no conditions, or the client's copy differs.
+    /// Send the response: there are no conditions, or the client's copy differs.
     Send,
-    /// The client has it already: 304.
+    /// The client's copy is current: 304.
     NotModified,
-    /// Only the origin may decide: If-Match or If-Unmodified-Since. Forward the request as it is.
+    /// Only the origin may decide: If-Match or If-Unmodified-Since. Forward the request unchanged.
     AskOrigin,
 }
 
 /// Evaluates the conditions of a GET or HEAD request against a stored 200. (RFC 9110 §13.2.2)
 ///
-/// `stored` must have a Date, ours if the origin sent none: it replaces a missing Last-Modified.
+/// `stored` must have a Date, the cache's own if the origin sent none: it replaces a missing Last-Modified.
 pub fn evaluate(request: &Fields, stored: &Fields) -> Condition {
     //= rfc9111 §4.3.2   must not evaluate conditions that only apply to an origin server: If-Match, If-Unmodified-Since
     if request.contains(b"if-match") || request.contains(b"if-unmodified-since") {
@@ -62,10 +62,10 @@ pub fn evaluate(request: &Fields, stored: &Fields) -> Condition {
     }
 }
 
-/// The fields of a 304 made from a stored 200: what is not about the content that is left out. Age is the caller's.
+/// The fields of a 304 made from a stored 200, without those about the content. The caller sets Age.
 ///
-/// Whoever asked may be a cache, and updates with them what it has stored. What the origin says anew in a 304 (a targeted field, a
-/// policy, a member of Cache-Status) would otherwise get no farther than to the first of two caches.
+/// The client may itself be a cache that updates its stored response with these fields. Without them, changes that the origin makes by a
+/// 304 (a targeted field, a policy, a member of Cache-Status) would not get beyond the first of two caches.
 //= rfc9110 §15.4.5   Content-Location, Date, ETag, Vary, Cache-Control, Expires; no other representation metadata; Last-Modified in place of an ETag
 pub fn not_modified_fields(stored: &Fields) -> Fields {
     const OF_THE_CONTENT: [&[u8]; 12] = [
@@ -80,7 +80,7 @@ pub fn not_modified_fields(stored: &Fields) -> Fields {
         b"Digest",
         b"Repr-Digest",
         b"Trailer",
-        // Not of the content, but for one client, or given with the content.
+        // Not about the content, but meant for one client, or only sent with the content.
         b"Set-Cookie",
     ];
     let has_etag = stored.contains(b"etag");
@@ -92,8 +92,8 @@ pub fn not_modified_fields(stored: &Fields) -> Fields {
     kept
 }
 
-/// Adds If-None-Match and If-Modified-Since from the stored response. False if it has no validator. Remove the
-/// client's own conditions first.
+/// Adds If-None-Match and If-Modified-Since from the stored response. Returns false if it has no validator. The client's
+/// own conditions must be removed first.
 //= rfc9111 §4.3.1   must send the entity tag, should send Last-Modified
 pub fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
     let mut added = false;
@@ -113,7 +113,7 @@ pub fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
     added
 }
 
-/// Removes all conditions. With If-Range goes Range, which alone could fetch a part of another version.
+/// Removes all conditions. Range is removed with If-Range, since alone it could fetch a part of another version.
 pub fn remove_conditions(request: &mut Fields) {
     if request.remove(b"if-range") > 0 {
         request.remove(b"range");
@@ -131,8 +131,8 @@ pub fn remove_conditions(request: &mut Fields) {
 /// Does this 304 confirm `stored`? The request must have carried the validators of `stored` and no others. (RFC 9111
 /// §4.3.4)
 ///
-/// A 304 without any validator does, since the origin was asked about nothing else. (By the RFC the stored response
-/// would be lost, because of the many servers that leave validators out.)
+/// A 304 without any validator confirms it, since the origin was asked about nothing else. (By the RFC the stored response
+/// would then be lost too often, because many servers leave validators out.)
 pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
     if not_modified.contains(b"etag") {
         //= rfc9111 §4.3.4   a strong validator must be the same; else a weak one must correspond
@@ -149,10 +149,10 @@ pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
     }
 }
 
-/// The stored fields, updated by those of the 304. Judge the result again as if it were a new response: [`storable`],
+/// The stored fields, updated by those of the 304. Judge the result like a new response, because [`storable`],
 /// [`vary_list`] and [`Standing::of`] may have changed.
 ///
-/// It does not contain withheld fields ([`take_withheld`], [`take_cookies`]).
+/// The result does not contain withheld fields ([`take_withheld`], [`take_cookies`]).
 ///
 /// Age and Date are dropped unless the 304 has them, since they belong to the earlier exchange.
 ///
@@ -173,8 +173,8 @@ pub fn freshen(stored: &Fields, not_modified: &Fields, rules: &Rules) -> Fields 
     for (name, value) in not_modified.iter().filter(|(name, _)| updates(name)) {
         fresh.push(name, value);
     }
-    // A cookie in a 304 is meant for the client whose request was forwarded, unless the operator says that cookies
-    // are for all.
+    // A cookie in a 304 is meant for the client whose request was forwarded, unless the operator declares cookies
+    // common to all clients.
     if rules.store_set_cookie {
         replace_cookies(&mut fresh, not_modified);
     } else {
@@ -193,7 +193,7 @@ pub(crate) struct EntityTag<'a> {
 }
 
 impl<'a> EntityTag<'a> {
-    /// `None` if the text is not one entity tag and nothing else.
+    /// Reads one entity tag; `None` if the text is anything else.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         match Self::split(text)? {
             (tag, []) => Some(tag),
@@ -201,7 +201,7 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// The entity tag at the beginning of `text`, and the rest.
+    /// Splits off the entity tag at the beginning of `text`.
     fn split(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, rest) = match text.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -243,7 +243,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The members of one line of If-None-Match. Ends at the first invalid one.
+/// The members of one line of If-None-Match. Stops at the first invalid one.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -253,7 +253,7 @@ impl<'a> Iterator for Tags<'a> {
         let start = self.0.iter().position(|byte| !b" \t,".contains(byte))?;
         let text = &self.0[start..];
         let (wanted, rest) = match text.strip_prefix(b"*") {
-            // `*` alone means any; among others it is invalid.
+            // `*` alone means any tag; among other members it is invalid.
             Some(rest) if rest.trim_ascii().is_empty() => (Wanted::Any, rest),
             Some(_) => return None,
             None => EntityTag::split(text).map(|(tag, rest)| (Wanted::Tag(tag), rest))?,
@@ -267,7 +267,7 @@ fn is_etagc(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
 }
 
-/// Fields that describe the stored content.
+/// Does the field describe the stored content, so that a 304 must not change it?
 //= rfc9111 §3.2   Content-Length, fields that the stored response depends upon, Content-Range
 fn keeps_its_value(name: &[u8]) -> bool {
     const KEPT: [&[u8]; 3] = [b"content-length", b"content-encoding", b"content-range"];

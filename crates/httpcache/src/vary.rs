@@ -4,22 +4,22 @@
 //! names are kept as a [`VaryList`], one per resource, and a request's values are turned into a key, so that looking up
 //! a variant is looking up a key and not a comparison with each stored request.
 //!
-//! For Accept-Encoding, the key holds those accepted codings that the origin might choose. The origin's preferences
-//! are learned from its responses ([`VaryList::learn`], docs/decisions/0037). However a browser writes its list,
-//! there is then one variant for each answer. A response stored under a key has one of the codings in that key, so
+//! For Accept-Encoding, the key contains those accepted codings that the origin might choose. The origin's preferences
+//! are learned from its responses ([`VaryList::learn`], docs/decisions/0037). So there is one variant for each answer,
+//! however a browser writes its list. A response stored under a key has one of the codings in that key, so
 //! every request with that key accepts it.
 //!
-//! Otherwise two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know
+//! Otherwise two requests get the same key only if RFC 9111 §4.1 says that they match. Lists of known grammar
 //! (Accept and similar fields) are parsed, so that blanks and line breaks do not matter, and letter case is dropped
-//! where it has no meaning. All other fields are compared byte by byte, because in a User-Agent or a Cookie we do not
-//! know which comma separates.
+//! where it has no meaning. All other fields are compared byte by byte, because it is unknown which commas
+//! separate members, for example in a User-Agent or a Cookie.
 //!
 //! Invariants:
 //!   V1  names of a list are lower-case tokens, sorted, unique, at least one
-//! V3  a response stored under a key with codings has one of those codings, or none
-//!   V2  for a given list, key bytes can be read back unambiguously: every value goes with its length
+//!   V2  for a given list, key bytes can be read back unambiguously: every value has its length in front
+//!   V3  a response stored under a key with codings has one of those codings, or none
 //!
-//! Not known here: where the lists are kept. Keys made with different lists must be kept apart by the caller.
+//! Not known here: where lists are kept. The caller must keep keys made with different lists apart.
 //! Limits: [`VARY_BYTES_MAX`] bytes of names; more, or a name that is no token, counts as `*`.
 
 use std::fmt;
@@ -28,7 +28,7 @@ use fields::Fields;
 
 use crate::codings::{Accepted, Coding, Preferences, accepted, coding_of};
 
-/// The longest list of names that is read, commas included.
+/// The longest list of names that is accepted, commas included.
 pub const VARY_BYTES_MAX: usize = 1017;
 
 /// No other request matches: Vary is `*` or cannot be read.
@@ -43,8 +43,8 @@ impl fmt::Display for VaryStar {
 
 impl std::error::Error for VaryStar {}
 
-/// The field names of Vary (lower-case, sorted, unique, joined by commas), and what was learned about the origin's
-/// codings.
+/// The field names of Vary (lower-case, sorted, unique, joined by commas), and the knowledge of the origin's codings
+/// gained from its responses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VaryList {
     names: Box<[u8]>,
@@ -56,7 +56,7 @@ pub struct VaryList {
 enum Learned {
     /// By the codings that the origin might choose.
     Preferences(Preferences),
-    /// By its members, byte by byte: the origin has answered with a coding that is not known here or was not
+    /// By its members, byte by byte: the origin has answered with a coding that is unknown here or was not
     /// accepted.
     Exactly,
 }
@@ -73,11 +73,11 @@ impl Default for Learned {
     }
 }
 
-/// Ends the names if more follows.
+/// Ends the names if more bytes follow.
 const END: u8 = 0;
 
 impl VaryList {
-    /// The encoded form, as the store keeps it.
+    /// The encoded form in the store.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.names.to_vec();
         match self.learned {
@@ -113,12 +113,12 @@ impl VaryList {
         self.has(ACCEPT_ENCODING)
     }
 
-    /// Is that one of its names? It is in lower case.
+    /// Is `name`, in lower case, one of the names?
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.names().any(|own| own == name)
     }
 
-    /// Has it all names of the other, if there is another?
+    /// Does it contain all names of the other list, if there is one?
     pub(crate) fn has_all_of(&self, other: Option<&VaryList>) -> bool {
         other.is_none_or(|other| other.names().all(|name| self.has(name)))
     }
@@ -138,19 +138,19 @@ impl VaryList {
         })
     }
 
-    /// The same names?
+    /// Have both lists the same names?
     pub fn has_names_of(&self, other: &VaryList) -> bool {
         self.names == other.names
     }
 
-    /// May responses stored under keys made with `before` be found and used with keys made with this list? If not,
-    /// keep them apart.
+    /// May responses stored under keys made with `before` be found and used with keys made with this list? If not, the caller
+    /// must keep them apart.
     pub fn continues(&self, before: &VaryList) -> bool {
         let is_exact = |list: &VaryList| list.learned == Learned::Exactly;
         self.has_names_of(before) && is_exact(self) == is_exact(before)
     }
 
-    /// Learns from a response: which codings the request accepted, and which one came.
+    /// Learns from a response: which codings the request accepted, and which one the response has.
     pub fn learn(&mut self, request: &Fields, response: &Fields) {
         let Learned::Preferences(mut preferences) = self.learned else {
             return;
@@ -176,7 +176,7 @@ impl VaryList {
         };
     }
 
-    /// Do both requests agree in the fields of this list, so that the second can be given `response`, the answer to
+    /// Do both requests agree in the fields of this list, so that the second may get `response`, the answer to
     /// the first?
     pub fn agrees(&self, first: &Fields, second: &Fields, response: &Fields) -> bool {
         let key = |list: &VaryList, request: &Fields| {
@@ -229,7 +229,7 @@ pub fn vary_list(response: &Fields) -> Result<Option<VaryList>, VaryStar> {
     }))
 }
 
-/// Appends the request's values of those fields, in the order of the list: for each field 0 if it is absent, else the
+/// Appends the request's values of the listed fields, in the order of the list: for each field 0 if it is absent, else the
 /// number of its values plus one, and each value after its length (numbers in seven-bit groups, low first).
 pub fn vary_key(list: &VaryList, request: &Fields, out: &mut Vec<u8>) {
     put_key(&list.names, list.learned, request, out);
@@ -268,7 +268,7 @@ fn put_key(names: &[u8], learned: Learned, request: &Fields, out: &mut Vec<u8>) 
 }
 
 /// The accepted codings that the origin might choose, as members of a list. `None` if the field cannot be read with
-/// certainty; then its members count byte by byte. (No list written here is malformed, so the two cannot be
+/// certainty; its members are then compared byte by byte. (No list written here is malformed, so the two cannot be
 /// confused.)
 fn codings_that_matter(learned: Learned, request: &Fields) -> Option<Vec<&'static [u8]>> {
     let Learned::Preferences(preferences) = learned else {
@@ -308,7 +308,7 @@ fn put_combined(out: &mut Vec<u8>, request: &Fields, name: &[u8]) {
     });
 }
 
-/// `GZIP ; q=0.5` -> `gzip;q=0.5`. Blanks elsewhere are against the grammar; they stay and make the value different.
+/// `GZIP ; q=0.5` -> `gzip;q=0.5`. Blanks elsewhere violate the grammar; they are kept and make the value different.
 fn put_unified(member: &[u8], out: &mut Vec<u8>) {
     for (index, part) in member.split(|&byte| byte == b';').enumerate() {
         if index > 0 {
@@ -318,7 +318,7 @@ fn put_unified(member: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a length and then what `put` appends. The length is inserted afterwards, which saves a second buffer.
+/// Writes a length and then the bytes that `put` appends. The length is inserted afterwards, which saves a second buffer.
 fn put_counted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put(out);
@@ -475,13 +475,13 @@ mod tests {
 
     #[test]
     fn only_codings_that_the_origin_answers_with_make_variants() {
-        // The origin was offered all and chose br: every client that accepts br gets it, however it says so.
+        // The origin was offered all codings and chose br, so every client that accepts br gets br, however it asks.
         let list = learning(&[(CHROME, "br")]);
         assert_eq!(key(&list, CHROME), key(&list, SAFARI));
         assert_eq!(key(&list, CHROME), key(&list, "Accept-Encoding: br;q=0.1"));
         assert_ne!(key(&list, CHROME), key(&list, CURL));
         assert_ne!(key(&list, CURL), key(&list, NOTHING));
-        // Others get gzip. Requests that accept br keep their key.
+        // Other clients get gzip. Requests that accept br keep their key.
         let also_gzip = learning(&[(CHROME, "br"), (CURL, "gzip")]);
         for browser in [CHROME, SAFARI] {
             assert_eq!(key(&also_gzip, browser), key(&list, CHROME));
@@ -497,7 +497,7 @@ mod tests {
         for request in [CHROME, SAFARI, CURL, NOTHING] {
             assert_eq!(key(&plain, request), key(&plain, NOTHING));
         }
-        // The origin chooses now one, now the other: then both count.
+        // The origin chooses sometimes one, sometimes the other, so both are in the key.
         let wavering = learning(&[(CHROME, "br"), (CHROME, "gzip")]);
         assert_eq!(
             key(&wavering, CHROME),

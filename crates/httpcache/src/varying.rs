@@ -1,17 +1,17 @@
 //! Which request fields select among the responses of a resource, from one response to the next.
 //!
-//! Responses of one resource need not name the same fields. Origins that answer CORS say `Vary: Origin` when they are asked with Origin,
-//! and nothing otherwise. So a list goes on as long as responses name nothing but what is in it; with fewer names, or none, a response
-//! is stored by its request's values all the same: for requests that have those values too, *absent* where a field is not there.
+//! Responses of one resource need not name the same fields. Origins that answer CORS send `Vary: Origin` to requests with Origin,
+//! and no Vary otherwise. So a list is kept as long as responses name only fields that are in it. A response with fewer names, or none,
+//! is still stored by its request's values of all listed fields, *absent* included, and so only serves requests with the same values.
 //!
 //! ```text
-//!   names nothing new ---------------------------------------------> the list goes on
+//!   names nothing new ---------------------------------------------> the list is kept
 //!   names something new -------------------------------------------> its own names
-//!   takes the place of one that named more, for a request that
-//!   has a field of those that are missing now ---------------------> its own names: the origin chooses by that field no more
+//!   replaces a response that named more, for a request that
+//!   has a field that is not named any more ------------------------> its own names: the origin has stopped choosing by that field
 //! ```
 //!
-//! So a response without Vary never goes to a request that a response with Vary was chosen for, and the default response, which
+//! So a response without Vary is never served to a request for which a response with Vary was chosen. The default response, which
 //! answers requests without the fields, never ends a list.
 //!
 //! Not known here: where lists and responses are kept.   Source: RFC 9111 §4.1, last paragraph but one.
@@ -21,8 +21,8 @@ use fields::Fields;
 use crate::codings::{Coding, coding_of};
 use crate::vary::{VaryList, VaryStar, vary_list};
 
-/// The list after `response`, an answer to `request`; `None`: no field selects. `before`: the list until now. `replaced`: the fields of
-/// the stored response of the same status that was chosen for this request; asked for only if it matters.
+/// The list after `response`, an answer to `request`; `None`: no field selects. `before`: the list so far. `replaced`: the fields of the
+/// stored response of the same status that was chosen for this request; called only if needed.
 pub fn list_after(
     before: Option<&VaryList>,
     request: &Fields,
@@ -42,7 +42,7 @@ pub fn list_after(
         return Ok(learned(named, request, response));
     }
     let list = before.clone();
-    // A response that names no Accept-Encoding and has no coding says nothing of which coding its origin prefers.
+    // A response that does not name Accept-Encoding and has no coding shows nothing about its origin's preferences.
     let says_coding =
         named.is_some_and(|named| named.has_codings()) || coding_of(response) != Coding::Identity;
     Ok(match says_coding {
@@ -58,7 +58,7 @@ fn learned(list: Option<VaryList>, request: &Fields, response: &Fields) -> Optio
     })
 }
 
-/// Did the response that this request was given before name a field that the request has, and the new one does not name?
+/// Did the previous response for this request name a field that the request has and the new response does not name?
 fn chooses_no_more(replaced: &Fields, named: Option<&VaryList>, request: &Fields) -> bool {
     let Ok(Some(list)) = vary_list(replaced) else {
         return false;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::testing::fields;
 
-    /// The names after a response with this Vary to a request with these fields; what it replaces had the third.
+    /// The names after a response with this Vary to a request with these fields. `replaced`: the Vary of the response it replaces.
     fn after(before: &str, request: &str, vary: &str, replaced: Option<&str>) -> String {
         let of = |names: &str| fields(&format!("Vary: {names}"));
         let before = vary_list(&of(before)).unwrap();
@@ -103,7 +103,7 @@ mod tests {
         let both = "accept-encoding,origin";
         let narrower = after(both, "Origin: a", "Accept-Encoding", Some(both));
         assert_eq!(narrower, "accept-encoding");
-        // Not the default response, nor one that named no more itself.
+        // The default response ends no list, nor does a response that replaces one without more names.
         assert_eq!(after("origin", "Host: a", "", Some("Origin")), "origin");
         assert_eq!(after("origin", "Origin: a", "", Some("")), "origin");
         let default = after(both, "Accept-Encoding: br", "Accept-Encoding", Some(both));
@@ -124,7 +124,7 @@ mod tests {
         };
         assert_eq!(next("Age: 1").as_ref(), Some(&first));
         assert_ne!(next("Vary: Accept-Encoding").as_ref(), Some(&first));
-        // Nobody is given a coding that he does not accept because of a key that does not name it.
+        // No client gets a coding that it does not accept because of a key that does not name the coding.
         let foreign = next("Content-Encoding: zstd").unwrap();
         assert!(!foreign.continues(&first));
     }

@@ -3,9 +3,9 @@
 //! `private="a, b"` and `no-cache="a, b"` concern only these fields; the rest may be stored and reused. A cache that
 //! does not store the listed fields obeys both.
 //!
-//! Which lists are believed: `field_list`. Any other counts as no list at all: private, or no-cache, as a whole.
+//! `field_list` decides which lists can be obeyed. Any other list is ignored: the whole response is private, or no-cache.
 //!
-//! Not known here: the client that asked. The caller gives it all fields.
+//! Not known here: the client that sent the request. The caller gives it all fields.
 //! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
 
 use fields::Fields;
@@ -38,7 +38,7 @@ pub fn take_withheld(response: &mut Fields) -> Fields {
 
 /// Removes the cookies that a response sets, and returns them. A stored response normally sets none
 /// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` means that the content is for everybody,
-/// but its author often does not know of a cookie that a framework adds.
+/// but its author often does not know about a cookie that a framework adds.
 pub fn take_cookies(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     if !response.contains(b"set-cookie") && !response.contains(b"set-cookie2") {
@@ -57,7 +57,7 @@ pub(crate) fn is_cookie(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"set-cookie") || name.eq_ignore_ascii_case(b"set-cookie2")
 }
 
-/// Is a field of that name withheld?
+/// Is the field with this name withheld?
 pub(crate) fn is_withheld(response: &Fields, name: &[u8]) -> bool {
     lists(response).any(|list| members(list).any(|one| one.eq_ignore_ascii_case(name)))
 }

@@ -64,7 +64,7 @@ fn if_modified_since() {
         "Last-Modified: @0",
         same,
     );
-    // Beside If-None-Match it is not looked at.
+    // Beside If-None-Match it is ignored.
     check(
         "If-None-Match: \"b\" & If-Modified-Since: @0",
         "ETag: \"a\" & Last-Modified: @-10",
@@ -237,7 +237,7 @@ fn cookies_of_a_304_are_for_one_user() {
         "Set-Cookie: a=b",
         "Cache-Control: public",
     );
-    // Stored when the operator still said that cookies are for all.
+    // Stored while the operator declared cookies common to all clients.
     check_freshen(
         "Cache-Control: public & Set-Cookie: c=d",
         "Cache-Control: max-age=3 & Set-Cookie: a=b",
