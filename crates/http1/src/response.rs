@@ -9,7 +9,7 @@
 //! For hosts that the operator names, two more are repaired before the head is parsed (`lenient`).
 //!
 //! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is read without a body, and
-//! its connection is not used again: the bytes that follow are not an answer to us.
+//! its connection is not used again: the bytes that follow may not be the next answer.
 
 use fields::Fields;
 use httparse::{Error, Header, Status};

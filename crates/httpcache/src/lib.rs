@@ -5,7 +5,7 @@
 //! | file | question |
 //! |---|---|
 //! | `directives` | what do Cache-Control and Pragma say? |
-//! | `targeted`, `structured` | is there a field for our kind of cache that replaces them? (RFC 9213) |
+//! | `targeted`, `structured` | is there a field for this kind of cache that replaces them? (RFC 9213) |
 //! | `storable` | may this response be stored, and shared with requests that wait for it? |
 //! | `freshness` | how long is it fresh? (`Standing`: 26 bytes that answer all later questions of time) |
 //! | `judge` | may it be served now, to this request, or while the origin fails? |

@@ -13,7 +13,7 @@ use crate::peers::PeerAddress;
 pub const MEMBERS_MAX: usize = 63;
 
 settings! {
-/// This member of a cluster, and what it does there.
+/// This member of a cluster, and its tasks there.
 pub struct Cluster {
     /// Route requests by what other members hold. `loligo accelerate` always does.
     front: bool = switch(false),

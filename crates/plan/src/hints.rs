@@ -24,7 +24,7 @@ besides {
 }
 
 settings! {
-/// Digests: a Bloom filter of what the stores have, for siblings to fetch.
+/// Digests: Bloom filters of the contents of the stores, for siblings to fetch.
 pub struct Digests {
     /// Whether ours is made. It takes six bytes of memory for each object that the stores can hold.
     serve: bool = switch(false),

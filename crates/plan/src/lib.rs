@@ -225,7 +225,7 @@ pub struct Listener {
     pub purge_from: Vec<IpNet>,
     /// Which cache directives are obeyed.
     pub heeds: Heeds,
-    /// What origins are told of this listener's clients.
+    /// How origins are told about this listener's clients.
     pub forwarded: Forwarded,
     /// TLS to its clients; `None`: it speaks plain HTTP.
     pub tls: Option<ListenerTls>,

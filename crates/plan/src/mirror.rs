@@ -14,7 +14,7 @@ pub struct Mirroring {
     pub origin_host: Option<String>,
     /// Hosts to which the proxy follows redirects itself; empty: redirects go to the client.
     pub follow: Vec<HostPort>,
-    /// What is replaced in bodies.
+    /// A text to replace in bodies, if any.
     pub replace: Option<Replace>,
     /// A path that ends in `sha256:` and 64 hexadecimal digits names the digest of its body: check it.
     pub verify: bool,
@@ -80,7 +80,7 @@ impl HostPort {
 pub struct Replace {
     /// The text as it occurs in bodies.
     pub from: String,
-    /// What is written in its place.
+    /// The text that replaces it.
     pub to: String,
     /// Media types whose bodies are searched, lower case: `text/html`, `application/*`, or `*+json` for a suffix.
     pub types: Vec<String>,

@@ -13,7 +13,7 @@ use crate::{origin_tls::OriginTls, routes::host_fits};
 pub const PEERS_MAX: usize = 64;
 
 settings! {
-/// A proxy that fetches what it does not have.
+/// A proxy that fetches objects it does not have.
 pub struct Parent {
     /// With `use = "hash"` or `"round-robin"`: its share of the requests, relative to the weights of the others.
     weight: u32 = count(1, 1, 1000),
@@ -39,7 +39,7 @@ besides {
 }
 
 settings! {
-/// A proxy that is asked for what it has.
+/// A proxy that is asked for stored objects only.
 pub struct Sibling {
     /// How long the answer to an ICP query is waited for; then it is as if it said no. Twice the round trip.
     wait: Duration = millis(1, 50, 10_000),

@@ -44,7 +44,7 @@ besides {
 }
 
 settings! {
-/// What a server is asked for to see whether it is well.
+/// A request that checks whether a server is healthy.
 pub struct HealthCheck {
     /// How often it is asked for.
     every: Duration = millis(100, 5000, 3_600_000),

@@ -234,7 +234,7 @@ impl MarkKind {
 pub struct Mark {
     /// When, microseconds since 1970.
     pub at_unix_us: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: MarkKind,
     /// Details; cut after [`MARK_TEXT_BYTES_MAX`]. A longer text is split over several marks of the same time and kind.
     pub text: String,

@@ -78,7 +78,7 @@ impl Flags {
         Self(self.0 & !other.0)
     }
 
-    /// The bits of a record.
+    /// The bits, as kept in a record.
     pub(crate) const fn bits(self) -> u16 {
         self.0
     }
