@@ -146,8 +146,8 @@ pub(super) struct Slot {
 pub(super) enum Carrier {
     /// A connection of its own.
     Alone(Stream),
-    /// A stream of one that others share.
-    Shared(Seat),
+    /// A stream of one that others share. Boxed: every request moves a lease, and few are asked by HTTP/2.
+    Shared(Box<Seat>),
 }
 
 /// A connection in use, or a place in one of HTTP/2. [`Lease::reuse`] keeps it for a later request, dropping closes it.

@@ -2,7 +2,7 @@
 //!
 //! A failed step does not hide the others: all run, and the summary names those that failed.
 //!
-//! Tests wait more than they compute. They are built first, and run while the steps that compute take the processors.
+//! Tests wait more than they compute. They are built first, and run while the simulations and the steps that compile take the processors.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use crate::failure::{During, Result, fail};
-use crate::{fuzz, interrupt, sim, tidy, workspace};
+use crate::{fuzz, interrupt, tidy, workspace};
 
 /// Which steps.
 #[derive(Debug, Args)]
@@ -39,15 +39,15 @@ enum Step {
     FuzzSmoke,
 }
 
-/// The quick ones first; what runs beside the tests after them.
+/// The quick ones first; what runs beside the tests and the simulations after these.
 const STEPS: [Step; 8] = [
     Step::Fmt,
     Step::Tidy,
     Step::Test,
+    Step::Sim,
     Step::Clippy,
     Step::Alone,
     Step::Doc,
-    Step::Sim,
     Step::FuzzSmoke,
 ];
 
@@ -65,7 +65,8 @@ impl Step {
         }
     }
 
-    fn run(self, options: &Options) -> Result<()> {
+    /// Runs it, or starts it and returns it if it runs beside those after it.
+    fn run(self, options: &Options) -> Result<Option<Beside>> {
         let (root, simulations) = (workspace::root(), workspace::simulations());
         let everywhere = |args: &str| {
             cargo(&root, args, &[])?;
@@ -75,26 +76,29 @@ impl Step {
             Self::Fmt => everywhere("fmt --all --check"),
             Self::Tidy => tidy::run(&tidy::Options::default()),
             Self::Clippy => {
-                everywhere("clippy --workspace --all-targets -- -D warnings")?;
-                let simulated = format!(
-                    "clippy -p proxy -p exchange -p admin -p base -p origin -p cache -p device -p store -p hints --features {SIMULATED} -- -D warnings"
-                );
+                everywhere(&format!("clippy --workspace --all-targets {DENIED}"))?;
+                let simulated = format!("clippy --workspace --features {SIMULATED} {DENIED}");
                 cargo(&root, &simulated, &[])
             }
             Self::Alone => alone(&root),
             Self::Doc => {
-                let warnings = [("RUSTDOCFLAGS", "-D warnings")];
-                let docs = "doc --no-deps --document-private-items";
-                let all = format!("{docs} --workspace --features {SIMULATED}");
-                cargo(&root, &all, &warnings)?;
-                cargo(&simulations, &format!("{docs} --workspace"), &warnings)
+                let driver = clippy_driver()?;
+                let env = [
+                    ("RUSTDOCFLAGS", "-D warnings"),
+                    ("RUSTC_WORKSPACE_WRAPPER", driver.as_str()),
+                    ("CLIPPY_ARGS", CLIPPY_ARGS),
+                ];
+                let docs = "doc --no-deps --document-private-items --workspace";
+                cargo(&root, &format!("{docs} --features {SIMULATED}"), &env)?;
+                cargo(&simulations, docs, &env)
             }
-            Self::Test => cargo(&root, "test --workspace --no-run", &[]),
-            Self::Sim => sim::every_change(),
+            Self::Test => return Beside::tests(&root).map(Some),
+            Self::Sim => return Beside::simulations().map(Some),
             Self::FuzzSmoke => fuzz::run(&fuzz::Options {
                 seconds: options.fuzz_seconds,
             }),
         }
+        .map(|()| None)
     }
 }
 
@@ -102,7 +106,23 @@ impl Step {
 const SIMULATED: &str =
     "proxy/simulation,proxy/mistakes,device/simulation,store/mistakes,hints/mistakes";
 
-/// Each crate of the product with its own features, not with those that another one of the workspace turns on.
+/// The same wherever clippy runs: cargo checks a crate again when these arguments differ.
+const DENIED: &str = "-- -D warnings";
+
+/// How `cargo clippy` hands [`DENIED`] to its driver. To document a crate, cargo checks those that it uses: told the same, it takes what
+/// clippy has checked. Should clippy do it otherwise one day, cargo checks once more.
+const CLIPPY_ARGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
+
+/// What `cargo clippy` has for a compiler.
+fn clippy_driver() -> Result<String> {
+    let rustc = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let said = rustc.during(|| "asking rustc where it is".into())?.stdout;
+    let sysroot = String::from_utf8_lossy(&said);
+    Ok(format!("{}/bin/clippy-driver", sysroot.trim()))
+}
+
+/// Each crate of the product with its own features, not with those that another one of the workspace turns on. Clippy checks them, so that
+/// a crate whose features are the same in both has been checked already.
 fn alone(root: &Path) -> Result<()> {
     let crates = root.join("crates");
     let read = fs::read_dir(&crates).during(|| format!("reading {}", crates.display()))?;
@@ -114,7 +134,11 @@ fn alone(root: &Path) -> Result<()> {
     names.sort();
     for name in names {
         interrupt::check()?;
-        cargo(root, &format!("check --quiet --package {name}"), &[])?;
+        cargo(
+            root,
+            &format!("clippy --quiet --package {name} {DENIED}"),
+            &[],
+        )?;
     }
     Ok(())
 }
@@ -126,51 +150,69 @@ fn test_threads() -> String {
     asked.unwrap_or_else(|_| (processors * 3).to_string())
 }
 
-/// The tests of the workspace, run by a process beside the other steps.
-struct Tests {
-    cargo: Child,
+/// A step that runs as a process beside those after it.
+struct Beside {
+    process: Child,
     printed: PathBuf,
     began: Instant,
 }
 
-impl Tests {
-    /// Starts them, and returns once the first runs: until then cargo keeps others from building.
-    fn start(root: &Path) -> Result<Self> {
-        let printed = workspace::target_dir().join("tests.log");
-        let keeping = || format!("keeping what the tests print in {}", printed.display());
-        let stdout = File::create(&printed).during(keeping)?;
-        let stderr = stdout.try_clone().during(keeping)?;
-        let mut command = Command::new(cargo_program());
-        command
-            .args(["test", "--workspace"])
-            .env("RUST_TEST_THREADS", test_threads())
+impl Beside {
+    /// Builds the tests and starts them. Returns once the first runs: until then cargo keeps others from building.
+    fn tests(root: &Path) -> Result<Self> {
+        let tests = ["test", "--workspace"];
+        let status = Command::new(cargo_program())
+            .args(tests)
+            .arg("--no-run")
             .current_dir(root)
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(stderr);
-        let began = Instant::now();
-        let mut tests = Self {
-            cargo: command.spawn().during(|| "running cargo".into())?,
-            printed,
-            began,
-        };
+            .status()
+            .during(|| "running cargo".into())?;
+        if !status.success() {
+            fail!("the tests do not build: {status}");
+        }
+        let mut command = Command::new(cargo_program());
+        command.args(tests).env("RUST_TEST_THREADS", test_threads());
+        let mut tests = Self::start(&mut command, root, "tests.log")?;
         while !tests.printed().contains("Running ")
-            && tests.cargo.try_wait().is_ok_and(|ended| ended.is_none())
+            && tests.process.try_wait().is_ok_and(|ended| ended.is_none())
         {
             interrupt::pause(Duration::from_millis(100))?;
         }
         Ok(tests)
     }
 
-    /// Waits for their end, and prints what they printed.
-    fn finish(mut self) -> Result<(Duration, bool)> {
+    /// Starts the simulations.
+    fn simulations() -> Result<Self> {
+        let program = std::env::current_exe().during(|| "finding this program".into())?;
+        let mut command = standing_back(program);
+        command.args(["sim", "--every-change"]);
+        Self::start(&mut command, &workspace::root(), "simulations.log")
+    }
+
+    fn start(command: &mut Command, root: &Path, log: &str) -> Result<Self> {
+        let printed = workspace::target_dir().join(log);
+        let keeping = || format!("keeping what is printed in {}", printed.display());
+        let stdout = File::create(&printed).during(keeping)?;
+        let stderr = stdout.try_clone().during(keeping)?;
+        command.current_dir(root).stdin(Stdio::null());
+        command.stdout(stdout).stderr(stderr);
+        let began = Instant::now();
+        Ok(Self {
+            process: command.spawn().during(|| format!("running {command:?}"))?,
+            printed,
+            began,
+        })
+    }
+
+    /// Waits for its end, and prints what it printed.
+    fn finish(mut self, step: Step) -> Result<(Duration, bool)> {
         let status = loop {
-            if let Some(status) = self.cargo.try_wait().during(|| "running cargo".into())? {
+            if let Some(status) = self.process.try_wait().during(|| "waiting".into())? {
                 break status;
             }
             interrupt::pause(Duration::from_millis(100))?;
         };
-        println!("==> what the tests printed\n{}", self.printed());
+        println!("==> what {} printed\n{}", step.name(), self.printed());
         Ok((self.began.elapsed(), status.success()))
     }
 
@@ -179,36 +221,37 @@ impl Tests {
         fs::read_to_string(&self.printed).unwrap_or_default()
     }
 }
-impl Drop for Tests {
+
+impl Drop for Beside {
     fn drop(&mut self) {
         // Ended long ago, unless an interruption is why this is dropped.
-        let _ = self.cargo.kill();
+        let _ = self.process.kill();
     }
 }
 
 /// Runs the steps.
 pub fn run(options: &Options) -> Result<()> {
     let mut done: Vec<(Step, Duration, bool)> = Vec::new();
-    let mut tests = None;
+    let mut beside = Vec::new();
     for step in STEPS.into_iter().filter(|s| !options.skip.contains(s)) {
         interrupt::check()?;
-        // The simulations run on all processors.
-        if step == Step::Sim {
-            end(&mut tests, &mut done)?;
-        }
         println!("==> {}", step.name());
         let began = Instant::now();
-        let mut outcome = step.run(options);
-        if step == Step::Test && outcome.is_ok() {
-            outcome = Tests::start(&workspace::root()).map(|started| tests = Some(started));
+        let outcome = step.run(options);
+        let passed = outcome.is_ok();
+        match outcome {
+            Ok(started) => beside.extend(started.map(|started| (step, started))),
+            Err(failure) => eprintln!("{failure}"),
         }
-        if let Err(failure) = &outcome {
-            eprintln!("{failure}");
-        }
-        done.push((step, began.elapsed(), outcome.is_ok()));
+        done.push((step, began.elapsed(), passed));
     }
-    end(&mut tests, &mut done)?;
-    println!("==> summary; the tests ran beside the steps after them");
+    for (step, started) in beside {
+        let (ran, passed) = started.finish(step)?;
+        for (_, time, is_well) in done.iter_mut().filter(|d| d.0 == step) {
+            (*time, *is_well) = (*time + ran, passed);
+        }
+    }
+    println!("==> summary; test and sim ran beside the steps after them");
     for (step, time, passed) in &done {
         let word = if *passed { "ok" } else { "FAILED" };
         println!("{:10} {:>6.1} s  {word}", step.name(), time.as_secs_f64());
@@ -220,27 +263,19 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the tests, if they run, and notes how they ended.
-fn end(tests: &mut Option<Tests>, done: &mut [(Step, Duration, bool)]) -> Result<()> {
-    let Some(tests) = tests.take() else {
-        return Ok(());
-    };
-    let (ran, passed) = tests.finish()?;
-    for (_, time, built) in done.iter_mut().filter(|d| d.0 == Step::Test) {
-        (*time, *built) = (*time + ran, passed);
-    }
-    Ok(())
-}
-
 fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// A command that leaves the processors to the tests, some of which measure time.
+fn standing_back(program: impl Into<OsString>) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program.into());
+    command
+}
+
 fn cargo(dir: &Path, args: &str, env: &[(&str, &str)]) -> Result<()> {
-    // The tests run beside, and some of them measure time.
-    let status = Command::new("nice")
-        .args(["-n", "19"])
-        .arg(cargo_program())
+    let status = standing_back(cargo_program())
         .args(args.split_whitespace())
         .envs(env.iter().copied())
         .current_dir(dir)

@@ -31,6 +31,9 @@ pub struct Options {
     /// All of them, and their mistakes, with many seeds: before a release, or after a change of what they simulate
     #[arg(long, exclusive = true)]
     sweep: bool,
+    /// Their own tests, and each mistake noticed: what every change must pass
+    #[arg(long, exclusive = true)]
+    every_change: bool,
     /// How many seeds [default: 300]
     #[arg(long)]
     seeds: Option<u64>,
@@ -102,7 +105,7 @@ impl Options {
 
 /// What every change must pass: the simulations' own tests, which play some seeds of each, and each mistake noticed. Most are noticed by the
 /// first few seeds.
-pub fn every_change() -> Result<()> {
+fn every_change() -> Result<()> {
     let mut tests = cargo(&["test", "--quiet", "--workspace"]);
     done(tests.current_dir(workspace::simulations()), "their tests")?;
     // The mistakes of the hints are among those tests. Most of the others are found by one seed, on one processor: so all three go at once.
@@ -137,6 +140,9 @@ pub fn run(options: &Options) -> Result<()> {
     interrupt::check()?;
     if options.sweep {
         return sweep();
+    }
+    if options.every_change {
+        return every_change();
     }
     match options.what() {
         What::Store => run_program("simulation", options),
@@ -252,7 +258,12 @@ mod tests {
         ] {
             assert_eq!(passed_on(line).unwrap(), passed, "{line}");
         }
-        for line in ["--proxy --json", "--hints --waive 1", "--sweep --proxy"] {
+        for line in [
+            "--proxy --json",
+            "--hints --waive 1",
+            "--sweep --proxy",
+            "--every-change --seed 1",
+        ] {
             assert!(passed_on(line).is_err(), "{line}");
         }
     }

@@ -158,7 +158,8 @@ impl Server<'_> {
                 };
                 let stream = link.open(stream, work.has_ended);
                 let task = stream::run(Rc::clone(worker), stream, work, count);
-                self.tasks.spawn_local(task);
+                // Boxed first, as in `fetch::task`: the runtime moves a future several times.
+                self.tasks.spawn_local(Box::pin(task));
                 TASK_COST
             }
             Do::Refuse => {

@@ -122,7 +122,7 @@ impl Lease {
         let place = seat.session().place;
         let reused = seat.is_reused();
         Self {
-            carrier: Carrier::Shared(seat),
+            carrier: Carrier::Shared(Box::new(seat)),
             peer: place.peer,
             is_inward: place.is_inward,
             reused,
