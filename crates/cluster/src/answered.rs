@@ -1,47 +1,47 @@
-//! What a member of the cluster says of the answer that it gives.
+//! How a cluster member has answered, by its response fields.
 //!
-//! Its member of Cache-Status (RFC 9211), the last one, says whether it had what it was asked for, and whether the answer is an error of
-//! its own: then another member, or the origin, may do better. An answer without Cache-Status is a refusal of the member's own, too:
-//! whatever it has from its store or an origin bears its member of it.
+//! The last member of Cache-Status (RFC 9211) is the answering member's own. It says whether the object was in its cache, and whether the
+//! response is an error of its own; then another member, or the origin, may do better. A response without Cache-Status counts as a refusal
+//! of its own, because every response from its store or from an origin carries one.
 //!
-//! Not known here: which member, what is done then.
+//! Not known here: which member answered, and what follows from it.
 
 use fields::Fields;
 
 use peers::levels;
 use record::metrics::CAUSES;
 
-/// The `detail` of an answer that says: I do not have it, and was told not to fetch it.
+/// The `detail` of the error "I do not hold it, and was told not to fetch it".
 pub const LACKING: &str = "lacking";
 
-/// Did it have what it was asked for?
+/// Did the member have the object?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Had {
-    /// It has served it from its cache.
+    /// Served from its cache.
     It,
-    /// It had it, and had to ask its origin whether it is still true, or for a part of it.
+    /// It had it, but had to validate it at its origin, or to fetch a part of it.
     Stale,
-    /// It did not: the hint was wrong, or there was none.
+    /// It did not have it: the hint was wrong, or there was none.
     Not,
 }
 
-/// What an answer says of itself.
+/// What the response fields tell of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
     /// Did the member have it?
     pub had: Had,
-    /// It is an error, or a refusal, of the member's own: nothing that the origin has said.
+    /// The response is an error or refusal made by the member, not a response of the origin.
     pub is_own_failure: bool,
-    /// That error is that its origin did not answer in time.
+    /// The error is that the member's origin did not answer in time.
     pub is_late: bool,
 }
 
-/// The `detail` of such an answer.
+/// The `detail` of such an error.
 pub const LATE: &str = "connection_read_timeout";
-/// Tokens of refusals that are no failures of an origin.
+/// The `detail` of refusals, which are not failures of an origin.
 const REFUSALS: [&str; 3] = [LACKING, "only-if-cached", "http_request_denied"];
 
-/// What the head of a member's answer says.
+/// Reads the fields of a member's response.
 pub fn of(fields: &Fields) -> Answered {
     let member = fields.members(b"cache-status").last();
     let (mut had, mut is_own_failure, mut is_late) = (Had::Not, member.is_none(), false);
@@ -99,7 +99,7 @@ mod tests {
                 "n1; fwd=stale; detail=connection_refused; ttl=1",
                 (Had::Stale, true),
             ),
-            // The origin's own word, and a stored one.
+            // A status from the origin, and a stored response.
             ("n1; fwd=uri-miss; detail=status", (Had::Not, false)),
             ("n1; hit; ttl=-1; detail=stale-if-error", (Had::It, false)),
         ] {

@@ -1,9 +1,9 @@
-//! Routing a request by what is known of the members now.
+//! Routes a request by the present state of the members.
 //!
-//! A member that is trusted and not avoided can be asked for what it has, once it has heard all purges. Only one that does not drain takes
-//! what it does not have yet.
+//! A member may be asked for what it holds while it is trusted, not avoided, and has heard all purges. A draining member is not sent
+//! objects that it does not hold yet.
 //!
-//! Not known here: the request, but for the name that it asks for. The choice itself: [`routing`].
+//! Not known here: the request, except the name of its resource. [`routing`] makes the choice itself.
 
 use std::sync::atomic::Ordering;
 
@@ -27,11 +27,11 @@ const OWN: usize = MEMBERS_MAX;
 pub struct Route {
     /// The members to try, in this order.
     pub members: [Option<MemberId>; TRIED_MAX],
-    /// Why they.
+    /// Why these were chosen.
     pub reason: Reason,
 }
 
-/// Has this member a store that others are told of?
+/// Has this member a store that other members are told of?
 pub fn is_node(hints: &Groups, id: MemberId) -> bool {
     hints.columns_of(id.0).next().is_some()
 }
@@ -42,7 +42,7 @@ impl Cluster {
         self.route_by(self.policy(), hints, name)
     }
 
-    /// The same for what a front without a store cannot push, because it is too long: what nobody holds is fetched by its home.
+    /// The same for an object too long to be pushed by a front without a store: if nobody holds it, its home member fetches it.
     pub fn route_too_long(&self, hints: &Groups, name: &[u8]) -> Option<Route> {
         let policy = Policy {
             miss: ClusterMiss::Home,
@@ -92,7 +92,7 @@ impl Cluster {
         })
     }
 
-    /// This member, as busy as the others are on the average.
+    /// This member as a candidate, with the average load of the others.
     fn own_candidate(&self, others: &[Candidate]) -> Candidate {
         let all: u64 = others.iter().map(|other| other.waiting).sum();
         Candidate {

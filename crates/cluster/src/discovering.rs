@@ -1,10 +1,10 @@
-//! Members that come and go: the name that lists them is asked again and again, and what the roll decides is carried out.
+//! Discovery of members: looks the operator's DNS name up again and again, and carries out what the roll decides.
 //!
-//! The look-up has a resolver of its own, which keeps no answers, and the limits of `dns.timeout` and `dns.attempts`. One that fails
-//! changes nothing and is counted; the log says so once, and once when it works again.
+//! The look-up has its own resolver without a cache, bounded by `dns.timeout` and `dns.attempts`. A failed look-up changes nothing and is
+//! counted; only the first failure in a row and the recovery are logged.
 //!
-//! Not known here: what is decided (`roll`).
-//! Limits: [`ADDRESSES_MAX`] addresses an answer; further ones are dropped, the highest ones, so that all members drop the same.
+//! Not known here: the decisions (`roll`).
+//! Limits: [`ADDRESSES_MAX`] addresses an answer. The highest ones beyond that are dropped, so that all members drop the same.
 
 use std::{
     net::SocketAddr,
@@ -21,26 +21,26 @@ use base::member::MemberId;
 use origin::{DnsSettings, Resolver};
 use plan::{Dns, MEMBERS_MAX, PeerAddress};
 
-/// Addresses of a name that are looked at: two for each member, and ours.
+/// Addresses used of one look-up: two for each member, and ours.
 const ADDRESSES_MAX: usize = 2 * (MEMBERS_MAX + 1);
-/// How often those that have left are looked for.
+/// How often members that have left are looked for.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Do members come and go?
+    /// Are members discovered?
     pub fn discovers(&self) -> bool {
         self.plan.discover.is_some()
     }
 
-    /// Is it known who the other members are? Of a list in the configuration it always is; of a name, when that was answered and is not
-    /// about this member alone: others may have to be told of first.
+    /// Are the other members known? With a list in the configuration, always. With discovery, once a look-up has succeeded and found another
+    /// member; until then there may be members that have to be told of purges first.
     pub fn are_members_known(&self) -> bool {
         !self.discovers()
             || (self.discovery.has_answer.load(Ordering::Acquire)
                 && self.members().next().is_some())
     }
 
-    /// Somebody has proved the key and opened a link, and is reached there: its number, if it is a member.
+    /// A peer has proved the key and opened a link, and can be reached at this address. Returns its number if it is a member.
     pub(super) fn knocked(&self, said: Said<'_>, at: SocketAddr) -> Option<MemberId> {
         if !self.discovers() {
             return self.member_named(said.name.as_bytes());
@@ -52,7 +52,7 @@ impl Cluster {
         id
     }
 
-    /// Somebody has said who it is, at the address of that place.
+    /// A peer at the address of this place has told its name.
     pub(super) fn met(&self, id: MemberId, turn: u64, said: Said<'_>) -> Verdict {
         if !self.discovers() {
             return Verdict::Stays;
@@ -63,7 +63,7 @@ impl Cluster {
         verdict
     }
 
-    /// The address of that place is ours.
+    /// The address of this place turned out to be our own.
     pub(super) fn is_own_address(&self, id: MemberId, turn: u64) {
         let mut roll = self.roll();
         roll.is_own(id, turn);
@@ -84,7 +84,7 @@ impl Cluster {
                 "more members than a cluster can have: some are left out"
             );
         }
-        // Last: whoever sees it sees the members, too.
+        // Set this last: threads that see it must also see the members.
         self.discovery.has_answer.store(true, Ordering::Release);
         self.discovery.changes.fetch_add(1, Ordering::Release);
     }
@@ -103,7 +103,7 @@ impl Cluster {
     }
 }
 
-/// A resolver that asks anew each time.
+/// A resolver that keeps no answers.
 fn resolver(dns: &Dns) -> Resolver {
     Resolver::new(DnsSettings {
         servers: dns.servers.clone(),
@@ -116,7 +116,7 @@ fn resolver(dns: &Dns) -> Resolver {
     })
 }
 
-/// Asks the name until the task is aborted.
+/// Looks the name up periodically, until the task is aborted.
 pub async fn discover(dns: Dns, cluster: Arc<Cluster>) {
     let Some(PeerAddress { host, port }) = &cluster.plan.discover else {
         return;
@@ -153,7 +153,7 @@ pub async fn discover(dns: Dns, cluster: Arc<Cluster>) {
     }
 }
 
-/// Forgets those that have left, until the task is aborted.
+/// Forgets members that have left, until the task is aborted.
 pub async fn forget(cluster: Arc<Cluster>) {
     loop {
         tokio::time::sleep(TICK.min(cluster.plan.forget_after)).await;

@@ -1,6 +1,6 @@
-//! What other members hold, as their links tell us: into the view that workers look up in.
+//! Hints from other members, entered into the view that workers read.
 //!
-//! Not known here: links, and how a request is routed.
+//! Not known here: links, routing.
 
 use std::sync::atomic::Ordering;
 
@@ -14,12 +14,12 @@ use super::{member::Member, state::Cluster};
 use base::member::MemberId;
 use plan::proof::Cover;
 
-/// The name of a key in a group of columns.
+/// The name (trace) of a key in a group of columns.
 pub fn trace_of(key: &[u8]) -> impl Fn(Naming) -> u64 {
     move |naming| tracing(naming).trace(key)
 }
 
-/// How names are made, as a store has it.
+/// The parameters by which a store names its keys.
 pub fn tracing(naming: Naming) -> Tracing {
     Tracing {
         seed: naming.seed,
@@ -29,12 +29,12 @@ pub fn tracing(naming: Naming) -> Tracing {
 }
 
 impl Cluster {
-    /// A way for a worker to look up what members hold; `None`: this one is no front.
+    /// A reader of the view, for a worker; `None`: this proxy is not a front.
     pub fn reader(&self) -> Option<Reader> {
         self.plan.front.then(|| self.view().reader())
     }
 
-    /// A frame about hints has come over our link to a member: what is to be sent back.
+    /// Handles a frame about hints that came over our link to a member. Returns the subscriptions to send back.
     ///
     /// # Errors
     /// The link has to be closed.
@@ -58,7 +58,7 @@ impl Cluster {
     }
 }
 
-/// A hello whose seeds are those of the stores.
+/// Decrypts the seeds in a hello.
 fn uncovered(mut hello: Hello, cover: &Cover) -> Hello {
     for (number, column) in hello.columns.iter_mut().enumerate() {
         column.seed = cover.apply(number as u64, column.seed);
@@ -66,7 +66,7 @@ fn uncovered(mut hello: Hello, cover: &Cover) -> Hello {
     hello
 }
 
-/// What a member says of itself.
+/// Records the state and load that a member reports.
 fn note(member: &Member, beat: &Beat) {
     let load = &member.load;
     let relaxed = Ordering::Relaxed;

@@ -1,9 +1,9 @@
-//! The fields of a request by which members tell each other more than clients may: all begin with `Loligo-`.
+//! Request fields by which members tell each other more than clients may. All begin with `Loligo-`.
 //!
-//! `Loligo-From` is the address of the client for whom a member asks. Such fields are believed on a member's own connection; from
-//! anybody else they are taken out, and `Loligo-From` never goes on to an origin.
+//! `Loligo-From` is the address of the client for which a member asks. These fields are trusted only on a connection of a member. From other
+//! clients they are removed, and `Loligo-From` is never forwarded to an origin.
 //!
-//! Not known here: how it is known that a connection is a member's.
+//! Not known here: how a connection is known to be a member's.
 
 use std::net::IpAddr;
 
@@ -14,14 +14,14 @@ use http1::RequestView;
 pub const FROM: &[u8] = b"Loligo-From";
 const PREFIX: &[u8] = b"loligo-";
 
-/// The client for whom a member asks, if it says so.
+/// The client for which a member asks, if the field is there.
 pub fn client_of(view: &RequestView<'_, '_>) -> Option<IpAddr> {
     let is_from = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(FROM);
     let (_, value) = view.fields().find(is_from)?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Takes out what was not to be believed, or has been read.
+/// Removes the fields that are not trusted, or have been read.
 pub fn take_out(fields: &mut Fields, is_of_member: bool) {
     match is_of_member {
         true => _ = fields.remove(FROM),

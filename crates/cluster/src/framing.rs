@@ -1,8 +1,8 @@
-//! Frames on a link: whole ones out of a stream, and whole ones into it.
+//! Frames on a link: cuts a stream into whole frames, and writes whole frames.
 //!
-//! A frame begins with its length, four bytes, little-endian; what is in it is `hints::frames`' business.
+//! A frame begins with its length: four bytes, little-endian. `hints::frames` defines the rest.
 //!
-//! Limits: [`FRAME_BYTES_MAX`]; a longer one ends the link. [`WRITTEN_WITHIN`] for writing one.
+//! Limits: [`FRAME_BYTES_MAX`] a frame; a longer one ends the link. [`WRITTEN_WITHIN`] for writing a frame.
 
 use std::{io, time::Duration};
 
@@ -17,17 +17,17 @@ use tokio::{
 const LENGTH_BYTES: usize = 4;
 /// The longest frame, its length included.
 pub const FRAME_BYTES_MAX: usize = LENGTH_BYTES + hints::frames::FRAME_BYTES_MAX;
-/// The longest write of one frame; a member that takes none for so long is gone.
+/// Time limit for writing one frame. A member that does not read for so long is taken for gone.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The frames that come in over a stream.
+/// Reads frames from a stream.
 pub struct Incoming<R> {
     stream: R,
     input: BytesMut,
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    /// Nothing has come yet.
+    /// A reader with an empty buffer.
     pub fn new(stream: R) -> Self {
         Incoming {
             stream,
@@ -35,10 +35,10 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         }
     }
 
-    /// The next frame, its length included. Nothing is lost if the wait is given up.
+    /// The next frame, its length included. Cancelling the future loses no bytes.
     ///
     /// # Errors
-    /// The stream has ended, or what comes is no frame (`InvalidData`).
+    /// The stream has ended, or its bytes are not a frame (`InvalidData`).
     pub async fn next(&mut self) -> io::Result<Bytes> {
         loop {
             if let Some(frame) = self.whole()? {
@@ -64,17 +64,17 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         }
         let frame = self.input.split_to(length).freeze();
         if !self.input.has_remaining() {
-            // A burst does not keep its room for ever.
+            // Release the memory that a burst of frames has taken.
             self.input = BytesMut::new();
         }
         Ok(Some(frame))
     }
 }
 
-/// What a whole frame says.
+/// Decodes a whole frame.
 ///
 /// # Errors
-/// Nothing that a member says (`InvalidData`).
+/// The bytes are no frame that a member sends (`InvalidData`).
 pub fn decode(frame: &[u8]) -> io::Result<Frame> {
     match Frame::decode(frame) {
         Ok(Some((said, bytes))) if bytes == frame.len() => Ok(said),
@@ -86,7 +86,7 @@ pub fn decode(frame: &[u8]) -> io::Result<Frame> {
 /// Writes a frame.
 ///
 /// # Errors
-/// The stream has ended, or takes nothing.
+/// The stream has ended, or the peer has not read for [`WRITTEN_WITHIN`].
 pub async fn write<W: AsyncWrite + Unpin>(stream: &mut W, frame: &[u8]) -> io::Result<()> {
     debug_assert!(frame.len() <= FRAME_BYTES_MAX);
     match timeout(WRITTEN_WITHIN, stream.write_all(frame)).await {

@@ -1,10 +1,10 @@
-//! Which keys are asked for often: a count-min sketch that fades.
+//! Which keys are requested often: a count-min sketch that fades.
 //!
-//! Each key has a counter in each of four rows; the smallest is its estimate, never too low. Every second all counters are
-//! halved, so a key asked for r times a second stands between r and 2 r. Keys that share all their counters with hotter ones look
-//! hot, too: a copy too many, nothing else.
+//! Each key has a counter in each of four rows, and the smallest is its estimate, never too low. Every second all counters are halved, so the
+//! estimate of a key requested r times a second stays between r and 2 r. A key that shares all its counters with hotter keys looks hot too;
+//! the only harm is an unneeded copy.
 //!
-//! Not known here: what is done about a hot key, the time ([`Hot::fade`] is called once a second).
+//! Not known here: the use made of a hot key, and the time ([`Hot::fade`] is called once a second).
 //! Limits: [`ROWS`] rows of [`COLUMNS`] counters, 128 KiB.
 //! Source: Cormode, Muthukrishnan, *An improved data stream summary: the count-min sketch*, 2005.
 
@@ -13,35 +13,35 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use store::KeyHash;
 
 const ROWS: usize = 4;
-/// A power of two. With a hundred thousand requests a second a counter is some twelve too high, and the smallest of four less.
+/// A power of two. At 100,000 requests a second a counter is about 12 too high, and the smallest of four less.
 const COLUMNS: usize = 8192;
 
-/// How often keys were asked for lately. Workers count at the same time; a count lost between two of them does no harm.
+/// How often keys were requested lately. Workers count concurrently; an increment lost between two of them does no harm.
 pub struct Hot {
     counters: Box<[AtomicU32]>,
-    /// The estimate from which on a key is hot; 0: none is.
+    /// The estimate at and above which a key is hot; 0: no key is.
     threshold: u32,
 }
 
 impl Hot {
-    /// Keys asked for more than `rate` times a second are hot; 0: none.
+    /// Keys requested more than `rate` times a second are hot; 0: no key is.
     pub fn new(rate: u32) -> Hot {
         let counters = if rate == 0 { 0 } else { ROWS * COLUMNS };
         Hot {
             counters: (0..counters).map(|_| AtomicU32::new(0)).collect(),
-            // Between the two ends of where such a key stands, so that it is hot within a second or two.
+            // 1.5 times the rate: in the middle of the range in which such a key stands, so it becomes hot within a second or two.
             threshold: rate.saturating_add(rate / 2),
         }
     }
 
-    /// A key was asked for; is it hot?
+    /// Counts a request for this key; is the key hot?
     pub fn asked(&self, key: KeyHash) -> bool {
         if self.threshold == 0 {
             return false;
         }
         let least = self.estimate(key);
         for counter in self.counters_of(key) {
-            // Only the smallest are raised: the others are too high already.
+            // Raise only the smallest counters: the others are too high already.
             if counter.load(Ordering::Relaxed) == least {
                 counter.store(least.saturating_add(1), Ordering::Relaxed);
             }
@@ -49,7 +49,7 @@ impl Hot {
         least >= self.threshold
     }
 
-    /// A second has passed.
+    /// Halves all counters; called once a second.
     pub fn fade(&self) {
         for counter in &self.counters {
             let count = counter.load(Ordering::Relaxed);

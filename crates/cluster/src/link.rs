@@ -1,12 +1,12 @@
-//! A link that we open to another member, and open again whenever it has ended.
+//! A link that we open to another member, and open again whenever it ends.
 //!
-//! Members that are discovered come and go: a link ends with its member, and the place waits for the next one.
+//! Discovered members come and go: when the member of a place is forgotten its link ends, and the place waits for the next member.
 //!
-//! Over it come the member's hints and beats, and go our purges. A member that is silent for [`SILENCE_MAX`] is not trusted, and the link
-//! stays: one that was only stopped goes on where it was. After [`GONE_AFTER`] it is opened anew.
+//! The link carries the member's hints and beats to us, and our purges to the member. A member that is silent for [`SILENCE_MAX`] is no longer
+//! trusted, but its link stays open, so that a process that was only stopped can resume. After [`GONE_AFTER`] the link is opened anew.
 //!
-//! Not known here: what frames mean.
-//! Limits: a new attempt after [`PAUSE_MIN`], and twice as long after each failure up to [`PAUSE_MAX`].
+//! Not known here: the meaning of frames.
+//! Limits: the pause before a new attempt is [`PAUSE_MIN`], doubled after each failure up to [`PAUSE_MAX`].
 
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
@@ -34,18 +34,18 @@ use base::{
 use origin::{ConnectError, Connector, Destination};
 use plan::proof::Cover;
 
-/// A member that has said nothing for so long is not trusted; it beats every second.
+/// A member that has been silent for this long is not trusted. Members beat every second.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
-/// A link on which nothing has come for so long is given up.
+/// A link that has been silent for this long is closed.
 const GONE_AFTER: Duration = Duration::from_secs(30);
-/// Answers to frames that wait to be sent: those to two HELLOs.
+/// Answers to frames that may wait to be sent: those to two HELLOs.
 const ANSWERS_MAX: usize = 2 * COLUMNS_MAX;
 /// The pause before the first new attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Keeps a link to whoever has that place, until the task is aborted.
+/// Keeps a link to the member in this place, whichever it is, until the task is aborted.
 pub async fn keep(
     rules: Rc<Destinations>,
     cluster: Arc<Cluster>,
@@ -69,7 +69,7 @@ pub async fn keep(
         let turn = who.as_ref().map(|who| who.turn);
         let other = async {
             let is_other = |who: &Option<Arc<Who>>| who.as_ref().map(|who| who.turn) != turn;
-            // It lives as long as the cluster.
+            // The sender lives as long as the cluster, so this cannot fail.
             let _ = watch.wait_for(is_other).await;
         };
         let keeping = async {
@@ -137,7 +137,7 @@ impl Keeper<'_> {
                         let malformed = &cluster.counters.frames_malformed;
                         malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
-                    // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
+                    // These frames were meant for the link that has ended. Senders that need an answer wait for it with a timeout.
                     while waiting.try_recv().is_ok() {}
                     place.withdrawals.link_ended();
                 }
@@ -158,7 +158,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// A link to whoever has that address, if it is that of this place.
+    /// Opens a link to the member at this address, if it is the member of this place.
     async fn connect(&self, who: &Who) -> Result<(Socket, Cover), ConnectError> {
         let cluster = self.cluster;
         let to = Destination {
@@ -182,7 +182,7 @@ impl Keeper<'_> {
     }
 }
 
-/// Between half of it and all of it, so that members that start together do not knock together for ever.
+/// Half of `pause` plus a random share of the other half, so that members that start together do not collide for ever.
 fn with_jitter(pause: Duration) -> Duration {
     let dice = chance::u64().unwrap_or(0) % 1024;
     pause / 2 + pause / 2 * dice as u32 / 1024
@@ -195,7 +195,7 @@ struct Link<'l> {
 }
 
 impl Link<'_> {
-    /// Carries frames both ways until the link ends; why it did.
+    /// Carries frames both ways until the link ends; returns the reason.
     async fn carry(
         &self,
         socket: Socket,
@@ -240,7 +240,7 @@ impl Link<'_> {
             .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// The next frame; the member is not trusted while it is silent.
+    /// The next frame. Withdraws trust while the member is silent.
     async fn next<R: AsyncRead + Unpin>(&self, incoming: &mut Incoming<R>) -> io::Result<Bytes> {
         if let Ok(frame) = timeout(SILENCE_MAX, incoming.next()).await {
             return frame;
@@ -266,7 +266,7 @@ impl Link<'_> {
         let wanted = wanted.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
         for subscribe in wanted {
             let frame = Frame::Subscribe(subscribe).to_bytes().into();
-            // As many as there are columns; more are no member's.
+            // The queue holds the answers to two HELLOs. A member that fills it breaks the protocol.
             (answer.try_send(frame)).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         }
         Ok(())

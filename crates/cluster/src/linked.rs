@@ -1,9 +1,9 @@
-//! A link that another member has opened to us: we tell it what we hold and how we are, and it tells us what it follows.
+//! A link that another member has opened to us: we send our hints and beats, and the member sends its subscriptions.
 //!
-//! First comes our HELLO with a beat, and again whenever our columns have changed; then beats, every second, and what the member follows, as fast as
-//! it takes it.
+//! We first send HELLO and a beat, and both again whenever our columns change. After that we send a beat every second, and the columns that the
+//! member follows as fast as it reads them.
 //!
-//! Not known here: how the link was made; what frames mean to those who send them.
+//! Not known here: how the link was made, and what frames mean to their sender.
 
 use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use base::member::MemberId;
 use base::{clock::Instant, phase::Phase, socket::Socket};
 use plan::proof::Cover;
 
-/// How often a member says how it is.
+/// How often a beat is sent.
 const BEATS_EVERY: Duration = Duration::from_secs(1);
 
 /// The link.
@@ -31,18 +31,18 @@ pub struct Linked {
     pub phases: watch::Receiver<Phase>,
     /// Our cluster.
     pub cluster: Arc<Cluster>,
-    /// Whose link it is.
+    /// The member that opened the link.
     pub member: MemberId,
-    /// Covers our seeds.
+    /// Encrypts the seeds of our columns.
     pub cover: Cover,
-    /// Says that there is something for those who follow.
+    /// Changes when there are new hints to send.
     pub news: watch::Receiver<u64>,
-    /// Set when the member was told that we leave.
+    /// Set once the member has been told that we are shutting down.
     pub has_heard: Rc<Cell<bool>>,
 }
 
 impl Linked {
-    /// Serves the link until it ends; why it did.
+    /// Serves the link until it ends; returns the reason.
     pub async fn serve(self, socket: Socket) -> io::Error {
         let (read, write) = split(socket);
         let asked = Rc::new(Notify::new());
@@ -78,18 +78,18 @@ impl Linked {
             if now != announced {
                 announced = now;
                 self.send(&mut stream, &Frame::Hello(hello)).await?;
-                // A front pushes nothing before it has heard the sequences.
+                // A front pushes nothing until a beat has told it the sequences.
                 self.send(&mut stream, &Frame::Beat(self.beat())).await?;
             }
             let mut beat_at = Instant::now();
-            // One at a time, so that a member that takes them slowly is told what holds when it takes it.
+            // Make each frame only when the one before has been written, so that a slow member gets the state of that moment.
             while let Some(frame) = self.next_frame() {
                 self.send(&mut stream, &frame).await?;
-                // A purge does not wait for a full copy.
+                // Send purges between the frames of a full copy, so that they need not wait for its end.
                 while let Ok(said) = purging.try_recv() {
                     framing::write(&mut stream, &said).await?;
                 }
-                // A member that is long in taking a full copy hears that we live.
+                // Keep beating during a full copy that takes long, or the member would stop trusting us.
                 if beat_at.elapsed() >= BEATS_EVERY {
                     beat_at = Instant::now();
                     self.send(&mut stream, &Frame::Beat(self.beat())).await?;

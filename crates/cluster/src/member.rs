@@ -1,10 +1,10 @@
-//! The other members, and how they are: what workers read of them while they route.
+//! Identity, state and load of each other member, as workers read them while routing.
 //!
-//! A [`Member`] is a place for one, with a number. Members of the configuration keep theirs; those that are discovered come and go, and a place is
-//! taken by another one later. Whoever holds a number for longer than a moment may find another member there, and has to bear that.
+//! A [`Member`] is a numbered place for one member. A configured member keeps its place. A discovered member gives its place up when it is
+//! forgotten, and another may take it. Code that keeps a number for longer than a moment must therefore expect another member there.
 //!
-//! A member is *trusted* while its link is up and beats. It is *avoided* for a while when requests to it fail in a row, although it
-//! beats. One that is *draining* takes nothing new. All of it is atomics: the cluster's thread and the workers write, everybody reads.
+//! A member is *trusted* while its link is up and beats. It is *avoided* for a while after several requests to it failed in a row, even if it
+//! still beats. A *draining* member takes nothing new. All of these are atomics: the cluster's thread and the workers write, all threads read.
 //!
 //! Times are milliseconds since the cluster began on this member, so that they fit into one word.
 //!
@@ -23,90 +23,90 @@ use twox_hash::XxHash3_64;
 use super::push::message::Verdict;
 use plan::PeerAddress;
 
-/// Failures in a row after which a member is avoided.
+/// Consecutive failures after which a member is avoided.
 const FAILURES_MAX: u32 = 3;
-/// How long it is avoided, ms.
+/// How long a failing member is avoided, ms.
 const AVOIDED_MS: u64 = 1000;
-/// A member that has come gets its whole share only after so long, ms.
+/// A member whose link has just come up gets its full share of requests only after this time, ms.
 const SLOW_START_MS: u64 = 10_000;
-/// Frames that wait for a link; one more is refused.
+/// Frames that may wait for a link; a further one is refused.
 const WAITING_MAX: usize = 4096;
 
-/// Who a member is.
+/// The identity of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Who {
-    /// Its name; its address, until it has said its name.
+    /// Its name; its address until the handshake has told the name.
     pub name: Arc<str>,
-    /// Has it said its name, or does the configuration?
+    /// Is the name known, from the handshake or from the configuration?
     pub is_named: bool,
     /// Its address for members.
     pub at: PeerAddress,
-    /// Does anything say that it is there? If not, it is only waited for.
+    /// Is an address known to connect to? If not, we wait until the member connects to us.
     pub is_called: bool,
-    /// Was it discovered? Else the configuration names it.
+    /// Was it discovered? Otherwise it is in the configuration.
     pub is_discovered: bool,
-    /// Another number is another member.
+    /// Changes when the place goes to another member.
     pub occupant: u64,
-    /// Another number is another member, or another address: the link to it begins anew.
+    /// Changes when the place goes to another member or its member gets another address; the link is then opened anew.
     pub turn: u64,
 }
 
 /// A place for one other member.
 pub struct Member {
-    /// Who has it; `None`: it is free.
+    /// The member in this place; `None`: the place is free.
     who: watch::Sender<Option<Arc<Who>>>,
-    /// Is it taken? The same without the lock of `who`: each request that is routed asks this of all places.
+    /// Is the place taken? Readable without the lock of `who`: routing asks this of all places for each request.
     is_taken: AtomicBool,
-    /// Of its name, for hashing.
+    /// Hash of the member's name.
     name_hash: AtomicU64,
-    /// What was counted before it came.
+    /// Values of `counters` when the present member took the place.
     counted_before: Mutex<MemberCounters>,
     /// Is its link up, and has it beaten lately?
     is_trusted: AtomicBool,
-    /// Does it say that it ends?
+    /// Has it announced that it is shutting down?
     is_draining: AtomicBool,
-    /// When its trust began, or was lost.
+    /// When trust in it last began or ended.
     since_ms: AtomicU64,
     /// Failures of requests in a row.
     failures: AtomicU32,
     /// Until when it is avoided.
     avoided_until_ms: AtomicU64,
-    /// Requests of ours that it is answering.
+    /// Requests of ours that it is answering now.
     in_progress: AtomicU32,
-    /// What it says of its load.
+    /// Its load, as its beats report it.
     pub load: Load,
-    /// What is counted.
+    /// Counters of this place, over all members that have had it.
     pub counters: MemberCounters,
-    /// Ends the pause before the next attempt to open our link to it: it has just opened its own to us.
+    /// Wakes the task that waits before it opens our link again: the member has just opened its own link to us.
     pub(super) knocked: Notify,
     /// Pushes to it that were withdrawn.
     pub(super) withdrawals: Withdrawals,
-    /// What is to be sent over the link that we have opened to it.
+    /// Frames to send over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
     waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
 }
 
-/// What a member says of itself in each beat.
+/// What a member reports of itself in each beat.
 #[derive(Default, Debug)]
 pub struct Load {
-    /// Requests that it is asked, a second.
+    /// Requests it receives a second.
     pub requests: AtomicU64,
     /// Reads of its disks, a second.
     pub reads: AtomicU64,
-    /// How long a read waits for its disk, ms.
+    /// Time that a read waits for its disk, ms.
     pub queue_ms: AtomicU64,
-    /// Does no disk of it answer? Then what it holds comes from the origin.
+    /// Do all its disks hang? Then it has to fetch even stored objects from the origin.
     pub hangs: AtomicBool,
-    /// Free space of its stores, MiB.
+    /// Free space in its stores, MiB.
     pub free_mib: AtomicU64,
-    /// The longest body that it takes when that is pushed.
+    /// The longest body that it accepts in a push.
     pub push_max_bytes: AtomicU64,
-    /// Has it a store that others may use?
+    /// Has it a store that other members may use?
     pub has_store: AtomicBool,
 }
 
 impl Load {
-    /// Nothing was said yet.
+    /// Forgets what the last member of the place has reported.
     fn clear(&self) {
         let numbers = [
             &self.requests,
@@ -124,7 +124,7 @@ impl Load {
     }
 }
 
-/// What is counted of one member, and of those that had its place before.
+/// Counters of one member and of the members that had its place before.
 #[derive(Default, Debug)]
 pub struct MemberCounters {
     /// Requests sent to it that were answered from its cache.
@@ -135,13 +135,13 @@ pub struct MemberCounters {
     pub hits_stale: AtomicU64,
     /// Requests that it failed to answer.
     pub failures: AtomicU64,
-    /// How often trust in it was lost, but by its end in order.
+    /// How often trust in it was lost, orderly shutdowns excepted.
     pub distrusted: AtomicU64,
     /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
     pub pushes: [AtomicU64; Verdict::ALL.len()],
     /// Pushes to it without a verdict: it did not answer.
     pub pushes_lost: AtomicU64,
-    /// Objects that we fetched and pushed to it, which it had already and no hint told of.
+    /// Objects that we fetched and pushed to it although it had them: no hint had told us.
     pub false_misses: AtomicU64,
 }
 
@@ -159,7 +159,7 @@ impl MemberCounters {
         single.into_iter().chain(&self.pushes)
     }
 
-    /// What was counted since these were copied.
+    /// What was counted since the copy `before` was made.
     fn since(&self, before: &MemberCounters) -> MemberCounters {
         let since = MemberCounters::default();
         let now = self.each().zip(before.each());
@@ -182,7 +182,7 @@ impl Drop for InProgress<'_> {
 }
 
 impl Member {
-    /// A place that nobody has yet.
+    /// A free place.
     pub fn free() -> Member {
         let (outgoing, waiting) = mpsc::channel(WAITING_MAX);
         Member {
@@ -205,7 +205,7 @@ impl Member {
         }
     }
 
-    /// Somebody takes the place, nobody has it any more, or more is known of the one that has it.
+    /// Gives the place to another member, frees it, or updates what is known of its member.
     pub(super) fn set_who(&self, who: Option<Who>, now_ms: u64) {
         let relaxed = Ordering::Relaxed;
         let occupant = |who: Option<&Who>| who.map(|who| who.occupant);
@@ -227,22 +227,22 @@ impl Member {
         self.is_taken.store(is_taken, Ordering::Release);
     }
 
-    /// Who has the place.
+    /// The member in this place.
     pub fn who(&self) -> Option<Arc<Who>> {
         self.who.borrow().clone()
     }
 
-    /// Says when somebody else has it, or more is known of the one that has it.
+    /// Reports each change of [`Self::who`].
     pub(super) fn watch(&self) -> watch::Receiver<Option<Arc<Who>>> {
         self.who.subscribe()
     }
 
-    /// Has anybody the place?
+    /// Is the place taken?
     pub fn is_there(&self) -> bool {
         self.is_taken.load(Ordering::Acquire)
     }
 
-    /// The name of the member; of a free place a word for people.
+    /// The name of the member; of a free place a text for people.
     pub fn name(&self) -> Arc<str> {
         match &*self.who.borrow() {
             Some(who) => Arc::clone(&who.name),
@@ -262,18 +262,18 @@ impl Member {
         self.counters.since(&before)
     }
 
-    /// Sends an encoded frame over the link that we have opened to it. False: the link is down, or too many frames wait.
+    /// Queues an encoded frame for the link that we have opened to it. False: the link is down, or too many frames wait.
     pub fn send(&self, frame: Bytes) -> bool {
         self.is_trusted() && self.outgoing.try_send(frame).is_ok()
     }
 
-    /// Tells it that a push of ours is not to count, by an encoded frame. While its link is down, the frame waits for the next one.
+    /// Withdraws a push, by an encoded frame. While the link is down, the frame waits for the next link.
     pub fn withdraw(&self, frame: Bytes) {
         self.withdrawals
             .send(|| self.outgoing.try_send(frame).is_ok());
     }
 
-    /// Where frames for its link come out; once.
+    /// The receiving end of the frames for its link; `None` after the first call.
     pub(super) fn take_waiting(&self) -> Option<mpsc::Receiver<Bytes>> {
         let waiting = self.waiting.lock();
         waiting.unwrap_or_else(PoisonError::into_inner).take()
@@ -284,18 +284,18 @@ impl Member {
         self.is_trusted.load(Ordering::Acquire)
     }
 
-    /// May a request be sent to it? Not while its disks hang: it would have to fetch what it holds, and could not store it.
+    /// May a request be sent to it? Not while its disks hang: it could neither read the objects it holds nor store new ones.
     pub fn is_usable(&self, now_ms: u64) -> bool {
         let is_avoided = self.avoided_until_ms.load(Ordering::Relaxed) > now_ms;
         self.is_trusted() && !is_avoided && !self.load.hangs.load(Ordering::Relaxed)
     }
 
-    /// May something be put there that it does not hold yet?
+    /// May it be sent objects that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
     }
 
-    /// May a body of so many bytes be pushed to it, as far as it has told?
+    /// May a body of so many bytes be pushed to it, by the limit it has reported?
     pub fn takes_body_of(&self, bytes: u64) -> bool {
         bytes <= self.load.push_max_bytes.load(Ordering::Relaxed)
     }
@@ -305,24 +305,24 @@ impl Member {
         self.in_progress.load(Ordering::Relaxed).into()
     }
 
-    /// Does it say that it ends?
+    /// Has it announced that it is shutting down?
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// When its trust began, or was lost.
+    /// When trust in it last began or ended.
     pub fn since_ms(&self) -> u64 {
         self.since_ms.load(Ordering::Relaxed)
     }
 
-    /// How much it has to do, to compare members: ours in progress, what it says itself, and more for one that has just come.
+    /// Its load as one number, to compare members: our requests in progress, the disk queue it reports, and a surcharge while it is new.
     pub fn busyness(&self, now_ms: u64) -> u64 {
         let relaxed = Ordering::Relaxed;
         let in_progress = u64::from(self.in_progress.load(relaxed));
         let queue_ms = self.load.queue_ms.load(relaxed);
         let young_ms = SLOW_START_MS.saturating_sub(now_ms.saturating_sub(self.since_ms()));
         let own = 1 + in_progress + queue_ms;
-        // Ten times as busy at first.
+        // A member whose link has just come up counts as ten times as busy.
         own + own * 9 * young_ms / SLOW_START_MS
     }
 
@@ -332,7 +332,7 @@ impl Member {
         InProgress(self)
     }
 
-    /// A request to it ended before its answer began. True: from now on it is avoided.
+    /// A request to it failed before an answer began. True: from now on it is avoided.
     pub fn failed(&self, now_ms: u64) -> bool {
         let relaxed = Ordering::Relaxed;
         self.counters.failures.fetch_add(1, relaxed);
@@ -344,14 +344,14 @@ impl Member {
         true
     }
 
-    /// It has answered.
+    /// It has answered a request, so the count of consecutive failures begins anew.
     pub fn answered(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Its link beats again, or not any more. True: that is news.
+    /// Sets whether it is trusted. True: this is a change.
     pub(super) fn set_trusted(&self, is_trusted: bool, now_ms: u64) -> bool {
         if self.is_trusted.swap(is_trusted, Ordering::AcqRel) == is_trusted {
             return false;
@@ -363,13 +363,13 @@ impl Member {
         true
     }
 
-    /// It says that it ends, or that it does not.
+    /// Sets whether it has announced its shutdown.
     pub(super) fn set_draining(&self, is_draining: bool) {
         self.is_draining.store(is_draining, Ordering::Relaxed);
     }
 }
 
-/// The same at all members, whatever they are.
+/// A hash that is the same on all members, whatever their hardware and build.
 pub(super) fn hash(text: &[u8]) -> u64 {
     XxHash3_64::oneshot(text)
 }

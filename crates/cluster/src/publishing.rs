@@ -1,13 +1,13 @@
-//! What our stores hold, told to the members that follow.
+//! Tells the members that follow us what our stores hold.
 //!
-//! Each store is a *column* with a `hints::Registrar`. [`Publishing::work`] is called again and again by the cluster's thread. At first it
-//! lists the index, a few segments a call; what changes in a listed segment is noted by the store and collected. Once a period the
-//! changes become an update. If notes were lost, or too many counters are stuck, the index is listed again; if the store has come to hold
-//! far more entries than was thought, the column begins anew with a larger filter.
+//! Each store is a *column* with a `hints::Registrar`. The cluster's thread calls [`Publishing::work`] again and again. At first it lists the
+//! index, a few segments a call; the store records later changes in listed segments, and they are collected here. Once a period the changes
+//! become an update. If records of changes were lost, or too many counters are stuck, the index is listed again. If the store holds far more
+//! entries than planned, the column begins anew with a larger filter.
 //!
-//! Columns are announced when all have been listed for the first time: until then nobody knows what we hold, and nobody asks in vain.
+//! Columns are announced once all have been fully listed, because an incomplete column would make others miss what we hold.
 //!
-//! Not known here: links, frames on a wire, who follows.
+//! Not known here: links, the wire format, which members follow.
 //! Limits: [`SEGMENTS_AT_ONCE`] segments a call; those of `hints::registrar`.
 
 use std::{
@@ -30,44 +30,44 @@ use plan::HintKind;
 use plan::proof::Cover;
 use record::metrics::Counters;
 
-/// Segments that are listed at once: some 10,000 entries, a millisecond.
+/// Segments listed in one call: some 10,000 entries, a millisecond.
 const SEGMENTS_AT_ONCE: u32 = 4;
-/// How long the next ones wait.
+/// Pause between two such calls.
 const LISTED_EVERY: Duration = Duration::from_millis(10);
-/// The longest that changes wait in the store, which has little room for them.
+/// The longest pause between collections of changes: the store has little room for them.
 const COLLECTED_EVERY_MAX: Duration = Duration::from_secs(1);
-/// The bytes of body that an object is expected to have, to guess how many there will be.
+/// Expected mean length of a body, to plan the number of objects.
 const MEAN_OBJECT_BYTES: u64 = 13 << 10;
-/// Room for changes that is kept from one collection to the next.
+/// Capacity for changes that is kept between collections.
 const CHANGES_KEPT: usize = 1 << 14;
 
-/// What our stores hold.
+/// Our columns and our load, as other members are told them.
 pub struct Publishing {
     name: String,
     incarnation: u64,
     columns: Vec<Publisher>,
-    /// Grows whenever the columns that are announced change.
+    /// Grows whenever the announced columns change.
     pub announced: u64,
     update_period: Duration,
     push_max_bytes: u64,
     next_update: Instant,
     rates: Rates,
     load: Load,
-    /// Where changes are collected.
+    /// Buffer for collected changes.
     changes: Vec<Traced>,
     traces: Vec<u64>,
 }
 
-/// What is counted of what we tell.
+/// Counters of what we have told others.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Figures {
     /// Updates made so far.
     pub updates: u64,
-    /// Entries in them.
+    /// Entries in these updates.
     pub entries: u64,
-    /// Names that are told now.
+    /// Names that we tell now.
     pub names: u64,
-    /// Bytes of memory for telling them.
+    /// Bytes of memory that the columns use.
     pub memory_bytes: u64,
 }
 
@@ -80,14 +80,14 @@ struct Publisher {
     index: IndexShape,
     kind: HintKind,
     bits_per_object: u8,
-    /// Objects that its filter has room for.
+    /// Objects that its filter was sized for.
     planned: u64,
     registrar: Registrar,
     /// Segments listed so far, of all shards.
     listed: u32,
-    /// The registrar forgot all names, and is told them again by the listing under way.
+    /// The registrar has been cleared, and the listing under way fills it again.
     is_anew: bool,
-    /// It was whole once, as it is now announced.
+    /// Every segment has been listed once since the column began, so it may be announced.
     was_whole: bool,
 }
 
@@ -95,7 +95,7 @@ impl Publishing {
     /// The columns of these stores.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new(
         plan: &plan::Cluster,
         incarnation: u64,
@@ -120,10 +120,10 @@ impl Publishing {
         })
     }
 
-    /// Goes on a little. Says when to call again, and whether there is something for those who follow.
+    /// Does the next piece of work. Returns when to call again, and whether there is something to send to followers.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn work(&mut self, now: Instant) -> Result<(Duration, bool), getrandom::Error> {
         let were_announced = self.are_announced();
         let mut is_listed = true;
@@ -153,7 +153,7 @@ impl Publishing {
         self.columns.iter().all(|column| column.was_whole)
     }
 
-    /// What we say of ourselves at the beginning of a link. The seeds are covered.
+    /// Our HELLO, which begins a link. The seeds in it are encrypted.
     pub fn hello(&self, cover: &Cover) -> Hello {
         let column = |column: &Publisher| {
             let told = column.told();
@@ -172,13 +172,13 @@ impl Publishing {
         }
     }
 
-    /// A member wants to follow a column. False: it cannot, or has asked for one that is not there any more.
+    /// Subscribes a member to a column. False: there is no such column, or the member cannot follow it.
     pub fn subscribe(&mut self, member: MemberId, wanted: &Subscribe) -> bool {
         let Some(column) = self.columns.get_mut(usize::from(wanted.column)) else {
             return false;
         };
         if column.registrar.incarnation() != wanted.incarnation {
-            // It will be told of the one that there is now.
+            // A later HELLO tells it of the present column.
             return true;
         }
         let incarnation = wanted.incarnation;
@@ -186,14 +186,14 @@ impl Publishing {
         column.registrar.subscribe(front(member), known)
     }
 
-    /// A member follows no more.
+    /// Ends all subscriptions of a member.
     pub fn unsubscribe(&mut self, member: MemberId) {
         for column in &mut self.columns {
             column.registrar.unsubscribe(front(member));
         }
     }
 
-    /// The next frame for a member that follows.
+    /// The next frame for a subscribed member.
     pub fn next_frame(&mut self, member: MemberId) -> Option<Frame> {
         let mut columns = self.columns.iter_mut();
         columns.find_map(|column| column.registrar.next_frame(front(member)))
@@ -205,26 +205,26 @@ impl Publishing {
         Some(column.registrar.incarnation())
     }
 
-    /// A member has pushed what the store of this number is about to take in, and knew so much of the column.
+    /// A member's push is about to be stored in this store. `known`: how far the member had followed the column when it registered the name.
     pub fn expect(&mut self, store: usize, trace: u64, member: MemberId, known: Known) {
         if let Some(column) = self.columns.get_mut(store) {
             column.registrar.expect(&trace, front(member), known);
         }
     }
 
-    /// A member has registered what we did not store, as far as it knows.
+    /// A member had registered a name whose push, as far as it knows, we have not stored.
     pub fn withdrawn(&mut self, store: usize, trace: u64) {
         if let Some(column) = self.columns.get_mut(store) {
             column.registrar.withdrawn(&trace);
         }
     }
 
-    /// How much we have to do; to be called every second.
+    /// Measures our load; to be called every second.
     pub fn weigh(&mut self, counters: &[Arc<Counters>], cache: &Cache) {
         self.load = self.rates.load(counters, cache);
     }
 
-    /// How we are. `is_leaving`: we end soon.
+    /// Our beat. `is_leaving`: we are shutting down.
     pub fn beat(&self, is_leaving: bool) -> Beat {
         let stand = |column: &Publisher| ColumnBeat {
             label: column.registrar.label(),
@@ -243,7 +243,7 @@ impl Publishing {
         }
     }
 
-    /// What is counted of all columns.
+    /// Sums over all columns.
     pub fn figures(&self) -> Figures {
         let mut sum = Figures::default();
         for Publisher { registrar, .. } in &self.columns {
@@ -306,7 +306,7 @@ impl Publisher {
         self.listed == self.index.shards * self.index.segments
     }
 
-    /// Goes on a little. True: it is another column now.
+    /// Does the next piece of work. True: the column has begun anew.
     fn work(
         &mut self,
         changes: &mut Vec<Traced>,
@@ -334,7 +334,7 @@ impl Publisher {
         Ok(false)
     }
 
-    /// Lists some segments, if not all are.
+    /// Lists some more segments, if any are left.
     fn list(&mut self, traces: &mut Vec<u64>) {
         if self.is_listed() {
             return;
@@ -387,7 +387,7 @@ fn registrar(
     Ok(Registrar::new(number, kind, incarnation, Limits::default()))
 }
 
-/// The largest shape up to this that there is.
+/// The largest possible filter for at most this number of objects.
 fn shape(planned: u64, bits_per_object: u8) -> Shape {
     let fewer = std::iter::successors(Some(planned), |planned| Some(planned / 2));
     fewer
@@ -396,7 +396,7 @@ fn shape(planned: u64, bits_per_object: u8) -> Shape {
         .expect("one object has a filter")
 }
 
-/// How much there was to do between two beats.
+/// Computes our load from counters, between two calls.
 #[derive(Default)]
 struct Rates {
     last: Option<(Instant, u64, u64)>,
@@ -424,7 +424,7 @@ impl Rates {
             free_bytes += figures.dead_bytes + figures.never_written_bytes;
         }
         let reads_a_second = a_second(reads.saturating_sub(reads_before));
-        // Little's law: those that are under way, by how many end in a second.
+        // Little's law: the mean time of a read is the reads in progress divided by the reads that end in a second.
         let queue_ms = pinned * 1000 / u64::from(reads_a_second.max(1));
         let mut devices = cache.devices.iter();
         let hangs = devices.len() > 0 && devices.all(|device| device.health().is_aside());

@@ -1,4 +1,4 @@
-//! A front that pushes what it fetched: each object to one member that keeps it.
+//! Pushing: a front sends each object that it has fetched to one member that stores it.
 //!
 //! ```text
 //! fetch ── pieces ──> Collecting ── complete ──> queue ── a worker ──> member ── verdict
@@ -6,27 +6,27 @@
 //! ```
 //!
 //! Clients and push share the pieces of a body, so a client never waits for a push, nor a push for a client. A push that finds no room
-//! is dropped and counted; the object is then fetched once more when it is asked for again.
+//! in the queue is dropped and counted; the object is then fetched again at its next request.
 //!
-//! Only what may be stored for everybody is pushed, and nothing that was asked for with Authorization. A purge that comes
-//! between fetch and push wins: here, where the front has heard it, and at the member in any case (`fetch/receiving`).
+//! Only objects that a shared cache may store are pushed, and none that was requested with Authorization. A purge between fetch and push wins:
+//! at the front if it has heard the purge, and always at the member (`fetch/receiving`).
 //!
-//! Hints are registered when a push begins (*eager*): requests go to the member from then on, whose answer waits for nothing.
+//! Hints are registered when a push begins (*eager*): from then on requests go to the member, and the client's response need not wait.
 //!
 //! | file | story |
 //! |---|---|
-//! | `pushing`, `context` | what all threads share of pushes; what a worker has for them |
-//! | `message` | what a push looks like, and the verdicts |
-//! | `began` | how purges stood when a fetch began |
-//! | `queue` | what waits, and what is on its way |
-//! | `sending` | carrying it to members |
-//! | `eager` | hints of what is pushed |
-//! | `target` | to which member a push goes |
-//! | `large` | what is too long to be pushed |
-//! | `copied` | what is hot, and so kept here and given to further members |
+//! | `pushing`, `context` | the shared state of pushes; what a worker needs for them |
+//! | `message` | the format of a push, and the verdicts |
+//! | `began` | the state of purges when a fetch began |
+//! | `queue` | pushes that wait or are being sent |
+//! | `sending` | sends pushes to members |
+//! | `eager` | hints for pushed objects |
+//! | `target` | chooses the member for a push |
+//! | `large` | resources that are too long to be pushed |
+//! | `copied` | hot objects, copied to this front and to further members |
 //!
-//! Not known here: what the member does with it.
-//! Limits: `queue`; a push is given up after `sending::PUSH_MAX`; a member that does not take one is followed by another, each tried once.
+//! Not known here: what the member does with a push.
+//! Limits: those of `queue`. A push is given up after `sending::PUSH_MAX`. If a member does not take it, others are tried, each once.
 
 pub mod began;
 pub mod context;

@@ -1,25 +1,25 @@
-//! Which members there are: those of the configuration, and those that come and go.
+//! The list of members: those of the configuration, and discovered ones that come and go.
 //!
-//! Members that come are found in two ways. The operator's *name* has the addresses of all (`listed`). A stranger that has proved the key and
-//! opened a link is a member, too, at the address that it says (`knocked`), so that nobody waits for the name to be asked again.
-//! An address gets a place at once, and is called by the address until the handshake says the member's name (`met`):
+//! New members are found in two ways. The operator's DNS *name* lists the addresses of all members (`listed`). A stranger that proves the key and
+//! opens a link also becomes a member, at the address it tells (`knocked`), before the name is looked up again.
+//! An address gets a place at once. Its member is named by the address until the handshake tells the real name (`met`):
 //!
 //! | the handshake says | then |
 //! |---|---|
-//! | our own name, or the address is ours | the address is left out |
-//! | a new name | the place is that member's |
-//! | the name of a member without a link | that member has moved here; the place is free again |
-//! | the name of a member with a link, and it is the same process | the address is another one of that member, and left out |
-//! | the name of a member with a link, and it is another process | it is tried again: the old link may be dying |
-//! | another name than that of the place | the address has gone over to another member; the one that had it is waited for |
+//! | our own name, or the address is ours | the address is ignored |
+//! | a new name | the place belongs to that member |
+//! | the name of a member without a link | that member has moved here: its own place gets this address, and this place is freed |
+//! | the name of a linked member, same process | the address is a second one of that member, and is ignored |
+//! | the name of a linked member, another process | we try again later: the old link may be about to end |
+//! | another name than that of the place | the address now belongs to another member; the old one is kept, without an address |
 //!
-//! A member that was discovered is *forgotten*, and its place free, when it has neither been listed nor linked for `forget_after_ms`. A failed
-//! look-up changes nothing. One of the configuration is never forgotten, and its address is the file's.
+//! A discovered member is *forgotten*, and its place freed, after `forget_after_ms` without being listed or linked. A failed look-up changes
+//! nothing. A configured member is never forgotten, and keeps the address in the file.
 //!
-//! Invariants: no two places have one name, no two that are called have one address, and none has our own name.
+//! Invariants: no two places have the same name, no two have the same address to connect to, and none has our own name.
 //!
-//! Not known here: sockets, names of hosts, what a member holds.
-//! Limits: as many places as there are; an address that finds none is counted ([`Roll::unplaced`]) and finds one when one is free.
+//! Not known here: sockets, DNS, what a member holds.
+//! Limits: the number of places. An address that finds none free is counted ([`Roll::unplaced`]) and gets one once a place is free.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,55 +30,55 @@ use super::member::Who;
 use base::member::MemberId;
 use plan::{ClusterMember, PeerAddress};
 
-/// So soon after the handshake a link beats, ms.
+/// A link beats within this time after its handshake, ms.
 const LINKED_WITHIN_MS: u64 = 3000;
 
-/// A place has another occupant, or more is known of the one it has.
+/// A place has got another member or none, or more is known of its member.
 pub type Change = (MemberId, Option<Who>);
 
-/// What becomes of a connection to somebody that has said who it is.
+/// The fate of a connection whose peer has told its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is the link of the place.
+    /// It becomes the link of the place.
     Stays,
-    /// It is not. The place has another occupant, or none.
+    /// It is closed: the peer is not the member of this place.
     Leaves,
-    /// It is not, and may be at the next attempt: another process of this name has a link.
+    /// It is closed, and may succeed at the next attempt: another process of this name still has a link.
     Waits,
 }
 
-/// Who has answered, or knocked.
+/// What a peer has told in a handshake, on either side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Said<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Of its process.
+    /// Number of its process: differs from start to start.
     pub incarnation: u64,
 }
 
 /// The state of all links, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Members with a link, in one of the two directions.
+    /// Members with a link in at least one direction, a bit each.
     pub linked: u64,
-    /// Members that have a link that we have opened, and that beats.
+    /// Members whose link, opened by us, is up and beats, a bit each.
     pub trusted: u64,
     /// Milliseconds.
     pub ms: u64,
 }
 
-/// See the head of the file.
+/// The list of members; described at the head of this file.
 #[derive(Debug)]
 pub struct Roll {
     own: Box<str>,
     forget_after_ms: u64,
     places: Box<[Place]>,
-    /// Addresses in the last good answer, without those that were left out.
+    /// All addresses in the last successful look-up.
     listed: BTreeSet<SocketAddr>,
-    /// Of those, the ones that lead to us, or to a member that has another address.
+    /// The ignored ones of these, with the member that they are a second address of; `None`: our own.
     left_out: BTreeMap<SocketAddr, Option<MemberId>>,
     unplaced: usize,
-    /// Occupants and turns so far.
+    /// The last number given as an occupant, turn or time of freeing.
     numbers: u64,
     changes: Vec<Change>,
 }
@@ -86,25 +86,25 @@ pub struct Roll {
 #[derive(Debug, Default)]
 struct Place {
     entry: Option<Entry>,
-    /// When it became free, as a number that grows.
+    /// Number of the event that freed it; later events have higher numbers.
     freed: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     who: Who,
-    /// Where it is called, if that is known.
+    /// The address that we connect to, if known.
     address: Option<SocketAddr>,
-    /// Of the process that had the last link.
+    /// Number of the process that had the last link.
     incarnation: Option<u64>,
-    /// When it last answered at its address.
+    /// When a connection of ours to its address last met it.
     met_ms: Option<u64>,
     /// When it was last listed or linked.
     seen_ms: u64,
 }
 
 impl Roll {
-    /// Of the members in the configuration, with so many places.
+    /// A roll of the configured members, with so many places.
     pub fn new(own: &str, configured: &[ClusterMember], places: usize, forget_ms: u64) -> Roll {
         let mut roll = Roll {
             own: own.into(),
@@ -140,12 +140,12 @@ impl Roll {
         roll
     }
 
-    /// What has changed since the last call.
+    /// Takes the changes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Addresses of the last good answer that found no place.
+    /// Addresses of the last successful look-up for which no place was free.
     pub fn unplaced(&self) -> usize {
         self.unplaced
     }
@@ -156,7 +156,7 @@ impl Roll {
         taken.fold(0, |mask, bit| mask | bit)
     }
 
-    /// The name has these addresses now.
+    /// A look-up of the name has given these addresses.
     pub fn listed(&mut self, addresses: &[SocketAddr], now: Now) {
         self.listed = addresses.iter().copied().collect();
         let listed = &self.listed;
@@ -171,7 +171,7 @@ impl Roll {
         self.tick(now);
     }
 
-    /// Time passes: those that have been away for too long are forgotten.
+    /// Forgets members that have been away for too long.
     pub fn tick(&mut self, now: Now) {
         let ids: Vec<MemberId> = self.entries().map(|(id, _)| id).collect();
         for id in ids {
@@ -190,7 +190,7 @@ impl Roll {
         }
     }
 
-    /// The address of this place is our own.
+    /// The address of this place turned out to be our own.
     pub fn is_own(&mut self, id: MemberId, turn: u64) {
         if let Some(entry) = self.entry(id)
             && entry.who.turn == turn
@@ -202,7 +202,7 @@ impl Roll {
         }
     }
 
-    /// At the address of this place somebody has said who it is. `turn`: of the place when it was called.
+    /// A handshake at the address of this place has told the peer's name. `turn`: that of the place when we connected.
     pub fn met(&mut self, id: MemberId, turn: u64, said: Said<'_>, now: Now) -> Verdict {
         let Some(entry) = self.entry(id).filter(|entry| entry.who.turn == turn) else {
             return Verdict::Leaves;
@@ -233,7 +233,7 @@ impl Roll {
         if is_trusted && !is_same && !is_fixed {
             return Verdict::Waits;
         }
-        // The place goes, or keeps the member that has lost this address.
+        // A place that had only the address is freed. A place with a known member keeps it, without this address.
         match was_named {
             true => self.uncall(id),
             false => self.free(id),
@@ -245,7 +245,7 @@ impl Roll {
         Verdict::Leaves
     }
 
-    /// A name that nobody has yet, at the address of this place.
+    /// The peer at the address of this place has told a name that no place has.
     fn met_a_new_one(
         &mut self,
         id: MemberId,
@@ -266,15 +266,15 @@ impl Roll {
         if let Some(address) = address
             && self.take(address, now).is_none()
         {
-            // Better the one that is there than the one that was.
+            // No place is free: a member that is there is worth more than one that has gone, so give this place to the new one.
             self.free(id);
             self.take(address, now);
         }
         Verdict::Leaves
     }
 
-    /// A stranger has proved the key and opened a link, and is reached at this address. `None`: it is no member here, for it has our own name, or
-    /// there is no place.
+    /// A stranger that can be reached at this address has proved the key and opened a link. `None`: it is not taken as a member, because it has our
+    /// own name or no place is free.
     pub fn knocked(&mut self, said: Said<'_>, from: SocketAddr, now: Now) -> Option<MemberId> {
         if said.name == &*self.own {
             return None;
@@ -297,7 +297,7 @@ impl Roll {
         });
         let id = match nameless {
             Some(id) => id,
-            // Another member has that address: it is found by the name, if at all.
+            // Another member is listed at this address. If the stranger is a member, a look-up of the name will find it.
             None if self.at(from).is_some() => return None,
             None => self.take(from, now)?,
         };
@@ -316,7 +316,7 @@ impl Roll {
         named.next().map(|(id, _)| id)
     }
 
-    /// The member that is called at this address.
+    /// The member that has this address.
     fn at(&self, address: SocketAddr) -> Option<MemberId> {
         let mut at = self
             .entries()
@@ -324,7 +324,7 @@ impl Roll {
         at.next().map(|(id, _)| id)
     }
 
-    /// Has the name an address of this member?
+    /// Does the last look-up list an address of this member?
     fn is_listed(&self, id: MemberId) -> bool {
         let address = self.entry(id).and_then(|entry| entry.address);
         address.is_some_and(|address| self.listed.contains(&address))
@@ -334,7 +334,7 @@ impl Roll {
     fn take(&mut self, address: SocketAddr, now: Now) -> Option<MemberId> {
         let free = self.places.iter().enumerate();
         let free = free.filter(|(_, place)| place.entry.is_none());
-        // The one that has been free for longest: whoever still has its number is late.
+        // Reuse the place that has been free for longest, so that few tasks still hold its number.
         let (number, _) = free.min_by_key(|(_, place)| place.freed)?;
         let id = MemberId(number as u8);
         let entry = Entry {
@@ -381,7 +381,7 @@ impl Roll {
         }
     }
 
-    /// Its address is another member's now.
+    /// Removes the address of a member, because another member has it now.
     fn uncall(&mut self, id: MemberId) {
         let turn = self.number();
         if let Some(entry) = self.entry_mut(id) {

@@ -1,50 +1,50 @@
-//! Which members are asked for a request that neither memory nor the own store answers.
+//! Which members are asked for a request that neither memory nor our own store answers.
 //!
-//! | route | who is asked |
+//! | route | members asked |
 //! |---|---|
-//! | hints | of the members that seem to have it, the one for which the fewest requests wait, ties by rendezvous hashing; nobody if none seems to |
+//! | hints | of those that seem to hold the object, the one with the fewest waiting requests (ties by rendezvous hashing); none if no member seems to |
 //! | hash | rendezvous hashing of the name, with bounded loads ([`choose`]) |
-//! | round-robin | one after the other |
-//! | least | the one for which the fewest requests wait |
+//! | round-robin | each in turn |
+//! | least | the one with the fewest waiting requests |
 //!
-//! With `miss = "home"` what no member seems to have is asked of its *home*: the member that hashing gives it, which may be this one.
-//! So all members fetch a thing at one place, and share the fetch there.
+//! With `miss = "home"`, an object that no member seems to hold is asked of its *home*: the member that hashing assigns to it, perhaps this one.
+//! All members then fetch an object through the same member, and share that fetch.
 //!
-//! The members come in the order in which they are to be tried, at most [`TRIED_MAX`]; after them this member fetches for itself.
+//! A route has at most [`TRIED_MAX`] members, in the order to try them. If all fail, this member fetches for itself.
 //!
-//! Not known here: hints, health, connections. The caller says who is a candidate.
-//! Source: paper 003 section 2 (who has it is asked; the least loaded of several).
+//! Not known here: hints, health, connections. The caller passes the candidates.
+//! Source: paper 003 section 2 (ask a holder; of several, the least loaded).
 
 use std::cmp::Ordering;
 
 use peers::choice::{Candidate, choose, score};
 use plan::{ClusterMiss, ClusterRoute, Order};
 
-/// So many members are asked for one request, one after the other, before this one fetches for itself.
+/// Members tried in turn for one request, before this member fetches for itself.
 pub const TRIED_MAX: usize = 2;
 
 /// How requests are routed, by the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// By what.
+    /// How members are chosen.
     pub route: ClusterRoute,
-    /// Who fetches what nobody has.
+    /// Who fetches an object that no member holds.
     pub miss: ClusterMiss,
 }
 
 /// Why a member is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It seems to have it.
+    /// It seems to hold the object.
     Hint,
-    /// It is the home of what no member seems to have.
+    /// It is the home of an object that no member seems to hold.
     Home,
-    /// Its turn, by the configured order.
+    /// It comes next in the configured order.
     Order,
 }
 
 impl Reason {
-    /// The word for it in logs and answers.
+    /// The word for it in logs and response fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Hint => "hint",
@@ -59,26 +59,26 @@ impl Reason {
 pub struct Route {
     /// Their numbers.
     pub members: [Option<usize>; TRIED_MAX],
-    /// Why.
+    /// Why these were chosen.
     pub reason: Reason,
 }
 
 /// What is known when a request is routed.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// The members that can be asked now. This one is among them if it has a store, with [`Known::own`] as its number.
+    /// The members that can be asked now, and this one if it has a store, under the number [`Known::own`].
     pub candidates: &'a [Candidate],
-    /// The members that seem to have it, a bit for each number.
+    /// The members that seem to hold the object, a bit for each number.
     pub mask: u64,
-    /// The hash of its name, the same at all members.
+    /// Hash of the resource's name, the same at all members.
     pub name: u64,
-    /// How many requests were routed before.
+    /// Requests routed before this one.
     pub turn: u64,
-    /// This member's number, which is none of the others'.
+    /// This member's number, different from all others.
     pub own: usize,
 }
 
-/// Whom to ask. `None`: nobody; this member fetches for itself.
+/// The members to ask. `None`: this member fetches for itself.
 pub fn route(policy: Policy, known: &Known<'_>) -> Option<Route> {
     let (members, reason) = match policy.route {
         ClusterRoute::Hints if known.mask == 0 => match policy.miss {
@@ -107,7 +107,7 @@ fn by_order(order: Order, known: &Known<'_>) -> [Option<usize>; TRIED_MAX] {
     choose(order, known.candidates, known.name, known.turn)
 }
 
-/// Those for which the fewest requests wait; of equals the one that hashing prefers, so that several fronts agree.
+/// The members with the fewest waiting requests. Ties go to the one that hashing prefers, so that all fronts agree.
 fn least(known: &Known<'_>, is_one: impl Fn(usize) -> bool) -> [Option<usize>; TRIED_MAX] {
     let mut best: [Option<&Candidate>; TRIED_MAX] = [None; TRIED_MAX];
     let is_better = |a: &Candidate, b: Option<&Candidate>| {
@@ -126,7 +126,7 @@ fn least(known: &Known<'_>, is_one: impl Fn(usize) -> bool) -> [Option<usize>; T
     best.map(|one| one.map(|one| one.number))
 }
 
-/// Those that come before this member, which needs not ask itself.
+/// The members before this one in the list, because this member need not ask itself.
 fn before_own(members: [Option<usize>; TRIED_MAX], own: usize) -> [Option<usize>; TRIED_MAX] {
     match members {
         [Some(first), _] if first == own => [None, None],
@@ -176,7 +176,7 @@ mod tests {
             two.sort_unstable();
             assert_eq!(two, [0, 2]);
         }
-        // A hint of a member that cannot be asked.
+        // The only holder by its hint cannot be asked.
         assert!(routed(HINTS, &three, 0b1000, 1).is_empty());
         assert!(routed(HINTS, &three, 1 << 63, 1).is_empty());
     }
@@ -205,7 +205,7 @@ mod tests {
             assert!(!asked.contains(&OWN));
             match asked[..] {
                 [] => here += 1,
-                // What moves when a member is not a candidate is its own share only.
+                // When a member is not a candidate, only its own share moves.
                 [first, ..] => {
                     there += 1;
                     assert_eq!(routed(home, &others, 0, name)[0], first);

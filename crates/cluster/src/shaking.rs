@@ -1,8 +1,8 @@
-//! Carrying the handshake over a connection, from both sides.
+//! The handshake over a connection, from both sides.
 //!
-//! A connection that is refused is counted, and the log says so once a minute.
+//! Refused connections are counted, and logged at most once a minute.
 //!
-//! Not known here: how a connection is made, and what it is used for.
+//! Not known here: how a connection is made, and its later use.
 //! Limits: [`SHAKEN_WITHIN`] for the whole handshake.
 
 use std::{
@@ -28,18 +28,18 @@ use base::{
 use origin::{Introduced, Introduction};
 use plan::proof::{Cover, Prover, is_proof, prove};
 
-/// The longest handshake.
+/// Time limit of a handshake.
 const SHAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// How often the log says that connections are refused.
+/// Least interval of log lines about refused connections, seconds.
 const SAID_EVERY_S: u64 = 60;
 
 /// A connection that a member has opened to us.
 pub struct Shaken {
-    /// Who.
+    /// The member that opened it.
     pub member: MemberId,
-    /// What for.
+    /// The purpose it was opened for.
     pub purpose: Accepted,
-    /// Covers what only the two sides may read.
+    /// Encrypts values that only the two sides may read.
     pub cover: Cover,
 }
 
@@ -47,25 +47,25 @@ pub struct Shaken {
 pub struct Opened {
     /// Its name.
     pub name: String,
-    /// Of its process.
+    /// Number of its process: differs from start to start.
     pub incarnation: u64,
-    /// Covers what only the two sides may read.
+    /// Encrypts values that only the two sides may read.
     pub cover: Cover,
 }
 
-/// What an accepted connection is for.
+/// The use of an accepted connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accepted {
     /// A link.
     Frames,
-    /// Requests to our listener of this number.
+    /// HTTP requests to our listener of this number.
     Http(usize),
 }
 
-/// Opens a link over this connection, which leads to that member, or to somebody of whom the address only is known.
+/// Opens a link over this connection. `to`: the member that it leads to, of which perhaps only the address is known yet.
 ///
 /// # Errors
-/// It is refused by one of the two sides.
+/// One of the two sides refuses.
 pub async fn open_link<S>(cluster: &Cluster, stream: &mut S, to: &Who) -> Result<Opened, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -79,10 +79,10 @@ impl Introduction for Cluster {
     }
 }
 
-/// Opens a way for requests to a listener of that member, called as ours of this number.
+/// Prepares a connection for HTTP requests to a listener of that member: the one with the same name as our listener of this number.
 ///
 /// # Errors
-/// It is refused by one of the two sides.
+/// One of the two sides refuses.
 async fn open_http<S>(
     cluster: &Cluster,
     stream: &mut S,
@@ -113,7 +113,7 @@ where
         incarnation: cluster.incarnation,
         from: cluster.plan.name.as_bytes().to_vec(),
         at: cluster.plan.address.to_string().into_bytes(),
-        // Another member may have got the address of one that was discovered.
+        // Name nobody when linking to a discovered member: its address may by now belong to another member.
         to: match purpose == Purpose::Frames && to.is_discovered {
             true => Vec::new(),
             false => to.name.as_bytes().to_vec(),
@@ -172,10 +172,10 @@ where
     }
 }
 
-/// Takes a connection of whoever has opened it to us. `is_busy`: none is taken now.
+/// Accepts a connection that somebody has opened to us. `is_busy`: refuse all members for now.
 ///
 /// # Errors
-/// It is refused by one of the two sides.
+/// One of the two sides refuses.
 pub async fn accept<S>(
     cluster: &Cluster,
     stream: &mut S,
@@ -238,7 +238,7 @@ where
     })
 }
 
-/// What is made of the hello of somebody who has proved the key.
+/// Judges the hello of a peer that has proved the key.
 fn welcome(
     cluster: &Cluster,
     hello: &Hello,
@@ -277,7 +277,7 @@ fn welcome(
     Ok((member, purpose))
 }
 
-/// Where somebody is reached that says so, and has come from there: it need not know its own address.
+/// The address at which a peer can be reached. It may not know its own IP, so an unspecified one is replaced by the source address.
 fn reached_at(said: &[u8], from: SocketAddr) -> SocketAddr {
     let said: Option<SocketAddr> = std::str::from_utf8(said)
         .ok()
@@ -289,14 +289,14 @@ fn reached_at(said: &[u8], from: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A name as the configuration would take it: it goes into logs and fields.
+/// Accepts only names that the configuration would accept: they appear in logs and header fields.
 fn name_of(bytes: &[u8]) -> Result<&str, Refusal> {
     let is_word = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic);
     let name = std::str::from_utf8(bytes).ok().filter(|_| is_word);
     name.ok_or(Refusal::NoName)
 }
 
-/// Counts a refused connection, and says so once a minute.
+/// Counts a refused connection, and logs it at most once a minute.
 fn refused(cluster: &Cluster, with: &str, why: Refusal) {
     static SAID_AT_S: AtomicU64 = AtomicU64::new(0);
     let relaxed = Ordering::Relaxed;
@@ -406,7 +406,7 @@ mod tests {
         assert!(accepted.is_err());
     }
 
-    /// What a thief sends who has heard another handshake: the same hello, and the same proof.
+    /// An attacker that has recorded a handshake sends the same hello and the same proof.
     #[tokio::test]
     async fn a_handshake_that_was_overheard_is_of_no_use() {
         let (one, two) = (member("a", "b", 1), member("b", "a", 1));

@@ -1,20 +1,20 @@
-//! How a member stands, in one word: the same word wherever it is told.
+//! The state of a member in one word, the same in all outputs.
 //!
 //! Not known here: what a member holds.
 
 use super::state::Cluster;
 use base::member::MemberId;
 
-/// How a member stands. The first that applies.
+/// The state of a member: the first in this order that applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// Its link is down, or it says nothing.
+    /// Its link is down, or it is silent.
     Away,
-    /// It has not heard all purges of ours yet.
+    /// It has not yet heard all our purges.
     CatchingUp,
     /// Requests to it failed a moment ago, or its disks do not answer.
     Avoided,
-    /// It says that it ends.
+    /// It has announced that it is shutting down.
     Draining,
     /// None of these.
     Up,
@@ -30,7 +30,7 @@ impl Standing {
         Standing::Up,
     ];
 
-    /// The word for it.
+    /// The word for it in outputs.
     pub fn as_str(self) -> &'static str {
         match self {
             Standing::Away => "away",
@@ -41,7 +41,7 @@ impl Standing {
         }
     }
 
-    /// What follows from it; `None`: nothing.
+    /// An explanation for people; `None`: nothing to explain.
     pub fn meaning(self) -> Option<&'static str> {
         match self {
             Standing::Away => Some("its link is down, or it says nothing"),
@@ -56,7 +56,7 @@ impl Standing {
 }
 
 impl Cluster {
-    /// How a member stands now; one that there is not is away.
+    /// The present state of a member; one that does not exist is away.
     pub fn standing(&self, id: MemberId) -> Standing {
         let Some(member) = self.member(id).filter(|member| member.is_trusted()) else {
             return Standing::Away;

@@ -1,6 +1,6 @@
-//! What all threads share of our cluster: a place for each other member, and what links, hints, pushes and purges have in common.
+//! The state of the cluster that all threads share: a place for each other member, and the common parts of links, hints, pushes and purges.
 //!
-//! The roll decides who has which place; [`Cluster::apply`] carries that out. Everything else is done by the files that know this one.
+//! The roll decides which member has which place; [`Cluster::apply`] carries that out. The other files act on this state.
 //!
 //! Not known here: links, threads, how a request is routed.
 //! Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) other members at a time.
@@ -30,57 +30,57 @@ use base::{
 use origin::Destination;
 use plan::Plan;
 
-/// What all threads know of our cluster.
+/// The shared state of the cluster.
 pub struct Cluster {
     /// The settings.
     pub plan: plan::Cluster,
     /// Places for the other members, by their numbers.
     pub(crate) places: Box<[Member]>,
-    /// Who has them.
+    /// Which member has which place.
     roll: Mutex<Roll>,
-    /// How members are found that come and go.
+    /// Counters and flags of discovery.
     pub discovery: Discovery,
     /// The names of our listeners in the cluster, by their numbers.
     pub listeners: Vec<Box<str>>,
-    /// Differs from start to start.
+    /// A random number of this process; differs from start to start.
     pub incarnation: u64,
-    /// When it began; times of members are counted from here.
+    /// When this process joined the cluster; times of members are counted from here.
     pub began: Instant,
-    /// What we push.
+    /// Our pushes to other members.
     pub pushing: Pushing,
-    /// What is pushed to us.
+    /// Pushes from other members to us.
     pub receiving: Receiving,
-    /// What is counted.
+    /// Counters of the cluster as a whole.
     pub counters: Counters,
-    /// Purges of all members.
+    /// The state of purges that go to all members.
     pub purging: Purging,
-    /// Stores that a member is expected to have: as many as we have.
+    /// Stores that each member is expected to have: as many as we have.
     pub(crate) stores_expected: u32,
-    /// Have we a store that others are told of?
+    /// Have we a store that other members are told of?
     pub(crate) has_store: bool,
-    /// Requests routed in turn so far.
+    /// Requests routed round-robin so far.
     pub(crate) turn: AtomicU64,
     /// What our stores hold; `None`: there is no store.
     publishing: Mutex<Option<Publishing>>,
-    /// What the others hold.
+    /// What the other members hold.
     view: Mutex<View>,
 }
 
-/// What is counted of the cluster as a whole.
+/// Counters of the cluster as a whole.
 #[derive(Default)]
 pub struct Counters {
-    /// Connections that did not prove the key, or were meant for somebody else; ours to others, and others' to us.
+    /// Connections, in either direction, whose handshake failed: no proof of the key, or meant for another peer.
     pub handshakes_refused: AtomicU64,
-    /// Frames that were none, each the end of a link.
+    /// Malformed frames; each has ended its link.
     pub frames_malformed: AtomicU64,
     /// Frames with hints, sent and received.
     pub hint_frames: AtomicU64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub hint_bytes: AtomicU64,
 }
 
 impl Counters {
-    /// A frame was sent or received.
+    /// Counts a frame that was sent or received.
     pub(crate) fn passed(&self, frame: &Frame, bytes: usize) {
         if matches!(frame, Frame::Full(_) | Frame::Update(_)) {
             self.hint_frames.fetch_add(1, Ordering::Relaxed);
@@ -89,32 +89,32 @@ impl Counters {
     }
 }
 
-/// What is known of discovery, for other threads.
+/// The state of discovery, as other threads see it.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// Has the name been answered once?
+    /// Has the look-up of the name succeeded at least once?
     pub(crate) has_answer: AtomicBool,
     /// See [`Self::changes`].
     pub(crate) changes: AtomicU64,
-    /// Members that have opened a link to us, a bit each.
+    /// Members that have a link to us which they opened, a bit each.
     pub(crate) linked_to_us: AtomicU64,
     /// Look-ups that failed.
     pub failures: AtomicU64,
-    /// Addresses of the last good answer, ours too.
+    /// Addresses of the last successful look-up, including our own.
     pub addresses: AtomicU64,
-    /// Addresses of the last good answer that have no place.
+    /// Addresses of the last successful look-up that have no place.
     pub unplaced: AtomicU64,
     /// Members forgotten so far.
     pub forgotten: AtomicU64,
 }
 
 impl Discovery {
-    /// Grows whenever the members are others, more is known of one, or it is known who they are.
+    /// A number that grows whenever the list of members or what is known of a member changes.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// A member has opened a link to us, or the last one has ended.
+    /// Sets whether a member has opened a link to us that is still up.
     pub(crate) fn set_linked(&self, id: MemberId, is_linked: bool) {
         match is_linked {
             true => self.linked_to_us.fetch_or(id.bit(), Ordering::Relaxed),
@@ -124,10 +124,10 @@ impl Discovery {
 }
 
 impl Cluster {
-    /// The cluster of this plan, if it is of one. `stores`: what is on disk.
+    /// The cluster of this plan, or `None` if the plan has no cluster. `stores`: our disk stores.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn new(plan: &Plan, stores: Option<&Set>) -> Result<Option<Cluster>, getrandom::Error> {
         let Some(settings) = &plan.cluster else {
             return Ok(None);
@@ -165,12 +165,12 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
-    /// The view, which the cluster's thread alone changes.
+    /// The view. Only the cluster's thread changes it.
     pub(crate) fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The roll. Whatever changes it is followed by [`Self::apply`].
+    /// The roll. Every change must be followed by [`Self::apply`].
     pub(crate) fn roll(&self) -> MutexGuard<'_, Roll> {
         self.roll.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -203,20 +203,20 @@ impl Cluster {
             }
             place.set_who(who, self.now_ms());
         }
-        // A group of filters with room for some more. Also for those that knock, or each of them would be a group, and a look-up more.
+        // Size the group of filters with room for more members. Otherwise each further member would add a group, and with it a look-up a request.
         let columns = (roll.mask().count_ones() * self.stores_expected).next_power_of_two();
         self.view().expect_columns(columns);
         self.discovery.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// What our stores hold; `None` in it: there is no store.
+    /// The publisher of our stores; `None` inside: there is no store.
     pub fn publishing(&self) -> MutexGuard<'_, Option<Publishing>> {
         self.publishing
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a member without a store says of itself.
+    /// The hello of a member without a store.
     pub(crate) fn hello_without_store(&self) -> Hello {
         Hello {
             incarnation: self.incarnation,
@@ -225,12 +225,12 @@ impl Cluster {
         }
     }
 
-    /// Milliseconds since it began.
+    /// Milliseconds since [`Self::began`].
     pub fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Where requests for a member's listener go that is called as ours of this number. `None`: there is no such member.
+    /// Where to send requests for a member's listener with the same name as ours of this number. `None`: there is no such member.
     pub fn destination(&self, id: MemberId, listener: usize) -> Option<Destination> {
         let who = self.place(id)?.who()?;
         Some(Destination {
@@ -250,7 +250,7 @@ impl Cluster {
         places.filter(|(_, place)| place.is_there())
     }
 
-    /// What was counted of all members, also of those that were forgotten.
+    /// The counters of all places, members that were forgotten included.
     pub fn counted(&self) -> impl Iterator<Item = &MemberCounters> {
         self.places.iter().map(|place| &place.counters)
     }
@@ -260,12 +260,12 @@ impl Cluster {
         self.place(id).filter(|place| place.is_there())
     }
 
-    /// The place of this number, whoever has it.
+    /// The place of this number, taken or free.
     pub(crate) fn place(&self, id: MemberId) -> Option<&Member> {
         self.places.get(usize::from(id.0))
     }
 
-    /// The names of members, a bit each.
+    /// The names of the members in this bit mask.
     pub fn names_of(&self, members: u64) -> Vec<String> {
         let named = |(id, member): (MemberId, &Member)| {
             (members & id.bit() != 0).then(|| member.name().to_string())

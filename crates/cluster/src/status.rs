@@ -1,6 +1,6 @@
-//! How the cluster stands, for `/status` and metrics.
+//! The state of the cluster, for `/status` and metrics.
 //!
-//! Not known here: how it is shown.
+//! Not known here: how it is displayed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,24 +15,24 @@ use super::{
 };
 use base::member::MemberId;
 
-/// This member, and what it knows of the others.
+/// This member's cluster state, and its knowledge of the others.
 #[derive(Serialize, Clone, Debug)]
 pub struct ClusterStatus {
     /// Our name.
     pub name: String,
     /// Do we route by what others hold?
     pub front: bool,
-    /// Do we push what we fetch to others?
+    /// Do we push fetched objects to other members?
     pub pushes: bool,
-    /// What we tell others that we hold, names; `null`: we have no store.
+    /// Names that we tell others we hold; `null`: we have no store.
     pub told_entries: Option<u64>,
-    /// Bytes of memory for telling it.
+    /// Bytes of memory that this takes.
     pub telling_memory_bytes: u64,
-    /// Bytes of memory of what others hold.
+    /// Bytes of memory for the hints of other members.
     pub hints_memory_bytes: u64,
-    /// Look-ups that one question takes: groups of columns with one seed and shape.
+    /// Look-ups that one question takes: one for each group of columns with the same seed and shape.
     pub hints_groups: usize,
-    /// Of the whole cluster, as far as this member had to do with them.
+    /// Purges of the whole cluster, as far as this member took part.
     pub purges: Purges,
     /// The other members.
     pub members: Vec<MemberStatus>,
@@ -43,82 +43,82 @@ pub struct ClusterStatus {
 pub struct Purges {
     /// Ours, told to others.
     pub told: u64,
-    /// Those of others that were applied here.
+    /// Purges of other members that were applied here.
     pub heard: u64,
-    /// Ours that wait for members now.
+    /// Ours that wait for other members now.
     pub waiting: u64,
     /// Ours that were acknowledged while a member was away.
     pub away: u64,
-    /// Ours that a member with a link did not have in time.
+    /// Ours that a linked member did not confirm in time.
     pub missing: u64,
-    /// Is what is stored not served now, or not all of it, until others have told what was purged?
+    /// Are stored objects withheld now, all or some, until other members have told what was purged?
     pub rejoining: bool,
 }
 
-/// Another member, and what is counted of it since the start.
+/// Another member, and its counters since the start.
 #[derive(Serialize, Clone, Debug)]
 pub struct MemberStatus {
     /// Its name.
     pub name: String,
     /// Its address for members.
     pub address: String,
-    /// Was it found, and is forgotten when it has left? Else the configuration names it.
+    /// Was it discovered, and is forgotten when it has left? Otherwise it is in the configuration.
     pub discovered: bool,
     /// The word of its [`Standing`](super::Standing).
     pub state: &'static str,
-    /// What follows from it, if anything does.
+    /// An explanation of that word, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_means: Option<&'static str>,
-    /// Is its link up, and is it heard?
+    /// Is its link up and beating?
     pub trusted: bool,
-    /// Seconds since its trust began, or was lost; since our start if it was never trusted.
+    /// Seconds since trust in it last began or ended; since our start if it was never trusted.
     pub since_s: u64,
     /// Seconds since it was last trusted, or since our start; `null`: it is trusted.
     pub distrusted_for_s: Option<u64>,
-    /// How old is what we know of its stores: milliseconds since all updates were here that it had made by its last beat. What it has
-    /// not made an update of yet, up to its `update-period`, is not counted. Of several stores the oldest; `null`: nothing is followed.
+    /// Age of our hints about it: milliseconds since we last had all updates that its last beat had announced. Changes that it has not put into
+    /// an update yet (up to its `update-period`) do not count. The oldest of its stores; `null`: none is followed, or the age of one is not known.
     pub lag_ms: Option<u64>,
-    /// Bits of its filters, or numbers of its directories, that are set here.
+    /// Bits set here in its filters, or numbers in its directories.
     pub hints_set: u64,
     /// Requests of ours that it is answering.
     pub requests_in_progress: u64,
-    /// By its last beat, as the next four.
+    /// As its last beat reported it, like the next four.
     pub requests_per_s: u64,
-    /// Of its stores.
+    /// Reads of its disks a second.
     pub disk_reads_per_s: u64,
-    /// How long a read waits for its disk.
+    /// Time that a read waits for its disk.
     pub disk_queue_ms: u64,
-    /// Room in its stores that no record takes that can be looked up.
+    /// Space in its stores that no live record takes.
     pub free_mib: u64,
-    /// The longest body that it takes when that is pushed.
+    /// The longest body that it accepts in a push.
     pub push_max_bytes: u64,
-    /// Its stores, as far as they are followed.
+    /// Its stores that we follow.
     pub columns: Vec<Column>,
     /// Requests that we sent to it.
     pub hits: Hits,
-    /// Objects that we fetched although it had them, and no hint told of it; `null`: we do not push, and so never learn of it.
+    /// Objects that we fetched although it had them, because no hint told us; `null`: we do not push, and so never learn of them.
     pub false_misses: Option<u64>,
-    /// What became of our pushes to it.
+    /// Verdicts on our pushes to it.
     pub pushes: Pushes,
     /// Requests that it failed to answer.
     pub failures: u64,
-    /// How often trust in it was lost.
+    /// How often trust in it was lost, orderly shutdowns excepted.
     pub distrusted: u64,
 }
 
-/// Requests sent to a member, by what it had.
+/// Requests sent to a member, by whether it had the object.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub struct Hits {
-    /// It had what was asked for.
+    /// It had the object.
     pub r#true: u64,
-    /// It did not: the hint was wrong, or there was none.
+    /// It did not have it: the hint was wrong, or there was none.
     pub r#false: u64,
-    /// It had to validate what it had.
+    /// It had to validate its copy.
     pub stale: u64,
 }
 
 impl Hits {
-    /// Each with its word.
+    /// Each count with its label.
     pub fn all(self) -> [(&'static str, u64); 3] {
         [
             ("true", self.r#true),
@@ -128,7 +128,7 @@ impl Hits {
     }
 }
 
-/// Pushes to a member by its verdict, and those to which it gave none (`lost`).
+/// Pushes to a member by its verdict; those without a verdict are `lost`.
 #[derive(Clone, Copy, Debug)]
 pub struct Pushes(pub [(&'static str, u64); Verdict::ALL.len() + 1]);
 
@@ -149,23 +149,23 @@ impl Pushes {
     }
 }
 
-/// The word for a push without a verdict.
+/// The label of pushes without a verdict.
 const LOST: &str = "lost";
 
 /// A store of a member.
 #[derive(Serialize, Clone, Debug)]
 pub struct Column {
-    /// The last update that counts here; `null`: the first full copy is not whole.
+    /// The last update applied here; `null`: the first full copy is not complete.
     pub label: Option<u64>,
-    /// Updates that the member has made since; by its last beat.
+    /// Updates that the member has made since then, by its last beat.
     pub behind: u64,
     /// See [`MemberStatus::lag_ms`].
     pub lag_ms: Option<u64>,
     /// Names in it, by its last beat.
     pub entries: u64,
-    /// Bits of its filter, or numbers of its directory, that are set here.
+    /// Bits set here in its filter, or numbers in its directory.
     pub hints_set: u64,
-    /// Of a full copy that is coming.
+    /// Progress of a full copy that is being received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filled_percent: Option<u8>,
 }
@@ -187,16 +187,16 @@ fn value(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The largest; `None` if one of them is not known, or there is none.
+/// The largest age; `None` if one is not known, or there are none.
 fn oldest(columns: &[Column]) -> Option<u64> {
     let each = columns.iter().map(|column| column.lag_ms);
     each.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Name and meaning of what is counted, and its value.
+/// Name, meaning and value of a counter.
 type Figure = (&'static str, &'static str, u64);
 
-/// What is counted of each member.
+/// Name and meaning of a counter that each member has, and where to read it.
 type Counted = (
     &'static str,
     &'static str,
@@ -232,7 +232,7 @@ const OF_MEMBERS: [Counted; 5] = [
 ];
 
 impl Cluster {
-    /// How it stands.
+    /// The present state.
     pub fn status(&self) -> ClusterStatus {
         let told = self.publishing().as_ref().map(Publishing::figures);
         let mut reader = self.view().reader();
@@ -262,7 +262,7 @@ impl Cluster {
     fn member_status(&self, id: MemberId, member: &Member) -> Option<MemberStatus> {
         let who = member.who()?;
         let known = self.view().status(id.0);
-        // After what is known, which is of an earlier moment then.
+        // Read the clock after the view, so that no time in the view lies in the future.
         let now_ms = self.now_ms();
         let (load, counters) = (&member.load, &member.counted());
         let columns = known.iter().flat_map(|known| &known.columns);
@@ -299,12 +299,12 @@ impl Cluster {
         })
     }
 
-    /// Name, meaning and value of what is counted, all members together.
+    /// Name, meaning and value of all counters, summed over members.
     pub fn figures(&self) -> Vec<Figure> {
         let mut all = self.figures_of_members().to_vec();
         all.extend(self.figures_of_links());
         all.extend(self.figures_of_hints());
-        // Of members that were forgotten, too.
+        // Sum over all places, so that members that were forgotten count too.
         let sum = |of: fn(&MemberCounters) -> &AtomicU64| {
             let each = self.places.iter().map(|place| value(of(&place.counters)));
             each.sum()

@@ -1,11 +1,10 @@
-//! The cluster's thread: one runtime for all links, and for the socket that members connect to.
+//! The cluster's thread: one runtime for all links and for the socket that members connect to.
 //!
-//! An accepted connection first has its handshake. A link stays here; a connection for requests is dealt to the worker with the fewest,
-//! marked as the member's. The thread has a runtime of its own, so that neither hints nor purges wait for requests, or requests for them.
+//! An accepted connection first has its handshake. A link stays on this thread. A connection for HTTP requests goes to the worker with the fewest
+//! connections, marked with the member. The runtime is separate so that hints and purges never wait for requests, nor requests for them.
 //!
-//! Not known here: what links carry.
-//! Limits: [`HANDSHAKES_MAX`] handshakes at a time; further connections wait in the kernel. Of each member one link: a new one ends the
-//! one before.
+//! Not known here: the meaning of frames.
+//! Limits: [`HANDSHAKES_MAX`] handshakes at a time; further connections wait in the kernel. One link for each member: a new link ends the old one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -49,13 +48,13 @@ use record::metrics::{Counters, open_of};
 
 /// Handshakes of accepted connections at a time.
 const HANDSHAKES_MAX: usize = 256;
-/// A link on which nothing is taken for so long is dead: there is a beat a second.
+/// A link whose peer acknowledges nothing for this long is dead: a beat is sent every second.
 const UNTAKEN_MAX: Duration = Duration::from_secs(30);
-/// How long nothing is accepted after that has failed.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the end waits until every member that follows us has heard of it.
+/// How long shutdown waits until all members that follow us have been told.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
-/// How long nothing is collected after the system gave no random numbers.
+/// Pause in collecting changes after the system provided no random numbers.
 const RANDOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// The thread.
@@ -66,33 +65,33 @@ pub struct ClusterThread {
 
 /// What the thread needs.
 pub struct Start {
-    /// What is stored here.
+    /// Our cache, to which purges of other members are applied.
     pub local: LocalCache,
     /// Our cluster.
     pub cluster: Arc<Cluster>,
-    /// What the workers have counted.
+    /// The counters of the workers.
     pub counters: Vec<Arc<Counters>>,
     /// Whether the process serves.
     pub phases: watch::Receiver<Phase>,
-    /// Our listeners, by their numbers. A reload does not change those of a member of a cluster.
+    /// Our listeners, by their numbers. A reload cannot change them while there is a cluster.
     pub listeners: Vec<ListenerId>,
-    /// Where members may be.
+    /// Destinations that members may have.
     pub rules: Destinations,
     /// How names are looked up.
     pub dns: Dns,
-    /// Where members connect.
+    /// The socket that members connect to.
     pub socket: TcpListener,
-    /// The way to the workers.
+    /// The way to hand connections to workers.
     pub dealers: Dealers,
     /// How connections are made.
     pub connecting: (Settings, Tls),
 }
 
 impl ClusterThread {
-    /// Starts it, and waits until what was stored before is judged: nothing that is stored later is taken for that.
+    /// Starts the thread, and waits until the objects from before the start are judged, so that later ones are not mistaken for them.
     ///
     /// # Errors
-    /// The system gives no thread, or the runtime none of what it needs.
+    /// The system refuses a thread, or the runtime its resources.
     pub fn start(start: Start) -> io::Result<ClusterThread> {
         let (stop, stopped) = oneshot::channel();
         let (begun, has_begun) = mpsc::channel();
@@ -101,7 +100,7 @@ impl ClusterThread {
                 .enable_all()
                 .build_local(LocalOptions::default())
         };
-        // Made and dropped here, so that a system that refuses is known at the start.
+        // Make and drop a runtime here, so that a system that refuses one is known at the start.
         drop(runtime()?);
         let handle =
             thread::Builder::new()
@@ -110,12 +109,12 @@ impl ClusterThread {
                     Ok(runtime) => runtime.block_on(run(start, stopped, begun)),
                     Err(error) => tracing::error!(%error, "the cluster's thread could not start"),
                 })?;
-        // Nothing is ever sent: it ends when the sender is dropped, also by a thread that could not start.
+        // Nothing is ever sent. `recv` returns when the sender is dropped, even by a thread that failed to start.
         let _ = has_begun.recv();
         Ok(ClusterThread { stop, handle })
     }
 
-    /// Ends it, and waits for that.
+    /// Stops the thread and joins it.
     pub fn stop(self) {
         let _ = self.stop.send(());
         let _ = self.handle.join();
@@ -166,12 +165,12 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<(
     }
     let _ = stopped.await;
     house.say_farewell().await;
-    // Its journal is closed with it.
+    // Wait until the task is dropped, because that closes its journal.
     purging.abort();
     let _ = purging.await;
 }
 
-/// What accepted connections need.
+/// The state that accepted connections share.
 struct House {
     cache: Arc<Cache>,
     counters: Vec<Arc<Counters>>,
@@ -181,7 +180,7 @@ struct House {
     dealers: Dealers,
     /// The link that each member has opened to us.
     links: Vec<Place>,
-    /// Says that there is something for those who follow.
+    /// Changes when there are new hints to send.
     news: watch::Sender<u64>,
 }
 
@@ -189,14 +188,14 @@ struct House {
 #[derive(Default)]
 struct Place {
     serving: RefCell<Option<AbortHandle>>,
-    /// Which of its links it is.
+    /// Number of the link among all that this member has opened.
     turn: Cell<u64>,
-    /// It was told over this one that we leave.
+    /// Set once the member has been told over this link that we are shutting down.
     has_heard: Rc<Cell<bool>>,
 }
 
 impl Place {
-    /// Has it a link over which it was not told that we leave?
+    /// Has it a link over which it has not yet been told that we are shutting down?
     fn is_untold(&self) -> bool {
         let is_served = |handle: &AbortHandle| !handle.is_finished();
         let is_served = self.serving.borrow().as_ref().is_some_and(is_served);
@@ -204,7 +203,7 @@ impl Place {
     }
 }
 
-/// A member that follows us, as long as its link is up.
+/// A member that follows us; dropped when its link ends.
 struct Follower {
     house: Rc<House>,
     id: MemberId,
@@ -213,7 +212,7 @@ struct Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // A later link has begun to follow already.
+        // A later link of this member already follows us; keep its subscription.
         if self.house.links[usize::from(self.id.0)].turn.get() != self.turn {
             return;
         }
@@ -224,7 +223,7 @@ impl Drop for Follower {
     }
 }
 
-/// Collects what has changed in our stores, and says so.
+/// Collects changes in our stores, and wakes the links to send them.
 async fn publish(house: Rc<House>) {
     loop {
         let worked = match house.cluster.publishing().as_mut() {
@@ -247,10 +246,10 @@ async fn publish(house: Rc<House>) {
     }
 }
 
-/// What is looked at every second: who is silent, and how much we have to do.
+/// Every second: checks which members are silent, and measures our own load.
 async fn look(house: Rc<House>) {
     let mut seconds = interval(Duration::from_secs(1));
-    // After a stop a second is one second again, or the load of no time at all would be told.
+    // After a stall, do not tick several times at once: the load of an empty interval would be reported.
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         seconds.tick().await;
@@ -284,7 +283,7 @@ async fn accept(house: Rc<House>, listener: tokio::net::TcpListener) {
 }
 
 impl House {
-    /// Waits until those who follow us have been told that we leave: what they then see is no failure.
+    /// Waits until our followers know that we are shutting down, so that they do not count the closed links as failures.
     async fn say_farewell(&self) {
         let all = async {
             while self.links.iter().any(|place| place.is_untold()) {
@@ -308,7 +307,7 @@ impl House {
         }
     }
 
-    /// Serves a link that a member has opened, in place of the one that it had.
+    /// Serves a link that a member has opened, and ends the member's previous link.
     fn link(self: &Rc<Self>, stream: Socket, id: MemberId, cover: Cover) {
         let Some(member) = self.cluster.place(id) else {
             return;
@@ -317,9 +316,9 @@ impl House {
         let Some(who) = watch.borrow_and_update().clone() else {
             return;
         };
-        // A machine that is gone says nothing; its member is not to seem linked for ever.
+        // A machine that has crashed sends nothing. End its link by a timeout, so that the member does not seem linked for ever.
         socket::give_up_after(&stream, UNTAKEN_MAX);
-        // What the member follows over the link that it had would be taken for what it follows over this one.
+        // Drop the subscriptions of the previous link, or they would count for this one.
         if let Some(publishing) = self.cluster.publishing().as_mut() {
             publishing.unsubscribe(id);
         }
@@ -357,7 +356,7 @@ impl House {
         member.knocked.notify_one();
     }
 
-    /// Gives a connection for requests to a worker. One that cannot be given is closed, and the member asks elsewhere.
+    /// Gives a connection for HTTP requests to a worker. If that fails the connection is closed, and the member asks elsewhere.
     fn deal(&self, listener: usize, stream: Socket, peer: SocketAddr, member: MemberId) {
         let Ok(stream) = socket::detach(stream) else {
             return;

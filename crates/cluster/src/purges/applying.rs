@@ -1,6 +1,6 @@
-//! What a purge does in this process, whoever was asked for it.
+//! Applies a purge in this process, whichever member it was sent to.
 //!
-//! Not known here: where it came from, and who is told.
+//! Not known here: where it came from, and which members are told.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use purging::change::{Change, PATTERN_BYTES_MAX, Pattern};
 
 const _: () = assert!(PATTERN_BYTES_MAX == TAG_BYTES_MAX);
 
-/// What a change of this process is applied to.
+/// What purges in this process are applied to.
 #[derive(Clone)]
 pub struct LocalCache {
-    /// What is stored.
+    /// Our cache.
     pub cache: Arc<Cache>,
-    /// Wall time.
+    /// The wall clock.
     pub clock: Clock,
-    /// The cluster, which takes no copies of what goes for a while.
+    /// Our cluster, which takes no copies of purged objects for a while.
     pub cluster: Option<Arc<Cluster>>,
 }
 
-/// What became of a change in this process.
+/// The result of applying a change in this process.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// Was anything of the names there?
+    /// Was there an object of one of the names?
     pub found: bool,
-    /// To be settled.
+    /// Handles to await: when all are done, the change is durable.
     pub handles: Vec<DurabilityHandles>,
-    /// A pattern was not taken: the others behind it neither.
+    /// The store has refused a pattern; the patterns after it were not tried.
     pub refused: Option<NotTaken>,
 }
 
 impl LocalCache {
-    /// Forgets what a change is about in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
+    /// Removes the objects that a change names, or makes them stale. Takes effect at once, and survives a crash once the handles are settled.
     pub fn apply(&self, change: &Change) -> Applied {
         let (cache, hasher) = (&self.cache, self.cache.hasher());
         let now = UnixMillis(self.clock.now().as_millis() as u64);
         if let Some(cluster) = &self.cluster {
-            // Before it: whoever sees a sequence behind it sees this too.
+            // Note it before applying it: a thread that sees the new sequence must also see this.
             (cluster.purging).note(hasher, change, cluster.now_ms());
         }
         let mut applied = Applied::default();

@@ -1,21 +1,20 @@
-//! What other members tell us: applied as it comes, and acknowledged in the order in which it came.
+//! Purges of other members: applied as they come, acknowledged in the same order.
 //!
-//! An entry holds at once: memory, flights and index have dropped it. Then it waits for our stores, then it goes into our
-//! journal, then it is acknowledged. So what our journal has heard is durable in our stores, also after a crash. Many entries share
-//! a flush.
+//! An entry takes effect at once: it is removed from memory, flights and index. Then it waits for our stores, then it is written to our journal,
+//! then it is acknowledged. So whatever our journal has heard is durable in our stores, even after a crash. Many entries share a flush.
 //!
-//! What has to look at all of memory (a pattern) is applied by a thread of its own (`sweeping`), so that beats and other purges go on. It
-//! is acknowledged when it is through.
+//! A purge by pattern has to look at all of memory, so a thread of its own applies it (`sweeping`), and beats and other purges go on. It is
+//! acknowledged when the thread is done.
 //!
-//! What a store does not take (no room for a pattern, its device fails) is applied again each second, with everything behind it waiting. Nothing
-//! is acknowledged meanwhile, so whoever purges is told that this member has not got it. What an unsafe method changed is tried once, and its
-//! client is not made to wait by our device, as with our own.
+//! If a store refuses a purge (no room for a pattern, or its device fails), it is applied again each second, and everything behind it waits.
+//! Nothing is acknowledged meanwhile, so the purging member is told that this one does not have it. A purge by an unsafe method is tried only
+//! once, so that the client of that method does not wait for our device; our own are treated alike.
 //!
-//! In a process that was started without its stores nothing can be durable. What comes holds for memory; it is neither acknowledged nor
-//! heard, so the others tell it anew when the stores are back.
+//! In a process that was started without its stores nothing can become durable. Purges then affect memory only, and are neither acknowledged
+//! nor entered as heard, so other members tell them again when the stores are back.
 //!
-//! Not known here: sockets, who is told what by us.
-//! Limits: [`QUEUE_MAX`] entries wait; then links are not read any more.
+//! Not known here: sockets, which members we tell of our purges.
+//! Limits: [`QUEUE_MAX`] entries wait; beyond that, links are not read.
 
 use std::collections::VecDeque;
 
@@ -32,51 +31,51 @@ use purging::{change::Change, journal::Entry, message::Message, stamp::Vector};
 
 /// Entries that wait for our stores.
 pub const QUEUE_MAX: usize = 4096;
-/// Entries that are acknowledged together at most.
+/// Entries acknowledged together at most.
 const BATCH_MAX: usize = 256;
 
-/// What waits for our stores, with the member that it came from.
+/// A message that waits for our stores, with the member that sent it.
 #[derive(Debug)]
 pub struct Waiting {
-    /// Who is told when it is done.
+    /// The member to acknowledge it to.
     pub from: MemberId,
-    /// What was said.
+    /// The message.
     pub message: Message,
-    /// What was applied; nothing, of a message that is no entry.
+    /// The change that was applied; empty if the message is not an entry.
     pub change: Change,
-    /// It is being applied elsewhere.
+    /// Pending result of the sweeping thread, if that applies it.
     pub applying: Option<Applying>,
-    /// When it is durable.
+    /// Handles that are done when it is durable.
     pub handles: Vec<DurabilityHandles>,
-    /// It was not taken.
+    /// A store has refused it.
     pub is_refused: bool,
-    /// It cannot be durable in this process.
+    /// It cannot become durable in this process.
     pub is_hopeless: bool,
 }
 
-/// What another member's purges have come to.
+/// How far we have heard and applied the purges of other members.
 #[derive(Debug, Default)]
 pub struct Following {
-    /// What is durable in our stores and our journal.
+    /// Purges that are durable in our stores and our journal.
     pub done: Vector,
-    /// That, and what waits.
+    /// These, and those in the queue.
     begun: Vector,
     queue: VecDeque<Waiting>,
 }
 
-/// What to do with an entry that came.
+/// What to do with an entry that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
-    /// It is durable here already.
+    /// Acknowledge: it is durable here already.
     Again,
-    /// One before it is missing.
+    /// Ask again: an earlier entry is missing.
     BehindAGap,
-    /// To be applied.
+    /// Apply it.
     New,
 }
 
 impl Following {
-    /// Goes on from what the journal has heard.
+    /// Continues from what the journal has heard.
     pub fn new(heard: Vector) -> Following {
         Following {
             begun: heard.clone(),
@@ -85,12 +84,12 @@ impl Following {
         }
     }
 
-    /// May more come in?
+    /// Is there room for another message?
     pub fn has_room(&self) -> bool {
         self.queue.len() < QUEUE_MAX
     }
 
-    /// What to do with an entry.
+    /// Classifies an entry that has arrived.
     pub fn came(&self, entry: &Entry) -> Came {
         if self.done.has(entry.origin, entry.stamp) {
             Came::Again
@@ -101,7 +100,7 @@ impl Following {
         }
     }
 
-    /// It waits behind all others.
+    /// Appends a message to the queue.
     pub fn push(&mut self, waiting: Waiting) {
         match &waiting.message {
             Message::Entry { entry, .. } => {
@@ -113,7 +112,7 @@ impl Following {
         self.queue.push_back(waiting);
     }
 
-    /// The next that wait, to be settled together; what is not an entry comes alone.
+    /// Takes the next messages to be settled together. A message that is not an entry comes alone.
     pub fn batch(&mut self) -> Vec<Waiting> {
         let is_entry =
             |w: &Waiting| matches!(w.message, Message::Entry { .. } | Message::Also { .. });
@@ -126,13 +125,13 @@ impl Following {
         self.queue.drain(..count).collect()
     }
 
-    /// Hears of a purge of ours.
+    /// Records a purge of ours as heard.
     pub fn own(&mut self, entry: &Entry) {
         self.begun.hear(entry.origin, entry.stamp, entry.unix_s);
         self.done.hear(entry.origin, entry.stamp, entry.unix_s);
     }
 
-    /// It is durable in our stores and in the journal.
+    /// Records that a message is durable in our stores and in the journal.
     pub fn settled(&mut self, message: &Message) {
         match message {
             Message::Entry { entry, .. } => {
@@ -145,7 +144,7 @@ impl Following {
 }
 
 impl Waiting {
-    /// Something that was said and changes nothing here.
+    /// A message without a change to apply here.
     pub fn of(from: MemberId, message: Message) -> Waiting {
         Waiting {
             from,
@@ -158,7 +157,7 @@ impl Waiting {
         }
     }
 
-    /// With a change that is applied now, or by the thread for what takes long.
+    /// Applies the change now, or starts it on the sweeping thread if it takes long.
     pub fn apply(mut self, change: Change, to: &LocalCache, sweeping: &Sweeping) -> Waiting {
         match change.takes_long() {
             true => self.applying = Some(sweeping.apply(&change)),
@@ -167,7 +166,7 @@ impl Waiting {
         Waiting { change, ..self }
     }
 
-    /// This came of its change.
+    /// Enters the result of applying the change.
     pub fn applied(&mut self, applied: Applied) {
         (self.handles, self.is_refused) = (applied.handles, applied.refused.is_some());
     }
@@ -180,7 +179,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until it is durable in our stores, and applies it again if that does not come.
+    /// Waits until the change is durable in our stores, and applies it again while it is not.
     pub async fn settle(&mut self, cache: &Cache, sweeping: &Sweeping) {
         self.await_applied().await;
         self.is_hopeless = cache.is_without_its_stores();

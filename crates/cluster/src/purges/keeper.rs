@@ -1,14 +1,14 @@
-//! The thread that writes and reads the journal, so that nothing else of the cluster waits for its disk.
+//! The journal's thread: it does all reads and writes, so that no other part of the cluster waits for the journal's disk.
 //!
-//! Jobs are done in the order in which they are given; all that have come meanwhile are made durable at once.
+//! Jobs are done in order. All that have arrived meanwhile are made durable with one flush.
 //!
-//! A disk that hangs lets jobs wait. When they are too many, the journal *skips* what comes: it is told to members with a link as ever, and
-//! nothing says that it is durable. When the disk works again, the journal hears of what it skipped without having it, so that a
-//! member that needs it is told that it is lost.
+//! While the disk hangs, jobs wait. When too many wait, the journal *skips* new entries: members with a link are still told, but nothing
+//! reports the entries as durable. When the disk works again, skipped entries are marked as heard but not kept, so that a member that
+//! needs one is told that it is lost.
 //!
-//! Not known here: members, what an entry says.
-//! Limits: [`JOBS_MAX`] jobs of [`WAITING_BYTES_MAX`] bytes, and one more of each kind that is never skipped. The end of the process waits
-//! for [`END_MAX`].
+//! Not known here: members, the contents of entries.
+//! Limits: [`JOBS_MAX`] jobs of [`WAITING_BYTES_MAX`] bytes together, plus one of each kind that is never skipped. Shutdown waits for at
+//! most [`END_MAX`].
 
 use std::{
     io,
@@ -30,31 +30,31 @@ use purging::{
     stamp::{Stamp, Vector},
 };
 
-/// Jobs that wait at most.
+/// Waiting jobs at most.
 const JOBS_MAX: u64 = 256 << 10;
-/// Bytes of entries that wait at most.
+/// Waiting bytes of entries at most.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
-/// How long the end of the process waits for the journal's disk.
+/// How long shutdown waits for the journal's disk.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// What is to be done.
+/// A task for the journal.
 #[derive(Debug)]
 pub enum Job {
-    /// Append it.
+    /// Append an entry.
     Append(Entry),
-    /// Make all that was appended durable, then [`Event::Synced`].
+    /// Make all appended entries durable, then send [`Event::Synced`].
     Sync(Synced),
-    /// Hear of all that, without the entries; then [`Event::Synced`].
+    /// Mark all of this as heard without having its entries, then send [`Event::Synced`].
     Adopt(Vector, Synced),
-    /// What was stored before a new journal has been dropped.
+    /// Record that the objects stored before a new journal have been dropped.
     Trust,
-    /// A member tells this by a summary; is it the first that it tells?
+    /// Record a change from a member's summary. The flag: it is the first of the summary.
     Also(MemberId, bytes::Bytes, bool),
-    /// It has told all of the summary.
+    /// The member has told its whole summary, up to this.
     Upto(MemberId, Vector),
-    /// Where to begin for a member, then [`Event::Found`].
+    /// Find where reading begins for a member, then send [`Event::Found`].
     Find(MemberId, u64, Option<Vector>),
-    /// Some lines for a member, then [`Event::Read`].
+    /// Read some lines for a member, then send [`Event::Read`].
     Read(MemberId, u64, Position),
 }
 
@@ -68,50 +68,50 @@ impl Job {
     }
 }
 
-/// For whom the journal is made durable.
+/// What waits for the journal to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Synced {
-    /// For a purge of ours.
+    /// A purge of ours.
     Own(Stamp),
-    /// For purges of others, up to this number in the order in which they came.
+    /// Purges of other members, up to this batch number.
     Followed(u64),
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug)]
 pub enum Event {
-    /// It is durable, or will not be.
+    /// Whether it is durable now; false: it will not be.
     Synced(Synced, bool),
-    /// Where a member's reading begins, or all that was heard if something that it lacks is gone.
+    /// Where reading begins for a member. `Err`: entries that it lacks are gone; all that was heard here.
     Found(MemberId, u64, Result<Position, Vector>),
-    /// Lines, and where the next are.
+    /// Lines that were read, and the position of the next.
     Read(MemberId, u64, Option<(Vec<Line>, Position)>),
 }
 
-/// What was not done because too much waits.
+/// What a refused job means. Jobs are refused when too many wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// The journal will not have this entry.
+    /// The journal will lack this entry.
     Entry,
-    /// A purge of ours will not be durable.
+    /// This purge of ours will not be durable.
     Own(Stamp),
-    /// The member has to be asked anew.
+    /// This member has to be asked again.
     Telling(MemberId),
 }
 
-/// The thread.
+/// A handle to the journal's thread.
 #[derive(Debug)]
 pub struct Keeper {
     jobs: Option<mpsc::Sender<Job>>,
-    /// Jobs that wait, and their bytes.
+    /// Counts of waiting jobs and their bytes.
     waiting: Arc<Waiting>,
-    /// Entries that were not written; the journal hears of them when it can.
+    /// Skipped entries, to be marked as heard once the disk works again; `None`: none is skipped.
     skipped: Option<Vector>,
-    /// What is to be made durable for others, when it can.
+    /// A [`Job::Sync`] or [`Job::Adopt`] of others that was put off.
     sync_later: Option<Synced>,
     /// [`Job::Trust`] was put off.
     trust_later: bool,
-    /// Members whose summary is not whole, a bit each.
+    /// Members whose summary was skipped in part, a bit each.
     broken: u64,
     ended: mpsc::Receiver<()>,
 }
@@ -123,21 +123,21 @@ struct Waiting {
 }
 
 impl Keeper {
-    /// Starts it. What comes of the jobs comes out of the second.
+    /// Starts the thread. The results of jobs come out of the receiver.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system refuses a thread.
     pub fn start(journal: Journal) -> io::Result<(Keeper, results::UnboundedReceiver<Event>)> {
         Keeper::start_with(journal, || ())
     }
 
-    /// The same, with what comes before each job.
+    /// The same, calling `before` before each job.
     fn start_with(
         journal: Journal,
         before: impl Fn() + Send + 'static,
     ) -> io::Result<(Keeper, results::UnboundedReceiver<Event>)> {
         let (jobs, given) = mpsc::channel();
-        // As many events as jobs.
+        // Unbounded, but there are no more events than jobs.
         let (events, results) = results::unbounded_channel();
         let (ends, ended) = mpsc::channel();
         let waiting = Arc::new(Waiting::default());
@@ -165,7 +165,7 @@ impl Keeper {
         Ok((keeper, results))
     }
 
-    /// Gives it a job, or says what is not done because too much waits.
+    /// Gives the thread a job. If too many wait the job is not done, and the result says what follows from that.
     pub fn give(&mut self, job: Job) -> Option<Refused> {
         self.catch_up();
         if self.skipped.is_none() && self.has_room(&job) {
@@ -202,7 +202,7 @@ impl Keeper {
         None
     }
 
-    /// Gives what was put off, if the journal works again. To be called now and then.
+    /// Gives the thread what was put off, if the disk works again. To be called regularly.
     pub fn catch_up(&mut self) {
         if self.skipped.is_none() || self.waiting.jobs.load(Ordering::Acquire) != 0 {
             return;
@@ -210,7 +210,7 @@ impl Keeper {
         let Some(skipped) = self.skipped.take() else {
             return;
         };
-        // The journal hears of what was skipped without having it: a member that needs it has lost it.
+        // The journal marks skipped entries as heard but lacks them, so a member that needs one is told that it is lost.
         let followed = self.sync_later.take().unwrap_or(Synced::Followed(0));
         self.send(Job::Adopt(skipped, followed));
         if std::mem::take(&mut self.trust_later) {
@@ -229,7 +229,7 @@ impl Keeper {
             self.broken &= !member.bit();
         }
         let job = match job {
-            // Some of what it told was skipped.
+            // Part of the summary was skipped, so only mark it as heard.
             Job::Upto(member, heard) if self.broken & member.bit() != 0 => {
                 self.broken &= !member.bit();
                 Job::Adopt(heard, Synced::Followed(0))
@@ -239,18 +239,18 @@ impl Keeper {
         self.waiting.jobs.fetch_add(1, Ordering::Relaxed);
         self.waiting.bytes.fetch_add(job.bytes(), Ordering::Relaxed);
         if let Some(jobs) = &self.jobs {
-            // It ends before us only by a panic, which ends the process.
+            // The thread ends before us only by a panic, which ends the process.
             let _ = jobs.send(job);
         }
     }
 }
 
 impl Drop for Keeper {
-    /// Waits until everything is durable, but not for a disk that hangs.
+    /// Waits until everything is durable, but at most [`END_MAX`] if the disk hangs.
     fn drop(&mut self) {
         self.catch_up();
         self.jobs = None;
-        // Nothing is ever sent: the thread drops it as it ends.
+        // Nothing is ever sent: the thread drops the sender when it ends.
         if self.ended.recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout) {
             tracing::error!(
                 "the disk of the cluster's journal of purges does not answer; the process ends without it: what it does not have, other members tell at the next start"
@@ -263,7 +263,7 @@ struct Desk {
     journal: Journal,
     events: results::UnboundedSender<Event>,
     waiting: Arc<Waiting>,
-    /// Its last write or read failed, and that was said.
+    /// The last write or read failed, and this was logged.
     is_failing: bool,
 }
 
@@ -298,7 +298,7 @@ impl Desk {
             Job::Sync(whom) => return to_sync.push(whom),
             Job::Adopt(heard, whom) => {
                 to_sync.push(whom);
-                // A journal that has heard of it all has nothing to give up.
+                // If all of it is heard already, no entries need to be given up.
                 match self.journal.heard().covers(&heard) {
                     true => Ok(()),
                     false => self.journal.adopt(&heard, now_s()),
@@ -323,7 +323,7 @@ impl Desk {
         self.said(written, "cannot be written");
     }
 
-    /// Where to begin for a member that has heard so much (`None`: it has no journal), or all that was heard here.
+    /// Where reading begins for a member that has heard this (`None`: it has no journal). `Err`: all that was heard here.
     fn place_for(&self, heard: Option<Vector>) -> Result<Position, Vector> {
         let known = self.journal.heard();
         let place = match heard {
@@ -337,13 +337,13 @@ impl Desk {
     fn read(&mut self, from: Position) -> Option<(Vec<Line>, Position)> {
         self.journal.read(from).unwrap_or_else(|error| {
             self.said(Err(error), "cannot be read");
-            // A member that needs what is in it has lost it.
+            // The lines are unreadable, so treat them as lost for members that need them.
             let _ = self.journal.adopt(&Vector::default(), now_s());
             None
         })
     }
 
-    /// Logs the first of errors in a row; true if there is none.
+    /// Logs the first of consecutive errors; true if there is no error.
     fn said(&mut self, done: io::Result<()>, what: &str) -> bool {
         let was_failing = std::mem::replace(&mut self.is_failing, done.is_err());
         match &done {
@@ -383,7 +383,7 @@ mod tests {
     };
     const A: MemberId = MemberId(1);
 
-    /// A disk that hangs for as long as the lock is held.
+    /// A keeper whose disk hangs while the lock is held.
     fn hanging(
         disk: &'static Mutex<()>,
     ) -> (
@@ -458,7 +458,7 @@ mod tests {
             assert_eq!(keeper.give(entry(n, longest)), None, "{n}");
         }
         assert_eq!(keeper.give(entry(most, longest)), Some(Refused::Entry));
-        // Also what would fit: the journal has no gaps.
+        // Entries that would fit are refused too, because the journal must not have gaps.
         assert_eq!(keeper.give(entry(most + 1, 10)), Some(Refused::Entry));
         let own = Synced::Own(Stamp(most + 1));
         assert_eq!(

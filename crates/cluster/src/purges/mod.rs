@@ -1,16 +1,16 @@
-//! Carrying purges of the whole cluster: what is decided by `purging` is done here, on the cluster's thread and two of its own.
+//! Purges of the whole cluster: carries out what `purging` decides, on the cluster's thread and two threads of its own.
 //!
 //! | file | story |
 //! |---|---|
-//! | `applying` | what goes from this process |
-//! | `following` | what others tell us |
+//! | `applying` | applies a purge in this process |
+//! | `following` | purges of other members |
 //! | `keeper` | the thread that writes and reads the journal |
-//! | `sweeping` | the thread that applies what takes long |
-//! | `window` | what was purged just now is not copied from another member |
-//! | `run` | the task that does all this, on the cluster's thread |
+//! | `sweeping` | the thread that applies slow purges |
+//! | `window` | recently purged names, which are not copied from other members |
+//! | `run` | the task on the cluster's thread that drives all this |
 //!
-//! Not known here: what clients ask, sockets.
-//! Limits: [`ORDERS_MAX`] purges that wait for the task, and those of the files.
+//! Not known here: requests of clients, sockets.
+//! Limits: [`ORDERS_MAX`] purges wait for the task, and those of the other files.
 
 pub mod applying;
 pub mod following;
@@ -48,63 +48,63 @@ use purging::{
 use store::KeyHasher;
 use window::Window;
 
-/// Purges that wait for the task; one more waits for room as long as for its answer, and then it is told to nobody and answered so. One of an
-/// unsafe method cannot be refused: then others are told that everything goes.
+/// Purges that wait for the task. A further one waits for room up to its own time limit; then no member is told, and the answer says so.
+/// A purge by an unsafe method cannot be refused like that: all members are then told to purge everything.
 const ORDERS_MAX: usize = 4096;
-/// Messages that wait for the task; then links are not read.
+/// Messages that wait for the task; beyond that, links are not read.
 const HEARD_MAX: usize = 256;
-/// Messages that wait for a link that a member has opened; one more ends the link.
+/// Messages that wait for a link that a member has opened; a further one ends the link.
 const REPLIES_MAX: usize = 16 << 10;
-/// The task answers within the limit of a purge, or it is dead: it is waited for so much longer.
+/// The task answers within the time limit of a purge. A caller waits this much longer, then takes the task for dead.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a store is waited for before an entry is applied once more, and then again.
+/// How long to wait for a store before an entry is applied again, and the pause before each attempt.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What all threads use of it.
+/// The state of purging that all threads share.
 #[derive(Debug)]
 pub struct Purging {
     /// Number of other members.
     members: usize,
     orders: mpsc::Sender<Order>,
     heard: mpsc::Sender<(MemberId, Message)>,
-    /// Where messages for members that have opened a link go.
+    /// For each member, the sender of messages over the link that it has opened.
     replies: Box<[Mutex<Option<mpsc::Sender<Bytes>>>]>,
     gate: Gate,
     window: Window,
-    /// Members that have heard all we have told, a bit each.
+    /// Members that have heard all our purges, a bit each.
     current: AtomicU64,
-    /// A purge of an unsafe method was told to nobody.
+    /// A purge by an unsafe method could not be told to any member.
     is_untold: AtomicBool,
     inbox: Mutex<Option<Inbox>>,
     journal: Mutex<Option<(Journal, Opening)>>,
-    /// What is counted.
+    /// Counters.
     pub figures: Figures,
 }
 
-/// What is counted of purges in the cluster.
+/// Counters of purges in the cluster.
 #[derive(Debug, Default)]
 pub struct Figures {
     /// Ours, told to others.
     pub told: AtomicU64,
-    /// Those of others that were applied.
+    /// Purges of other members that were applied here.
     pub heard: AtomicU64,
-    /// Ours that a member with a link did not have in time.
+    /// Ours that a linked member did not confirm in time.
     pub missing: AtomicU64,
     /// Ours that were acknowledged while a member was away.
     pub away: AtomicU64,
     /// Invalidations by unsafe methods whose answer went out before all members had them.
     pub not_waited_for: AtomicU64,
-    /// How often everything that was stored was dropped, because what was missed could not be told.
+    /// How often all stored objects were dropped, because missed purges could no longer be told.
     pub lost: AtomicU64,
-    /// How often this process was found to have been stopped for a while.
+    /// How often this process was found to have been suspended for a while.
     pub stopped: AtomicU64,
-    /// Purges that the journal has not taken, because its disk hangs.
+    /// Purges that the journal did not take, because its disk hangs.
     pub unkept: AtomicU64,
-    /// How often what was stored is served again although nobody who knows said what was purged meanwhile.
+    /// How often stored objects are served again although no member could tell what was purged meanwhile.
     pub untold: AtomicU64,
-    /// Ours that wait for members.
+    /// Ours that wait for other members.
     pub pending: AtomicU64,
-    /// 1 while what is stored is not served, or not all of it.
+    /// 1 while stored objects are withheld, all or some.
     pub is_rejoining: AtomicU64,
 }
 
@@ -172,14 +172,14 @@ impl Figures {
     }
 }
 
-/// What the task has of its own.
+/// The receiving ends for the task.
 #[derive(Debug)]
 struct Inbox {
     orders: mpsc::Receiver<Order>,
     heard: mpsc::Receiver<(MemberId, Message)>,
 }
 
-/// The journal of a plan, as it was found.
+/// The journal of a plan, opened, and the state in which it was found.
 pub struct Opened {
     journal: Journal,
     opening: Opening,
@@ -189,7 +189,7 @@ impl Opened {
     /// Opens it.
     ///
     /// # Errors
-    /// It cannot be read or written, or another process has it; or the system gives no random number.
+    /// It cannot be read or written, another process has it, or the system provides no random number.
     pub fn open(plan: &plan::Cluster) -> io::Result<Opened> {
         let medium = match &plan.state {
             Some(directory) => Medium::Files(Files::open(directory)?),
@@ -204,22 +204,22 @@ impl Opened {
         Ok(Opened { journal, opening })
     }
 
-    /// Is nothing known of purges before now? Then nothing that was stored before may be served.
+    /// Is nothing known of earlier purges? Then no object stored before may be served.
     pub fn is_fresh(&self) -> bool {
         self.opening == Opening::Fresh
     }
 }
 
-/// A purge of ours.
+/// A purge of ours, on its way to the task.
 #[derive(Debug)]
 struct Order {
     change: Vec<u8>,
-    /// Who waits, how long, and how long for our own journal.
+    /// Where to send the outcome, how long to wait for members, and how long for our own journal.
     waits: Option<(oneshot::Sender<Outcome>, Duration, Duration)>,
 }
 
 impl Purging {
-    /// With so many other members.
+    /// The state for so many other members.
     pub fn new(members: usize) -> Purging {
         let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
         let (heard, heard_out) = mpsc::channel(HEARD_MAX);
@@ -241,13 +241,13 @@ impl Purging {
         }
     }
 
-    /// Takes the journal. Before it, nothing is told.
+    /// Sets the journal. Until then the task cannot run, so no purge is told.
     pub fn set_journal(&self, opened: Opened) {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         *journal = Some((opened.journal, opened.opening));
     }
 
-    /// Tells all members of a change that was applied here, and waits until they have it.
+    /// Tells all members of a change that was applied here, and waits until they have applied it.
     pub async fn tell(&self, change: &Change, longest: Duration) -> Outcome {
         let told = self.order_and_wait(change, longest).await;
         told.unwrap_or_else(|| Outcome {
@@ -256,7 +256,7 @@ impl Purging {
         })
     }
 
-    /// `None`: it was told to nobody.
+    /// `None`: no member was told.
     async fn order_and_wait(&self, change: &Change, longest: Duration) -> Option<Outcome> {
         let (answer, answered) = oneshot::channel();
         let order = Order {
@@ -279,7 +279,7 @@ impl Purging {
         }))
     }
 
-    /// Tells all members of a change that was applied here, after an unsafe method: waits until they have it, and counts if they do not.
+    /// Tells all members of a change by an unsafe method that was applied here. Waits until they have applied it, and counts if they have not.
     pub async fn tell_unsafe(&self, change: &Change, longest: Duration) {
         let outcome = self.order_and_wait(change, longest).await;
         if outcome.is_none() {
@@ -290,8 +290,8 @@ impl Purging {
         }
     }
 
-    /// Tells all members of a change that was applied here, and does not wait. One that cannot be told now is counted: it is of an answer
-    /// that is out of date, not of a purge.
+    /// Tells all members of a change that was applied here, without waiting. If that is not possible now it is only counted, because such a change
+    /// is about an outdated response, not a purge.
     pub fn tell_later(&self, change: &Change) {
         let order = change.encode().map(|change| Order {
             change,
@@ -302,44 +302,44 @@ impl Purging {
         }
     }
 
-    /// This is about to be purged here: for a while no copies of it are taken from members.
+    /// To be called before a change is applied here: for a while no copies of its objects are taken from other members.
     pub fn note(&self, hasher: KeyHasher, change: &Change, now_ms: u64) {
         let names = change.names.iter().map(|name| hasher.hash(name));
         self.window.note(names, !change.patterns.is_empty(), now_ms);
     }
 
-    /// What of the cache may be served now.
+    /// Which stored objects may be served now.
     #[inline]
     pub fn served(&self, cache: &Cache, now_ms: u64) -> Served {
         let (served, was_stopped) = self.gate.look(now_ms);
         if was_stopped {
-            // Nobody joins what began before.
+            // No request may join a fetch that began before the stop.
             cache.fetches.forget_all(&|_| true);
         }
         served
     }
 
-    /// Has this member heard all purges that we have told? Only then may it be asked for what it has stored.
+    /// Has this member heard all our purges? Only then may it be asked for stored objects.
     pub fn is_current(&self, member: MemberId) -> bool {
         self.current.load(Ordering::Acquire) & member.bit() != 0
     }
 
-    /// May what another member answers for this name be kept, or shared with requests that come later? To be asked before the member is.
+    /// May another member's response for this name be stored, or shared with later requests? Must be asked before the request is sent.
     pub fn may_copy(&self, primary: KeyHash, now_ms: u64) -> bool {
         !self.window.has(primary, now_ms)
     }
 
-    /// A member has opened a link: what comes out is to be sent to it.
+    /// A member has opened a link: messages from the receiver are to be sent over it.
     pub fn linked(&self, member: MemberId) -> mpsc::Receiver<Bytes> {
         let (replies, out) = mpsc::channel(REPLIES_MAX);
         *self.reply_slot(member) = Some(replies);
         out
     }
 
-    /// A frame of a member, over either link, if it is about purges. False: it is not.
+    /// Takes a frame from a member, over either link, if it is about purges. False: it is not.
     ///
     /// # Errors
-    /// It is, and makes no sense (`InvalidData`).
+    /// It is about purges but malformed (`InvalidData`).
     pub async fn hear(&self, member: MemberId, frame: &[u8]) -> io::Result<bool> {
         if frame.get(LENGTH_BYTES) != Some(&PURGING) {
             return Ok(false);
@@ -362,7 +362,7 @@ impl Purging {
         slot.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends over the link that the member has opened. One that does not take it loses the link: it will ask again.
+    /// Sends over the link that the member has opened. If too many messages wait, the link is ended; the member will ask again.
     fn reply(&self, member: MemberId, frame: Bytes) {
         let mut slot = self.reply_slot(member);
         if slot
@@ -373,7 +373,7 @@ impl Purging {
         }
     }
 
-    /// What the task needs; once, and only with a journal.
+    /// Takes what the task needs; succeeds once, and only with a journal.
     fn take_inbox(&self) -> Option<(Inbox, Journal, Opening)> {
         let journal = self.journal.lock();
         let (journal, opening) = journal.unwrap_or_else(PoisonError::into_inner).take()?;
@@ -387,7 +387,7 @@ impl Purging {
 mod tests {
     use super::*;
 
-    /// Orders for a task that takes none, as many as there is room for.
+    /// A `Purging` whose task takes no orders, with the queue of orders full.
     fn full() -> (Purging, Inbox, Change) {
         let purging = Purging::new(1);
         let inbox = purging.inbox.lock().unwrap().take().unwrap();
@@ -410,7 +410,7 @@ mod tests {
             answer.send(Outcome::default()).unwrap();
         };
         let told = purging.tell_unsafe(&change, Duration::from_secs(60));
-        // In this order: it finds no room at first.
+        // The order matters: `told` finds no room at first.
         tokio::join!(biased; told, task);
         assert!(!purging.is_untold.load(Ordering::Relaxed));
         assert_eq!(purging.figures.not_waited_for.load(Ordering::Relaxed), 0);

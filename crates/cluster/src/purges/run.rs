@@ -1,6 +1,6 @@
-//! The task that carries purges between this process, its journal and the other members.
+//! The task that passes purges between this process, its journal and the other members.
 //!
-//! Not known here: what is decided (`purging`).
+//! Not known here: the decisions (`purging`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,18 +35,18 @@ use purging::{
     telling::{AWAY_AFTER_MS, Command, Outcome, Seat, Telling, Ticket, Waits, all},
 };
 
-/// How often it looks at the clock and the links.
+/// How often the clock and the links are checked.
 const TICK: Duration = Duration::from_millis(50);
-/// A member that is behind a gap is asked again after so long, ms.
+/// Least interval between two requests to a member to begin anew, ms.
 const ASKED_AGAIN_MS: u64 = 1000;
-/// Messages that wait for our journal; then links are not read any more.
+/// Replies that wait for our journal; beyond that, links are not read.
 const UNSYNCED_MAX: usize = 16 << 10;
-/// The first member, where none is meant.
+/// A stand-in where no member is meant.
 const NOBODY: MemberId = MemberId(0);
 
 type Settling = Pin<Box<dyn Future<Output = Vec<Waiting>>>>;
 
-/// Does it until the cluster's thread ends. `begun` is dropped when what was stored before is judged: what is stored from then on stays.
+/// Runs until the cluster's thread ends. `begun` is dropped once objects from before the start are judged, so that later ones are not dropped.
 pub async fn run(local: LocalCache, cluster: Arc<Cluster>, begun: mpsc::Sender<()>) {
     let Some((inbox, journal, opening)) = cluster.purging.take_inbox() else {
         return;
@@ -101,9 +101,9 @@ pub async fn run(local: LocalCache, cluster: Arc<Cluster>, begun: mpsc::Sender<(
     }
 }
 
-/// A message that goes out when the journal is durable.
+/// A reply to be sent once the journal is durable.
 struct Unsynced {
-    /// Up to this number of batches.
+    /// The batch that must be durable.
     number: u64,
     to: MemberId,
     message: Message,
@@ -120,21 +120,21 @@ struct Desk {
     rejoining: Rejoining,
     answers: HashMap<Ticket, oneshot::Sender<Outcome>>,
     tickets: Ticket,
-    /// Is the journal new, and nobody has said yet what was before?
+    /// The journal is new, and no member has told yet what came before.
     is_fresh: bool,
-    /// Times that everything stored was to be dropped and is not yet, durably.
+    /// Number of "drop everything" changes that are not durable yet.
     dropping: usize,
     unsynced: Vec<Unsynced>,
     batches: u64,
-    /// Since when our stores are waited for.
+    /// When the batch that waits for our stores began to wait.
     settling_since_ms: Option<u64>,
-    /// What unsafe methods changed and who told it, until it is acknowledged.
+    /// Purges by unsafe methods, with the member that told them, that are not acknowledged yet.
     of_unsafe_methods: HashSet<(MemberId, Origin, Stamp)>,
-    /// The number of changes of the members that was looked at last.
+    /// The number of discovery's changes when the members were last looked at.
     seen_changes: Option<u64>,
     /// When each member was last asked to begin anew.
     asked_ms: Vec<u64>,
-    /// Of each member the telling that it tells a summary in, and how many changes have come.
+    /// For each member, the token of the summary that it is telling, and the number of changes received of it.
     summaries: Vec<(u64, u64)>,
 }
 
@@ -173,14 +173,14 @@ impl Desk {
         desk
     }
 
-    /// Members come and go.
+    /// Enters members that have come or gone since the last call.
     fn look_who_is_there(&mut self) {
         let changes = Some(self.cluster.discovery.changes());
         if self.seen_changes == changes {
             return;
         }
         self.seen_changes = changes;
-        // First: when they are known, all of them have their places.
+        // Read this before the places: once it is true, all known members have their places.
         let are_known = self.cluster.are_members_known();
         let seat = |place: &Member| {
             place.who().map(|who| Seat {
@@ -208,7 +208,7 @@ impl Desk {
         self.cluster.now_ms()
     }
 
-    /// What the journal was like at the start.
+    /// Acts on the state in which the journal was found.
     fn opened(&mut self, opening: Opening, keeper: &mut Keeper) {
         match opening {
             Opening::Kept {
@@ -225,7 +225,7 @@ impl Desk {
                     tracing::warn!(
                         "there is no journal of the cluster's purges, so nothing that was stored before is served"
                     );
-                    // At once, before anything is stored.
+                    // Apply this at once, before anything is stored.
                     let mut waiting = self.everything(NOBODY, Vector::default());
                     waiting.change = Change::everything();
                     waiting.applied(self.local.apply(&waiting.change));
@@ -237,7 +237,7 @@ impl Desk {
         }
     }
 
-    /// What was stored until now counts as purged, and all of `heard` as heard.
+    /// Purges everything stored until now, and marks all of `heard` as heard.
     fn drop_everything(&mut self, from: MemberId, heard: Vector) {
         let waiting = self.everything(from, heard);
         self.take_in(waiting, Change::everything());
@@ -254,7 +254,7 @@ impl Desk {
         self.following.push(waiting);
     }
 
-    /// May more come in?
+    /// Is there room for another message?
     fn has_room(&self) -> bool {
         self.following.has_room() && self.unsynced.len() < UNSYNCED_MAX
     }
@@ -272,7 +272,7 @@ impl Desk {
         }
     }
 
-    /// The next batch that waits for our stores.
+    /// Starts settling the next batch in our stores, if there is one.
     fn next_batch(&mut self) -> Option<Settling> {
         let mut batch = self.following.batch();
         let (cache, sweeping) = (Arc::clone(&self.local.cache), Rc::clone(&self.sweeping));
@@ -287,7 +287,7 @@ impl Desk {
         })
     }
 
-    /// A batch is durable in our stores: on to the journal.
+    /// A batch is durable in our stores; next comes the journal.
     fn settled(&mut self, batch: Vec<Waiting>, keeper: &mut Keeper) {
         self.batches += 1;
         self.settling_since_ms = None;
@@ -307,12 +307,12 @@ impl Desk {
                 } => {
                     let (origin, stamp) = (entry.origin, entry.stamp);
                     self.give(keeper, Job::Append(entry));
-                    // The journal has it before it is asked what it has for them.
+                    // Only now, so that the journal has the entry before it is searched for these members.
                     self.telling.others_could_not_tell(&untold);
                     let is_of_unsafe_method = waiting.change.is_of_unsafe_method;
                     let waited_for = (from, origin, stamp);
                     if is_of_unsafe_method && !self.of_unsafe_methods.remove(&waited_for) {
-                        // It was acknowledged by `do_not_keep_waiting`.
+                        // `do_not_keep_waiting` has acknowledged it already.
                         continue;
                     }
                     let done = Message::Done { origin, stamp };
@@ -338,7 +338,7 @@ impl Desk {
                     is_sure,
                 } => {
                     self.rejoining.told(from, round, is_sure);
-                    // Also one of an earlier round: all that was stored before is dropped by now, and what we have heard says the rest.
+                    // This also holds for an answer to an earlier round: objects from before are dropped by now, and `heard` covers the rest.
                     self.is_fresh = false;
                     self.reply_when_synced(from, Message::Enacted { token }, false);
                 }
@@ -348,11 +348,11 @@ impl Desk {
         if self.unsynced.len() > before {
             self.give(keeper, Job::Sync(Synced::Followed(number)));
         }
-        // Before anybody hears that we have it.
+        // Update this before any member hears that we have the batch.
         self.say_who_is_current();
     }
 
-    /// Replies when the journal has this batch durably.
+    /// Sends a reply once the journal has the present batch durably.
     fn reply_when_synced(&mut self, to: MemberId, message: Message, is_of_unsafe_method: bool) {
         self.unsynced.push(Unsynced {
             number: self.batches,
@@ -363,7 +363,7 @@ impl Desk {
         });
     }
 
-    /// What unsafe methods changed and could not be told: nobody knows any more what it was.
+    /// Handles purges by unsafe methods that could not be told. Which ones is not known any more, so members have to purge everything.
     fn tell_what_was_not(&mut self) {
         if !self.purging().is_untold.swap(false, Ordering::AcqRel) {
             return;
@@ -378,20 +378,20 @@ impl Desk {
         });
     }
 
-    /// What came cannot be durable in this process: see `following`.
+    /// A message that cannot become durable in this process; see `following`.
     fn given_up(&mut self, waiting: &Waiting) {
         match waiting.message {
             Message::Lost { .. } => self.dropping -= 1,
             Message::Told { round, is_sure, .. } => {
                 _ = self.rejoining.told(waiting.from, round, is_sure);
             }
-            // An unsafe method: the next tick acknowledges it.
+            // The next tick acknowledges a purge by an unsafe method.
             _ => {}
         }
     }
 
-    /// Acknowledges purges of unsafe methods that our stores or our journal are slow to make durable: they are applied, and the clients of
-    /// those methods wait for their answers.
+    /// Acknowledges purges by unsafe methods that our stores or our journal are slow to make durable. They are applied already, and the clients of
+    /// those methods wait for their responses.
     fn do_not_keep_waiting(&mut self, now_ms: u64) {
         let within_ms = SETTLED_WITHIN.as_millis() as u64;
         let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
@@ -400,7 +400,7 @@ impl Desk {
                 self.reply(from, &Message::Done { origin, stamp });
             }
         }
-        // These wait for our journal.
+        // The following ones wait for our journal.
         let is_meant = |one: &mut Unsynced| one.is_of_unsafe_method && is_slow(one.since_ms);
         let meant: Vec<Unsynced> = self.unsynced.extract_if(.., is_meant).collect();
         for Unsynced { to, message, .. } in meant {
@@ -414,7 +414,7 @@ impl Desk {
             Event::Synced(Synced::Own(stamp), is_done) => {
                 self.telling.synced(stamp, is_done, now_ms);
             }
-            // Also if it failed: whoever needs our journal then is told that something is lost.
+            // Reply even after a failed write: members that later need our journal are told that entries are lost.
             Event::Synced(Synced::Followed(number), _) => {
                 let is_done = |waiting: &mut Unsynced| waiting.number <= number;
                 let done: Vec<_> = self.unsynced.extract_if(.., is_done).collect();
@@ -430,9 +430,9 @@ impl Desk {
         }
     }
 
-    /// A purge of ours, applied here already.
+    /// Takes a purge of ours, which is applied here already.
     fn order(&mut self, order: Order) {
-        // One that has opened a link just now is waited for, too.
+        // Look first, so that a member that has just opened a link is waited for too.
         self.look_who_is_there();
         let now_ms = self.now_ms();
         let waits = order.waits.map(|(answer, longest, longest_kept)| {
@@ -442,7 +442,7 @@ impl Desk {
             Waits {
                 ticket: self.tickets,
                 until_ms: after(longest),
-                // One second of it is the time in which a member is found to be away.
+                // This much longer, because it takes [`AWAY_AFTER_MS`] to find that a member is away.
                 kept_until_ms: after(longest_kept) + AWAY_AFTER_MS,
             }
         });
@@ -454,7 +454,7 @@ impl Desk {
 
     fn heard(&mut self, member: MemberId, message: Message) {
         let now_ms = self.now_ms();
-        // It may have come since the last tick. The next one would forget that it has told everything.
+        // The member may have come since the last tick. Enter it now, or the next tick would reset it and forget that it has told everything.
         self.look_who_is_there();
         if message.tells() {
             self.rejoining.heard(member, now_ms);
@@ -472,7 +472,7 @@ impl Desk {
                 let entry = entry.clone();
                 self.entry(member, entry, message);
             }
-            // Nothing was missed: a member that joins knows of a new journal's own purges only.
+            // Nothing was missed: all of `heard` is done here. A joining member with a new journal, for instance, has heard only of its own purges.
             Message::Lost { heard } if self.following.done.covers(&heard) => {}
             Message::Lost { heard } => {
                 let member_name = self.cluster.places[usize::from(member.0)].name();
@@ -505,7 +505,7 @@ impl Desk {
         }
     }
 
-    /// Something that this member has told was lost on its way.
+    /// Asks a member to begin anew, because a message of its telling was lost.
     fn ask_anew(&mut self, member: MemberId) {
         let now_ms = self.now_ms();
         let asked_ms = &mut self.asked_ms[usize::from(member.0)];
@@ -555,7 +555,7 @@ impl Desk {
             .collect();
         self.telling.tick(&links, now_ms);
         if self.telling.are_others_to_tell() {
-            // Of nothing: it says whom we cannot tell.
+            // An empty change, only to tell the others which members we cannot tell.
             let change = Change::default().encode().unwrap_or_default();
             let unix_s = base::clock::unix_ms() / 1000;
             self.telling.order(change.into(), unix_s, None, now_ms);
@@ -577,7 +577,7 @@ impl Desk {
         figures.is_rejoining.store(is_rejoining, Ordering::Relaxed);
     }
 
-    /// Says to the workers who has heard everything.
+    /// Publishes to the workers which members have heard all our purges.
     fn say_who_is_current(&self) {
         let members = self.cluster.members().map(|(id, _)| id);
         let current = members.filter(|member| self.telling.is_current(*member));
@@ -585,7 +585,7 @@ impl Desk {
         self.purging().current.store(current, Ordering::Release);
     }
 
-    /// This process was stopped for a while.
+    /// This process was suspended for a while: withhold stored objects until other members have told their purges.
     fn was_away(&mut self, now_ms: u64) {
         tracing::warn!(
             "this process was stopped for a while: nothing that is stored is served until other members have told what was purged"
@@ -622,7 +622,7 @@ impl Desk {
         self.cluster.names_of(members).join(", ")
     }
 
-    /// Carries out what was decided.
+    /// Carries out the commands of `telling`.
     fn carry_out(&mut self, keeper: &mut Keeper) {
         while let Some(command) = self.telling.poll() {
             match command {
@@ -656,7 +656,7 @@ impl Desk {
         count(&figures.missing, outcome.missing != 0 || outcome.is_unkept);
         count(&figures.away, outcome.away != 0);
         if let Some(answer) = self.answers.remove(&ticket) {
-            // Whoever asked may have gone.
+            // The caller may have given up waiting.
             let _ = answer.send(outcome);
         }
     }
@@ -668,7 +668,7 @@ impl Desk {
     }
 }
 
-/// What a change says. What a newer version says may be about anything.
+/// Decodes a change. One of a newer version is not understood and may be about anything, so it counts as everything.
 fn understood(change: &[u8]) -> Change {
     Change::decode(change).unwrap_or_else(|| {
         tracing::error!(

@@ -1,10 +1,10 @@
-//! The thread that applies what may take long: a purge by pattern looks at some objects in memory, and where too many such purges wait, at
+//! The thread that applies slow changes. A purge by pattern looks at some objects in memory; where too many such purges wait, it looks at
 //! all of them.
 //!
-//! The cluster's thread does not wait for it, so others hear its beats meanwhile. One purge is applied after the other.
+//! The cluster's thread does not wait for this one, so its beats go on. Changes are applied one after the other.
 //!
-//! Not known here: who told it, who is told when it is through.
-//! Limits: as many purges wait as entries do (`following`).
+//! Not known here: which member sent a change, and who hears of its end.
+//! Limits: as many changes wait as entries do (`following`).
 
 use std::{
     io,
@@ -21,10 +21,10 @@ use tokio::sync::oneshot;
 use super::applying::Applied;
 use purging::change::Change;
 
-/// What comes of a purge; nothing, if the process ends before.
+/// The pending result of a change. It fails if the process ends first.
 pub type Applying = oneshot::Receiver<Applied>;
 
-/// The thread.
+/// A handle to the thread.
 #[derive(Debug)]
 pub struct Sweeping {
     changes: Option<mpsc::Sender<(Change, oneshot::Sender<Applied>)>>,
@@ -33,10 +33,10 @@ pub struct Sweeping {
 }
 
 impl Sweeping {
-    /// Starts it. `apply`: how a change is applied.
+    /// Starts the thread. `apply`: how a change is applied.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system refuses a thread.
     pub fn start(apply: impl Fn(&Change) -> Applied + Send + 'static) -> io::Result<Sweeping> {
         let (changes, waiting) = mpsc::channel::<(Change, oneshot::Sender<Applied>)>();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -48,7 +48,7 @@ impl Sweeping {
                     if is_at_its_end.load(Ordering::Relaxed) {
                         return;
                     }
-                    // Whoever gave it may have ended.
+                    // The receiver may be gone.
                     let _ = answer.send(apply(&change));
                 }
             })?;
@@ -59,11 +59,11 @@ impl Sweeping {
         })
     }
 
-    /// Applies it behind those that wait.
+    /// Applies a change after those that wait already.
     pub fn apply(&self, change: &Change) -> Applying {
         let (answer, applying) = oneshot::channel();
         if let Some(changes) = &self.changes {
-            // It ends before us only by a panic, which ends the process.
+            // The thread ends before us only by a panic, which ends the process.
             let _ = changes.send((change.clone(), answer));
         }
         applying
@@ -71,7 +71,7 @@ impl Sweeping {
 }
 
 impl Drop for Sweeping {
-    /// Waits for the one that is being applied: that is memory's work, and ends.
+    /// Waits for the change that is being applied. It works in memory, so this does not hang.
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.changes = None;

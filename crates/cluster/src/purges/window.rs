@@ -1,10 +1,10 @@
-//! What was purged in the last seconds: no copy of it is taken from another member.
+//! Names purged in the last seconds: no copy of them is taken from another member.
 //!
-//! A purge reaches us before another member, and a request of ours reaches that member before the purge does: then it answers with what is
-//! being purged, after our own store has done with it. Passing such an answer on is right, since the purge is not acknowledged yet. Keeping
-//! it is not. A purge is acknowledged within its limit or never, so after [`WINDOW_MS`] all members that are asked have it.
+//! A purge can reach us before it reaches another member, and a request of ours can reach that member in between. The member then answers with
+//! the object being purged, after our own store has dropped it. Passing the response on is right, because the purge is not acknowledged yet;
+//! keeping it is not. A purge is acknowledged within its limit or never, so after [`WINDOW_MS`] all members that are asked have applied it.
 //!
-//! Not known here: what a purge is, clocks.
+//! Not known here: the contents of a purge, clocks.
 //! Limits: [`NAMES_MAX`] names; with more, no copies of anything are taken for a window.
 
 use std::{
@@ -14,8 +14,8 @@ use std::{
 
 use store::KeyHash;
 
-/// How long a purge may take to reach all members, ms: the longest limit of a purge, and some time for an answer
-/// that a member begins meanwhile.
+/// How long a purge may take to reach all members, ms: the longest limit of a purge, plus time for a response that a member begins
+/// meanwhile.
 const WINDOW_MS: u64 = 30_000;
 /// Names that are remembered.
 const NAMES_MAX: usize = 64 << 10;
@@ -26,7 +26,7 @@ pub struct Window(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// Until when.
+    /// The end of the window of each name, ms.
     names: HashMap<KeyHash, u64>,
     order: VecDeque<(u64, KeyHash)>,
     all_until_ms: u64,
@@ -37,7 +37,7 @@ impl Window {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These names were purged, and everything if there was a pattern.
+    /// Notes that these names were purged, and possibly everything if there was a pattern.
     pub fn note(&self, names: impl Iterator<Item = KeyHash>, has_patterns: bool, now_ms: u64) {
         let mut recent = self.lock();
         let until_ms = now_ms + WINDOW_MS;
@@ -62,7 +62,7 @@ impl Window {
         }
     }
 
-    /// Was it, or may it have been, purged in the window?
+    /// Was this name purged within the window, or may it have been?
     pub fn has(&self, name: KeyHash, now_ms: u64) -> bool {
         let recent = self.lock();
         let until = recent.names.get(&name).copied().unwrap_or(0);

@@ -1,14 +1,14 @@
-//! How purges stood when a fetch began, here and at each member: which purges may be missing in what was fetched.
+//! The state of purges, here and at each member, when a fetch began. The response may be older than any later purge.
 //!
-//! A member tells the invalidation sequence of each of its stores with every beat. A fetch notes what was told last, and a push gives it
-//! back: the member refuses what one of the purges since then is about. What was told comes late, so it is older than it had to be,
-//! which is safe. A sequence is worth nothing to another life of the member, so its column's incarnation goes with it.
+//! Every beat of a member carries the invalidation sequence of each of its stores. A fetch notes the last ones received, and its push carries
+//! the one of the target store: the member refuses the object if a later purge covers it. A beat is late, so the sequence may be too low,
+//! which is safe. A sequence means nothing after the member's column has begun anew, so the column's incarnation goes with it.
 //!
-//! A copy of what another *member* holds counts as begun [`HEARD_AFTER`] ago ([`Moments::long_ago`]): a purge may have reached this
-//! front, or the member that the copy goes to, before it has reached the one that it comes from; but not by more than this, or it was not
-//! acknowledged.
+//! A copy of an object that another *member* holds counts as begun [`HEARD_AFTER`] ago ([`Moments::long_ago`]). A purge may reach this front,
+//! or the target of the copy, before it reaches the source of the copy. But the difference is at most [`HEARD_AFTER`], because a later
+//! purge would not have been acknowledged.
 //!
-//! Not known here: what is fetched or pushed, frames.
+//! Not known here: the object, frames.
 //! Limits: [`MOMENTS_MAX`] moments, one a second.
 
 use std::collections::VecDeque;
@@ -20,34 +20,34 @@ use store::Sequence;
 
 use base::clock::Instant;
 
-/// A purge that has not reached every member after so long was not acknowledged.
+/// A purge that has not reached every member within this time is not acknowledged.
 const HEARD_AFTER: Duration = Duration::from_secs(10);
 /// Moments that are kept.
 const MOMENTS_MAX: usize = HEARD_AFTER.as_secs() as usize + 2;
 
-/// How purges stood when a fetch began.
+/// The state of purges when a fetch began.
 #[derive(Clone, Debug)]
 pub struct Began {
-    /// Here, in the store that has what is fetched.
+    /// The sequence of our own store that the object belongs to.
     pub own: Sequence,
     told: Arc<[Told]>,
 }
 
-/// What a member has told of one of its stores.
+/// The invalidation sequence of a member's store, as the member has told it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The member.
     pub member: u8,
     /// The number of the store.
     pub column: u8,
-    /// The life of the column that the sequence is of.
+    /// The incarnation of the column that the sequence belongs to.
     pub incarnation: u64,
     /// Its last invalidation sequence.
     pub sequence: Sequence,
 }
 
 impl Began {
-    /// As it is now. `own`: the sequence here.
+    /// The present state. `own`: our own sequence.
     pub fn now(own: Sequence, groups: &Groups) -> Began {
         Began {
             own,
@@ -55,18 +55,18 @@ impl Began {
         }
     }
 
-    /// What the member had told of this store. `None`: nothing, or the member cannot tell what was purged since.
+    /// What the member had told of this store. `None`: nothing, so the member cannot tell which purges came since.
     pub fn of(&self, member: u8, column: u8) -> Option<Told> {
         let is_it = |told: &&Told| (told.member, told.column) == (member, column);
         self.told.iter().find(is_it).copied()
     }
 
-    /// Has no member told anything?
+    /// Had no member told a sequence?
     pub fn knows_nothing(&self) -> bool {
         self.told.is_empty()
     }
 
-    /// Has this member told anything?
+    /// Had this member told a sequence?
     pub fn knows(&self, member: u8) -> bool {
         self.told.iter().any(|told| told.member == member)
     }
@@ -85,19 +85,19 @@ fn told(groups: &Groups) -> Arc<[Told]> {
     told.collect()
 }
 
-/// How it stood in the last seconds.
+/// The states of the last seconds.
 #[derive(Default)]
 pub struct Moments(Mutex<VecDeque<Moment>>);
 
 struct Moment {
     at: Instant,
-    /// Of each store here.
+    /// The sequence of each of our stores.
     own: Box<[Sequence]>,
     told: Arc<[Told]>,
 }
 
 impl Moments {
-    /// As it is now; to be called once a second. `own`: the sequences of the stores here.
+    /// Records the present state; to be called once a second. `own`: the sequences of our stores.
     pub fn note(&self, at: Instant, own: Box<[Sequence]>, groups: &Groups) {
         let mut moments = self.lock();
         if moments.len() == MOMENTS_MAX {
@@ -107,7 +107,7 @@ impl Moments {
         moments.push_back(Moment { at, own, told });
     }
 
-    /// As it was [`HEARD_AFTER`] ago, or earlier. Without a moment of then: as if nothing was ever told. `store`: here.
+    /// The newest state that is at least [`HEARD_AFTER`] old. If there is none, the state before anything was told. `store`: ours.
     pub fn long_ago(&self, now: Instant, store: usize) -> Began {
         let moments = self.lock();
         let is_old = |moment: &&Moment| now.saturating_duration_since(moment.at) >= HEARD_AFTER;

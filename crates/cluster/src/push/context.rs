@@ -1,6 +1,6 @@
-//! What pushing needs of a worker.
+//! What a worker needs for pushing.
 //!
-//! Not known here: what is pushed.
+//! Not known here: the objects.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,26 +13,26 @@ use base::{access::Destinations, clock::Clock, deadline::Deadlines};
 use cache::Cache;
 use origin::OriginContext;
 
-/// What pushing needs of the thread that it runs on, if this is a front.
+/// What pushing needs of its worker, if this proxy is a front.
 pub struct PushContext {
     /// Our cluster.
     pub cluster: Arc<Cluster>,
-    /// What members hold.
+    /// Hints of what members hold.
     pub hints: RefCell<Reader>,
-    /// What is stored here.
+    /// Our own cache.
     pub cache: Arc<Cache>,
-    /// What members are asked with.
+    /// Connections to members.
     pub origin: Rc<OriginContext>,
-    /// Where members may be.
+    /// Destinations that members may have.
     pub rules: Destinations,
-    /// Time-outs.
+    /// Timers.
     pub deadlines: Deadlines,
-    /// Wall time.
+    /// The wall clock.
     pub clock: Clock,
 }
 
 impl PushContext {
-    /// What members hold.
+    /// The newest hints of what members hold.
     pub fn groups(&self) -> Arc<Groups> {
         Arc::clone(self.hints.borrow_mut().groups())
     }

@@ -1,9 +1,9 @@
-//! What is hot: a front keeps a copy of what a member holds, and gives it to further members.
+//! Hot objects: a front keeps a copy of an object that a member holds, and sends it to further members.
 //!
-//! The copy in the front's memory spares the member's answers; the copies at other members spread what still comes to them, from this front
-//! and others. Copies count as begun some time ago (`began`).
+//! The copy in the front's memory saves requests to the member. The copies at other members spread the requests that remain, from this front
+//! and from others. A copy counts as fetched some time ago (`began`).
 //!
-//! Not known here: what is hot (`hot`), how a copy is kept or sent.
+//! Not known here: which objects are hot (`hot`), how a copy is kept or sent.
 
 use hints::view::Groups;
 use store::KeyHash;
@@ -13,17 +13,17 @@ use base::clock::Instant;
 
 use super::{began::Began, context::PushContext};
 
-/// An object that a member holds and that is hot.
+/// A hot object that a member holds.
 #[derive(Clone)]
 pub struct Copied {
-    /// How purges stood.
+    /// The state of purges that the copy counts from.
     pub began: Began,
-    /// Members that hold it, and, if they are enough, all others.
+    /// Members that get no copy: those that hold the object, or all if enough hold it.
     pub not_to: u64,
 }
 
 impl Copied {
-    /// For the resource of this name, if it is hot now that it is asked for once more.
+    /// Counts a request for the resource of this name; if it is hot now, how to copy it.
     pub fn of_hot(context: &PushContext, name: &[u8], primary: KeyHash) -> Option<Copied> {
         let cluster = &context.cluster;
         let pushing = &cluster.pushing;

@@ -1,8 +1,8 @@
-//! Hints of what is pushed, before the member has told of it.
+//! Hints for pushed objects, before the member has told of them itself.
 //!
-//! A push is registered with the store of the member that the name belongs to; what was known of that store travels with the push, so
-//! that the member sees which of its updates may have come in between (`hints::Registrar`). A push that was not stored, as far as is
-//! known, is withdrawn: the member then tells what is true.
+//! A push is registered with the member's store that owns the name. The push carries how far this front has followed that store, so that the
+//! member knows which of its updates may have come in between (`hints::Registrar`). If the push seems not to be stored, the registration is
+//! withdrawn, and the member tells whether it holds the name.
 //!
 //! Not known here: how a push is sent.
 //= paper 003 section 5   eager hint registration
@@ -18,18 +18,18 @@ use crate::{
     member::Member,
 };
 
-/// A push that is registered.
+/// A registered push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Registered {
     /// The number of the member's store.
     pub column: u8,
-    /// What was known of it.
+    /// How far the store had been followed.
     pub known: Known,
-    /// The trace of the name there.
+    /// The trace of the name in that store.
     pub trace: u64,
 }
 
-/// Registers that a member has what has this name. Nothing is registered with a member that has not told of its stores yet.
+/// Registers that a member holds the object of this name. A member that has not announced its stores yet gets no registration.
 pub fn register(groups: &Groups, member: u8, name: &[u8]) -> Registered {
     let columns = || groups.columns_of(member);
     let Some(first) = columns().next() else {
@@ -39,7 +39,7 @@ pub fn register(groups: &Groups, member: u8, name: &[u8]) -> Registered {
         seed: followed.column.seed,
         index: followed.column.index,
     };
-    // The stores of a member are a set: they share a seed.
+    // The stores of a member form a set, so they have the same seed.
     let primary = tracing(naming(first)).hash(name);
     let weights = columns().map(|followed| (followed.column.store, followed.column.weight));
     let owner = set::owner_among(primary, weights).and_then(|number| columns().nth(number));
@@ -53,7 +53,7 @@ pub fn register(groups: &Groups, member: u8, name: &[u8]) -> Registered {
     }
 }
 
-/// Tells a member that it has not stored what was registered, as far as is known.
+/// Tells a member that the registered push seems not to be stored.
 pub fn withdraw(member: &Member, registered: Registered) {
     let Registered { column, trace, .. } = registered;
     let withdrawn = Frame::Withdrawn(Withdrawn {

@@ -1,16 +1,16 @@
-//! Which resources have turned out to be longer than a front pushes: the next fetch of them is a member's.
+//! Resources that turned out to be longer than a front pushes: their next fetch goes through a member.
 //!
-//! Not known here: what is too long.
-//! Limits: [`SLOTS`] resources; one more takes the place of another, which is then fetched by the front once more.
+//! Not known here: the length limit.
+//! Limits: [`SLOTS`] resources. A new one replaces another, which the front then fetches once more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use store::KeyHash;
 
-/// A power of two; 32 KiB.
+/// A power of two; 32 KiB of memory.
 const SLOTS: usize = 4096;
 
-/// Resources that are too long.
+/// The resources that are too long.
 pub struct Large(Box<[AtomicU64]>);
 
 impl Default for Large {
@@ -20,17 +20,17 @@ impl Default for Large {
 }
 
 impl Large {
-    /// Is this one of them?
+    /// Is this resource one of them?
     pub fn contains(&self, key: KeyHash) -> bool {
         self.slot(key).load(Ordering::Relaxed) == key.0
     }
 
-    /// This one is too long.
+    /// Enters a resource.
     pub fn note(&self, key: KeyHash) {
         self.slot(key).store(key.0, Ordering::Relaxed);
     }
 
-    /// This one is not, or not any more.
+    /// Removes a resource, if it is there.
     pub fn forget(&self, key: KeyHash) {
         let _ = (self.slot(key)).compare_exchange(key.0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }

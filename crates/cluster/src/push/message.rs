@@ -1,4 +1,4 @@
-//! A push as it goes from a front to a member, and the member's verdict.
+//! The format of a push from a front to a member, and the member's verdict.
 //!
 //! ```text
 //! POST /.loligo/push HTTP/1.1
@@ -22,9 +22,9 @@
 //! Loligo-Had: ?1                                 only if the member had a copy already
 //! ```
 //!
-//! So a member makes of a push what it would have made of the same response to a fetch of its own.
+//! So a member treats a push as it would treat the same response to a fetch of its own.
 //!
-//! Not known here: connections, what is stored.
+//! Not known here: connections, storing.
 
 use bytes::Bytes;
 use hints::frames::Known;
@@ -35,36 +35,36 @@ use store::Sequence;
 
 use http1::head_lines;
 
-/// The target of a push.
+/// The request target of a push.
 pub const TARGET: &str = "/.loligo/push";
-/// The field with its terms.
+/// The field with the terms of a push.
 pub const FIELD: &[u8] = b"Loligo-Push";
-/// In the answer, if so: the member had a copy of it already, not known to be stale.
+/// In the answer, if it applies: the member already had a copy, not known to be stale.
 pub const HAD: &[u8] = b"Loligo-Had";
-/// Clocks of two members that differ by less are taken for equal: the message takes time on its way, too.
+/// Clocks of two members that differ by less count as equal: the message, too, takes time on its way.
 const CLOCKS_DIFFER_MS: u64 = 1000;
 
-/// What a member has to know of a push besides the messages.
+/// What a member has to know of a push besides request and response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// When the request was sent to the origin, by the front's clock.
     pub asked: UnixMillis,
-    /// When the response's head came, by the front's clock.
+    /// When the response's head arrived, by the front's clock.
     pub received: UnixMillis,
     /// When the push was sent, by the front's clock.
     pub sent: UnixMillis,
-    /// The number of the member's store that it belongs to,
+    /// The number of the member's store that owns the object.
     pub column: u8,
-    /// the life of that column,
+    /// The incarnation of that store's column.
     pub incarnation: u64,
-    /// the invalidation sequence that the member had told of it when the fetch began,
+    /// The invalidation sequence that the member had told of that store when the fetch began.
     pub began: Sequence,
-    /// and how far the front had followed it when it registered the name.
+    /// How far the front had followed that store when it registered the name.
     pub known: Known,
 }
 
 impl Terms {
-    /// The field's value.
+    /// The field value.
     pub fn encode(&self) -> String {
         let (asked, received, sent) = (self.asked.0, self.received.0, self.sent.0);
         let Terms {
@@ -80,7 +80,7 @@ impl Terms {
         )
     }
 
-    /// Reads the field's value. `None`: it is not one, or speaks of too many stores.
+    /// Reads a field value. `None`: it is malformed, or its column number is above 255.
     pub fn decode(value: &[u8]) -> Option<Terms> {
         let mut items = std::str::from_utf8(value).ok()?.split(';');
         let mut item = |name: &str| items.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -98,8 +98,8 @@ impl Terms {
         (is_whole && is_ordered).then_some(terms)
     }
 
-    /// When the request was sent and the head came, by the clock of the member whose clock says `now`. What the clocks of a cluster
-    /// that are set by NTP differ by is left in, so that a member stores the very times that the front has noted.
+    /// When the request was sent and the head came, by the clock of the member, which now shows `now`. Differences as small as those between
+    /// clocks set by NTP are ignored, so that the member stores exactly the times that the front has noted.
     pub fn by_clock(&self, now: UnixMillis) -> (UnixMillis, UnixMillis) {
         if now.0.abs_diff(self.sent.0) < CLOCKS_DIFFER_MS {
             return (self.asked, self.received);
@@ -115,7 +115,7 @@ fn known(text: &str) -> Option<Known> {
     Some(Known { incarnation, label })
 }
 
-/// The head of a request, as a member will read it.
+/// Writes the head of a request for the member to read.
 pub fn write_request<'f>(
     method: &str,
     target: &str,
@@ -139,7 +139,7 @@ pub fn write_request<'f>(
     out.into()
 }
 
-/// The head of a response, as a member will read it. `without_cookies`: they were for the client that asked alone.
+/// Writes the head of a response for the member to read. `without_cookies`: leave out those, because they were meant for one client.
 pub fn write_response(head: &ResponseHead, without_cookies: bool) -> Bytes {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(match head.version {
@@ -161,7 +161,7 @@ pub fn write_response(head: &ResponseHead, without_cookies: bool) -> Bytes {
     out.into()
 }
 
-/// Writes the fields but those of framing and `but`, and the empty line.
+/// Writes all fields except those of framing and those in `but`, then the empty line.
 fn write_fields<'f>(
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     but: &[&[u8]],
@@ -177,7 +177,7 @@ fn write_fields<'f>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of the POST that carries so many bytes.
+/// The head of the POST, for a body of this length.
 pub fn write_head(host: &str, terms: &Terms, body_bytes: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(320);
     http1::write_request_line("POST", TARGET, &mut out);
@@ -189,21 +189,21 @@ pub fn write_head(host: &str, terms: &Terms, body_bytes: u64) -> Vec<u8> {
     out
 }
 
-/// What a push brings.
+/// The contents of a push.
 #[derive(Debug)]
 pub struct Pushed {
     /// The client's request.
     pub request: RequestHead,
-    /// The response to it; its framing is the length of `body`.
+    /// The response to it. Its framing is the length of `body`.
     pub response: ResponseHead,
     /// The response's body.
     pub body: Bytes,
 }
 
-/// Reads the body of a POST. `requests`, `responses`: the limits of their heads.
+/// Reads the body of a POST. `requests`, `responses`: limits for the two heads.
 ///
 /// # Errors
-/// It is not a GET and a response to it.
+/// It is not a GET request with a response to it.
 pub fn read(message: &Bytes, requests: &Limits, responses: &Limits) -> Result<Pushed, Malformed> {
     let mut scratch = Scratch::new();
     let view = http1::parse_request(message, requests, &mut scratch)?;
@@ -229,7 +229,7 @@ pub fn read(message: &Bytes, requests: &Limits, responses: &Limits) -> Result<Pu
     })
 }
 
-/// It is not a push.
+/// The message is not a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
@@ -239,26 +239,26 @@ impl From<Reject> for Malformed {
     }
 }
 
-/// What a member made of a push.
+/// What a member did with a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is stored.
+    /// Stored.
     Stored,
-    /// The member's rules or its admission do not want it.
+    /// The member's rules or its admission policy refuse it.
     Policy,
-    /// It is longer than the member stores.
+    /// Longer than the member stores.
     Size,
-    /// A purge of it came after the fetch began.
+    /// A purge after the fetch began covers it.
     Invalidated,
-    /// The member stores nothing for now.
+    /// The member stores nothing at present.
     Paused,
-    /// The store has not taken it.
+    /// The store did not accept it.
     Disk,
     /// The member could not read the push.
     Malformed,
 }
 
-/// Each verdict with its status code and its word.
+/// Each verdict with its status code and name.
 const VERDICTS: [(Verdict, u16, &str); 7] = [
     (Verdict::Stored, 204, "stored"),
     (Verdict::Policy, 403, "policy"),
@@ -276,25 +276,25 @@ impl Verdict {
         let mut at = 0;
         while at < all.len() {
             all[at] = VERDICTS[at].0;
-            // Counters are found by the number of a verdict, and told in this order.
+            // Counters are indexed by the number of a verdict, and reported in this order.
             assert!(all[at] as usize == at);
             at += 1;
         }
         all
     };
 
-    /// The status code that says so.
+    /// The status code of the answer.
     pub fn status(self) -> u16 {
         self.row().1
     }
 
-    /// What a status code says; codes that no member sends mean that it could not be read.
+    /// The verdict of a status code; a code that no member sends counts as `Malformed`.
     pub fn of_status(status: u16) -> Verdict {
         let row = VERDICTS.iter().find(|row| row.1 == status);
         row.map_or(Verdict::Malformed, |row| row.0)
     }
 
-    /// The word for it.
+    /// Its name in logs and metrics.
     pub fn as_str(self) -> &'static str {
         self.row().2
     }
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn terms_that_are_not_whole_or_run_backwards_are_refused() {
         let whole = terms().encode();
-        // The last digit may be missing: nothing tells that.
+        // A missing last digit cannot be detected.
         for end in 0..whole.len() - 1 {
             assert_eq!(Terms::decode(&whole.as_bytes()[..end]), None, "{end}");
         }

@@ -1,7 +1,7 @@
-//! What a front has to push, and what was pushed to us: what all threads share.
+//! The shared state of pushes: those that a front sends, and those sent to us.
 //!
 //! Not known here: members, how a push is sent.
-//! Limits: bytes of what waits and is on its way ([`QUEUE_PART`], [`QUEUE_BYTES_MIN`]).
+//! Limits: bytes of pushes that wait or are being sent ([`QUEUE_PART`], [`QUEUE_BYTES_MIN`]).
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -23,71 +23,71 @@ use super::{
     queue::{self, Queue},
 };
 
-/// The queue may take this share of the size of the memory for objects. It is taken in addition to that memory.
+/// The queue may take the size of the memory for objects divided by this, in addition to that memory.
 const QUEUE_PART: u64 = 8;
-/// The queue may take so much at least, bytes.
+/// The least size of the queue, bytes.
 const QUEUE_BYTES_MIN: u64 = 8 << 20;
 
-/// What a front has to push.
+/// The pushes of a front.
 pub struct Pushing {
-    /// Whether what is fetched is pushed at all.
+    /// Whether fetched objects are pushed at all.
     pub is_on: bool,
-    /// Which keys are asked for often.
+    /// Which keys are requested often.
     pub hot: Hot,
-    /// What is too long to be pushed.
+    /// Resources that are too long to be pushed.
     pub large: Large,
-    /// What is counted.
+    /// Counters.
     pub counters: PushCounters,
     queue: Mutex<Queue<Push>>,
-    /// How purges stood in the last seconds.
+    /// The state of purges in the last seconds.
     pub(super) moments: Moments,
 }
 
-/// What is counted of pushes, but for what each member made of them ([`crate::member::MemberCounters`]).
+/// Counters of pushes, except verdicts, which are counted for each member ([`crate::member::MemberCounters`]).
 #[derive(Default)]
 pub struct PushCounters {
-    /// Pushes that no member took.
+    /// Pushes that no member accepted.
     pub given_up: AtomicU64,
-    /// Not begun: no member had told its sequences when the fetch began.
+    /// Pushes not begun, because no member had told its sequences when the fetch began.
     pub untold: AtomicU64,
-    /// Bodies that were longer than `push-max`.
+    /// Bodies longer than `push-max`.
     pub too_long: AtomicU64,
-    /// Purged before they were sent.
+    /// Objects purged before they were sent.
     pub purged: AtomicU64,
 }
 
 /// An object on its way to a member.
 pub struct Push {
-    /// What the client asked.
+    /// The head of the client's request, as the member will read it.
     pub request: Bytes,
-    /// The head of what came.
+    /// The head of the response.
     pub response: Bytes,
     /// Its body, in pieces.
     pub body: Vec<Bytes>,
-    /// The bytes of these.
+    /// The sum of their lengths.
     pub body_bytes: u64,
     /// The hash of its key.
     pub primary: KeyHash,
-    /// The name that its hint is made of.
+    /// The name that hints are made from.
     pub name: Box<[u8]>,
-    /// Our listener.
+    /// The number of our listener.
     pub listener: usize,
-    /// When the origin was asked.
+    /// When the request was sent to the origin.
     pub asked: UnixMillis,
-    /// When its answer came.
+    /// When the response's head came.
     pub received: UnixMillis,
-    /// How purges stood then.
+    /// The state of purges when the fetch began.
     pub began: Began,
-    /// The bounds of carrying it.
+    /// Time limits of sending it.
     pub waits: OriginWaits,
-    /// Members that have refused it, or have it.
+    /// Members that have refused it or hold it.
     pub not_to: u64,
-    /// Of what a member holds, not of a fetch.
+    /// It is a copy of an object that a member holds, not a fetched one.
     pub is_copy: bool,
 }
 
 impl Pushing {
-    /// Nothing to push yet.
+    /// The state at the start, with an empty queue.
     pub fn new(plan: &Plan, cluster: &plan::Cluster) -> Pushing {
         let bytes_max = (plan.memory_bytes / QUEUE_PART).max(QUEUE_BYTES_MIN);
         Pushing {
@@ -100,19 +100,19 @@ impl Pushing {
         }
     }
 
-    /// Bytes of what is collected, waits and is on its way; pushes that wait; what was dropped.
+    /// Bytes being collected, waiting or being sent; the number of waiting pushes; counts of dropped ones.
     pub fn figures(&self) -> (u64, usize, queue::Counts) {
         let queue = self.queue();
         (queue.bytes(), queue.waiting(), queue.counts())
     }
 
-    /// What is asked for under this key is too long to be pushed.
+    /// Notes that the resource of this key is too long to be pushed.
     pub fn too_long(&self, primary: KeyHash) {
         self.large.note(primary);
         self.counters.too_long.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What waits, and what is on its way.
+    /// The queue of pushes.
     pub fn queue(&self) -> MutexGuard<'_, Queue<Push>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,6 +121,6 @@ impl Pushing {
 /// Pushes to us.
 #[derive(Default)]
 pub struct Receiving {
-    /// By verdict, in the order of [`message::Verdict::ALL`].
+    /// Counts by verdict, in the order of [`message::Verdict::ALL`].
     pub verdicts: [AtomicU64; message::Verdict::ALL.len()],
 }

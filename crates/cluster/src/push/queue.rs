@@ -1,12 +1,12 @@
-//! What waits to be pushed to members, and what is on its way to them.
+//! Pushes that wait, and pushes being sent to members.
 //!
-//! A push takes room from when its first byte is collected until a member has answered: [`Queue::reserve`], then [`Queue::put`] or
-//! [`Queue::release`], then [`Queue::take`], then [`Queue::done`]. A newer version of what waits takes its place. While a version is
-//! on its way the next one waits, so that a member never gets the older one last.
+//! A push takes room from its first collected byte until a member has answered: [`Queue::reserve`], then [`Queue::put`] or
+//! [`Queue::release`], then [`Queue::take`], then [`Queue::done`]. A newer version replaces a waiting one of the same key. While one version
+//! is being sent the next one waits, so that a member never gets the older version last.
 //!
-//! Not known here: what is pushed, how a member is chosen, sockets, the time.
-//! Limits: `bytes_max`: the oldest is dropped to make room for what comes, since nobody has asked for it for the longest time.
-//! [`AGE_MAX`]: what has waited longer is dropped. [`UNDER_WAY_MAX`] pushes at a time to a member. All are counted ([`Counts`]).
+//! Not known here: the objects, how a member is chosen, sockets, time.
+//! Limits: `bytes_max`; to make room the oldest push is dropped, because it has gone without a request for the longest time. [`AGE_MAX`] of
+//! waiting. [`UNDER_WAY_MAX`] pushes at a time to a member. All that is dropped is counted ([`Counts`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -15,34 +15,34 @@ use base::clock::Instant;
 
 /// How long a push may wait.
 pub const AGE_MAX: Duration = Duration::from_secs(10);
-/// Pushes at a time to a member. With 8 of them a member took fewer than came, and woke up more often for each (docs/measurements.md).
+/// Pushes at a time to a member. With 8, a member took fewer than came, and woke up more often for each (docs/measurements.md).
 const UNDER_WAY_MAX: usize = 32;
-/// So many of those that wait are looked at for one that may go.
+/// Waiting pushes that one [`Queue::take`] looks at.
 const LOOKED_AT_MAX: usize = 64;
 
-/// What was dropped since the start.
+/// Pushes dropped since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// For want of room.
+    /// For lack of room.
     pub full: u64,
-    /// It had waited for too long.
+    /// Because they had waited for too long.
     pub old: u64,
-    /// A newer version came.
+    /// Because a newer version came.
     pub replaced: u64,
 }
 
-/// Pushes of a front.
+/// The pushes of a front.
 pub struct Queue<T> {
     bytes_max: u64,
-    /// Taken by what is collected, waits and is on its way.
+    /// Bytes being collected, waiting or being sent.
     bytes: u64,
-    /// Of these by what waits.
+    /// The part of these that waits.
     waiting_bytes: u64,
-    /// In the order in which they came.
+    /// Waiting pushes in order of arrival.
     waiting: BTreeMap<u64, Waiting<T>>,
-    /// What waits, by the hash of its key.
+    /// The ticket of the waiting push of each key hash.
     by_key: HashMap<u64, u64>,
-    /// What is on its way: member, key.
+    /// Pushes being sent: member and key.
     under_way: Vec<(usize, u64)>,
     next_ticket: u64,
     counts: Counts,
@@ -55,14 +55,14 @@ struct Waiting<T> {
     push: T,
 }
 
-/// A push that goes on its way.
+/// A push taken from the queue, to be sent.
 #[derive(Debug)]
 pub struct Taken<T> {
-    /// To which member.
+    /// The member it goes to.
     pub member: usize,
     /// The hash of its key.
     pub key: u64,
-    /// The room that it takes.
+    /// The room it takes.
     pub bytes: u64,
     /// The push.
     pub push: T,
@@ -83,7 +83,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes room for so many bytes more of what is being collected. `false`: there is none, even without what waits.
+    /// Takes room for so many more bytes being collected, dropping the oldest waiting pushes. `false`: even that does not make enough room.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         if self.bytes - self.waiting_bytes + bytes > self.bytes_max {
             self.counts.full += 1;
@@ -99,12 +99,12 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Gives room back that [`Self::reserve`] took.
+    /// Gives back room that [`Self::reserve`] took.
     pub fn release(&mut self, bytes: u64) {
         self.bytes -= bytes;
     }
 
-    /// A push that is complete. `bytes`: all that was reserved for it.
+    /// Adds a complete push. `bytes`: all that was reserved for it.
     pub fn put(&mut self, key: u64, bytes: u64, push: T, now: Instant) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -124,8 +124,8 @@ impl<T> Queue<T> {
         self.by_key.insert(key, ticket);
     }
 
-    /// The oldest push that may go now. `has_room`: may any member get one? If not, no push is looked at. `choose`: the member for
-    /// a push; `None` if it has to wait.
+    /// Takes the oldest push that may be sent now. `has_room`: may any member get one? If not, no push is looked at. `choose`: the member for a
+    /// push; `None`: it has to wait.
     pub fn take(
         &mut self,
         now: Instant,
@@ -155,13 +155,13 @@ impl<T> Queue<T> {
         })
     }
 
-    /// A push that was taken has ended, however it did.
+    /// Ends a push that was taken, whether it succeeded or failed.
     pub fn done(&mut self, taken: &Taken<T>) {
         self.arrived(taken);
         self.bytes -= taken.bytes;
     }
 
-    /// A push that was taken waits again, unless a newer version has come.
+    /// Lets a push that was taken wait again, unless a newer version has come.
     pub fn put_back(&mut self, taken: Taken<T>, now: Instant) {
         if self.by_key.contains_key(&taken.key) {
             self.counts.replaced += 1;
@@ -178,17 +178,17 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Bytes held now.
+    /// Bytes of all pushes now.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Pushes that wait.
+    /// The number of waiting pushes.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// What was dropped.
+    /// Counts of dropped pushes.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -211,16 +211,16 @@ impl<T> Queue<T> {
     }
 }
 
-/// How much is on its way to whom.
+/// How many pushes are being sent to each member.
 pub struct Loads<'a>(&'a [(usize, u64)]);
 
 impl Loads<'_> {
-    /// Pushes on their way to a member.
+    /// Pushes being sent to a member.
     pub fn of(&self, member: usize) -> usize {
         self.0.iter().filter(|(to, _)| *to == member).count()
     }
 
-    /// May one more go there?
+    /// May one more be sent to it?
     pub fn has_room(&self, member: usize) -> bool {
         self.of(member) < UNDER_WAY_MAX
     }

@@ -1,7 +1,7 @@
-//! Carrying pushes to members: tasks of the workers that take from the queue.
+//! Sends pushes to members, in tasks of the workers that take from the queue.
 //!
-//! A worker whose fetch is complete starts one. It goes on with whatever may go next, whoever has fetched it, and ends when nothing may: what
-//! waits for room at a member is taken by the task that makes this room.
+//! A worker whose fetch is complete starts such a task. The task sends any push that may go next, also those of other workers, and ends when none
+//! may. Pushes that wait for room at a member are taken by the task that frees this room.
 //!
 //! Not known here: where pushes come from.
 
@@ -33,11 +33,11 @@ use super::{
     target::{self, Candidate},
 };
 
-/// The longest that a push may take.
+/// Time limit of a push.
 const PUSH_MAX: Duration = Duration::from_secs(5);
 
 impl PushContext {
-    /// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
+    /// To be called every second, by one worker for all: fades hot keys, and sends pushes that had no member to go to but have one now.
     pub fn every_second(self: &Rc<Self>, now: Instant) {
         let pushing = &self.cluster.pushing;
         pushing.hot.fade();
@@ -47,7 +47,7 @@ impl PushContext {
     }
 }
 
-/// Sends what may go now, as a task of this worker, until nothing may.
+/// Starts a task of this worker that sends pushes while any may go.
 pub fn start(context: &Rc<PushContext>) {
     let Some(mut taken) = next(context) else {
         return;
@@ -64,7 +64,7 @@ pub fn start(context: &Rc<PushContext>) {
     });
 }
 
-/// A push on its way. However that ends, its place in the queue is given back.
+/// A push being sent. Dropping it gives its room in the queue back, however the sending ends.
 struct UnderWay<'a> {
     cluster: &'a Cluster,
     taken: Option<Taken<Push>>,
@@ -78,7 +78,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Carries a push to its member, and puts it back if another one is to be tried.
+/// Sends a push to its member, and puts it back if another member is to be tried.
 async fn carry(context: &PushContext, taken: Taken<Push>) {
     let cluster = &*context.cluster;
     let mut under_way = UnderWay {
@@ -91,12 +91,12 @@ async fn carry(context: &PushContext, taken: Taken<Push>) {
     let (number, push) = (taken.member, &taken.push);
     let member = &cluster.places[number];
     let is_hinted = is_hinted(context, number, push);
-    // First: requests that go to the member from now on find it there, or have the member fetch it.
+    // Register first: requests that go to the member from now on find the object there, or the member fetches it.
     let registered = register(context, number, push);
     let sent = send(context, number, push, registered).await;
     let is_stored = |answer: &Answer| answer.verdict == Verdict::Stored;
     if !sent.as_ref().is_ok_and(is_stored) {
-        // A member that refuses a push may not have come to read its name, so we withdraw it here.
+        // A member that refuses a push may not have read its name, so the registration has to be withdrawn here.
         eager::withdraw(member, registered);
     }
     if sent.as_ref().is_ok_and(|answer| answer.had_it) && !is_hinted && !push.is_copy {
@@ -118,7 +118,7 @@ async fn carry(context: &PushContext, taken: Taken<Push>) {
     }
 }
 
-/// The next push that may go, and where to.
+/// The next push that may be sent, with its member.
 fn next(context: &PushContext) -> Option<Taken<Push>> {
     let (cluster, store) = (&*context.cluster, &context.cache.store);
     let groups = context.groups();
@@ -139,7 +139,7 @@ fn next(context: &PushContext) -> Option<Taken<Push>> {
     }
 }
 
-/// The member for a push, among those that may get one more now.
+/// The member for a push, of those that may get one more now.
 fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) -> Option<usize> {
     let now_ms = cluster.now_ms();
     let holders = groups.nodes(trace_of(&push.name));
@@ -155,12 +155,12 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
     };
     let candidates = cluster.members().filter_map(candidate);
     let candidates: Vec<_> = candidates.collect();
-    // As good as chance, and no call of the system for each push that is looked at.
+    // As good as a random number, without a system call for each push that is looked at.
     let chance = XxHash3_64::oneshot_with_seed(now_ms, &push.name);
     target::choose(&candidates, cluster.plan.spread, chance)
 }
 
-/// May this member get it, as soon as there is room? Not one that has yet to hear purges of ours: nobody would ask it for what it has.
+/// May this member get it once there is room? A member that has not heard all our purges may not: no request would be sent to it.
 fn may_get(cluster: &Cluster, number: u8, push: &Push, now_ms: u64) -> bool {
     let id = MemberId(number);
     let takes_new = |member: &Member| member.takes_new(now_ms);
@@ -178,31 +178,31 @@ fn may_go_on(cluster: &Cluster, push: &Push) -> bool {
     members.any(|(id, _)| may_get(cluster, id.0, push, now_ms))
 }
 
-/// How much a server belongs to a member: the same at all fronts.
+/// How strongly a server belongs to a member; the same at all fronts.
 fn belonging(server: &[u8], name_hash: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(name_hash, server)
 }
 
-/// Do hints say that the member has it?
+/// Do hints say that the member holds it?
 fn is_hinted(context: &PushContext, member: usize, push: &Push) -> bool {
     let bit = MemberId(member as u8).bit();
     context.groups().nodes(trace_of(&push.name)) & bit != 0
 }
 
-/// Registers a push with the member that it goes to.
+/// Registers a push with its member.
 fn register(context: &PushContext, member: usize, push: &Push) -> Registered {
     eager::register(&context.groups(), member as u8, &push.name)
 }
 
-/// What a member says of a push.
+/// A member's answer to a push.
 #[derive(Clone, Copy)]
 struct Answer {
     verdict: Verdict,
-    /// It had a copy already.
+    /// The member already had a copy.
     had_it: bool,
 }
 
-/// Sends a push to a member, and hears its verdict.
+/// Sends a push to a member, and reads its verdict.
 async fn send(
     context: &PushContext,
     member: usize,
@@ -275,7 +275,7 @@ impl Push {
     }
 }
 
-/// Counts what became of a push. Is another member to be tried?
+/// Counts the result of a push. Should another member be tried?
 fn is_for_another(member: &Member, now_ms: u64, sent: Result<Verdict, UpstreamError>) -> bool {
     let counters = &member.counters;
     match sent {

@@ -1,11 +1,11 @@
-//! To which member a push goes.
+//! Chooses the member for a push.
 //!
-//! One that holds an older version gets the newer one. Otherwise, of two that chance has picked, the one with clearly less to do, and of
-//! two that have about as much, either, by chance in proportion to their free space: nearly as even as asking all, and fronts that know
-//! the same do not all run to the same member. What members say of themselves is up to a second old, so small differences mean nothing:
-//! less than half counts as clearly less, roughly ([`u64::ilog2`]). Or, to have the objects of a server together (`spread = "hash"`), the one that the server belongs to.
+//! A member that holds an older version gets the new one. Otherwise two members are picked at random, and the clearly less busy one gets the
+//! push; if both are about equally busy, one of them by chance in proportion to its free space. This is nearly as even as asking all, and
+//! fronts with the same knowledge do not all choose the same member. Reported loads are up to a second old, so "clearly" means roughly a
+//! factor of two ([`u64::ilog2`]). With `spread = "hash"` the member that the URL's server belongs to gets it, so that its objects are together.
 //!
-//! Not known here: how members are, what is pushed.
+//! Not known here: the state of members, the objects.
 //! Source: Mitzenmacher, *The power of two choices in randomized load balancing*, 2001.
 
 use std::cmp::Ordering;
@@ -17,13 +17,13 @@ use plan::Spread;
 pub struct Candidate {
     /// Its number.
     pub member: usize,
-    /// How much it has to do.
+    /// Its load.
     pub busyness: u64,
-    /// Room in its stores that no record takes that can be looked up, MiB.
+    /// Space in its stores that no live record takes, MiB.
     pub free_mib: u64,
-    /// Does it hold a version, as far as its hints say?
+    /// Does it hold a version, according to its hints?
     pub holds: bool,
-    /// How much the server of the URL belongs to it; the highest has it.
+    /// How strongly the URL's server belongs to it; the highest value wins.
     pub belonging: u64,
 }
 
@@ -43,7 +43,7 @@ pub fn choose(candidates: &[Candidate], spread: Spread, chance: u64) -> Option<u
     if count < 2 {
         return candidates.first().map(|only| only.member);
     }
-    // Two different ones: the second is so many steps after the first.
+    // Pick two different ones: the second lies 1 to `count - 1` steps after the first.
     let first = (chance >> 32) % count;
     let second = (first + 1 + (chance & 0xffff_ffff) % (count - 1)) % count;
     let [one, other] = [first, second].map(|at| &candidates[at as usize]);
@@ -55,15 +55,15 @@ pub fn choose(candidates: &[Candidate], spread: Spread, chance: u64) -> Option<u
     Some(better.member)
 }
 
-/// How busy, roughly.
+/// The order of magnitude of a load.
 fn about(busyness: u64) -> u32 {
     busyness.max(1).ilog2()
 }
 
-/// One of two, by chance in proportion to their room.
+/// One of the two, at random in proportion to their free space.
 fn by_room<'c>(one: &'c Candidate, other: &'c Candidate, chance: u64) -> &'c Candidate {
     let room = |candidate: &Candidate| u128::from(candidate.free_mib) + 1;
-    // Bits between those that have picked the two.
+    // Use bits between those that picked the two.
     let dice = u128::from((chance >> 16) as u32);
     match (dice * (room(one) + room(other))) >> 32 < room(one) {
         true => one,

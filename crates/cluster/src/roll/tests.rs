@@ -1,4 +1,4 @@
-//! The rules of the table at the head of `roll`, one by one, and in any order.
+//! The rules of the table at the head of `roll`, one by one and in any order.
 
 use super::*;
 use plan::MEMBERS_MAX;
@@ -31,13 +31,13 @@ impl Roll {
         self.entry(id).map_or(0, |entry| entry.who.turn)
     }
 
-    /// Whoever is at this address says its name.
+    /// The member at this address tells its name in a handshake.
     fn meet(&mut self, address: SocketAddr, said: Said<'_>, now: Now) -> Verdict {
         let id = self.at(address).expect("somebody is called there");
         self.met(id, self.turn(id), said, now)
     }
 
-    /// The members in words: number, name, address.
+    /// The members as text: number, name, address.
     fn told(&self) -> Vec<String> {
         self.audit();
         let told = |(id, entry): (MemberId, &Entry)| {
@@ -50,7 +50,7 @@ impl Roll {
         self.entries().map(told).collect()
     }
 
-    /// The invariants at the head of the file.
+    /// Checks the invariants at the head of `roll`.
     fn audit(&self) {
         let all: Vec<&Entry> = self.entries().map(|(_, entry)| entry).collect();
         let names: BTreeSet<&str> = all.iter().map(|entry| &*entry.who.name).collect();
@@ -81,7 +81,7 @@ fn what_the_name_has_gets_places_and_then_names() {
     assert_eq!(roll.meet(at(2), said("b", 1), now(1, &[])), Verdict::Stays);
     roll.is_own(MemberId(2), roll.turn(MemberId(2)));
     assert_eq!(roll.told(), ["1 b 10.0.0.2"]);
-    // Own addresses are left out from then on.
+    // From then on own addresses are ignored.
     roll.listed(&[at(1), at(2), at(3)], now(2, &[]));
     assert_eq!(roll.told(), ["1 b 10.0.0.2"]);
     let told: Vec<MemberId> = roll.changes().iter().map(|(id, _)| *id).collect();
@@ -103,7 +103,7 @@ fn one_that_has_left_the_name_and_has_no_link_is_forgotten_after_a_while() {
     assert_eq!(roll.mask(), 0b11, "it may be back soon");
     roll.tick(now(5000 + FORGET_MS, &[]));
     assert_eq!(roll.told(), ["1 b 10.0.0.2"], "b is in the name");
-    // A place that was free for longer comes first.
+    // The place that has been free for longer is used first.
     roll.listed(&[at(2), at(9)], now(9000, &[]));
     assert_eq!(roll.told(), ["1 b 10.0.0.2", "2 10.0.0.9:3130 10.0.0.9"]);
 }
@@ -118,7 +118,7 @@ fn a_member_with_another_address_is_the_same_member() {
         (who.occupant, who.turn)
     };
     roll.listed(&[at(7)], now(10_000, &[MemberId(0)]));
-    // The link to its last process has not ended yet.
+    // The link of the member's earlier process has not ended yet.
     let linked = now(10_000, &[MemberId(0)]);
     assert_eq!(roll.meet(at(7), said("a", 2), linked), Verdict::Waits);
     let unlinked = now(13_000, &[]);
@@ -135,7 +135,7 @@ fn two_addresses_of_one_process_are_one_member() {
     let v6 = "[fd00::1]:3130".parse().unwrap();
     roll.listed(&[at(1), v6], now(0, &[]));
     assert_eq!(roll.meet(at(1), said("a", 1), now(0, &[])), Verdict::Stays);
-    // Its link does not beat yet.
+    // The member's link does not beat yet.
     assert_eq!(roll.meet(v6, said("a", 1), now(1, &[])), Verdict::Leaves);
     assert_eq!(roll.told(), ["0 a 10.0.0.1"]);
     roll.listed(&[v6], now(2, &[]));
@@ -153,7 +153,7 @@ fn an_address_that_another_member_has_now() {
         roll.meet(at(1), said("b", 1), now(900, &[])),
         Verdict::Leaves
     );
-    // `a` is waited for, so that purges name it.
+    // `a` stays a member without an address, so that answers to purges name it.
     assert_eq!(roll.told(), ["0 a ?", "1 10.0.0.1:3130 10.0.0.1"]);
     assert_eq!(
         roll.meet(at(1), said("b", 1), now(900, &[])),
@@ -172,18 +172,18 @@ fn a_stranger_with_the_key_is_a_member_at_once() {
     let a = roll.knocked(said("a", 1), at(1), now(0, &[])).unwrap();
     assert_eq!(roll.told(), ["0 a 10.0.0.1"]);
     assert_eq!(roll.knocked(said("a", 1), at(1), now(0, &[])), Some(a));
-    // The name has its address, too.
+    // The look-up of the name has its address, too.
     roll.listed(&[at(1), at(2)], now(1, &[]));
     assert_eq!(
         roll.knocked(said("b", 1), at(2), now(1, &[])),
         Some(MemberId(1))
     );
     assert_eq!(roll.told(), ["0 a 10.0.0.1", "1 b 10.0.0.2"]);
-    // It comes back from elsewhere, and the name does not have it yet.
+    // It comes back at another address, which the look-up does not have yet.
     roll.listed(&[at(2)], now(2, &[]));
     assert_eq!(roll.knocked(said("a", 2), at(3), now(2, &[])), Some(a));
     assert_eq!(roll.told(), ["0 a 10.0.0.3", "1 b 10.0.0.2"]);
-    // An address in the name is better than the one that it says.
+    // An address in the look-up wins over the one that the member tells.
     assert_eq!(
         roll.knocked(said("b", 2), at(8), now(2, &[])),
         Some(MemberId(1))
@@ -204,7 +204,7 @@ fn members_of_the_configuration_stay() {
     let mut roll = Roll::new("own", &configured, MEMBERS_MAX, FORGET_MS);
     roll.listed(&[at(1), at(2), at(3)], now(0, &[]));
     assert_eq!(roll.mask(), 0b1111, "the first is known by its address");
-    // The second is at the address that its name leads to.
+    // The member of the second place is at the address of its configured name.
     assert_eq!(roll.meet(at(2), said("b", 1), now(0, &[])), Verdict::Leaves);
     assert_eq!(roll.told().len(), 3);
     roll.listed(&[at(3)], now(1, &[]));
@@ -221,12 +221,12 @@ fn there_is_no_place_for_more_than_a_cluster_can_have() {
     roll.listed(&many, now(0, &[]));
     assert_eq!((roll.mask().count_ones(), roll.unplaced()), (63, 5));
     assert_eq!(roll.knocked(said("late", 1), at(200), now(0, &[])), None);
-    // One that is there is better than one that was.
+    // A member that is there wins over one that has gone.
     roll.meet(at(1), said("b", 1), now(0, &[]));
     assert_eq!(roll.meet(at(1), said("c", 1), now(1, &[])), Verdict::Leaves);
     assert_eq!(roll.meet(at(1), said("c", 1), now(1, &[])), Verdict::Stays);
     assert!(roll.named("b").is_none() && roll.named("c").is_some());
-    // Room comes with the next answer.
+    // The next look-up finds free places.
     roll.listed(&many[10..], now(FORGET_MS, &[]));
     assert_eq!(roll.unplaced(), 5);
     roll.listed(&many[10..], now(FORGET_MS, &[]));
@@ -247,8 +247,8 @@ fn an_answer_of_a_connection_that_is_out_of_date_changes_nothing() {
     assert_eq!(roll.told(), before);
 }
 
-/// Members come, go, move, change their names and addresses in any order: the invariants hold, and those that are there at the end, and
-/// answer, are the members in the end.
+/// Members come, go, move, change their names and addresses in any order. The invariants hold, and in the end the members are those that are
+/// there and answer.
 #[test]
 fn any_order_of_events_ends_with_those_that_are_there() {
     for seed in 0..300u64 {
@@ -260,7 +260,7 @@ fn any_order_of_events_ends_with_those_that_are_there() {
             dice % most
         };
         let mut roll = discovering();
-        // At each address the number of the member that is there, and of its process.
+        // For each address, the number of the member there and of its process.
         let mut there = [None; 6];
         let mut ms = 0;
         for step in 0..200 {
@@ -309,7 +309,7 @@ fn any_order_of_events_ends_with_those_that_are_there() {
 
 type There = [Option<(u64, u64)>; 6];
 
-/// A member has a link if it is where it is called.
+/// A member has a link if it is at its known address.
 fn linked(roll: &Roll, there: &There, ms: u64) -> Now {
     let linked = roll.entries().filter(|(_, entry)| {
         let address = (0..6).find(|n| entry.address == Some(at(*n as u8)));
