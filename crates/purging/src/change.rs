@@ -1,7 +1,7 @@
-//! A purge as members tell it to each other: every name and pattern that goes, resolved by the member that was asked.
+//! The contents of a purge as members send it to each other: all names and patterns, resolved by the member that received the purge.
 //!
-//! Names are those that objects are stored under (`request::target`), so members of a cluster need the same listeners and rules. Hashes
-//! cannot be told, since each store may have a seed of its own.
+//! Names are those under which objects are stored (`request::target`), so the members of a cluster need the same listeners and rules. Hashes
+//! cannot be sent instead, because each store may have its own seed.
 //!
 //! ```text
 //! flags u8 (1: soft, 2: of an unsafe method) | names u16 | each: length u32, bytes | patterns u16 | each: kind u8 (0 prefix, 1 tag), length u32, bytes
@@ -9,39 +9,39 @@
 //!
 //! Not known here: where a purge came from, what is stored.   Limits: [`CHANGE_BYTES_MAX`].
 
-/// The longest change, bytes: one that is longer is not told.
+/// The longest encoded change, bytes. A longer one cannot be told to other members.
 pub const CHANGE_BYTES_MAX: usize = 512 << 10;
 
 const SOFT: u8 = 1;
 const OF_UNSAFE_METHOD: u8 = 2;
 
-/// The longest pattern, bytes: that of a cache's predicates.
+/// The longest pattern, bytes; the same as of the cache's predicates.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
-/// What many names have in common.
+/// A property that many objects share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// The beginning of a key.
     Prefix(Vec<u8>),
-    /// A tag of what is stored.
+    /// A tag of the stored response.
     Tag(Vec<u8>),
 }
 
-/// What is to go.
+/// The objects to purge.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
     /// Names of objects, with all their variants.
     pub names: Vec<Vec<u8>>,
     /// Beginnings of keys, and tags.
     pub patterns: Vec<Pattern>,
-    /// Stale instead of gone?
+    /// Make them stale instead of removing them?
     pub soft: bool,
-    /// Made by an unsafe method? Then nothing has to be remembered of what was never stored.
+    /// Made by an unsafe method? Then a name that was never stored need not be remembered.
     pub is_of_unsafe_method: bool,
 }
 
 impl Change {
-    /// Everything that was stored before now.
+    /// A purge of everything stored before now.
     pub fn everything() -> Change {
         Change {
             patterns: vec![Pattern::Prefix(Vec::new())],
@@ -49,7 +49,7 @@ impl Change {
         }
     }
 
-    /// These names, after an unsafe method.
+    /// A purge of these names by an unsafe method.
     pub fn of_unsafe_method(names: Vec<Vec<u8>>) -> Change {
         Change {
             names,
@@ -63,7 +63,7 @@ impl Change {
         !self.patterns.is_empty() || self.soft
     }
 
-    /// As it is told; `None` if that is too long.
+    /// The encoded change; `None` if it is longer than [`CHANGE_BYTES_MAX`].
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let flag = |is_so: bool, flag: u8| if is_so { flag } else { 0 };
@@ -84,7 +84,7 @@ impl Change {
         (out.len() <= CHANGE_BYTES_MAX).then_some(out)
     }
 
-    /// What was told; `None` if it is not a change, whole and with nothing behind it.
+    /// Decodes a change; `None` if the bytes are not exactly one change.
     pub fn decode(bytes: &[u8]) -> Option<Change> {
         if bytes.len() > CHANGE_BYTES_MAX {
             return None;

@@ -1,27 +1,27 @@
-//! What of the cache may be served now.
+//! Which stored objects may be served now.
 //!
-//! Closed since the start of the process, nothing is served that was on disk then; memory has only what came since. Closed
-//! because the process was stopped for a while, nothing that is stored is served at all. Every request is answered by its origin meanwhile.
+//! After the start of the process the gate is closed for objects on disk; memory has only newer ones. After a suspension of the process it is
+//! closed for all stored objects. While an object may not be served, its requests go to the origin.
 //!
-//! The cluster's thread ticks while the process runs. A worker that finds the last tick to be older than [`STOPPED_AFTER_MS`] was stopped with it
-//! and closes the gate itself, before it serves anything. The limit is shorter than the time after which others count a member as away
-//! (three seconds of silence and one without a link), so whatever was purged without us was purged after it.
+//! The cluster's thread ticks while the process runs. A worker that finds the last tick older than [`STOPPED_AFTER_MS`] was suspended with
+//! it, and closes the gate before it serves anything. The limit is shorter than the time after which other members count this one as away
+//! (three seconds of silence and one without a link), so any purge that did not wait for this member came after the limit.
 //!
-//! Not known here: when it opens (`rejoining`).
+//! Not known here: when the gate opens (`rejoining`).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// A process whose last tick is older was stopped, ms.
+/// A process whose last tick is older than this was suspended, ms.
 const STOPPED_AFTER_MS: u64 = 2500;
 
-/// What may be served.
+/// The objects that may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// Everything that is stored.
+    /// All stored objects.
     All,
-    /// What is in memory.
+    /// Objects in memory.
     Memory,
-    /// Nothing that is stored.
+    /// No stored object.
     Nothing,
 }
 
@@ -29,7 +29,7 @@ const OPEN: u8 = 0;
 const STARTED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// The gate.
+/// The gate, shared by all threads.
 #[derive(Debug)]
 pub struct Gate {
     state: AtomicU8,
@@ -37,7 +37,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Of a process that has just started.
+    /// The gate of a process that has just started.
     pub fn of_start() -> Gate {
         Gate {
             state: AtomicU8::new(STARTED),
@@ -45,10 +45,10 @@ impl Gate {
         }
     }
 
-    /// What may be served now, and whether the process was found to have been stopped just now: memory may have what was purged meanwhile.
+    /// What may be served now. True: a suspension was found just now, so fetches under way may bring objects that were purged meanwhile.
     #[inline]
     pub fn look(&self, now_ms: u64) -> (Served, bool) {
-        // Before the state: if the tick after a stop is seen here, so is that it has closed the gate.
+        // Read the tick before the state: a thread that sees the tick after a suspension then also sees that this tick has closed the gate.
         let was_stopped = self.was_stopped(now_ms);
         match self.state.load(Ordering::Acquire) {
             STOPPED => (Served::Nothing, false),
@@ -58,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// The cluster's thread runs. True: it, or the whole process, did not for a while.
+    /// To be called by the cluster's thread at short intervals. True: this thread, or the whole process, was suspended.
     pub fn tick(&self, now_ms: u64) -> bool {
         let was_stopped = self.was_stopped(now_ms);
         if was_stopped {
@@ -68,14 +68,14 @@ impl Gate {
         was_stopped
     }
 
-    /// Closes it after a stop, also one that came soon after the start. True: it was not closed for a stop already.
+    /// Closes the gate after a suspension, even if it is still closed since the start. True: it was not yet closed for a suspension.
     pub fn close(&self) -> bool {
         let changed = |state| (state != STOPPED).then_some(STOPPED);
         let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.fetch_update(set, fetch, changed).is_ok()
     }
 
-    /// Is it closed because of a stop?
+    /// Is it closed because of a suspension?
     pub fn is_closed_by_stop(&self) -> bool {
         self.state.load(Ordering::Acquire) == STOPPED
     }
@@ -85,7 +85,7 @@ impl Gate {
         self.state.store(OPEN, Ordering::Release);
     }
 
-    /// Before the first tick nothing can be said.
+    /// Before the first tick there is nothing to compare with, so false.
     fn was_stopped(&self, now_ms: u64) -> bool {
         let ticked_ms = self.ticked_ms.load(Ordering::Acquire);
         ticked_ms != 0 && now_ms.saturating_sub(ticked_ms) > STOPPED_AFTER_MS
@@ -114,7 +114,7 @@ mod tests {
         assert!(gate.tick(later) && gate.is_closed_by_stop());
     }
 
-    /// A stop ends for all threads at once: one looks while another one ticks. To look at the state first fails in about one round of two thousand.
+    /// A suspension ends for all threads at once: one looks while another ticks. Reading the state first fails in about one round of two thousand.
     #[test]
     fn nothing_is_served_while_the_tick_after_a_stop_closes_it() {
         const ROUNDS: u64 = 2000;

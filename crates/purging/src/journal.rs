@@ -1,22 +1,22 @@
-//! The purges of a cluster, kept for members that are away.
+//! The journal of a cluster's purges, kept for members that are away.
 //!
-//! Entries are appended to *segments*. The first bytes of a segment say how far the journal had heard of each origin before it (`stamp`), so the
-//! oldest segments can be dropped for age: a member that needs what they held has *lost* it, and is told so. Where room is wanted, segments become
-//! *summaries*, which say each name once.
+//! Entries are appended to *segments*. A segment begins with the vector of all that the journal had heard before it (`stamp`). So the oldest
+//! segments can be dropped for age: a member that needs one of their entries has *lost* it, and is told so. To save room, segments become
+//! *summaries*, which contain each name once.
 //!
 //! | file | what it is about |
 //! |---|---|
-//! | `lines` | what it says: a purge, or some of a summary |
-//! | `segment` | the bytes of a segment |
-//! | `starting` | what is left of an earlier start |
-//! | `reading` | what a member that was away is told |
-//! | `condensing`, `summary` | room: which segments become a summary; the names in a summary |
-//! | `drafts` | what other members tell by their summaries |
+//! | `lines` | the contents of a journal: a purge, or a part of a summary |
+//! | `segment` | the file format of segments |
+//! | `starting` | recovery of the segments of an earlier start |
+//! | `reading` | the lines that a member lacks |
+//! | `condensing`, `summary` | which segments become a summary; the names in a summary |
+//! | `drafts` | summaries received from other members |
 //!
-//! If a write fails, all segments are given up: a member that needs any of them has lost it. So nothing is missing without a word.
+//! If a write fails, all segments are given up, and a member that needs any of them has lost it. So nothing goes missing silently.
 //!
-//! Not known here: members, what a change says, the clock.
-//! Limits: `bytes_max` and one entry more, and what `drafts` and `condensing` say; [`AGE_MAX_S`].
+//! Not known here: members, the contents of a change, the clock.
+//! Limits: `bytes_max` plus one entry; those of `drafts` and `condensing`; [`AGE_MAX_S`].
 
 mod condensing;
 mod drafts;
@@ -50,16 +50,16 @@ pub struct Limits {
     pub age_max_s: u64,
 }
 
-/// What a start found.
+/// The state of the journal at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opening {
-    /// No journal: nothing is known of purges before now.
+    /// There is no journal, so earlier purges are unknown.
     Fresh,
-    /// A journal of so many entries.
+    /// There is a journal.
     Kept {
-        /// Entries that can be told.
+        /// Whole entries and changes in it.
         entries: u64,
-        /// Bytes were cut or dropped.
+        /// Bytes were cut off or dropped because they were damaged.
         is_damaged: bool,
     },
 }
@@ -75,30 +75,30 @@ pub struct Journal {
     segments: VecDeque<Segment>,
     next_number: u64,
     last_id: u64,
-    /// What members tell by summaries; `None`: it is not whole.
+    /// Summaries being received, by member; `None`: a part is missing.
     drafts: HashMap<u64, Option<Draft>>,
 }
 
 impl Journal {
-    /// What was stored before a fresh journal has been dropped, durably. Until this is called, the next start is a fresh one, too.
+    /// To be called once all objects from before a fresh journal have been durably dropped. Until then the next start is a fresh one too.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The mark cannot be removed.
     pub fn trust(&mut self) -> io::Result<()> {
         self.medium.set_doubtful(false)
     }
 
-    /// Its name.
+    /// The origin of purges that begin here.
     pub fn own(&self) -> Origin {
         self.own
     }
 
-    /// Before the first stamp of this start.
+    /// The stamp before the first one of this start.
     pub fn first_stamp(&self) -> Stamp {
         Stamp::of_term(self.term)
     }
 
-    /// All that it has heard of.
+    /// The last purge heard of each origin.
     pub fn heard(&self) -> &Vector {
         &self.heard
     }
@@ -108,10 +108,10 @@ impl Journal {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Appends an entry. It survives the end of this process; the end of the machine after [`Self::sync`].
+    /// Appends an entry. It survives a crash of this process at once, and a crash of the machine after [`Self::sync`].
     ///
     /// # Errors
-    /// It cannot be written; all segments were given up.
+    /// The write failed; all segments were given up.
     pub fn append(&mut self, entry: &Entry, now_s: u64) -> io::Result<()> {
         let done = self.try_append(entry, now_s);
         self.heard.hear(entry.origin, entry.stamp, entry.unix_s);
@@ -121,20 +121,20 @@ impl Journal {
         done
     }
 
-    /// Hears of all in `other` without having its entries: what came before is lost for those who need it.
+    /// Marks all in `other` as heard without having its entries. All segments are given up: members that need them have lost them.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The write failed.
     pub fn adopt(&mut self, other: &Vector, now_s: u64) -> io::Result<()> {
         self.heard.hear_all(other);
         let given_up = self.give_up();
         self.begin_segment(now_s).and(given_up)
     }
 
-    /// Makes durable what was appended.
+    /// Makes all appended entries durable.
     ///
     /// # Errors
-    /// It cannot; all segments were given up.
+    /// The disk failed; all segments were given up.
     pub fn sync(&mut self) -> io::Result<()> {
         let Some(segment) = self.segments.back() else {
             return Err(io::Error::other("its last write failed"));
@@ -165,7 +165,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a segment, durably, and makes room.
+    /// Begins a new segment, durably, and makes room.
     fn begin_segment(&mut self, now_s: u64) -> io::Result<()> {
         if let Some(last) = self.segments.back() {
             self.medium.sync(last.number)?;
@@ -201,7 +201,7 @@ impl Journal {
         self.last_id
     }
 
-    /// Drops all segments: a member that needs any of them has lost it.
+    /// Drops all segments. A member that needs any of them has lost it.
     fn give_up(&mut self) -> io::Result<()> {
         let mut done = Ok(());
         for segment in std::mem::take(&mut self.segments) {

@@ -1,28 +1,28 @@
-//! Purges of a whole cluster: what is decided of them.
+//! Purges of a whole cluster: the decisions.
 //!
-//! A purge that one member is asked for holds at all. It is applied there, told to all members with a link, and acknowledged when each of
-//! them has it durable. Members that are away hear it when they are back, before they serve anything they had stored: every member keeps
-//! a journal of all purges, its own and those it was told. A member tells purges of others only
-//! out of its journal, to members that have said how far they have heard, so nothing goes round.
+//! A purge that any member receives takes effect at all. That member applies it, tells all members with a link, and acknowledges it when each of
+//! them has it durably. A member that is away hears it when it is back, before it serves any object from before, because every member
+//! keeps a journal of all purges, its own and those of others. Purges of others are told only from the journal, to a member that has said
+//! how far it has heard, so no purge circulates.
 //!
 //! | file | story |
 //! |---|---|
-//! | `change` | what goes, as it is told |
+//! | `change` | the contents of a purge |
 //! | `stamp` | which purges a member has heard of |
-//! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
-//! | `message` | what members say to each other |
-//! | `telling` | who is told what, and when a purge is acknowledged |
-//! | `rejoining`, `gate` | when a member that was away serves again what it had stored, and what it serves until then |
+//! | `journal`, `medium` | the journal of purges for members that are away; its files |
+//! | `message` | the messages between two members |
+//! | `telling` | which member is told which purges, and when a purge is acknowledged |
+//! | `rejoining`, `gate` | when a member that was away may serve stored objects again, and what it serves until then |
 //!
-//! Events, the time and the state of the links come in; messages and commands come out. Only the journal touches the world: its segments
-//! are files, or memory (`medium`).
+//! Input are events, the time and the state of the links; output are messages and commands. Only the journal does I/O: its segments are files,
+//! or are in memory (`medium`).
 //!
-//! What holds when a purge is acknowledged: no member with a link serves what was stored before it, nor stores it again; one that is away
-//! will not when it has rejoined. A member that lives but has lost all links (a partition) does not know of the purge: it serves
-//! what it has to its own clients until it is linked again, and other members do not ask it.
+//! When a purge is acknowledged, no member with a link serves or stores what was stored before it, and a member that is away will not after it
+//! has rejoined. A running member that has lost all its links (a partition) does not know of the purge: it goes on serving its own clients
+//! from its store until it is linked again, and other members do not ask it.
 //!
-//! Not known here: what is stored and how it is forgotten, links, threads, what clients ask.
-//! Limits: those of the files.
+//! Not known here: the cache, links, threads, requests of clients.
+//! Limits: see the files.
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -1,8 +1,8 @@
-//! Where the segments of a journal lie: files of a directory, or memory.
+//! Storage for the segments of a journal: files in a directory, or memory.
 //!
-//! In memory a journal lasts as long as its process: for a front that stores nothing, and for tests.
+//! A journal in memory lasts as long as its process. It is meant for a front without a store, and for tests.
 //!
-//! Not known here: what the bytes say. All calls block.
+//! Not known here: the contents. All calls block.
 
 use std::{
     collections::BTreeMap,
@@ -12,39 +12,39 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Names of files, before the number.
+/// File names of segments, before the number.
 const PREFIX: &str = "purges.";
 
-/// A file that is there while the journal is new, and what was stored before it may still be served.
+/// This file exists while the journal is new and objects from before it may still be served.
 const DOUBTFUL: &str = "new";
 
-/// Names of drafts, before the number.
+/// File names of drafts, before the number.
 const DRAFT: &str = "draft.";
 
-/// Numbered sequences of bytes.
+/// The medium: a set of numbered byte sequences.
 #[derive(Debug)]
 pub enum Medium {
-    /// A file each.
+    /// One file for each sequence.
     Files(Files),
-    /// In this process only.
+    /// In memory of this process.
     Memory(BTreeMap<u64, Vec<u8>>),
 }
 
-/// A directory that no other process uses as this one does.
+/// A directory, locked against other processes.
 #[derive(Debug)]
 pub struct Files {
     directory: PathBuf,
-    /// Locked.
+    /// Holds the lock.
     _lock: File,
-    /// What is being appended to.
+    /// The file that is being appended to, with its number.
     last: Option<(u64, File)>,
 }
 
 impl Files {
-    /// Takes a directory, and makes it if it is not there.
+    /// Takes a directory, and creates it if necessary.
     ///
     /// # Errors
-    /// It cannot be made or written to, or another process has it.
+    /// It cannot be created or written to, or another process uses it.
     pub fn open(directory: &Path) -> io::Result<Files> {
         fs::create_dir_all(directory)?;
         let mut options = OpenOptions::new();
@@ -63,18 +63,18 @@ impl Files {
         self.directory.join(format!("{PREFIX}{number}"))
     }
 
-    /// Makes names durable.
+    /// Makes creations, renames and removals durable.
     fn sync_names(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
     }
 }
 
-/// Bytes that are to become a sequence all at once, or never ([`Medium::install`]).
+/// A byte sequence in the making. [`Medium::install`] makes it a numbered sequence atomically.
 #[derive(Debug)]
 pub enum Draft {
-    /// A file.
+    /// A file, with its path and length.
     File(PathBuf, File, u64),
-    /// In this process only.
+    /// In memory of this process.
     Memory(Vec<u8>),
 }
 
@@ -91,7 +91,7 @@ impl Draft {
         Ok(())
     }
 
-    /// At most so many bytes from there.
+    /// At most so many bytes from this offset.
     pub fn read(&self, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
         let left = self.bytes().saturating_sub(offset).min(bytes_max as u64) as usize;
         match self {
@@ -109,7 +109,7 @@ impl Draft {
         }
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn bytes(&self) -> u64 {
         match self {
             Draft::Memory(all) => all.len() as u64,
@@ -119,7 +119,7 @@ impl Draft {
 }
 
 impl Drop for Draft {
-    /// One that was installed has another name by then.
+    /// Removes the file. An installed draft has another name by then.
     fn drop(&mut self) {
         if let Draft::File(path, ..) = self {
             let _ = fs::remove_file(path);
@@ -132,7 +132,7 @@ fn missing() -> io::Error {
 }
 
 impl Medium {
-    /// The numbers there are, in order.
+    /// The numbers of all sequences, in order.
     pub fn list(&self) -> io::Result<Vec<u64>> {
         let files = match self {
             Medium::Memory(all) => return Ok(all.keys().copied().collect()),
@@ -148,7 +148,7 @@ impl Medium {
         Ok(numbers)
     }
 
-    /// Was it marked as not to be relied on? In memory it never outlives a start.
+    /// Was the journal marked as not to be relied on? In memory there is no mark, because nothing outlives the process.
     pub fn is_doubtful(&self) -> io::Result<bool> {
         match self {
             Medium::Memory(_) => Ok(false),
@@ -156,7 +156,7 @@ impl Medium {
         }
     }
 
-    /// Marks it as not to be relied on, or takes the mark away; durably.
+    /// Sets or removes the mark that the journal is not to be relied on; durably.
     pub fn set_doubtful(&mut self, is_doubtful: bool) -> io::Result<()> {
         let Medium::Files(files) = self else {
             return Ok(());
@@ -170,7 +170,7 @@ impl Medium {
         files.sync_names()
     }
 
-    /// Begins a draft, in place of one of the same number.
+    /// Begins an empty draft, replacing one of the same number.
     pub fn draft(&self, number: u64) -> io::Result<Draft> {
         let files = match self {
             Medium::Memory(_) => return Ok(Draft::Memory(Vec::new())),
@@ -183,7 +183,7 @@ impl Medium {
         Ok(Draft::File(path, file, 0))
     }
 
-    /// Makes a sequence of a draft, durably, in place of that of this number if there is one.
+    /// Turns a draft into the sequence of this number, durably, replacing an existing one.
     pub fn install(&mut self, draft: Draft, number: u64) -> io::Result<()> {
         match (self, &draft) {
             (Medium::Memory(all), Draft::Memory(bytes)) => {
@@ -200,7 +200,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Removes what drafts an earlier process has left.
+    /// Removes drafts left by an earlier process.
     pub fn remove_drafts(&self) -> io::Result<()> {
         let Medium::Files(files) = self else {
             return Ok(());
@@ -214,7 +214,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Begins one with these bytes, durably.
+    /// Creates a sequence with these bytes, durably.
     pub fn create(&mut self, number: u64, bytes: &[u8]) -> io::Result<()> {
         match self {
             Medium::Memory(all) => {
@@ -231,7 +231,7 @@ impl Medium {
         Ok(())
     }
 
-    /// Appends to the one that was created last.
+    /// Appends to the sequence that was created last.
     pub fn append(&mut self, number: u64, bytes: &[u8]) -> io::Result<()> {
         match self {
             Medium::Memory(all) => all.get_mut(&number).ok_or_else(missing)?.extend(bytes),
@@ -243,19 +243,19 @@ impl Medium {
         Ok(())
     }
 
-    /// Makes durable what was appended to the one that was created last.
+    /// Makes the bytes appended to the last created sequence durable.
     pub fn sync(&mut self, number: u64) -> io::Result<()> {
         match self {
             Medium::Memory(_) => Ok(()),
             Medium::Files(files) => {
                 let last = files.last.as_ref().filter(|(last, _)| *last == number);
-                // One of an earlier start was read, so nothing was appended to it.
+                // Sequences of an earlier start are only read, so there is nothing to flush.
                 last.map_or(Ok(()), |(_, file)| file.sync_data())
             }
         }
     }
 
-    /// At most so many bytes from there.
+    /// At most so many bytes of a sequence, from this offset.
     pub fn read(&self, number: u64, offset: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
         let files = match self {
             Medium::Memory(all) => {
@@ -272,7 +272,7 @@ impl Medium {
         Ok(out)
     }
 
-    /// Cuts off, durably, what is behind so many bytes.
+    /// Cuts a sequence to this length, durably.
     pub fn cut(&mut self, number: u64, bytes: u64) -> io::Result<()> {
         match self {
             Medium::Memory(all) => {
@@ -288,7 +288,7 @@ impl Medium {
         }
     }
 
-    /// How long it is.
+    /// The length of a sequence.
     pub fn bytes(&self, number: u64) -> io::Result<u64> {
         match self {
             Medium::Memory(all) => Ok(all.get(&number).ok_or_else(missing)?.len() as u64),
@@ -296,7 +296,7 @@ impl Medium {
         }
     }
 
-    /// Removes one.
+    /// Removes a sequence.
     pub fn remove(&mut self, number: u64) -> io::Result<()> {
         match self {
             Medium::Memory(all) => {

@@ -1,6 +1,6 @@
-//! What two members say to each other about purges.
+//! The messages between two members about purges.
 //!
-//! The *teller* has opened the link, the *follower* has accepted it; every member is both, on two links.
+//! The *teller* has opened the link, the *follower* has accepted it. Every member is both, on two links.
 //!
 //! ```text
 //! teller                                   follower
@@ -16,10 +16,10 @@
 //!                                       ←  7 ENACTED token                all before that TOLD is durable here
 //! ```
 //!
-//! HAVE may also come unasked: after a start, after the process was stopped, or when an entry shows that one before it is missing.
+//! HAVE may also come unasked: after a start, after a suspension of the process, or when an entry shows that an earlier one is missing.
 //! Numbers have 8 bytes, little-endian.
 //!
-//! Not known here: who says it when.
+//! Not known here: when each message is sent.
 
 use bytes::Bytes;
 
@@ -33,54 +33,54 @@ use super::{
 pub enum Message {
     /// How far have you heard?
     Ask,
-    /// So far; tell me the rest.
+    /// I have heard this much; tell me the rest.
     Have {
-        /// Comes back in TOLD.
+        /// Repeated in TOLD.
         round: u64,
-        /// It has no journal of the time before this start.
+        /// The follower has no journal from before this start.
         is_fresh: bool,
-        /// The last purge of each origin that is durable here.
+        /// The last purge of each origin that is durable at the follower.
         heard: Vector,
     },
     /// A purge.
     Entry {
         /// Is a member away, so that the journal must be durable too?
         keep: bool,
-        /// The hashes of the names of members that its origin could not tell. Whoever can tells them.
+        /// Name hashes of the members that the origin could not tell. Members that can reach them will tell them.
         untold: Vec<u64>,
         /// The purge.
         entry: Entry,
     },
-    /// Some of what you lack is not in the journal any more.
+    /// Some purges that you lack are not in the journal any more.
     Lost {
-        /// You have heard so much once you have dropped what is stored.
+        /// What you will have heard once you have dropped all stored objects.
         heard: Vector,
     },
-    /// A purge out of a summary. Nothing is heard of it before UPTO.
+    /// A change of a summary. It is not heard before UPTO.
     Also {
-        /// Of this telling.
+        /// The number of this telling.
         token: u64,
-        /// How many came before it in this telling, so that a lost one is noticed.
+        /// Number of [`Message::Also`] before it in this telling, so that a lost one is noticed.
         place: u64,
-        /// What goes.
+        /// The encoded change.
         change: Bytes,
     },
-    /// That was the summary.
+    /// The end of a summary.
     Upto {
-        /// Of this telling.
+        /// The number of this telling.
         token: u64,
-        /// How many [`Message::Also`] came before it in this telling.
+        /// Number of [`Message::Also`] before it in this telling.
         place: u64,
-        /// You have heard so much.
+        /// What you have heard now.
         heard: Vector,
     },
-    /// That was all that you lacked.
+    /// You have been told all that you lacked.
     Told {
-        /// That of HAVE.
+        /// The round from HAVE.
         round: u64,
-        /// Comes back in ENACTED.
+        /// Repeated in ENACTED.
         token: u64,
-        /// Has the teller been told itself since it started?
+        /// Has the teller itself been told all purges since it started?
         is_sure: bool,
     },
     /// A purge is durable here.
@@ -90,21 +90,21 @@ pub enum Message {
         /// Its number.
         stamp: Stamp,
     },
-    /// All before that TOLD is durable here.
+    /// All that was told before that TOLD is durable here.
     Enacted {
-        /// That of TOLD.
+        /// The token from TOLD.
         token: u64,
     },
 }
 
 impl Message {
-    /// Does it tell of purges?
+    /// Does it tell purges?
     pub fn tells(&self) -> bool {
         use Message::{Also, Entry, Lost, Upto};
         matches!(self, Entry { .. } | Also { .. } | Upto { .. } | Lost { .. })
     }
 
-    /// As bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Message::Ask => begun(1, &[]),
@@ -157,7 +157,7 @@ impl Message {
         }
     }
 
-    /// What was encoded; `None` if that is no message.
+    /// Decodes a message; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
         let (kind, rest) = bytes.split_first()?;
         let mut rest = rest;
@@ -211,7 +211,7 @@ fn begun(kind: u8, numbers: &[u64]) -> Vec<u8> {
     out
 }
 
-/// With a vector behind it.
+/// Appends a vector.
 fn with(mut out: Vec<u8>, vector: &Vector) -> Vec<u8> {
     vector.encode(&mut out);
     out

@@ -1,38 +1,38 @@
 //! When a member that was away may serve again what it had stored before.
 //!
-//! It was away if it has just started, or if its process was stopped for a while (a signal, a machine asleep). What was purged
-//! meanwhile it must hear first. It asks all members, and *rejoins*
+//! A member was away if it has just started, or if its process was suspended for a while (a signal, a sleeping machine). It must first hear
+//! what was purged meanwhile. So it asks all members, and *rejoins*
 //!
-//! * when every member has told it, or
-//! * when [`SETTLE_MS`] are over, every member it has a link to has told it, and one of these has not been away itself, or
-//! * when `rejoin-wait` is over, since it began or since one that has not told everything told something. Then it serves what may have
-//!   been purged, and says so: better than no cache for as long as the others are down. One that is being told waits
-//!   [`LONGER_MAX`] times as long at most.
+//! * when every member has told it all purges, or
+//! * when [`SETTLE_MS`] have passed, every linked member has told it, and at least one of these was not away itself, or
+//! * when nothing has been told for `rejoin-wait` by members that have not finished telling. It then serves objects that may have been purged,
+//!   and logs this: better than no cache for as long as the others are down. While it is being told, it waits at most [`LONGER_MAX`] times
+//!   `rejoin-wait` in all.
 //!
-//! Members that come and go are known when the name that lists them was answered; before that nobody has told everything. Without
-//! another member there is nobody who could, and it waits for `rejoin-wait`: one that starts first may not see the others yet.
+//! Discovered members are not known until the look-up of their name has succeeded; until then the list of tellers cannot be complete. A member
+//! without other members waits for `rejoin-wait`, because the first to start may not see the others yet.
 //!
-//! Each time it was away is a *round*; what was told for an earlier round does not count.
+//! Each time away is a *round*. Answers to an earlier round do not count.
 //!
-//! Not known here: clocks, messages, what is not served meanwhile (`gate`).
+//! Not known here: clocks, messages, what is withheld meanwhile (`gate`).
 
 use base::member::MemberId;
 
-/// How long links that are on their way are waited for, ms.
+/// How long to wait for links that are just being made, ms.
 const SETTLE_MS: u64 = 1000;
-/// So many times `rejoin-wait` is waited for the end of what others tell: a journal of hundreds of thousands of purges takes longer than one.
+/// Total wait at most, in units of `rejoin-wait`, while others are still telling: a journal of hundreds of thousands of purges takes long.
 const LONGER_MAX: u64 = 30;
 
-/// How a time without service of what is stored ended.
+/// How the time in which stored objects were withheld has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rejoined {
-    /// It was told.
+    /// Other members have told all purges.
     Told,
-    /// Nobody who knows told it in time.
+    /// No member that knew told them in time.
     Untold,
 }
 
-/// The time since it was last away.
+/// The state since it was last away.
 #[derive(Debug)]
 pub struct Rejoining {
     members: u64,
@@ -40,17 +40,17 @@ pub struct Rejoining {
     wait_ms: u64,
     round: u64,
     began_ms: u64,
-    /// When one that has not told everything last told something.
+    /// When a member that has not finished last told something.
     heard_ms: u64,
     told_by: u64,
     is_one_sure: bool,
     is_over: bool,
-    /// It was told, not only tired of waiting.
+    /// Other members have told all purges; false if it only stopped waiting.
     is_told: bool,
 }
 
 impl Rejoining {
-    /// It has started now. `members`: a bit for each other member.
+    /// The state of a process that starts now. `members`: a bit for each other member.
     pub fn new(members: u64, wait_ms: u64, now_ms: u64) -> Rejoining {
         Rejoining {
             members,
@@ -66,8 +66,8 @@ impl Rejoining {
         }
     }
 
-    /// These are the other members now. `come`: those of them that others had the numbers of before. `are_known`: nobody else can be
-    /// one, as far as can be known.
+    /// Sets the other members. `come`: numbers that have gone to another member. `are_known`: no further members are to be expected, as far as can
+    /// be known.
     pub fn set_members(&mut self, members: u64, come: u64, are_known: bool) {
         (self.members, self.are_members_known) = (members, are_known);
         self.told_by &= members & !come;
@@ -78,17 +78,17 @@ impl Rejoining {
         self.round
     }
 
-    /// May it serve what was stored before?
+    /// May objects from before be served?
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Does it know what was purged while it was away? Only then is what it tells enough for another one.
+    /// Does it know all purges of the time it was away? Only then is its telling enough for another member.
     pub fn is_sure(&self) -> bool {
         self.is_told
     }
 
-    /// It was away until now.
+    /// Begins a new round: it was away until now.
     pub fn was_away(&mut self, now_ms: u64) {
         *self = Rejoining {
             round: self.round + 1,
@@ -104,7 +104,7 @@ impl Rejoining {
         }
     }
 
-    /// A member has told everything it knew. True: that counts.
+    /// A member has told everything it knew. True: it was for the present round.
     pub fn told(&mut self, by: MemberId, round: u64, is_sure: bool) -> bool {
         if round != self.round {
             return false;
@@ -114,12 +114,12 @@ impl Rejoining {
         true
     }
 
-    /// The members that have not told it.
+    /// The members that have not finished telling.
     pub fn untold(&self) -> u64 {
         self.members & !self.told_by
     }
 
-    /// Looks whether it is over; says so once. `linked`: members that there is a link to.
+    /// Checks whether rejoining is over; returns that once. `linked`: members with a link.
     pub fn look(&mut self, linked: u64, now_ms: u64) -> Option<Rejoined> {
         if self.is_told {
             return None;

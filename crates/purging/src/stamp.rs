@@ -1,33 +1,33 @@
-//! Which purges a member has heard of: for each member that they come from, the last one.
+//! What a member has heard: for each origin of purges, the last one.
 //!
-//! A member numbers its purges. Others hear them in this order, or through a third member that has heard all up to some number. So one
-//! number for each *origin* says all; a [`Vector`] holds them. An origin is a journal, not a member: a member that lost its journal
-//! begins a new one with another name.
+//! A member numbers its purges. Others hear them in this order, or from a third member that has heard all up to some number. So one number for
+//! each *origin* is enough, and a [`Vector`] holds these. An origin is a journal, not a member: a member that has lost its journal begins a new
+//! one with a new name.
 //!
-//! Limits: [`ORIGINS_MAX`] origins. With more, the one that was silent longest is forgotten; what is told of it again is
-//! purged again, and if that cannot be told any more, everything is.
+//! Limits: [`ORIGINS_MAX`] origins. With more, the one with the oldest last purge is forgotten. If its purges are told again they are applied
+//! again; if they cannot be told any more, everything is dropped.
 
 use std::collections::BTreeMap;
 
 /// Origins in a vector at most.
 pub const ORIGINS_MAX: usize = 1024;
 
-/// Where purges come from: the name of a journal, drawn at random.
+/// The origin of purges: the name of a journal, drawn at random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin(pub u64);
 
-/// The number of a purge at its origin: starts of the origin in the upper half, purges since then in the lower. A start skips numbers, so that
-/// one that was told but not written before a crash is never given to another purge.
+/// The number of a purge at its origin: the number of the start in the upper half, purges since then in the lower. Each start skips numbers, so
+/// that the number of a purge that was told but not written before a crash is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// Before the first purge of a start.
+    /// The number before the first purge of a start.
     pub fn of_term(term: u32) -> Stamp {
         Stamp(u64::from(term) << 32)
     }
 
-    /// The one after it.
+    /// The next number.
     #[must_use]
     pub fn next(self) -> Stamp {
         Stamp(self.0 + 1)
@@ -45,21 +45,21 @@ struct Heard {
     unix_s: u64,
 }
 
-/// Bytes of an origin in an encoded vector.
+/// Bytes of one origin in an encoded vector.
 const HEARD_BYTES: usize = 24;
 
 impl Vector {
-    /// The last one of this origin; 0 if there was none.
+    /// The last purge heard of this origin; 0: none.
     pub fn last(&self, origin: Origin) -> Stamp {
         self.0.get(&origin).map_or(Stamp(0), |heard| heard.last)
     }
 
-    /// Is it behind what was heard?
+    /// Has this purge been heard?
     pub fn has(&self, origin: Origin, stamp: Stamp) -> bool {
         stamp <= self.last(origin)
     }
 
-    /// Has it heard all that the other has?
+    /// Has everything in the other been heard?
     pub fn covers(&self, other: &Vector) -> bool {
         let mut all = other.0.iter();
         all.all(|(origin, heard)| self.has(*origin, heard.last))
@@ -70,7 +70,7 @@ impl Vector {
         self.0.is_empty()
     }
 
-    /// Hears of one; older ones change nothing.
+    /// Marks a purge as heard. Older ones change nothing.
     pub fn hear(&mut self, origin: Origin, stamp: Stamp, unix_s: u64) {
         let heard = self.0.entry(origin).or_insert(Heard {
             last: stamp,
@@ -87,20 +87,20 @@ impl Vector {
         }
     }
 
-    /// Hears all that the other has heard.
+    /// Marks everything in the other as heard.
     pub fn hear_all(&mut self, other: &Vector) {
         for (origin, heard) in &other.0 {
             self.hear(*origin, heard.last, heard.unix_s);
         }
     }
 
-    /// When the newest was, seconds since 1970.
+    /// Time of the newest purge, seconds since 1970.
     pub fn newest_unix_s(&self) -> u64 {
         let all = self.0.values().map(|heard| heard.unix_s);
         all.max().unwrap_or(0)
     }
 
-    /// Number of origins, then each: name, last number, time, all as 8 bytes.
+    /// The encoding: number of origins (4 bytes), then for each its name, last number and time (8 bytes each).
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend((self.0.len() as u32).to_le_bytes());
         for (origin, heard) in &self.0 {
@@ -110,7 +110,7 @@ impl Vector {
         }
     }
 
-    /// What was encoded, and what is behind it; `None` if it is not whole or too long.
+    /// Decodes a vector, and returns the bytes after it; `None` if it is incomplete or too long.
     pub fn decode(bytes: &[u8]) -> Option<(Vector, &[u8])> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let count = u32::from_le_bytes(*count) as usize;

@@ -1,4 +1,4 @@
-//! What other members are told: our purges at once, and to one that comes back all that it has missed.
+//! What other members are told: our purges at once, and a member that comes back all that it has missed.
 //!
 //! For each member:
 //!
@@ -6,16 +6,16 @@
 //! Silent --link--> Asked --HAVE--> Finding --journal--> Replaying --end--> Confirming --ENACTED--> Current
 //! ```
 //!
-//! While it is Confirming or Current, our purges go to it as they come; before that they reach it through the journal. A link that ends,
-//! or a frame that could not be sent, makes it Silent. HAVE begins anew in any state.
+//! A Confirming or Current member gets our purges directly; in other states it gets them through the journal. If its link ends or a frame could
+//! not be sent, it becomes Silent. HAVE begins the sequence anew in any state.
 //!
-//! A purge is answered when every member has it. A member without a link for [`AWAY_AFTER_MS`] is *away*: it is not waited for, but our
-//! journal must be durable, and it is told when it is back. So is one that has been Finding or Replaying for as long: what comes meanwhile
-//! reaches it by the journal, behind what it lacks. A member that has a link and does not answer until the purge's limit has *not* got
-//! it, and is named.
+//! A purge is answered when every member has it. A member without a link for [`AWAY_AFTER_MS`] is *away*: the answer does not wait for it, but
+//! our journal must be durable, and the member is told when it is back. A member that has been Finding or Replaying for as long is treated
+//! alike: new purges reach it through the journal, after what it lacks. A linked member that has not answered by the purge's time limit is
+//! reported as *not* having it.
 //!
-//! Not known here: the journal's files, sockets, what a purge says, what is done with those of others.
-//! Limits: [`PENDING_MAX`] purges that wait; [`WINDOW`] entries on their way to a member that is replayed.
+//! Not known here: files of the journal, sockets, the contents of purges, purges of other members.
+//! Limits: [`PENDING_MAX`] pending purges; [`WINDOW`] unacknowledged entries to a member that is being replayed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,55 +28,55 @@ use super::{
 };
 use base::member::MemberId;
 
-/// Purges that wait for members at most; one more is told, but answered as not heard by anybody.
+/// Purges waiting for members, at most. A further one is told, but answered as if no member had it.
 pub const PENDING_MAX: usize = 16 << 10;
-/// A member without a link for so long is away, ms; so is one that is told for so long what it has missed.
+/// A member is away after this time without a link, or of being told what it has missed, ms.
 pub const AWAY_AFTER_MS: u64 = 1000;
-/// Entries of the journal on their way to one member.
+/// Unacknowledged entries of the journal sent to one member.
 const WINDOW: usize = 256;
-/// A question without an answer is asked again after so long, ms.
+/// An unanswered question is asked again after this time, ms.
 const ASKED_AGAIN_MS: u64 = 1000;
 
-/// The number of a purge that somebody waits for.
+/// The number of a purge whose answer is waited for.
 pub type Ticket = u64;
 
-/// Who waits for a purge, and how long.
+/// How long a purge waits for members and journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
-    /// Whom to answer.
+    /// The answer to give.
     pub ticket: Ticket,
-    /// When at the latest.
+    /// When to give it at the latest.
     pub until_ms: u64,
-    /// Until when our own journal is waited for.
+    /// Until when to wait for our own journal.
     pub kept_until_ms: u64,
 }
 
-/// What became of a purge.
+/// The result of a purge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Members with a link that have not got it, a bit each.
+    /// Linked members that do not have it, a bit each.
     pub missing: u64,
-    /// Members that are away and will be told.
+    /// Members that are away and will be told, a bit each.
     pub away: u64,
-    /// Our own journal does not have it, although somebody is away.
+    /// A member is away, but our own journal does not have the purge durably.
     pub is_unkept: bool,
 }
 
-/// What is to be done.
+/// A task for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Send it to the member, over the link that we have opened.
+    /// Send a message to a member, over the link that we have opened.
     Send(MemberId, Message),
-    /// Append it to the journal.
+    /// Append an entry to the journal.
     Append(Entry),
-    /// Make the journal durable, then [`Telling::synced`].
+    /// Make the journal durable, then call [`Telling::synced`].
     Sync(Stamp),
-    /// Find where to begin for a member that has heard so much, then [`Telling::found`]. `None`: it has a new journal, and need not hear
-    /// what was before.
+    /// Find where the journal has what a member lacks, then call [`Telling::found`]. The member has heard this; `None`: its journal is new, so it
+    /// needs nothing from before.
     Find(MemberId, u64, Option<Vector>),
-    /// Read on, then [`Telling::read`].
+    /// Read lines from the journal, then call [`Telling::read`].
     Read(MemberId, u64, Position),
-    /// Nobody waits for it any longer.
+    /// Answer a purge.
     Answer(Ticket, Outcome),
 }
 
@@ -96,17 +96,17 @@ struct Replaying {
     next: Position,
     lines: VecDeque<Line>,
     is_reading: bool,
-    /// Our last purge when reading was last asked for.
+    /// Our last purge at the time of the last [`Command::Read`].
     read_at: Stamp,
     on_their_way: usize,
-    /// Changes of summaries that were sent.
+    /// Changes of summaries sent so far.
     also: u64,
 }
 
-/// Who has a number.
+/// The member that has a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seat {
-    /// Another number is another member.
+    /// Changes when the number goes to another member.
     pub occupant: u64,
     /// The hash of its name.
     pub name: u64,
@@ -114,15 +114,15 @@ pub struct Seat {
 
 #[derive(Debug)]
 struct Follower {
-    /// Which member it is; `None`: none has the number.
+    /// Identity of the member; `None`: no member has this number.
     occupant: Option<u64>,
     state: State,
-    /// Since when it has a link, or has none.
+    /// When its link last came up or ended.
     since_ms: u64,
     is_linked: bool,
-    /// Since when it is being told what it has missed.
+    /// When it began to be told what it has missed.
     behind_since_ms: Option<u64>,
-    /// What it had heard when it said so.
+    /// What it has heard, as it said itself, plus what was told since.
     heard: Vector,
     round: u64,
 }
@@ -132,7 +132,7 @@ struct Pending {
     waits: Waits,
     waiting: u64,
     away: u64,
-    /// Members that others were asked to tell.
+    /// Members that our entry asked others to tell.
     untold: u64,
     sync: Sync,
 }
@@ -145,13 +145,13 @@ enum Sync {
     Failed,
 }
 
-/// What all members are told.
+/// The state of telling for all members.
 #[derive(Debug)]
 pub struct Telling {
     own: Origin,
     last: Stamp,
     next: Stamp,
-    /// Of each member the hash of its name.
+    /// The name hash of each member.
     names: Box<[u64]>,
     followers: Vec<Follower>,
     pending: BTreeMap<Stamp, Pending>,
@@ -162,8 +162,8 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Nobody has a link yet. `last`: our last purge before this start; `first`: what stamps of this start are above; `names`: of
-    /// each member the hash of its name.
+    /// The state without any links. `last`: our last purge before this start; `first`: stamps of this start lie above it; `names`: the name hash of
+    /// each member.
     pub fn new(own: Origin, last: Stamp, first: Stamp, names: Box<[u64]>) -> Telling {
         let follower = |_| Follower::new(Some(0), 0);
         Telling {
@@ -179,8 +179,8 @@ impl Telling {
         }
     }
 
-    /// These are the members now, by their numbers. A purge does not wait for one that is none any more: if it ever returns, it is told
-    /// what the journal has, or drops everything. True for those that were others before, a bit each.
+    /// Sets the members by their numbers. Pending purges stop waiting for members that are gone; if one returns, it is told what the journal has, or
+    /// drops everything. Returns the numbers whose member has changed, a bit each.
     pub fn set_members(&mut self, seats: &[Option<Seat>], now_ms: u64) -> u64 {
         let mut changed = 0;
         for (number, (follower, seat)) in self.followers.iter_mut().zip(seats).enumerate() {
@@ -211,22 +211,22 @@ impl Telling {
         there.fold(0, |mask, (number, _)| mask | 1 << number)
     }
 
-    /// The next command. To be asked until there is none, after every call.
+    /// The next command. After every other call, poll until there is none.
     pub fn poll(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Has it all that we have told, and do purges reach it at once?
+    /// Has this member everything that we have told, and does it get purges directly?
     pub fn is_current(&self, member: MemberId) -> bool {
         matches!(self.followers[usize::from(member.0)].state, State::Current)
     }
 
-    /// Purges that wait for members.
+    /// The number of purges that wait for members.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// A purge of ours. It is answered if somebody waits.
+    /// Tells a purge of ours. It is answered if there is a `waits`.
     pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<Waits>, now_ms: u64) {
         let entry = Entry {
             origin: self.own,
@@ -286,7 +286,7 @@ impl Telling {
         self.settle(entry.stamp, now_ms);
     }
 
-    /// Time passes, and links come and go. `links`: of each member whether it has a link, and since when.
+    /// To be called regularly. `links`: for each member, whether it has a link, and since when.
     pub fn tick(&mut self, links: &[(bool, u64)], now_ms: u64) {
         for (number, &(is_linked, since_ms)) in links.iter().enumerate() {
             let follower = &mut self.followers[number];
@@ -315,24 +315,24 @@ impl Telling {
         }
     }
 
-    /// The journal cannot be read now: the member is asked anew after a while.
+    /// The journal cannot be read now; the member is asked again after a while.
     pub fn put_off(&mut self, member: MemberId, now_ms: u64) {
         self.followers[usize::from(member.0)].state = State::Asked { at_ms: now_ms };
     }
 
-    /// Has a member gone that a purge was sent to, and that has not said that it has it? Nobody else was asked to tell it then, although others may
-    /// reach it still. The next purge asks them.
+    /// Did a member go away with a purge of ours sent but not acknowledged? The entry did not ask others to tell that member, although they may still
+    /// reach it. The next entry will ask them.
     pub fn are_others_to_tell(&mut self) -> bool {
         std::mem::take(&mut self.are_others_to_tell)
     }
 
-    /// What was sent last has not gone out.
+    /// The last message to this member could not be sent.
     pub fn broke(&mut self, member: MemberId) {
         self.followers[usize::from(member.0)].state = State::Silent;
     }
 
-    /// Another member could not tell these, by the hashes of their names, what our journal has now: those that we have a link to are
-    /// asked anew, and hear it from us.
+    /// Another member could not tell these members (by name hashes) an entry that our journal has now. Those that are linked to us are asked anew,
+    /// and hear it from us.
     pub fn others_could_not_tell(&mut self, names: &[u64]) {
         for (follower, name) in self.followers.iter_mut().zip(&self.names) {
             let will_hear = matches!(follower.state, State::Silent | State::Asked { .. });
@@ -342,7 +342,7 @@ impl Telling {
         }
     }
 
-    /// A member says how far it has heard.
+    /// A member tells how far it has heard.
     pub fn have(
         &mut self,
         member: MemberId,
@@ -362,7 +362,7 @@ impl Telling {
         self.heard_upto(member, upto, now_ms);
     }
 
-    /// Where the journal has what a member lacks, or, if some of it is gone, all that the journal has heard.
+    /// The journal was searched for what a member lacks: where that begins, or, if some is gone, all that the journal has heard.
     pub fn found(&mut self, member: MemberId, token: u64, place: Result<Position, Vector>) {
         let follower = &mut self.followers[usize::from(member.0)];
         if !matches!(follower.state, State::Finding { token: asked } if asked == token) {
@@ -383,8 +383,8 @@ impl Telling {
             }
             Err(heard) => {
                 follower.heard.hear_all(&heard);
-                // Again, for what has come meanwhile. Only by what was lost: a vector that is full forgets some of it for what the follower knows
-                // besides, and then it would be lost again, and so on.
+                // Search again, for entries that have come meanwhile. Search by `heard` alone: if it is merged with what the follower knows
+                // besides, a full vector forgets some origins, and the follower would be told again and again that they are lost.
                 let find = Command::Find(member, token, Some(heard.clone()));
                 let number = usize::from(member.0);
                 self.commands
@@ -394,7 +394,7 @@ impl Telling {
         }
     }
 
-    /// Some lines of the journal, and where the next are; `None`: they are not there any more.
+    /// Lines were read from the journal, with the position of the next; `None`: the position is gone.
     pub fn read(
         &mut self,
         member: MemberId,
@@ -448,18 +448,18 @@ impl Telling {
         }
     }
 
-    /// All that was told before that TOLD is durable at a member.
+    /// All that was told before this TOLD is durable at a member.
     pub fn enacted(&mut self, member: MemberId, token: u64, now_ms: u64) {
         let follower = &mut self.followers[usize::from(member.0)];
         if matches!(follower.state, State::Confirming { token: asked } if asked == token) {
             follower.state = State::Current;
-            // Of what it lost it has dropped everything.
+            // It has dropped all that it had lost, so it counts as having heard that too.
             let upto = follower.heard.last(self.own);
             self.heard_upto(member, upto, now_ms);
         }
     }
 
-    /// The journal is durable up to this purge, or will not be.
+    /// The journal is durable up to this purge, or failed.
     pub fn synced(&mut self, stamp: Stamp, is_done: bool, now_ms: u64) {
         if let Some(pending) = self.pending.get_mut(&stamp) {
             pending.sync = match is_done {
@@ -475,7 +475,7 @@ impl Telling {
         self.tokens
     }
 
-    /// Sends what was read, and reads on.
+    /// Sends lines that were read, and asks for more.
     fn go_on(&mut self, member: MemberId) {
         let number = usize::from(member.0);
         let follower = &mut self.followers[number];
@@ -525,7 +525,7 @@ impl Telling {
         }
     }
 
-    /// A member has all of ours up to this one.
+    /// A member has all our purges up to this one.
     fn heard_upto(&mut self, member: MemberId, upto: Stamp, now_ms: u64) {
         let heard: Vec<Stamp> = self
             .pending
@@ -541,7 +541,7 @@ impl Telling {
         }
     }
 
-    /// Answers a purge if nobody is to be waited for.
+    /// Answers a purge if there is nothing left to wait for.
     fn settle(&mut self, stamp: Stamp, now_ms: u64) {
         let Some(pending) = self.pending.get_mut(&stamp) else {
             return;
@@ -583,7 +583,7 @@ impl Follower {
         matches!(self.state, State::Finding { .. } | State::Replaying(_))
     }
 
-    /// Since when purges reach it by the journal only.
+    /// Since when purges reach it only through the journal.
     fn away_since_ms(&self) -> Option<u64> {
         match self.is_linked {
             true => self.behind_since_ms.filter(|_| self.is_behind()),
@@ -591,7 +591,7 @@ impl Follower {
         }
     }
 
-    /// One that has no link yet.
+    /// A member without a link.
     fn new(occupant: Option<u64>, now_ms: u64) -> Follower {
         Follower {
             occupant,

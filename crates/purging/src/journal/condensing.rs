@@ -1,13 +1,13 @@
-//! Room for what is new: old segments are dropped for age, or condensed into summaries.
+//! Makes room in the journal: old segments are dropped for age, or condensed into summaries.
 //!
-//! Where room is wanted, two segments that follow each other become a *summary* (`summary`): each name once. A summary says how far had been
-//! heard before it, and how far behind it. Where that makes no room, because the names differ, the oldest are made coarse: directories stand for
-//! names. Only what does not fit then is dropped.
+//! Where room is needed, two neighbouring segments become one *summary* (`summary`), which contains each name once. Its header has what was
+//! heard before it and after it. If names differ so much that this frees no room, the oldest segments become coarse: directories replace
+//! names. Only if that is not enough are segments dropped.
 //!
-//! A summary is written beside what it replaces, takes the place of the last segment of that, and then the others are removed.
+//! A summary is written to a separate file, which then replaces the last of its segments; after that the other segments are removed.
 //!
-//! Limits: [`SEGMENTS_MAX`]; while a summary is made, as much room again as the segments have that it replaces. In memory is what two segments
-//! say: a sixteenth of the room each, and [`SEGMENT_BYTES_MAX`] at most.
+//! Limits: [`SEGMENTS_MAX`]. While a summary is made, it takes as much room again as the segments it replaces. Memory holds the contents of two
+//! segments: each at most a sixteenth of the room and at most [`SEGMENT_BYTES_MAX`].
 
 use std::{io, ops::Range};
 
@@ -19,41 +19,41 @@ use super::{
     summary::{self, Coarse, Crowds, Items, Packing, Source},
 };
 
-/// Segments at most.
+/// Most segments of a journal.
 const SEGMENTS_MAX: usize = 256;
-/// A segment is ended when it has this share of the room.
+/// A segment ends when it has this share of the room,
 const SEGMENTS_OF_ROOM: u64 = 16;
-/// Or so many bytes: what a segment says is in memory when it is summarised.
+/// or this many bytes, because its contents are in memory while it is summarised.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
-/// So many full segments stay as they are where there is room: a member that was away for a moment is told what it has missed, and no more.
+/// This many full segments stay unsummarised while there is room, so that a member that was away briefly is told exactly what it missed.
 const NEWEST_EXACT: usize = 2;
-/// Summaries whose names differ are joined until they have this share of the room.
+/// Summaries whose names differ are joined only up to this share of the room.
 const STRETCHES_OF_ROOM: u64 = 4;
-/// A summary of two that leaves more than so many of eight items shows that the names differ.
+/// If a summary of two keeps more than this many eighths of their items, the names count as different.
 const EIGHTHS_MAX: u64 = 7;
-/// The draft of a summary that is made here; others have the numbers of members.
+/// The draft number of our own summaries; drafts of others have the number of their member.
 const OWN_DRAFT: u64 = u64::MAX;
 
-/// What a summary that is made stands for.
+/// A summary to be made.
 struct Stretch {
     /// The segments that it replaces.
     range: Range<usize>,
-    /// What another member has told, too.
+    /// A summary received from another member, to be merged in.
     draft: Option<Draft>,
-    /// Directories stand for names.
+    /// The directories that replace names.
     coarse: Option<Coarse>,
     header: Header,
     newest_unix_s: u64,
 }
 
 impl Journal {
-    /// The longest that a segment becomes, bytes; one with a single entry may be longer.
+    /// The length at which a segment ends, bytes. A single entry may be longer.
     pub(super) fn segment_bytes_max(&self) -> u64 {
         (self.limits.bytes_max / SEGMENTS_OF_ROOM).min(SEGMENT_BYTES_MAX)
     }
 
-    /// Drops what is too old, and summarises until the rest has room: first where names are the same, then the oldest coarsely. What cannot be
-    /// summarised, or has no room then, is dropped.
+    /// Drops segments that are too old, then summarises until the rest fits: first where names repeat, then the oldest ones coarsely. Segments that
+    /// cannot be summarised, or still do not fit, are dropped.
     pub(super) fn make_room(&mut self, now_s: u64) -> io::Result<()> {
         let too_old = now_s.saturating_sub(self.limits.age_max_s);
         while self.segments.len() > 1 && self.segments[0].newest_unix_s < too_old {
@@ -91,11 +91,11 @@ impl Journal {
         Ok(())
     }
 
-    /// What is to be summarised of the first so many segments, and whether coarsely.
+    /// The next of the first `count` segments to summarise, and whether coarsely.
     fn to_summarise(&self, count: usize) -> Option<(Range<usize>, bool)> {
         let are_too_many = self.segments.len() > SEGMENTS_MAX;
         let can_be_less = |one: &Segment, next: &Segment| {
-            // Names that are purged in turn are the same only in long stretches.
+            // Names that are purged in rotation repeat only over long stretches.
             let is_short = one.bytes + next.bytes <= self.limits.bytes_max / STRETCHES_OF_ROOM;
             are_too_many
                 || is_short
@@ -108,7 +108,7 @@ impl Journal {
         pair.or_else(|| fine().map(|at| (at..at + 1, true)))
     }
 
-    /// The first of two of the first so many segments that are small together; of about the same size, the oldest.
+    /// Of the first `count` segments, the first of the neighbouring pair that is smallest together; of about equal ones the oldest.
     fn cheapest_pair(
         &self,
         count: usize,
@@ -119,7 +119,7 @@ impl Journal {
         pairs.min_by_key(|&at| (self.segments[at].bytes + self.segments[at + 1].bytes).ilog2())
     }
 
-    /// Makes one summary of these segments, which the last one is not among.
+    /// Replaces these segments by one summary. The last segment is never among them.
     fn summarise(&mut self, range: Range<usize>, coarse: Option<Coarse>) -> io::Result<()> {
         let (first, last) = (&self.segments[range.start], &self.segments[range.end - 1]);
         let upto = self.segments[range.end].begins_with.clone();
@@ -138,7 +138,7 @@ impl Journal {
         })
     }
 
-    /// Makes directories stand for names in one segment.
+    /// Replaces names by directories in one segment.
     fn make_coarse(&mut self, at: usize) -> io::Result<()> {
         let mut count = 0;
         summary::merge(self.sources(at..at + 1, None)?, &mut |_, _| {
@@ -160,7 +160,7 @@ impl Journal {
         self.summarise(at..at + 1, Some(coarse))
     }
 
-    /// Makes one summary of all segments and a draft, which says what has been heard up to `heard`: whoever lacks anything is told that, too.
+    /// Makes one summary of all segments and the draft, which is complete up to `heard`. Members that lack any part will be told all of it.
     pub(super) fn condense_with(
         &mut self,
         draft: Option<Draft>,
@@ -193,7 +193,7 @@ impl Journal {
         self.begin_segment(now_s)
     }
 
-    /// Writes a summary, and puts it in the place of its segments.
+    /// Writes a summary, and replaces its segments by it.
     fn replace(&mut self, stretch: Stretch) -> io::Result<()> {
         let mut written = self.medium.draft(OWN_DRAFT)?;
         let header = stretch.header.encode();
@@ -220,7 +220,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes each name of a stretch once. True: there are about as many as before.
+    /// Writes each item of a stretch once. True: there are about as many as before.
     fn write_changes(&self, stretch: &Stretch, out: &mut Draft) -> io::Result<bool> {
         let seed = stretch.header.seed();
         let coarse = stretch.coarse.as_ref();
@@ -244,7 +244,7 @@ impl Journal {
         Ok(after * 8 > before * EIGHTHS_MAX)
     }
 
-    /// What these segments and this draft say.
+    /// The contents of these segments and this draft.
     fn sources<'a>(
         &'a self,
         range: Range<usize>,

@@ -1,9 +1,9 @@
-//! What other members tell by summaries.
+//! Summaries received from other members.
 //!
-//! The changes of a summary are kept beside the segments, as a *draft* for each member that tells one, until the member says how far its summary
-//! goes. Then all segments become one summary, with the draft.
+//! The changes of a received summary are kept in a *draft*, one for each member that sends one, until the member tells how far its summary goes.
+//! Then the draft and all segments become one summary.
 //!
-//! Limits: a draft is as long as a journal may be, and one change more; one for each member.
+//! Limits: one draft for each member, as long as a journal may be plus one change.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use super::{
 };
 
 impl Journal {
-    /// A member tells this change by a summary. It is not heard before [`Self::upto`]. With `is_first`, a summary begins: an earlier one of this
-    /// member that did not come to its end is dropped.
+    /// Adds a change from a member's summary. It is not heard before [`Self::upto`]. `is_first`: a summary begins; an unfinished earlier one of
+    /// this member is dropped.
     ///
     /// # Errors
-    /// It cannot be written, or is longer than a journal; the member's draft is not whole any more.
+    /// The write failed, or the draft is longer than a journal may be. The draft is then incomplete.
     pub fn also(&mut self, member: u64, change: &[u8], is_first: bool) -> io::Result<()> {
         if is_first {
             self.drafts.remove(&member);
@@ -47,10 +47,10 @@ impl Journal {
         Ok(draft)
     }
 
-    /// A member has told all of a summary. Hears of all in `heard`; what was told is in the journal from now on.
+    /// A member has sent its whole summary: marks all of `heard` as heard, and puts the changes into the journal.
     ///
     /// # Errors
-    /// It cannot be read or written; all segments were given up.
+    /// Reading or writing failed; all segments were given up.
     pub fn upto(&mut self, member: u64, heard: &Vector, now_s: u64) -> io::Result<()> {
         let draft = self.drafts.remove(&member);
         if self.heard.covers(heard) {
@@ -68,7 +68,7 @@ impl Journal {
         done
     }
 
-    /// That of no segment.
+    /// The checksum seed of drafts, different from that of any segment.
     pub(super) fn seed_of_drafts(&self) -> u64 {
         self.own.0
     }

@@ -1,4 +1,4 @@
-//! What a journal says, line by line, and where its reading goes on.
+//! The contents of a journal, line by line, and positions for reading.
 //!
 //! Not known here: segments.
 
@@ -15,20 +15,20 @@ pub const FIXED_BYTES: usize = 32;
 /// One purge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Where it comes from.
+    /// The journal that it comes from.
     pub origin: Origin,
-    /// Its number there.
+    /// Its number at that origin.
     pub stamp: Stamp,
-    /// The number of the one before it.
+    /// The number of the purge before it.
     pub before: Stamp,
-    /// When, seconds since 1970 by the clock of the origin.
+    /// When it was made, seconds since 1970 by the clock of the origin.
     pub unix_s: u64,
-    /// What (`change`).
+    /// The encoded [`Change`](super::super::change::Change).
     pub change: Bytes,
 }
 
 impl Entry {
-    /// Everything but length and checksum.
+    /// Encodes the entry without length and checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FIXED_BYTES + self.change.len());
         for number in [self.origin.0, self.stamp.0, self.before.0, self.unix_s] {
@@ -38,7 +38,7 @@ impl Entry {
         out
     }
 
-    /// What was encoded.
+    /// Decodes an entry.
     pub fn decode(bytes: &[u8]) -> Option<Entry> {
         let (fixed, change) = bytes.split_at_checked(FIXED_BYTES)?;
         let number = |at: usize| fixed[at..].first_chunk().map(|b| u64::from_le_bytes(*b));
@@ -53,21 +53,21 @@ impl Entry {
     }
 }
 
-/// What a journal says to a member that lacks some of it.
+/// A line of the journal, for a member that lacks it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
     /// A purge.
     Entry(Entry),
-    /// A change out of a summary: nothing is heard of it before the end of the summary.
+    /// A change of a summary. It is not heard before the end of the summary.
     Also(Bytes),
-    /// The end of a summary: so far was told.
+    /// The end of a summary, and all that is heard with it.
     Upto(Vector),
 }
 
-/// Where the reading of a journal goes on.
+/// A position for reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// Of the segment; 0: of none.
+    /// Id of the segment; 0: there was none.
     pub(super) id: u64,
     pub(super) offset: u64,
 }

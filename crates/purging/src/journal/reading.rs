@@ -1,4 +1,4 @@
-//! What a journal says to a member that lacks some of it.
+//! Reads the lines that a member lacks.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Journal {
-    /// Where to begin reading for a member that has heard so much; `None`: some of what it lacks is not here any more.
+    /// Where reading begins for a member that has heard this; `None`: some of what it lacks is gone.
     pub fn position_for(&self, heard: &Vector) -> Option<Position> {
         let fits = |segment: &&Segment| heard.covers(&segment.begins_with);
         let segment = self.segments.iter().rfind(fits);
@@ -21,14 +21,14 @@ impl Journal {
         Some(segment.map_or(Position { id: 0, offset: 0 }, Segment::first))
     }
 
-    /// Some lines from there, and where the next are; none at the end. `None`: they are not here any more.
+    /// Some lines from this position, and the position of the next; no lines at the end. `None`: the position is gone.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The read failed.
     pub fn read(&self, from: Position) -> io::Result<Option<(Vec<Line>, Position)>> {
         let mut from = from;
         if self.segments.is_empty() {
-            // Nothing was there when it was given, or all was given up since.
+            // Either there was no segment when the position was given, or all were given up since.
             return Ok((from.id == 0).then_some((Vec::new(), from)));
         }
         loop {

@@ -1,4 +1,4 @@
-//! What the bytes of a segment and of a summary are.
+//! The file format of segments and summaries.
 //!
 //! ```text
 //! segment   "LOLIGOP1" | journal u64 | term u32 | number u64 | vector | checksum u64 | entries
@@ -7,11 +7,11 @@
 //! change    length u32 | checksum u64 | change
 //! ```
 //!
-//! Checksums are XXH3-64. Those of entries and changes are seeded with journal, kind and number of the segment, so bytes of another segment do
-//! not count.
+//! Checksums are XXH3-64. Those of entries and changes are seeded with journal, kind and number of the segment, so bytes left over from another
+//! segment never match.
 //!
 //! Not known here: other segments.
-//! Limits: [`CHUNK_BYTES`] are read at once.
+//! Limits: [`CHUNK_BYTES`] a read.
 
 use std::{collections::VecDeque, io};
 
@@ -27,7 +27,7 @@ use super::{
     lines::{Entry, FIXED_BYTES, Line, Position},
 };
 
-/// Bytes that are read at once: more than the longest entry.
+/// Bytes of one read: more than the longest entry.
 pub const CHUNK_BYTES: usize = 1 << 20;
 const MAGIC: &[u8; 8] = b"LOLIGOP1";
 const MAGIC_OF_SUMMARY: &[u8; 8] = b"LOLIGOS1";
@@ -36,23 +36,23 @@ pub const FRAME_BYTES: usize = 12;
 
 const _: () = assert!(CHANGE_BYTES_MAX + FRAME_BYTES + FIXED_BYTES < CHUNK_BYTES);
 
-/// How a segment begins.
+/// The header of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The journal that it belongs to.
     pub own: Origin,
-    /// How many starts that journal had had.
+    /// Starts of that journal when it was written.
     pub term: u32,
-    /// Its number; it is the name of the file, too.
+    /// The segment's number, which is also in its file name.
     pub number: u64,
-    /// What had been heard before it.
+    /// What the journal had heard before it.
     pub begins_with: Vector,
-    /// Of a summary: what has been heard behind it.
+    /// Of a summary: what is heard at its end.
     pub upto: Option<Vector>,
 }
 
 impl Header {
-    /// Its bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::from(match &self.upto {
             None => MAGIC,
@@ -69,7 +69,7 @@ impl Header {
         out
     }
 
-    /// The header that these bytes begin with, and how long it is.
+    /// The header at the beginning of these bytes, and its length.
     pub fn decode(bytes: &[u8]) -> Option<(Header, usize)> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let is_summary = magic == MAGIC_OF_SUMMARY;
@@ -100,7 +100,7 @@ impl Header {
         Some((header, length))
     }
 
-    /// The seed of the checksums of what follows it.
+    /// The seed of the checksums after the header.
     pub fn seed(&self) -> u64 {
         self.own.0 ^ self.number.rotate_left(32) ^ u64::from(self.upto.is_some())
     }
@@ -114,33 +114,33 @@ pub enum Kind {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// What has been heard behind it.
+    /// What is heard at its end.
     pub upto: Vector,
-    /// It had about as many names as what it is made of.
+    /// It kept about as many names as its segments had.
     pub names_differ: bool,
-    /// Directories stand for names.
+    /// Directories replace names in it.
     pub is_coarse: bool,
 }
 
-/// What is in memory of a segment.
+/// The state of a segment in memory.
 #[derive(Debug)]
 pub struct Segment {
-    /// In this process. Unlike a number, it is never given twice: a summary takes the number of a segment that it replaces.
+    /// Unique in this process. A number is not: a summary takes over the number of a segment that it replaces.
     pub id: u64,
     pub number: u64,
     pub kind: Kind,
     pub bytes: u64,
-    /// Where its entries begin.
+    /// Offset of its first entry.
     pub entries_at: u64,
-    /// What had been heard before it.
+    /// What the journal had heard before it.
     pub begins_with: Vector,
     pub newest_unix_s: u64,
-    /// Of the checksums of its entries.
+    /// Seed of the checksums of its entries.
     pub seed: u64,
 }
 
 impl Segment {
-    /// With this header; the header is `entries_at` bytes long, all of the segment `bytes`.
+    /// A segment with this header. `entries_at`: length of the header; `bytes`: of the whole segment.
     pub fn new(id: u64, header: Header, entries_at: u64, bytes: u64) -> Segment {
         Segment {
             id,
@@ -160,7 +160,7 @@ impl Segment {
         }
     }
 
-    /// Where its lines begin.
+    /// The position of its first line.
     pub fn first(&self) -> Position {
         Position {
             id: self.id,
@@ -181,7 +181,7 @@ impl Segment {
         matches!(&self.kind, Kind::Summary(summary) if differ(summary))
     }
 
-    /// The whole lines from `offset` on, as many as are read at once, and how many bytes they take.
+    /// The whole lines from `offset` on, as many as one read brings, and their bytes.
     pub fn lines(&self, medium: &Medium, offset: u64) -> io::Result<(Vec<Line>, u64)> {
         let bytes = medium.read(self.number, offset, CHUNK_BYTES)?;
         let (mut lines, mut rest) = (Vec::new(), &bytes[..]);
@@ -197,7 +197,7 @@ impl Segment {
         Ok((lines, (bytes.len() - rest.len()) as u64))
     }
 
-    /// Its entries, or changes, one after the other.
+    /// The bodies of its entries or changes, in order.
     pub fn bodies<'a>(&self, medium: &'a Medium) -> Bodies<'a> {
         let number = self.number;
         let read = move |at| medium.read(number, at, CHUNK_BYTES);
@@ -205,16 +205,16 @@ impl Segment {
     }
 }
 
-/// Gives what is in frames, one after the other; an error where one is damaged.
+/// Returns the bodies of frames one after the other; an error at a damaged frame.
 pub type Bodies<'a> = Box<dyn FnMut() -> io::Result<Option<Bytes>> + 'a>;
 
-/// The changes in a draft, one after the other.
+/// The changes of a draft, in order.
 pub fn bodies_of_draft(seed: u64, draft: &Draft) -> Bodies<'_> {
     let read = |at| draft.read(at, CHUNK_BYTES);
     bodies(seed, 0..draft.bytes(), read)
 }
 
-/// In these frames, which `read` gives some of.
+/// The bodies of the frames in `left`; `read` returns some bytes from an offset.
 fn bodies<'a>(
     seed: u64,
     mut left: std::ops::Range<u64>,
@@ -238,7 +238,7 @@ fn bodies<'a>(
     })
 }
 
-/// With length and checksum.
+/// Puts length and checksum before a body.
 pub fn framed(seed: u64, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(FRAME_BYTES + body.len());
     frame.extend((body.len() as u32).to_le_bytes());
@@ -247,7 +247,7 @@ pub fn framed(seed: u64, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The first one in a frame, if it is whole, and what is behind it.
+/// The body of the first frame, if that is whole, and the bytes after it.
 fn first_body(seed: u64, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (checksum, rest) = rest.split_first_chunk()?;

@@ -1,10 +1,10 @@
-//! A start: what is left of the segments of an earlier one.
+//! Recovery of the segments of an earlier start.
 //!
-//! A start reads all segments and begins a new one with the next term, durably, so stamps are never given twice.
+//! A start reads all segments and durably begins a new one with the next term, so that stamps are never reused.
 //!
-//! A crash may tear the tail of the last segment; it is cut at the first entry that is not whole. What it held was acknowledged only if it was
-//! synchronised, or if all members had it. An earlier segment that is damaged is dropped with all before it. So is a damaged summary: it was
-//! synchronised before it took the place of a segment, so no crash tears it.
+//! A crash may tear the end of the last segment, which is cut after its last whole entry. An entry that is cut off was acknowledged only if all
+//! members had it, because otherwise it was flushed. A damaged earlier segment is dropped with all before it. So is a damaged summary: it was
+//! flushed before it replaced a segment, so a crash cannot tear it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,10 +22,10 @@ use super::{
 };
 
 impl Journal {
-    /// Opens what is there, or begins a new one with the name `fresh`. `now_s`: seconds since 1970.
+    /// Opens the journal on this medium, or begins a new one with the name `fresh`. `now_s`: seconds since 1970.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// Reading or writing failed.
     pub fn open(
         medium: Medium,
         limits: Limits,
@@ -57,14 +57,14 @@ impl Journal {
         journal.term += 1;
         let empty = journal.take_empty_tail();
         journal.begin_segment(now_s)?;
-        // Not earlier: they say how many starts there were.
+        // Remove these only now: until then their headers record the number of starts.
         for number in empty {
             journal.medium.remove(number)?;
         }
         Ok((journal, opening))
     }
 
-    /// Takes up all segments that are there, the oldest first.
+    /// Reads all segments, oldest first.
     fn replay(&mut self) -> io::Result<Opening> {
         let (mut entries, mut is_damaged, mut is_fresh) = (0, false, true);
         let numbers = self.medium.list()?;
@@ -81,7 +81,7 @@ impl Journal {
                 continue;
             };
             if !is_fresh && header.own != self.own {
-                // Of another journal: an operator has mixed two.
+                // A segment of another journal: an operator has mixed two.
                 self.give_up()?;
                 entries = 0;
                 is_damaged = true;
@@ -110,14 +110,14 @@ impl Journal {
         })
     }
 
-    /// The header of a segment, and how long it is; `None`: it is not whole.
+    /// The header of a segment, and its length; `None`: it is damaged.
     fn read_header(&self, number: u64) -> io::Result<Option<(Header, u64)>> {
         let bytes = self.medium.read(number, 0, CHUNK_BYTES)?;
         let found = Header::decode(&bytes).filter(|(header, _)| header.number == number);
         Ok(found.map(|(header, length)| (header, length as u64)))
     }
 
-    /// Takes up a segment as far as it is whole; a summary only if all of it is. Returns how many entries are whole, and whether any is not.
+    /// Takes up the whole part of a segment; of a summary all or nothing. Returns the number of whole lines, and whether any is damaged.
     fn take_up(&mut self, mut segment: Segment) -> io::Result<(u64, bool)> {
         self.heard.hear_all(&segment.begins_with);
         let (mut at, mut count) = (segment.entries_at, 0);
@@ -144,7 +144,7 @@ impl Journal {
             }
             self.heard.hear_all(&summary.upto);
             segment.newest_unix_s = summary.upto.newest_unix_s();
-            // A crash came before the segments that it replaces were removed.
+            // A crash left the segments that this summary replaces; remove them.
             while let Some(before) = self.segments.back()
                 && before.begins_with.covers(&segment.begins_with)
             {
@@ -156,7 +156,7 @@ impl Journal {
         Ok((count, is_torn))
     }
 
-    /// Cuts off what is not whole: the segment will not be the last, and then this would be damage.
+    /// Cuts a torn tail off. The segment will not be the last any more, and a later start would take the tail for damage.
     fn cut_torn_tail(&mut self) -> io::Result<()> {
         match self.segments.back() {
             Some(last) => self.medium.cut(last.number, last.bytes),
@@ -164,7 +164,7 @@ impl Journal {
         }
     }
 
-    /// Takes off the last segments with nothing in them, so that starts that follow each other leave no files.
+    /// Forgets segments at the end that have no entries, so that repeated starts do not pile up files. Returns their numbers.
     fn take_empty_tail(&mut self) -> Vec<u64> {
         let is_empty =
             |segment: &Segment| segment.bytes == segment.entries_at && !segment.is_summary();

@@ -1,15 +1,15 @@
-//! Summaries: what was purged in a stretch of the journal, each name once, in the order of names.
+//! Summaries: the names purged in a stretch of the journal, each once, in order.
 //!
-//! A summary says less than its entries: not when, in which order and by whom. So a member that lacks some of it is told all of it, which
-//! purges a few objects more than it has to, and has heard none of it before it has heard the end.
+//! A summary does not say when, in which order or by which member its names were purged. A member that lacks any part of it is therefore told
+//! all of it, which purges a few objects too many, and has heard nothing of it before its end.
 //!
-//! Most purges are of names that are purged again and again, and the journal needs room for each only once. Where that does not help,
-//! because each name is another one, a summary is made *coarse*: directories in which many names lie stand for them.
+//! Most purges repeat earlier names, and the journal needs room for each name only once. Where that does not help because all names differ, a
+//! summary is made *coarse*: a directory replaces the many names in it.
 //!
-//! A name was purged softly, or by an unsafe method, only if it was every time.
+//! A name is marked as soft, or as by an unsafe method, only if all its purges were.
 //!
 //! Not known here: files, segments.
-//! Limits: of a source one record is in memory, of [`collect`] all; [`PREFIXES_MAX`] directories for each level of names.
+//! Limits: one record of each source is in memory, but all items from [`collect`]; [`PREFIXES_MAX`] directories for each level of names.
 
 use std::{
     collections::{BTreeMap, VecDeque, btree_map},
@@ -21,23 +21,23 @@ use super::{
     segment::Bodies,
 };
 
-/// A record of a summary is ended when it has so many bytes.
+/// A record of a summary ends at this length, bytes.
 const RECORD_BYTES: usize = 16 << 10;
-/// Of each level of names at most so many directories stand for what is in them.
+/// Directories that replace names, at most, for each level of names.
 const PREFIXES_MAX: u64 = 64;
-/// Fewer names than this are no crowd.
+/// Names that a directory must have at least to replace them.
 const CROWD_MIN: u64 = 16;
-/// Levels of names that are looked at.
+/// Levels of names that are considered.
 const LEVELS_MAX: usize = 16;
 
-/// What goes: its kind, then its text. They are in the order of this.
+/// An item to purge: its kind, then its text. Items are sorted by this.
 type Key = Vec<u8>;
 
 const NAME: u8 = b'n';
 const PREFIX: u8 = b'p';
 const TAG: u8 = b't';
 
-/// How it goes.
+/// How an item is purged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
     soft: bool,
@@ -53,10 +53,10 @@ impl Manner {
     }
 }
 
-/// Names and patterns, each once.
+/// Names and patterns, each once, with the manner of their purge.
 pub type Items = BTreeMap<Key, Manner>;
 
-/// Takes up what a change says. One that is not understood may be about anything.
+/// Adds the items of a change. A change that cannot be decoded counts as everything.
 pub fn collect(change: &[u8], items: &mut Items) {
     for (key, manner) in items_of(change) {
         let known = items.entry(key).or_insert(manner);
@@ -79,21 +79,21 @@ fn items_of(change: &[u8]) -> impl Iterator<Item = (Key, Manner)> {
     (names.chain(patterns)).map(move |item| (key(item), manner))
 }
 
-/// Where items come from, in their order.
+/// A sorted source of items.
 pub enum Source<'a> {
-    /// What was collected.
+    /// Collected items.
     Items(std::iter::Peekable<btree_map::IntoIter<Key, Manner>>),
-    /// A summary.
+    /// The changes of a summary.
     Changes(Bodies<'a>, VecDeque<(Key, Manner)>),
 }
 
 impl<'a> Source<'a> {
-    /// What was collected.
+    /// A source of collected items.
     pub fn of_items(items: Items) -> Source<'a> {
         Source::Items(items.into_iter().peekable())
     }
 
-    /// A summary.
+    /// A source of a summary's changes.
     pub fn of_changes(changes: Bodies<'a>) -> Source<'a> {
         Source::Changes(changes, VecDeque::new())
     }
@@ -121,7 +121,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Gives each item once, in order, if each source is in order; if not, some more than once. Returns how many there were before.
+/// Calls `each` once for each item, in order, if each source is in order; otherwise for some more than once. Returns the number of items read.
 ///
 /// # Errors
 /// Those of the sources and of `each`.
@@ -165,7 +165,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// One more. A change that is full comes out.
+    /// Adds an item. Returns the change before it when that is full or of another manner.
     pub fn push(&mut self, key: &Key, manner: Manner) -> Option<Vec<u8>> {
         let (&kind, text) = key.split_first()?;
         let change = &self.change;
@@ -185,27 +185,27 @@ impl Packing {
         full
     }
 
-    /// What is left.
+    /// Takes the last change.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         let Packing { change, bytes } = std::mem::take(self);
-        // Not longer than the change that its only item came from, or than a record.
+        // Not longer than a record, or than the change that its only item came from.
         (bytes != 0).then(|| change.encode().expect("it was told before"))
     }
 }
 
-/// Directories in which many names lie, so that they can stand for them: found while names go by in their order.
+/// Finds directories with so many names that they can replace them, while names go by in order.
 #[derive(Default)]
 pub struct Crowds {
     last: Key,
-    /// The directories that the last name lies in: their lengths, and the names in each that no chosen one stands for.
+    /// The directories of the last name: their lengths, and the names in each that no chosen directory replaces.
     open: Vec<(usize, u64)>,
-    /// Names that are a crowd.
+    /// Names that make a directory worth choosing.
     crowd: u64,
     chosen: Items,
 }
 
 impl Crowds {
-    /// Among so many items.
+    /// For a summary of so many items.
     pub fn among(items: u64) -> Crowds {
         Crowds {
             crowd: (items / PREFIXES_MAX).max(CROWD_MIN),
@@ -213,7 +213,7 @@ impl Crowds {
         }
     }
 
-    /// The next item.
+    /// Takes the next item.
     pub fn push(&mut self, key: &Key) {
         if key.first() != Some(&NAME) {
             return;
@@ -248,7 +248,7 @@ impl Crowds {
         }
     }
 
-    /// After the last one: the prefixes that were found.
+    /// To be called after the last item: the directories that were found.
     pub fn found(mut self) -> Coarse {
         while !self.open.is_empty() {
             self.close();
@@ -257,11 +257,11 @@ impl Crowds {
     }
 }
 
-/// Prefixes that stand for names.
+/// Directories that replace names.
 pub struct Coarse(Items);
 
 impl Coarse {
-    /// Does one stand for this item?
+    /// Does a directory replace this item?
     pub fn has(&self, key: &Key) -> bool {
         key.first() == Some(&NAME)
             && directories(key).any(|length| {
@@ -270,23 +270,23 @@ impl Coarse {
             })
     }
 
-    /// None was found.
+    /// Was no directory found?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many.
+    /// The number of directories.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// As items.
+    /// The directories as items.
     pub fn items(&self) -> Items {
         self.0.clone()
     }
 }
 
-/// The lengths of the directories that a name lies in, its server first; the beginning of its query is one, too.
+/// The lengths of the directories of a name, its server first. The part before the query counts as a directory too.
 fn directories(key: &Key) -> impl Iterator<Item = usize> {
     let server = memchr::memmem::find(key, b"://").map(|at| at + 3);
     let path = server.and_then(|at| Some(at + memchr::memchr(b'/', &key[at..])?));
@@ -321,7 +321,7 @@ mod tests {
         items
     }
 
-    /// All that comes out of these sources, as text; a soft one has a `~`.
+    /// All items from these sources, as text; a soft one has a `~`.
     fn merged(sources: Vec<Source<'_>>) -> (u64, String) {
         let mut out = String::new();
         let each = &mut |key: &Key, manner: Manner| {

@@ -1,4 +1,4 @@
-//! The journal cut and changed at every byte, and what is read of it.
+//! The journal, cut and changed at every byte, and what can then be read of it.
 
 mod model;
 
@@ -53,7 +53,7 @@ fn heard(n: u64) -> Vector {
     vector
 }
 
-/// What a member is told that has heard the first `n`; `None`: it has lost something.
+/// The lines for a member that has heard the first `n`; `None`: it has lost something.
 fn lines(journal: &Journal, n: u64) -> Option<Vec<Line>> {
     let mut at = journal.position_for(&heard(n))?;
     let mut all = Vec::new();
@@ -67,7 +67,7 @@ fn lines(journal: &Journal, n: u64) -> Option<Vec<Line>> {
     }
 }
 
-/// The numbers in the names of that, without those that it has heard as entries.
+/// The numbers in the names in these lines, without entries that the member has heard.
 fn told(journal: &Journal, n: u64) -> Option<Vec<u64>> {
     let lacks = heard(n);
     let mut all = Vec::new();
@@ -153,7 +153,7 @@ fn a_journal_cut_at_any_byte_keeps_the_whole_entries_before_it() {
         };
         assert_eq!(opening, expected, "cut at {cut}");
         assert_eq!(journal.heard().last(Origin(5)), Stamp(kept));
-        // It goes on, and what was cut is heard again from others.
+        // The journal goes on, and hears the lost entries again from others.
         journal.append(&entry(kept + 1), 9).unwrap();
         assert_eq!(told(&journal, 0), Some((1..=kept + 1).collect()));
         let (again, _) = open(segments(&journal));
@@ -202,7 +202,7 @@ fn names_that_are_purged_again_and_again_need_room_once() {
     assert_eq!(all, (0..300).collect::<Vec<_>>(), "each, and by its name");
     let is_coarse = |segment: &Segment| segment.is_coarse();
     assert!(!journal.segments.iter().any(is_coarse));
-    // Who was away for a moment is told what it missed and nothing else.
+    // A member that was away for a moment is told exactly what it missed.
     assert_eq!(told(&journal, 19_990).map(|all| all.len()), Some(10));
     let (again, _) = open(segments(&journal));
     assert_eq!(lines(&again, 0), lines(&journal, 0));
@@ -224,7 +224,7 @@ fn where_names_differ_directories_stand_for_them_and_the_newest_stay_exact() {
     assert!(said.iter().any(is_of_directory));
     let last = said.iter().rfind(|line| !matches!(line, Line::Also(_)));
     assert!(matches!(last, Some(Line::Entry(entry)) if entry.stamp == Stamp(20_000)));
-    // Who was away for a short time is told names.
+    // A member that was away for a short time is told names.
     let all = told(&journal, 19_900).unwrap();
     let lacks = all.iter().filter(|n| **n > 19_900).count();
     assert!(lacks == 100 && all.len() < 300, "{lacks} of {}", all.len());
@@ -233,7 +233,7 @@ fn where_names_differ_directories_stand_for_them_and_the_newest_stay_exact() {
 #[test]
 fn what_has_no_room_in_any_form_goes_and_who_needs_it_has_lost_it() {
     let (mut journal, _) = open(Segments::new());
-    // Each at a server of its own.
+    // Each name is on a server of its own.
     for n in 1..=5000 {
         let change = change(&format!("GET http://a{n:08}.example/"));
         journal
@@ -248,7 +248,7 @@ fn what_has_no_room_in_any_form_goes_and_who_needs_it_has_lost_it() {
     let (again, _) = open(segments(&journal));
     assert_eq!(lines(&again, first - 1), None);
     assert_eq!(lines(&again, first), lines(&journal, first));
-    // After a long time all but the segment that is being written is too old.
+    // After a long time all segments are too old except the one being written.
     for n in 5001..5100 {
         journal.append(&entry(n), 90_000).unwrap();
     }
@@ -276,7 +276,7 @@ fn what_takes_several_reads_is_in_the_summary_whole() {
     for n in 150..300 {
         journal.also(7, &many(n), n == 150).unwrap();
     }
-    // Once of entries and a draft, then of the summary.
+    // First from entries and a draft, then from the summary.
     for last in [1000, 1001] {
         journal.upto(7, &heard(last), 200).unwrap();
         let mut all = told(&journal, 0).unwrap();
@@ -322,7 +322,7 @@ fn a_summary_is_whole_or_not_there_at_all() {
             assert_eq!(told(&damaged, 4_995).map(|all| all.len()), Some(5));
         }
     }
-    // A crash before what it replaces was removed.
+    // A crash before the replaced segments were removed.
     let (mut again, mut held) = (with_entries(0), Segments::new());
     for n in 1..=5_000 {
         let change = change(&format!("GET http://a.example/{:08}", n % 300));
@@ -429,7 +429,7 @@ fn a_directory_is_one_process_and_its_files_come_back() {
     assert_eq!(told(&again, 450), before);
 }
 
-/// An hour of a thousand a second, of a hundred thousand names: by hand, since it takes a minute.
+/// An hour of 1,000 purges a second of 100,000 names. To be run by hand: it takes a minute.
 #[test]
 #[ignore = "takes a minute; prints what an hour of unsafe methods costs"]
 fn an_hour_of_unsafe_methods_has_room() {

@@ -16,7 +16,7 @@ struct Desk {
     journal: Journal,
     sent: Vec<(MemberId, Message)>,
     answers: Vec<(Ticket, Outcome)>,
-    /// Does it become durable? `None`: its disk hangs.
+    /// Does the journal become durable? `None`: its disk hangs.
     syncs: Option<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Desk {
         self.run(now_ms);
     }
 
-    /// What was sent to a member since the last question: a letter for each message, entries by their number since the start.
+    /// Messages sent to a member since the last call: a letter for each, entries by their number since the start.
     fn sent_to(&mut self, member: MemberId) -> String {
         let of_member = |(to, _): &mut (MemberId, Message)| *to == member;
         let sent = self
@@ -105,7 +105,7 @@ impl Desk {
         sent.collect::<Vec<_>>().join(" ")
     }
 
-    /// A member says that it has done everything.
+    /// A member acknowledges everything.
     fn enact(&mut self, member: MemberId, now_ms: u64) {
         let token = self.telling.tokens;
         self.telling.enacted(member, token, now_ms);
@@ -257,7 +257,7 @@ fn who_has_missed_more_than_the_journal_holds_has_lost_it() {
     desk.have(A, 0, 10);
     desk.enact(A, 10);
     for n in 0..5000 {
-        // Each at a server of its own, so that nothing can stand for many.
+        // Each name is on a server of its own, so that no directory can replace them.
         let names = vec![format!("GET http://server-{n}.example/of/its/own").into_bytes()];
         let change = Change::of_unsafe_method(names).encode().unwrap();
         desk.telling.order(change.into(), 0, None, 20 + n);
@@ -340,7 +340,7 @@ fn an_entry_names_those_that_are_not_told() {
     );
 }
 
-/// A vector that is full forgets an origin for each that it hears of besides: nobody has then heard all that both had.
+/// A full vector forgets an origin for each new one, so no member has then heard all that both had.
 #[test]
 fn who_has_heard_of_too_many_origins_loses_what_it_lacks_once() {
     let of = |origins: std::ops::Range<usize>| {
@@ -379,7 +379,7 @@ fn others_are_asked_to_tell_one_that_has_gone_before_it_had_a_purge() {
     assert_eq!(desk.answers.len(), 1);
     assert!(desk.telling.are_others_to_tell());
     assert!(!desk.telling.are_others_to_tell(), "once");
-    // The next purge says whom it was not sent to.
+    // The next purge names the members that it was not sent to.
     desk.order(2, 30 + AWAY_AFTER_MS);
     desk.link([false, true], 31 + AWAY_AFTER_MS);
     assert!(!desk.telling.are_others_to_tell());

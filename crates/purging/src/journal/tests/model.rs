@@ -1,4 +1,4 @@
-//! Members that purge, tell each other, stop in the middle of it, and start again. What a member says that it has heard it has done.
+//! Members purge, tell each other, stop in the middle of it, and start again. Whatever a member says it has heard it has purged.
 
 use super::*;
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ impl Member {
     }
 }
 
-/// Tells so many lines at most; true: all.
+/// Tells at most so many lines; true: all were told.
 fn tell(all: &mut [Member], from: usize, to: usize, most: u64, now: u64, seen: &mut Seen) -> bool {
     let Some(mut at) = all[from].journal.position_for(all[to].journal.heard()) else {
         let heard = all[from].journal.heard().clone();
@@ -104,7 +104,7 @@ fn tell(all: &mut [Member], from: usize, to: usize, most: u64, now: u64, seen: &
                     follower.purge(&change, now, seen);
                     let is_first = std::mem::take(&mut is_first);
                     let also = follower.journal.also(from as u64, &change, is_first);
-                    // More than it has room for: then it cannot tell it.
+                    // An error means that the draft is longer than the journal may be; then the summary counts as lost.
                     drop(also);
                 }
                 Line::Upto(heard) => {
@@ -144,7 +144,7 @@ fn play(seed: u64, seen: &mut Seen) {
                 member.purge(&entry.change, now, seen);
                 member.journal.append(&entry, now).unwrap();
                 truth.push((entry.clone(), name.into_bytes(), now));
-                // Some hear it at once.
+                // Some members hear it at once.
                 let is_next = all[other].journal.heard().has(entry.origin, entry.before);
                 if is_next && random.below(2) == 0 {
                     all[other].purge(&entry.change, now, seen);
