@@ -1,17 +1,17 @@
-//! Which of several parents comes first.
+//! Chooses among several parents.
 //!
-//! *First*: as they stand in the plan. *In turn*: as often as its weight says. *By hash*: rendezvous hashing with weights, so that one
-//! URL has one parent, all children that give the parents the same names agree on it, and a parent that dies moves only its own URLs.
-//! The load is bounded: a parent for which more requests wait than [`LOAD_PERCENT`] of its share, and more than [`LOAD_FREE`], is
-//! passed over for the next of that URL's order.
+//! *First*: in the order of the plan. *Round-robin*: each as often as its weight says. *By hash*: weighted rendezvous hashing. Each URL then has one
+//! parent, all children that use the same names for the parents agree on it, and a dead parent moves only its own URLs. The load is bounded:
+//! a parent with more waiting requests than [`LOAD_PERCENT`] of its share, and more than [`LOAD_FREE`], is passed over for the next one in
+//! that URL's order.
 //!
-//! Not known here: sockets, health, requests. The caller says who is a candidate.
+//! Not known here: sockets, health, requests. The caller passes the candidates.
 
 use plan::Order;
 
-/// A parent by hash takes at most this percentage of its share of the requests that wait for an answer,
+/// By hash, a parent takes at most this percentage of its share of all waiting requests,
 const LOAD_PERCENT: u64 = 125;
-/// but so many in any case: with few requests under way shares mean nothing.
+/// but always up to this number: with few waiting requests shares mean nothing.
 const LOAD_FREE: u64 = 32;
 
 /// A parent that may be asked.
@@ -27,7 +27,7 @@ pub struct Candidate {
     pub waiting: u64,
 }
 
-/// The first parent to ask, and the one after it. `url`: the hash of the URL. `turn`: how many were chosen before.
+/// The first parent to ask, and the next one. `url`: hash of the URL. `turn`: number of earlier choices.
 pub fn choose(order: Order, candidates: &[Candidate], url: u64, turn: u64) -> [Option<usize>; 2] {
     match order {
         Order::First => [0, 1].map(|n| candidates.get(n).map(|parent| parent.number)),
@@ -65,7 +65,7 @@ fn by_hash(candidates: &[Candidate], url: u64) -> [Option<usize>; 2] {
         let share = (waiting + 1) * LOAD_PERCENT * u64::from(c.weight);
         c.waiting < LOAD_FREE || c.waiting * 100 * weights < share
     };
-    // The best two of those that are free; those that are not come after them.
+    // The best two of the free ones. Those that are not free come after them.
     let mut best: [Option<(bool, f64, usize)>; 2] = [None, None];
     for candidate in candidates {
         let scored = Some((is_free(candidate), score(candidate, url), candidate.number));
@@ -78,7 +78,7 @@ fn by_hash(candidates: &[Candidate], url: u64) -> [Option<usize>; 2] {
     best.map(|one| one.map(|(_, _, number)| number))
 }
 
-/// Weighted rendezvous hashing: the highest comes first. The chance to be the highest is in proportion to the weight.
+/// The score of weighted rendezvous hashing; the highest wins. The chance to win is proportional to the weight.
 pub fn score(candidate: &Candidate, url: u64) -> f64 {
     // The upper 53 bits as a number above 0 and below 1.
     let drawn = ((mix(url ^ candidate.name_hash) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -170,10 +170,10 @@ mod tests {
             choose(Order::Hash, &all, url, 0)[0]
         };
         assert_eq!(first([31, 0, 0]), Some(0), "a few");
-        // A quarter is its share: of 400 it may have 125.
+        // A quarter of the weight: of 400 requests it may have 125.
         assert_eq!(first([120, 180, 100]), Some(0));
         assert_ne!(first([140, 160, 100]), Some(0));
-        // If none is free, the first of the order is asked all the same; with correct sums one always is.
+        // If no parent is free, the first in order is asked all the same. With correct sums one is always free.
         assert!(first([u64::from(u32::MAX); 3]).is_some());
     }
 }

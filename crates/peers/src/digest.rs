@@ -2,13 +2,13 @@
 //!
 //! | file | story |
 //! |---|---|
-//! | `digest/own` | ours, as it follows the stores |
-//! | `digest/theirs` | those of siblings: kept, trusted, distrusted |
-//! | `peers/fetching` | how they are fetched; the tasks of this folder |
-//! | `request/digest_serving` | how ours is served |
+//! | `digest/own` | our digest, which follows the stores |
+//! | `digest/theirs` | digests of siblings, and whether they are trusted |
+//! | `peers/fetching` | fetching them; the tasks of digests |
+//! | `request/digest_serving` | serving our digest |
 //!
-//! Two formats: Loligo's own (`hints::digest`), which follows the index exactly and costs no read, and Squid's (`hints::squid`), which is by
-//! URL and therefore can only be entered where the URL is at hand. See docs/decisions/0044-digests.md.
+//! There are two formats. Loligo's (`hints::digest`) follows the index exactly and costs no read. Squid's (`hints::squid`) is made from URLs, so
+//! an object can be entered only where its URL is at hand. See docs/decisions/0044-digests.md.
 //!
 //! Not known here: sockets, requests.
 
@@ -30,10 +30,10 @@ use rules::key::{KEY_PREFIX, name_of_key};
 use own::Own;
 use theirs::Theirs;
 
-/// Our digest cannot be made.
+/// Why our digest cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unmakable {
-    /// There is no store whose content it could tell.
+    /// There is no store to describe.
     NoStore,
     /// It would be too large.
     TooLarge {
@@ -66,28 +66,28 @@ impl fmt::Display for Unmakable {
 
 impl std::error::Error for Unmakable {}
 
-/// What was done, all in digests but for bytes.
+/// Counters of digests.
 #[derive(Default, Debug)]
 pub struct Counters {
-    /// Digests of siblings fetched whole.
+    /// Digests of siblings that were fetched completely.
     pub fetched: AtomicU64,
     /// Their bytes.
     pub fetched_bytes: AtomicU64,
-    /// Attempts that failed, or brought what is no digest.
+    /// Fetches that failed, or returned something that is not a digest.
     pub failed: AtomicU64,
-    /// Digests given up because what they said was wrong too often.
+    /// Digests dropped because they were wrong too often.
     pub distrusted: AtomicU64,
-    /// Times that ours was served.
+    /// Times that our digest was served.
     pub served: AtomicU64,
     /// Their bytes.
     pub served_bytes: AtomicU64,
-    /// Times that a sibling's digest said yes.
+    /// Times that a sibling's digest claimed an object.
     pub yes: AtomicU64,
-    /// Times that the sibling had it then.
+    /// Times that the sibling then had the object.
     pub true_hits: AtomicU64,
-    /// Times that it did not.
+    /// Times that it did not have the object.
     pub false_hits: AtomicU64,
-    /// Times that ours was begun anew: changes were lost, or it had become too small.
+    /// Times that our digest was begun anew, because changes were lost or it had become too small.
     pub begun_anew: AtomicU64,
 }
 
@@ -150,19 +150,19 @@ impl Counters {
 /// Our digest, and those of siblings.
 #[derive(Default)]
 pub struct Digests {
-    /// Ours; `None`: none is served.
+    /// Our digest; `None`: none is served.
     pub own: Option<Own>,
-    /// By number of the sibling in the plan; `None`: it is not asked by digest.
+    /// By the sibling's number in the plan; `None`: the sibling is not asked by digest.
     theirs: Box<[Option<Theirs>]>,
     /// Counters.
     pub counters: Counters,
 }
 
 impl Digests {
-    /// Those of this plan. `stores`: what is on disk.
+    /// The digests of this plan. `stores`: our disk stores.
     ///
     /// # Errors
-    /// Ours cannot be made.
+    /// Our digest cannot be made.
     pub fn new(plan: &Plan, stores: Option<&Set>) -> Result<Digests, Unmakable> {
         let theirs = plan.siblings.iter().map(|sibling| match sibling.ask {
             Ask::Digest => Some(Theirs::new(plan.digests.fetch_interval)),
@@ -179,8 +179,8 @@ impl Digests {
         })
     }
 
-    /// May a sibling, by its number in the plan, have the answer to GET for this URL (in normal form, as it stands in keys)? No, if its
-    /// digest is not known, too old, or distrusted.
+    /// May a sibling, by its number in the plan, have the response to GET for this URL (in normal form, as in keys)? No, if its digest is unknown,
+    /// too old, or distrusted.
     pub fn may_have(&self, sibling: usize, url: &[u8]) -> bool {
         let theirs = self.theirs(sibling);
         let is_there = theirs.is_some_and(|theirs| theirs.may_have(url, Instant::now()));
@@ -190,7 +190,7 @@ impl Digests {
         is_there
     }
 
-    /// A sibling was asked because its digest said yes. Had it what was asked for?
+    /// A sibling was asked because its digest claimed the object. Did it have the object?
     pub fn tried(&self, sibling: usize, had_it: bool) {
         let Some(theirs) = self.theirs(sibling) else {
             return;
@@ -205,7 +205,7 @@ impl Digests {
         }
     }
 
-    /// Name, meaning and value of what is counted, and the size of ours; nothing if there are no digests.
+    /// Name, meaning and value of all counters, and the size of our digest; nothing if there are no digests.
     pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         if self.own.is_none() && self.siblings().next().is_none() {
             return Vec::new();
@@ -231,7 +231,7 @@ impl Digests {
         numbered.filter_map(|(number, theirs)| theirs.as_ref().map(|_| number))
     }
 
-    /// An object with this key was stored, with so many bytes, or was read again from disk (`None`).
+    /// An object with this key was stored (with its length in bytes), or read again from disk (`None`).
     #[inline]
     pub fn met(&self, key: &[u8], stored_bytes: Option<u64>) {
         if let Some(own) = &self.own
@@ -242,5 +242,5 @@ impl Digests {
     }
 }
 
-/// How often our digest collects what has changed in the stores.
+/// How often our digest collects changes from the stores.
 pub const COLLECTED_EVERY: Duration = Duration::from_secs(1);

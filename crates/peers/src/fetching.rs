@@ -1,13 +1,14 @@
 //! Keeps digests up to date: ours with the stores, those of siblings by fetching them.
 //!
-//! Tasks of the control thread. A sibling's digest is fetched at once, then every `digest.fetch-interval`, a tenth of that earlier or later
-//! so that siblings do not ask all at once; after a failure sooner ([`RETRIED_AFTER`], doubled up to the interval), and at once when it
-//! is distrusted, but not within a [`DISTRUST_PAUSE`], which each distrust in a row doubles, up to eight intervals. Loligo's format is asked for first, then Squid's; the one that was found comes first from then on.
+//! These are tasks of the control thread. A sibling's digest is fetched at the start and then every `digest.fetch-interval`, up to a tenth earlier
+//! or later, so that siblings do not all ask at once. After a failure it is fetched sooner ([`RETRIED_AFTER`], doubled up to the interval). A
+//! distrusted digest is fetched again after [`DISTRUST_PAUSE`], doubled for each distrust in a row, up to eight intervals. Loligo's format is
+//! asked for first, then Squid's; later the format that was found comes first.
 //!
-//! The request is HTTP/1.0 on a connection of its own, so that the answer ends with its length or its connection.
+//! Requests are HTTP/1.0 on separate connections, so that a response ends by its length or with its connection.
 //!
-//! Not known here: what a digest says.
-//! Limits: [`FETCH_MAX`] for all of an answer; [`HEAD_BYTES_MAX`] of head; the format's length of body.
+//! Not known here: the contents of digests.
+//! Limits: [`FETCH_MAX`] for a whole response; [`HEAD_BYTES_MAX`] for its head; the format's limit for its body.
 
 use std::{rc::Rc, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -25,26 +26,26 @@ use base::{access::Destinations, chance, clock::Instant};
 use origin::{Connector, OriginContext, once, outcome::UpstreamError};
 use plan::{PeerAddress, Plan};
 
-/// How long a fetch may take.
+/// Time limit of a fetch.
 const FETCH_MAX: Duration = Duration::from_secs(30);
-/// When a failed fetch is tried again for the first time.
+/// Pause after the first failed fetch.
 const RETRIED_AFTER: Duration = Duration::from_secs(10);
-/// How long a digest that is distrusted for the first time is not fetched again,
+/// Pause before a digest that was distrusted for the first time is fetched again.
 const DISTRUST_PAUSE: Duration = Duration::from_secs(30);
-/// and after how many intervals it is in any case, if that is longer.
+/// The longest such pause, in fetch intervals, if that is longer than [`DISTRUST_PAUSE`].
 const DISTRUST_INTERVALS_MAX: u32 = 8;
-/// The longest head of an answer.
+/// The longest head of a response.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// What digests are fetched with.
+/// What fetching needs.
 pub struct Means {
-    /// Makes the connections of one fetch.
+    /// Makes the connector of one fetch.
     pub connector: Box<dyn Fn() -> Connector>,
-    /// Where siblings may be.
+    /// Destinations that siblings may have.
     pub rules: Destinations,
 }
 
-/// Starts the tasks; call it where tasks of one thread run.
+/// Starts the tasks. Must be called in a `LocalSet` or local runtime.
 pub fn start(digests: &Arc<Digests>, plan: &Plan, means: Means) {
     let means = Rc::new(means);
     if digests.own.is_some() {
@@ -109,7 +110,7 @@ async fn keep_theirs(
             }
         }
         tokio::select! {
-            // A failure says nothing of what the digest before it was worth.
+            // A failed fetch says nothing about the value of the digest before it, so the count stays.
             () = tokio::time::sleep(jittered(pause)) => {
                 if was_well {
                     distrusted = 0;
@@ -127,20 +128,20 @@ async fn keep_theirs(
     }
 }
 
-/// How long a digest that is distrusted is not fetched again. `before`: how often in a row it was distrusted before.
+/// The pause before a distrusted digest is fetched again. `before`: earlier distrusts in a row.
 fn distrust_pause(before: u32, interval: Duration) -> Duration {
     let longest = DISTRUST_PAUSE.max(interval * DISTRUST_INTERVALS_MAX);
     let factor = 1 << before.min(16);
     (DISTRUST_PAUSE * factor).min(longest)
 }
 
-/// Up to a tenth more or less.
+/// The pause, up to a tenth longer or shorter.
 fn jittered(pause: Duration) -> Duration {
     let chance = chance::u64().unwrap_or(0) % 1000;
     pause.mul_f64(0.9 + chance as f64 / 5000.0)
 }
 
-/// Fetches a digest in the first format in which there is one. Its length, too.
+/// Fetches a digest in the first format that the sibling has. Returns its length too.
 async fn fetch(means: &Means, theirs: &Theirs, at: &PeerAddress) -> Result<(Content, u64), String> {
     let context = OriginContext::apart((means.connector)());
     let mut reasons = Vec::new();
@@ -163,7 +164,7 @@ async fn fetch(means: &Means, theirs: &Theirs, at: &PeerAddress) -> Result<(Cont
     Err(reasons.join("; "))
 }
 
-/// The body of a 200, or why the answer is of no use.
+/// The body of a 200 response, or why the response is unusable.
 async fn get(
     context: &OriginContext,
     rules: &Destinations,

@@ -1,8 +1,8 @@
 //! Is a peer alive?
 //!
-//! A peer is dead after [`FAILURES`] failures within [`WITHIN`], none of which was followed by a success, or when a look at its health
-//! path fails. It is alive again after one successful probe (`fetch/probing`), so that no client waits for a dead peer.
-//! Requests to a live peer only read an atomic.
+//! A peer is dead after [`FAILURES`] failures within [`WITHIN`] without a success after any of them, or when a check of its health path fails.
+//! It is alive again after one successful probe (`fetch/probing`), so no client waits for a dead peer. Requests to a live peer only read
+//! an atomic.
 //!
 //! Not known here: sockets; what counts as a failure.
 
@@ -16,9 +16,9 @@ use std::{
 
 use base::clock::Instant;
 
-/// So many failures,
+/// Failures within [`WITHIN`] that make a peer dead.
 pub const FAILURES: usize = 3;
-/// in so much time, and a peer is dead.
+/// The time within which [`FAILURES`] failures make a peer dead.
 pub const WITHIN: Duration = Duration::from_secs(10);
 
 /// The health of one peer, shared by all workers.
@@ -33,7 +33,7 @@ pub struct Health {
     is_probed: AtomicBool,
 }
 
-/// What news of a peer changed.
+/// The effect of an event on a peer's health.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Nothing.
@@ -45,7 +45,7 @@ pub enum Change {
 }
 
 impl Health {
-    /// May requests go there?
+    /// May requests be sent to it?
     pub fn is_alive(&self) -> bool {
         !self.is_dead.load(Ordering::Relaxed)
     }
@@ -65,16 +65,16 @@ impl Health {
         }
     }
 
-    /// A look at its health path has failed.
+    /// A check of its health path has failed.
     pub fn is_ill(&self) -> Change {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clear();
         self.dies()
     }
 
-    /// It has answered a request. That does not bring it back: the request may be older than what has killed it.
+    /// It has answered a request. This does not make a dead peer alive: the request may be older than the failures.
     pub fn answered(&self) {
-        // The load first: a store by every request would make the workers pass the cache line around.
+        // Load first: a store by every request would make the workers pass the cache line around.
         if self.failed.load(Ordering::Relaxed) != 0 {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             last.clear();
@@ -96,12 +96,12 @@ impl Health {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Begins a probe, unless one is under way; it is to be ended ([`Self::end_probe`]).
+    /// Begins a probe, unless one is under way. If true, the caller must call [`Self::end_probe`].
     pub fn begin_probe(&self) -> bool {
         !self.is_probed.swap(true, Ordering::Relaxed)
     }
 
-    /// A probe is through.
+    /// Ends a probe.
     pub fn end_probe(&self) {
         self.is_probed.store(false, Ordering::Relaxed);
     }

@@ -1,17 +1,17 @@
-//! ICP (RFC 2186): asking siblings, and the socket for both directions.
+//! ICP (RFC 2186): queries to siblings, and the socket for both directions.
 //!
-//! One UDP socket. Its owner, a task of the control thread (`serve::answers`), reads it: queries it answers, answers go to the table of
-//! those who wait ([`table`]). Workers send queries on it themselves ([`Icp::ask`]).
+//! There is one UDP socket. A task of the control thread (`serve::answers`) reads it: it answers queries, and hands answers to the table of
+//! waiting queries ([`table`]). Workers send their queries on the socket themselves ([`Icp::ask`]).
 //!
-//! | what may go wrong | what happens |
+//! | problem | consequence |
 //! |---|---|
-//! | no answer within `wait` | [`Answer::Nothing`]; after twenty in a row the sibling is not waited for, until an answer to one of the queries that are still sent now and then |
-//! | an answer from another address, or to nothing that was asked, or a second one | ignored, counted |
+//! | no answer within `wait` | [`Answer::Nothing`]; after twenty in a row nothing waits for the sibling until it answers one of the occasional probes |
+//! | an answer from another address, to no query of ours, or a second one | ignored, counted |
 //! | more than [`table::QUERIES_MAX`] queries under way | [`Answer::Nothing`] at once |
-//! | the socket is full, the URL too long | the same |
-//! | the sibling's name has no address | the same, until it has one; it is looked up every minute |
+//! | the socket is full, or the URL too long | the same |
+//! | the sibling's name has no address | the same, until it has one; the name is looked up every minute |
 //!
-//! Not known here: what is stored, who may ask, HTTP.
+//! Not known here: what is stored, which clients may ask, HTTP.
 
 mod manners;
 mod table;
@@ -34,20 +34,20 @@ use table::{Asked, Matched, Table};
 use base::{chance, clock::Instant};
 use plan::{Ask, PeerAddress, Plan};
 
-/// What a sibling says.
+/// The result of asking a sibling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It has it.
+    /// The sibling has the object.
     Hit,
-    /// It does not, or will not give it.
+    /// The sibling does not have it, or refuses to serve it.
     Miss,
-    /// It said nothing in time, or was not asked.
+    /// The sibling did not answer in time, or was not asked.
     Nothing,
 }
 
 macro_rules! counters {
     ($($field:ident, $help:literal;)*) => {
-        /// What was sent and received; all in datagrams, but for bytes.
+        /// Counters of datagrams and bytes, sent and received.
         #[derive(Default, Debug)]
         pub struct Counters {
             $(#[doc = $help] pub $field: AtomicU64,)*
@@ -90,21 +90,21 @@ pub fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// The two directions of ICP. See the head of the file.
+/// Both directions of ICP; described at the head of this file.
 pub struct Icp {
     socket: UdpSocket,
     table: Mutex<Table>,
-    /// By number of the sibling in the plan; `None`: it is not asked by ICP.
+    /// By the sibling's number in the plan; `None`: it is not asked by ICP.
     siblings: Box<[Option<PeerAddress>]>,
     /// Counters.
     pub counters: Counters,
 }
 
 impl Icp {
-    /// The socket of this plan; `None`: it has nothing to do with ICP.
+    /// The ICP of this plan; `None`: the plan does not use ICP.
     ///
     /// # Errors
-    /// The address that cannot be listened on, and why.
+    /// The address that cannot be bound, and why.
     pub fn open(plan: &Plan) -> Result<Option<Icp>, (SocketAddr, io::Error)> {
         let siblings = plan.siblings.iter().map(|sibling| match sibling.ask {
             Ask::Icp { port } => Some(PeerAddress {
@@ -137,18 +137,18 @@ impl Icp {
         }))
     }
 
-    /// The socket once more, for its reader.
+    /// A second handle to the socket, for its reader.
     ///
     /// # Errors
-    /// The system gives no further descriptor.
+    /// The system refuses a further descriptor.
     pub fn reader(&self) -> io::Result<UdpSocket> {
         self.socket.try_clone()
     }
 
-    /// Where it listens.
+    /// The local address.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -157,8 +157,8 @@ impl Icp {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks a sibling, by its number in the plan, whether it has the answer to GET for this URL (in normal form, as it stands in keys).
-    /// Waits at most `wait`.
+    /// Asks a sibling, by its number in the plan, whether it has the response to GET for this URL (in normal form, as in keys). Waits at most
+    /// `wait`.
     pub async fn ask(&self, sibling: usize, url: &[u8], wait: Duration) -> Answer {
         let Ok(random) = chance::u64() else {
             return Answer::Nothing;
@@ -180,7 +180,7 @@ impl Icp {
                 return Answer::Nothing;
             }
         };
-        // Taken out of the table however this ends, also if the client goes away.
+        // Removes the query from the table however this ends, also if the client goes away.
         let mut waiting = Waiting {
             icp: self,
             request: answer.is_some().then_some(request),
@@ -247,7 +247,7 @@ impl Icp {
         Message::decode(datagram).inspect_err(|_| add(&self.counters.icp_malformed, 1))
     }
 
-    /// An answer has come.
+    /// Handles an answer from this address.
     pub fn answered(&self, from: SocketAddr, message: &Message<'_>) {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let matched = (self.table()).answered(from, message.request, message.opcode);
@@ -273,19 +273,19 @@ impl Icp {
         }
     }
 
-    /// The siblings that are asked by ICP: number, host, port.
+    /// The siblings that are asked by ICP: number and address.
     pub fn siblings(&self) -> impl Iterator<Item = (usize, &PeerAddress)> {
         let numbered = self.siblings.iter().enumerate();
         numbered.filter_map(|(number, at)| Some((number, at.as_ref()?)))
     }
 
-    /// Can the socket send there? One for all addresses of IPv6 reaches those of IPv4 too, as mapped ones.
+    /// Can the socket send to this address? A socket bound to all IPv6 addresses also reaches IPv4 addresses, as mapped ones.
     pub fn can_reach(&self, to: IpAddr) -> bool {
         let from = self.socket.local_addr().map(|own| own.ip());
         from.is_ok_and(|from| reaches(from, to))
     }
 
-    /// The address of a sibling is known now.
+    /// Sets the address of a sibling.
     pub fn found(&self, sibling: usize, address: SocketAddr) {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.table().set_address(sibling, address);
@@ -299,7 +299,7 @@ fn reaches(from: IpAddr, to: IpAddr) -> bool {
     }
 }
 
-/// A query of which the answer is waited for.
+/// A query whose answer is waited for.
 struct Waiting<'a> {
     icp: &'a Icp,
     request: Option<u32>,

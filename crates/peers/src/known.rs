@@ -1,9 +1,9 @@
-//! The peers of the plan: what all workers share of them.
+//! The peers of the plan, and their state that all workers share.
 //!
-//! Parents of the same `domains` are a *group*; the first group that is for a host is asked for it. Then `direct` says whether the
-//! origin comes before the parents, after them, or not at all. At most two are asked for one request ([`Ways`]).
+//! Parents with the same `domains` form a *group*. For each host the first group that applies is used. Then `direct` says whether the origin
+//! is asked before the parents, after them, or not at all. At most two of these are tried for one request ([`Ways`]).
 //!
-//! Not known here: requests, sockets.   Limits: `PEERS_MAX` parents, as many siblings.
+//! Not known here: requests, sockets.   Limits: `PEERS_MAX` parents, and as many siblings.
 
 use std::{
     net::SocketAddr,
@@ -29,11 +29,11 @@ use plan::{Direct, Order, Parent, PeerAddress, Plan, Sibling};
 pub struct Peer {
     /// Its name in logs.
     pub name: Arc<str>,
-    /// Where it answers HTTP, without what an edition says of TLS to it.
+    /// Its address for HTTP. The TLS settings are not included, because they belong to an edition of the configuration.
     pub destination: Destination,
     /// Is it alive?
     pub health: Health,
-    /// Requests that wait for the head of its answer.
+    /// Requests that wait for the head of its response.
     waiting: AtomicU64,
     name_hash: u64,
 }
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    /// As one of several to choose from. `number`: its own.
+    /// This peer as a candidate to choose. `number`: its own.
     pub fn candidate(&self, number: usize, weight: u32) -> Candidate {
         Candidate {
             number,
@@ -59,12 +59,12 @@ impl Peer {
         }
     }
 
-    /// Requests that wait for the head of its answer.
+    /// Requests that wait for the head of its response.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that waits for it, until what comes back is dropped.
+    /// Counts a waiting request until the returned guard is dropped.
     pub fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(self)
@@ -80,7 +80,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Where an address of the plan leads.
+/// The destination for an address in the plan.
 pub fn destination(at: &PeerAddress, is_tls: bool) -> Destination {
     Destination {
         tls: is_tls,
@@ -92,19 +92,19 @@ pub fn destination(at: &PeerAddress, is_tls: bool) -> Destination {
     }
 }
 
-/// One way of a request.
+/// A next hop for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// To the origin.
+    /// The origin.
     Direct,
-    /// To the parent of this number.
+    /// The parent of this number.
     Parent(usize),
 }
 
-/// What is asked for a request, and what then, if that gives no answer.
+/// The first hop to try, and the second if the first gives no response.
 pub type Ways = [Option<Way>; 2];
 
-/// Parents of the same domains.
+/// Parents with the same domains.
 struct Group {
     /// Numbers in the plan.
     members: Vec<usize>,
@@ -118,11 +118,11 @@ pub struct Peers {
     parents: Vec<Peer>,
     siblings: Vec<Peer>,
     groups: Vec<Group>,
-    /// What siblings are not asked for, because it was purged lately.
+    /// Names that siblings are not asked for, because they were purged recently.
     pub recent: Recent,
-    /// Where connections to peers may go: wherever the operator says, but not to ourselves.
+    /// Destinations that peers may have: all that the operator configures, except our own addresses.
     pub rules: Destinations,
-    /// What we call ourselves in CDN-Loop.
+    /// Our member of CDN-Loop.
     pub loop_id: String,
 }
 
@@ -173,7 +173,7 @@ impl Peers {
         self.siblings.get(number)
     }
 
-    /// The name of the peer that was asked, if it was one.
+    /// The name of a peer that was asked; `None` if it was not a peer.
     pub fn name_of(&self, hierarchy: Hierarchy, number: u8) -> Option<&str> {
         let number = usize::from(number);
         let peer = match hierarchy {
@@ -194,7 +194,7 @@ impl Peers {
         &self.siblings
     }
 
-    /// Whom to ask for a URL of this host. `hash_of_url` is called only if parents are chosen by it.
+    /// The hops for a URL of this host. `hash_of_url` is called only if the choice of parents needs it.
     pub fn ways(&self, plan: &Plan, host: &str, hash_of_url: impl FnOnce() -> u64) -> Ways {
         let is_for = |group: &&Group| {
             let mut members = group.members.iter().filter_map(|n| plan.parents.get(*n));
@@ -216,7 +216,7 @@ impl Peers {
             choose(group.order, &candidates, url, turn).map(|one| one.map(Way::Parent))
         };
         match (group.direct, chosen(true)) {
-            // All dead, and there is no other way: one may be back by now.
+            // All parents are dead and nothing else may be asked. Ask dead ones, because one may be back by now.
             (Direct::Never, [None, _]) => chosen(false),
             (Direct::Never, ways) => ways,
             (Direct::Fallback, [Some(first), None]) => [Some(first), Some(Way::Direct)],
@@ -237,7 +237,7 @@ impl Peers {
     }
 }
 
-/// NAME and TAG as a member of CDN-Loop.
+/// NAME and TAG as our member of CDN-Loop.
 //= rfc8586 §2   cdn-id may be a pseudonym; parameters tell more of it
 fn loop_id(via_line: &[u8]) -> String {
     let line = String::from_utf8_lossy(via_line);
@@ -247,7 +247,7 @@ fn loop_id(via_line: &[u8]) -> String {
     format!("{name}; tag={}", tag.trim_matches(['(', ')']))
 }
 
-/// The hash by which a URL finds its parent: the same on every machine.
+/// The hash by which a URL finds its parent; the same on every machine.
 pub fn hash_of_url(url: &str) -> u64 {
     XxHash3_64::oneshot(url.as_bytes())
 }

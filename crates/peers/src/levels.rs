@@ -1,15 +1,15 @@
 //! At which level a response was a hit, by its Cache-Status (RFC 9211).
 //!
-//! Each cache on the way adds a member behind those of the caches nearer to the origin. So the last member is that of the peer that
-//! was asked, the others are those of proxies beyond it. A peer that writes none, as Squid before version 6, may say so in X-Cache; it is
-//! the peer's own word if the name in it is the last in Via, and then all members of Cache-Status are of those beyond.
+//! Each cache on the way appends its member after those of caches nearer to the origin. So the last member is from the peer that was asked, the
+//! others are from proxies beyond it. A peer that writes none, such as Squid before version 6, may write X-Cache instead. X-Cache is the
+//! peer's own if its name is the last one in Via; then all members of Cache-Status are from proxies beyond.
 //!
-//! Not known here: who was asked.
+//! Not known here: which peer was asked.
 
 use fields::Fields;
 use profile::Flags;
 
-/// What the fields of a peer's response say: [`Flags::PEER_HIT`], [`Flags::FARTHER_HIT`], or neither.
+/// Reads the fields of a peer's response: [`Flags::PEER_HIT`], [`Flags::FARTHER_HIT`], both or neither.
 pub fn of(fields: &Fields) -> Flags {
     let mut levels = Flags::NONE;
     let x_cache = fields.members(b"x-cache").last();
@@ -28,7 +28,7 @@ pub fn of(fields: &Fields) -> Flags {
     levels.with(Flags::PEER_HIT, is_hit)
 }
 
-/// Is the X-Cache (`HIT from NAME`) by the proxy that wrote the last member of Via (`1.1 NAME (comment)`)?
+/// Is the X-Cache (`HIT from NAME`) from the proxy that wrote the last member of Via (`1.1 NAME (comment)`)?
 fn is_of_last_in_via(x_cache: &[u8], fields: &Fields) -> bool {
     let mut words = x_cache.split(|&byte| byte == b' ').skip(1);
     let name = (words.next() == Some(b"from"))
@@ -39,7 +39,7 @@ fn is_of_last_in_via(x_cache: &[u8], fields: &Fields) -> bool {
     name.is_some() && name == by
 }
 
-/// Has the member the parameter `hit`, which is true without a value?
+/// Has this member the parameter `hit`? Without a value it is true.
 fn says_hit(member: &[u8]) -> bool {
     parameters(member).any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
 }
@@ -108,7 +108,7 @@ mod tests {
             of_lines("MISS from top", squid, "root; hit"),
             Flags::FARTHER_HIT
         );
-        // Beyond the peer.
+        // Written by a proxy beyond the peer.
         let loligo = "1.1 root (squid/5.7), 1.1 top";
         assert_eq!(
             of_lines("HIT from root", loligo, "top; fwd=uri-miss"),

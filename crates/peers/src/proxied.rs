@@ -1,11 +1,11 @@
-//! A request as it goes to another proxy: with the whole URL in its first line.
+//! A request in the form for another proxy: with the whole URL in its first line.
 //!
-//! Not known here: which proxy.
+//! Not known here: which proxy gets it.
 
 use http1::head_lines;
 use origin::Destination;
 
-/// The absolute URL of what is asked, without a fragment. `*` (the server itself) is the URL without a path (RFC 9112 §3.2.4).
+/// The absolute URL of a request, without a fragment. `*` (the server itself) becomes the URL without a path (RFC 9112 §3.2.4).
 pub fn url(destination: &Destination, target: &str) -> String {
     let target = match target {
         "*" => "",
@@ -14,7 +14,7 @@ pub fn url(destination: &Destination, target: &str) -> String {
     format!("{destination}{target}")
 }
 
-/// The request in the form for proxies. `request`: as it would go to the origin. `more`: further fields.
+/// The request in absolute form. `request`: as it would go to the origin. `more`: additional fields.
 //= rfc9112 §3.2.2   absolute-form, when making a request to a proxy
 pub fn request(
     (destination, target): (&Destination, &str),
@@ -36,7 +36,7 @@ pub fn request(
     out
 }
 
-/// A request for a tunnel through a parent.
+/// A CONNECT request for a tunnel through a parent.
 //= rfc9110 §9.3.6   authority-form, and Host the same
 pub fn connect<'a>(authority: &str, more: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let mut out = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();

@@ -1,12 +1,11 @@
-//! What was purged lately: a sibling may not know of it yet, and what it has would undo the purge.
+//! Recently purged names: a sibling may not know of the purge, and its copy would undo it.
 //!
-//! A purge, or the invalidation by an unsafe method, is told to this process alone. So for [`WINDOW`] after it, siblings are not asked
-//! for what it was about. The stores remember which names were invalidated since a *sequence*; here it is noted, every
-//! [`SAMPLED_EVERY`], how far the sequences had come. After a purge by prefix or tag siblings are not asked for anything in the stores
-//! it went to: all of them.
+//! A purge, or an invalidation by an unsafe method, is known only to this process. So for [`WINDOW`] after it, siblings are not asked for the
+//! names it covers. The stores remember which names were invalidated since a *sequence*; every [`SAMPLED_EVERY`] the present sequences are
+//! recorded here. After a purge by prefix or tag, siblings are not asked for anything in the stores that it was applied to, which are all.
 //!
-//! Not known here: invalidations of the process before this one; the stores' sequences begin where this one began.
-//! Limits: the stores remember 1,024 invalidations a shard; with more in a [`WINDOW`] siblings are not asked for what is in that shard.
+//! Not known here: invalidations before this process started, because the stores' sequences begin with the process.
+//! Limits: the stores remember 1,024 invalidations a shard. With more within [`WINDOW`], siblings are not asked for any name of that shard.
 //! [`SAMPLES_MAX`] samples.
 
 use std::{
@@ -19,28 +18,28 @@ use store::{KeyHash, Sequence, Set};
 
 use base::clock::Instant;
 
-/// How long siblings are not asked for what was invalidated; up to [`SAMPLED_EVERY`] longer.
+/// How long siblings are not asked for an invalidated name; up to [`SAMPLED_EVERY`] longer.
 pub const WINDOW: Duration = Duration::from_secs(300);
-/// How often the sequences are noted.
+/// How often the sequences are recorded.
 const SAMPLED_EVERY: Duration = Duration::from_secs(15);
 /// Samples at most: those of a window, the one before it, and one that is too new by a tick.
 const SAMPLES_MAX: usize = 23;
 
 struct Sample {
     at: Instant,
-    /// By number of the store in the set.
+    /// Indexed by the number of the store in the set.
     sequences: Box<[Sequence]>,
 }
 
-/// How far the stores' sequences had come at the beginning of the window. See the head of the file.
+/// Sequences of the stores, back to the beginning of the window. See the head of this file.
 #[derive(Default)]
 pub struct Recent {
-    /// Oldest first: that is the beginning of the window.
+    /// Oldest first. The oldest is the beginning of the window.
     samples: RwLock<VecDeque<Sample>>,
 }
 
 impl Recent {
-    /// Notes how far the sequences have come, if it is time. To be called once a second, and before the first question.
+    /// Records the present sequences, if it is time. To be called once a second, and before the first question.
     pub fn tick(&self, stores: &Set, now: Instant) {
         let past = |sample: &Sample| now.saturating_duration_since(sample.at);
         let mut samples = self.samples.write().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +49,7 @@ impl Recent {
         {
             return;
         }
-        // The oldest goes as soon as the next one is as old as the window.
+        // Remove the oldest sample once the next one is as old as the window.
         while samples.len() > 1 && past(&samples[1]) >= WINDOW || samples.len() >= SAMPLES_MAX {
             samples.pop_front();
         }
@@ -58,7 +57,7 @@ impl Recent {
         samples.push_back(Sample { at: now, sequences });
     }
 
-    /// Was what has this name invalidated or put in doubt within the window, or may it have been?
+    /// Was this name invalidated or made stale within the window, or may it have been?
     pub fn was_invalidated(&self, stores: &Set, primary: KeyHash) -> bool {
         let samples = self.samples.read().unwrap_or_else(PoisonError::into_inner);
         let first = samples.front();

@@ -1,16 +1,16 @@
-//! Our digest, as it follows the stores.
+//! Our digest, which follows the stores.
 //!
-//! In Loligo's format: a counting filter for each store, of the traces of its index (`store::Tracing`). [`Own::work`] is called again and
-//! again by one task. At first it lists the index, a few segments a call; what changes in a listed segment is noted by the store and
-//! collected every second. If notes were lost, counters are stuck, or the store has far more entries than was thought, the filter is begun anew
-//! in the same way, twice as large in the last case. Until it is whole the one before is served.
+//! In Loligo's format there is a counting filter for each store, of the traces of its index (`store::Tracing`). One task calls [`Own::work`]
+//! again and again. At first it lists the index, a few segments a call; the store records later changes in listed segments, and they are
+//! collected every second. If records were lost, counters are stuck, or the store has far more entries than planned, the filter is begun
+//! anew, in the last case twice as large. Until the new filter is complete the previous one is served.
 //!
-//! In Squid's format: a filter that forgets (`hints::Ages`), of URLs, entered when an object is stored and whenever one is read from disk.
-//! After a start it knows nothing, and learns what is asked for.
+//! In Squid's format there is a filter of URLs that forgets (`hints::Ages`). A URL is entered when its object is stored, and whenever that is
+//! read from disk. After a start the filter is empty, and learns the URLs that are requested.
 //!
-//! A digest that was made is kept for [`KEPT_FOR`], so that asking often costs nothing.
+//! An encoded digest is reused for [`KEPT_FOR`], so that frequent requests cost nothing.
 //!
-//! Not known here: who asks.
+//! Not known here: which siblings fetch it.
 //! Limits: [`hints::digest::BITS_MAX`] bits in all filters together; [`SEGMENTS_AT_ONCE`] segments a call.
 
 use std::{
@@ -33,18 +33,18 @@ use store::{Set, Store, Traced};
 use crate::digest::{COLLECTED_EVERY, Unmakable};
 use base::clock::Instant;
 
-/// Segments that are listed at once: some 10,000 entries, a millisecond.
+/// Segments listed in one call: some 10,000 entries, a millisecond.
 const SEGMENTS_AT_ONCE: u32 = 4;
-/// How long the next ones wait.
+/// Pause between two such calls.
 const LISTED_EVERY: Duration = Duration::from_millis(10);
-/// How long a digest that was made is served.
+/// How long an encoded digest is reused.
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
-/// The bytes of body that an object is expected to have, to guess how many there will be.
+/// Expected mean length of a body, to plan the number of objects.
 const MEAN_OBJECT_BYTES: u64 = 13 << 10;
-/// Bits for each object in Squid's format: with its four functions one false hit in 42.
+/// Bits for each object in Squid's format: with its four functions, one false hit in 42.
 const SQUID_BITS_PER_OBJECT: u8 = 8;
 
-/// Our digest. See the head of the file.
+/// Our digest; described at the head of this file.
 pub struct Own {
     seed: u64,
     stores: Mutex<Vec<Follow>>,
@@ -57,18 +57,18 @@ struct Follow {
     store: Arc<Store>,
     index: IndexShape,
     filter: Counting,
-    /// Traces in it.
+    /// Traces in the filter.
     traces: u64,
-    /// Objects that it has room for.
+    /// Objects that the filter was sized for.
     planned: u64,
     bits_per_object: u8,
-    /// The most bits that it may have.
+    /// The most bits that the filter may have.
     bits_max: u64,
     /// Segments listed so far, of all shards.
     listed: u32,
-    /// What is served until the filter is whole.
+    /// The previous filter and its traces, served until the new filter is complete.
     before: Option<(Bits, u64)>,
-    /// Where changes are collected.
+    /// Buffer for collected changes.
     changes: Vec<Traced>,
     entries: Vec<u64>,
 }
@@ -78,7 +78,7 @@ struct Squid {
     ages: Ages,
 }
 
-/// Would the filters for so many objects, which together are one digest, have more bits than a digest may?
+/// Would filters for so many objects together have more bits than a digest may?
 fn is_too_large(objects: u64, bits_per_object: u8) -> bool {
     objects.saturating_mul(u64::from(bits_per_object)) > BITS_MAX
 }
@@ -147,7 +147,7 @@ impl Own {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on a little. Says when to call again. `begun_anew` counts fresh beginnings.
+    /// Does the next piece of work. Returns when to call again. `begun_anew` counts filters that begin anew.
     pub fn work(&self, begun_anew: &AtomicU64) -> Duration {
         let mut stores = self.stores();
         let mut is_whole = true;
@@ -161,7 +161,7 @@ impl Own {
         }
     }
 
-    /// Ours in Loligo's format.
+    /// The digest in Loligo's format.
     pub fn encode(&self, now: Instant, unix_ms: u64) -> Bytes {
         self.kept(0, now, || {
             let stores = self.stores();
@@ -176,7 +176,7 @@ impl Own {
         })
     }
 
-    /// Ours in Squid's format, if it is made.
+    /// The digest in Squid's format, if that is enabled.
     pub fn encode_squid(&self, now: Instant) -> Option<Bytes> {
         let squid = self.squid.as_ref()?;
         let objects = self.stores().iter().map(|follow| follow.traces).sum();
@@ -185,7 +185,7 @@ impl Own {
         }))
     }
 
-    /// What was made not long ago, or what `make` makes now.
+    /// The recent encoding, or a new one from `make`.
     fn kept(&self, which: usize, now: Instant, make: impl FnOnce() -> Vec<u8>) -> Bytes {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, bytes)) = &made[which]
@@ -198,7 +198,7 @@ impl Own {
         bytes
     }
 
-    /// An object was stored, with so many bytes, or read again (`None`).
+    /// An object was stored (with its length in bytes), or read again (`None`).
     pub fn met(&self, url: &[u8], stored_bytes: Option<u64>) {
         let Some(Squid { ages, .. }) = &self.squid else {
             return;
@@ -209,7 +209,7 @@ impl Own {
         }
     }
 
-    /// Entries that ours has, and bytes of memory that it takes.
+    /// Entries in our digest, and its bytes of memory.
     pub fn size(&self) -> (u64, u64) {
         let stores = self.stores();
         let traces = stores.iter().map(|follow| follow.traces).sum();
@@ -224,7 +224,7 @@ impl Follow {
         self.listed == self.index.shards * self.index.segments
     }
 
-    /// Goes on a little. False: it has begun anew.
+    /// Does the next piece of work. False: the filter has begun anew.
     fn work(&mut self) -> bool {
         let mut are_whole = true;
         for shard in 0..self.index.shards {
@@ -279,7 +279,7 @@ impl Follow {
             shape = Shape::for_numbers(self.planned, self.bits_per_object).unwrap_or(shape);
         }
         let before = std::mem::replace(&mut self.filter, Counting::new(shape, Width::Four));
-        // What was half made is less than what was whole before it.
+        // Keep the last complete filter rather than a half-filled one.
         if self.before.is_none() {
             self.before = Some((before.bits().clone(), self.traces));
         }
@@ -299,7 +299,7 @@ impl Follow {
     }
 }
 
-/// Room for changes that is kept from one second to the next.
+/// Capacity for changes that is kept between collections.
 const CHANGES_KEPT: usize = 1 << 14;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The digest of a sibling: kept, trusted, distrusted.
+//! The digest of a sibling, and whether it is trusted.
 //!
-//! A digest is believed for three times the interval between fetches. It is distrusted when more than one in
-//! [`WRONG_SHARE`] of [`TRIES`] requests that it caused were answered that the sibling has nothing: it is dropped, and fetched anew.
-//! Squids corrupt the digests that they receive (bug 5510), not those that they send.
+//! A digest is used for three times the interval between fetches. If of [`TRIES`] requests that it caused more than one in [`WRONG_SHARE`] found
+//! nothing at the sibling, it is distrusted: it is dropped, and fetched anew. Squids corrupt the digests that they receive (bug 5510), not those
+//! that they send.
 //!
-//! Not known here: how it is fetched.   Limits: the formats'.
+//! Not known here: how it is fetched.   Limits: those of the formats.
 
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock,
@@ -24,9 +24,9 @@ use rules::key::KEY_PREFIX;
 
 /// Requests after which a digest is judged.
 pub const TRIES: u32 = 100;
-/// One in so many may be in vain.
+/// One in this many may find nothing.
 pub const WRONG_SHARE: u32 = 5;
-/// After how many intervals a digest is too old.
+/// Fetch intervals after which a digest is too old.
 const INTERVALS_MAX: u32 = 3;
 
 /// A format of digests.
@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// Where it is served.
+    /// The path at which it is served.
     pub fn path(self) -> &'static str {
         match self {
             Format::Loligo => digest::PATH,
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// Bytes of one at most.
+    /// The longest digest, bytes.
     pub fn bytes_max(self) -> usize {
         match self {
             Format::Loligo => digest::BYTES_MAX,
@@ -71,10 +71,10 @@ impl Format {
         }
     }
 
-    /// Reads one.
+    /// Decodes a digest.
     ///
     /// # Errors
-    /// Why it cannot be used, in words.
+    /// The reason why it cannot be used, for people.
     pub fn decode(self, bytes: &[u8]) -> Result<Content, String> {
         match self {
             Format::Loligo => Digest::decode(bytes)
@@ -87,17 +87,17 @@ impl Format {
     }
 }
 
-/// A digest that was read.
+/// A decoded digest.
 #[derive(Debug)]
 pub enum Content {
-    /// Of a Loligo.
+    /// In Loligo's format.
     Loligo(Digest),
-    /// Of a Squid.
+    /// In Squid's format.
     Squid(SquidDigest),
 }
 
 impl Content {
-    /// May there be the answer to GET for this URL?
+    /// May the sibling have the response to GET for this URL?
     pub fn may_have(&self, url: &[u8]) -> bool {
         match self {
             Content::Squid(digest) => digest.may_have(url),
@@ -116,7 +116,7 @@ impl Content {
         }
     }
 
-    /// Objects in it, by its own word.
+    /// Objects in it, as it says itself.
     pub fn objects(&self) -> u64 {
         match self {
             Content::Squid(digest) => digest.objects.into(),
@@ -125,40 +125,40 @@ impl Content {
     }
 }
 
-/// A digest that was fetched.
+/// A fetched digest.
 #[derive(Debug)]
 pub struct Kept {
-    /// What it says.
+    /// Its contents.
     pub content: Content,
     /// When it was fetched.
     pub fetched: Instant,
 }
 
-/// How a sibling's digest stands, for those who look.
+/// The state of a sibling's digest, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// Its format; `None`: there is none at present.
+    /// Its format; `None`: there is no digest at present.
     pub format: Option<Format>,
     /// Seconds since it was fetched.
     pub age_s: u64,
-    /// Objects in it, by its own word.
+    /// Objects in it, as it says itself.
     pub objects: u64,
 }
 
-/// The digest of one sibling. See the head of the file.
+/// The digest of one sibling; described at the head of this file.
 pub struct Theirs {
     kept: RwLock<Option<Arc<Kept>>>,
-    /// Since the digest was fetched: all in the upper half, those in vain in the lower.
+    /// Requests caused by the digest since it was fetched: all in the upper half, those that found nothing in the lower.
     tries: AtomicU64,
     age_max: Duration,
     /// The format that was found last.
     format: Mutex<Format>,
-    /// It is to be fetched at once.
+    /// Notified when the digest is to be fetched before its time.
     pub wanted: Notify,
 }
 
 impl Theirs {
-    /// Not fetched yet; it will be, so often.
+    /// A sibling's digest that has not been fetched yet. `fetch_interval`: how often it will be.
     pub fn new(fetch_interval: Duration) -> Theirs {
         Theirs {
             kept: RwLock::default(),
@@ -174,21 +174,21 @@ impl Theirs {
         kept.clone()
     }
 
-    /// May it have the answer to GET for this URL?
+    /// May the sibling have the response to GET for this URL?
     pub fn may_have(&self, url: &[u8], now: Instant) -> bool {
         let kept = self.kept();
         let kept = kept.filter(|kept| now.duration_since(kept.fetched) < self.age_max);
         kept.is_some_and(|kept| kept.content.may_have(url))
     }
 
-    /// It was fetched.
+    /// Keeps a digest that was fetched.
     pub fn keep(&self, content: Content, fetched: Instant) {
         let kept = Kept { content, fetched };
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(kept));
         self.tries.store(0, Ordering::Relaxed);
     }
 
-    /// The sibling was asked because of it. Had it what was asked for? True if the digest is distrusted now.
+    /// The sibling was asked because of its digest. Did it have the object? True: the digest is distrusted from now on.
     pub fn tried(&self, had_it: bool) -> bool {
         let add = 1 << 32 | u64::from(!had_it);
         let now = self.tries.fetch_add(add, Ordering::Relaxed) + add;
@@ -196,7 +196,7 @@ impl Theirs {
         if tries != TRIES {
             return false;
         }
-        // The next hundred are judged for themselves.
+        // The next hundred are judged separately.
         self.tries.store(0, Ordering::Relaxed);
         let is_wrong = wrong * WRONG_SHARE > TRIES;
         if is_wrong {
@@ -206,7 +206,7 @@ impl Theirs {
         is_wrong
     }
 
-    /// The formats to try, the likelier first.
+    /// The formats to try, the likelier one first.
     pub fn formats(&self) -> [Format; 2] {
         let format = self.format.lock().unwrap_or_else(PoisonError::into_inner);
         match *format {
@@ -215,12 +215,12 @@ impl Theirs {
         }
     }
 
-    /// It is in this format.
+    /// The digest was found in this format.
     pub fn found(&self, found: Format) {
         *self.format.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
-    /// How it stands.
+    /// The present state.
     pub fn standing(&self, now: Instant) -> Standing {
         let kept = self.kept();
         let kept = kept.filter(|kept| now.duration_since(kept.fetched) < self.age_max);

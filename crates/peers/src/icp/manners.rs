@@ -1,13 +1,13 @@
-//! Whom ICP is answered, and how fast.
+//! Which ICP queries are answered, and at which rate.
 //!
-//! | who | |
+//! | client | treatment |
 //! |---|---|
 //! | may ask | answered, up to `icp.rate-max` a second |
-//! | may not | told so (DENIED) [`DENIALS_MAX`] times in [`DENIED_FOR`], and up to a tenth of the rate; then not at all |
+//! | may not ask | gets DENIED, [`DENIALS_MAX`] times in [`DENIED_FOR`] and at a tenth of the rate in all; beyond that nothing |
 //!
-//! The two have budgets of their own, so that a flood from outside does not silence siblings. An answer is never longer than its query.
+//! The two groups have separate budgets, so that a flood from outside does not silence siblings. An answer is never longer than its query.
 //!
-//! Not known here: messages, sockets.   Limits: [`ADDRESSES_MAX`] addresses are told that they may not ask; further ones are not answered.
+//! Not known here: messages, sockets.   Limits: [`ADDRESSES_MAX`] addresses are sent DENIED; further ones are not answered.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,29 +16,29 @@ use std::time::Duration;
 use base::access::Clients;
 use base::clock::Instant;
 
-/// How often an address is told that it may not ask: as often as Squid does before it stops.
+/// How often an address is sent DENIED: as often as Squid does before it stops.
 pub const DENIALS_MAX: u32 = 150;
-/// After which time it is told again.
+/// After this time an address is sent DENIED again.
 pub const DENIED_FOR: Duration = Duration::from_secs(300);
-/// Addresses of which that is counted.
+/// Addresses for which this is counted.
 pub const ADDRESSES_MAX: usize = 1024;
-/// The share of the rate for those who may not ask.
+/// The rate for clients that may not ask is the whole rate divided by this.
 const DENIED_SHARE: u32 = 10;
 
-/// What is to be done about a query.
+/// What to do with a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Treatment {
     /// Answer it.
     Answer,
-    /// Say that this address may not ask.
+    /// Answer DENIED.
     Deny,
-    /// Nothing: it has been told so often enough.
+    /// Do nothing: the address was sent DENIED often enough.
     Ignore,
-    /// Nothing: there are too many.
+    /// Do nothing: the budget is exhausted.
     Drop,
 }
 
-/// So many a second, and as many at once.
+/// A token bucket: so many a second, and at most as many at once.
 struct Budget {
     per_second: u32,
     left: f64,
@@ -56,22 +56,22 @@ impl Budget {
     }
 }
 
-/// Whom ICP is answered. See the head of the file.
+/// Decides which queries are answered; described at the head of this file.
 pub struct Manners {
     may_ask: Clients,
     budget: Budget,
     denied_budget: Budget,
-    /// How often an address was told, and since when that is counted.
+    /// For each address, how often it was sent DENIED, and when that count began.
     denied: HashMap<IpAddr, (u32, Instant)>,
-    /// When addresses were last forgotten.
+    /// When old addresses were last removed.
     swept: Instant,
 }
 
-/// How often addresses that may be told again are looked for, while there are too many: not at each query of a flood.
+/// While the table is full, how often old addresses are removed: not at each query of a flood.
 const SWEPT_EVERY: Duration = Duration::from_secs(10);
 
 impl Manners {
-    /// These may ask, so often a second in all.
+    /// `may_ask`: clients that may ask, `rate_max` times a second in all.
     pub fn new(may_ask: Clients, rate_max: u32, now: Instant) -> Manners {
         let budget = |per_second: u32| Budget {
             per_second,
@@ -87,7 +87,7 @@ impl Manners {
         }
     }
 
-    /// A query has come from there.
+    /// What to do with a query from this address.
     pub fn treat(&mut self, from: IpAddr, now: Instant) -> Treatment {
         if self.may_ask.permits(from) {
             return match self.budget.take(now) {

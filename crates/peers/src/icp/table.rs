@@ -1,11 +1,11 @@
-//! Queries under way, and which siblings answer.
+//! Queries under way, and whether siblings answer.
 //!
-//! Decides only: what is sent, and to whom an answer goes. An answer counts if it comes from the address that was asked and repeats
-//! the number of a query to it that still waits. Numbers are random, so that nobody who does not see our queries can answer them.
+//! This decides which queries are sent, and which query an answer belongs to. An answer counts if it comes from the address that was asked and has
+//! the number of a waiting query to it. Numbers are random, so that only a host that sees our queries can answer them.
 //!
-//! A sibling that has left [`SILENT_AFTER`] queries in a row without an answer is *silent*: one query in [`PROBE_EVERY`] is sent, and
-//! nobody waits for it. Its answer, whenever it comes, ends the silence. DENIED counts as no answer here, since waiting for it is
-//! of no use either.
+//! A sibling that has left [`SILENT_AFTER`] queries in a row unanswered is *silent*: one query in [`PROBE_EVERY`] is sent as a probe, and no
+//! request waits for it. An answer to a probe, however late, ends the silence. DENIED counts as no answer here, because waiting for it is
+//! just as useless.
 //!
 //! Not known here: sockets, messages.   Limits: [`QUERIES_MAX`].
 
@@ -20,17 +20,17 @@ use base::clock::Instant;
 
 /// Queries under way at most; further ones are not sent.
 pub const QUERIES_MAX: usize = 1 << 16;
-/// Queries in a row without an answer, from which a sibling counts as silent.
+/// Unanswered queries in a row after which a sibling counts as silent.
 pub const SILENT_AFTER: u32 = 20;
-/// How often a silent sibling is asked all the same.
+/// How often a silent sibling is probed.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Sibling {
     address: Option<SocketAddr>,
-    /// Queries in a row without an answer.
+    /// Unanswered queries in a row.
     unanswered: u32,
-    /// The last query of a silent sibling, and when it was sent.
+    /// The last probe of a silent sibling, and when it was sent.
     probe: Option<(u32, Instant)>,
 }
 
@@ -40,28 +40,28 @@ struct Query {
     answer: Option<oneshot::Sender<Opcode>>,
 }
 
-/// Queries under way. See the head of the file.
+/// The queries under way; described at the head of this file.
 pub struct Table {
     siblings: Vec<Sibling>,
     queries: HashMap<u32, Query>,
 }
 
-/// What is to be done about a query.
+/// What to do about a query.
 pub enum Asked {
     /// Send it, and wait for its answer.
     Wait {
         /// Its number.
         request: u32,
-        /// Where to.
+        /// The sibling's address.
         to: SocketAddr,
-        /// The answer comes here.
+        /// Receives the answer.
         answer: oneshot::Receiver<Opcode>,
     },
     /// Send it, and do not wait: the sibling is silent.
     Probe {
         /// Its number.
         request: u32,
-        /// Where to.
+        /// The sibling's address.
         to: SocketAddr,
     },
     /// Do not send it: the sibling is silent.
@@ -70,21 +70,21 @@ pub enum Asked {
     Refused,
 }
 
-/// Whose an answer is.
+/// What an answer belongs to.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Matched {
-    /// Nobody's.
+    /// Nothing: no such query is waiting.
     Stray,
-    /// Of somebody who waits, or of a probe.
+    /// A waiting query, or a probe.
     Taken,
-    /// The same, and the sibling, by its number, is silent no more.
+    /// The same, and this sibling is no longer silent.
     Back(usize),
-    /// The same, and the sibling, by its number, has been found to deny what it is asked.
+    /// The same, and this sibling turned out to deny our queries.
     Denied(usize),
 }
 
 impl Table {
-    /// For so many siblings.
+    /// A table for so many siblings.
     pub fn new(siblings: usize) -> Table {
         Table {
             siblings: (0..siblings).map(|_| Sibling::default()).collect(),
@@ -92,14 +92,14 @@ impl Table {
         }
     }
 
-    /// A sibling is at this address.
+    /// Sets the address of a sibling.
     pub fn set_address(&mut self, sibling: usize, address: SocketAddr) {
         if let Some(sibling) = self.siblings.get_mut(sibling) {
             sibling.address = Some(address);
         }
     }
 
-    /// A sibling is to be asked. `random`: any number.
+    /// Decides whether to ask a sibling. `random`: any number.
     pub fn ask(&mut self, sibling: usize, random: u32, now: Instant) -> Asked {
         let number = sibling;
         let Some(sibling) = self.siblings.get_mut(sibling) else {
@@ -143,7 +143,7 @@ impl Table {
         }
     }
 
-    /// An answer came from there.
+    /// Handles an answer from this address.
     pub fn answered(&mut self, from: SocketAddr, request: u32, opcode: Opcode) -> Matched {
         let Some(query) = self.queries.get(&request) else {
             return Matched::Stray;
@@ -155,7 +155,7 @@ impl Table {
         }
         let query = self.queries.remove(&request);
         if let Some(answer) = query.and_then(|query| query.answer) {
-            // Whoever waited may have gone.
+            // The waiting request may be gone.
             let _ = answer.send(opcode);
         }
         if opcode == Opcode::Denied {
@@ -173,7 +173,7 @@ impl Table {
         }
     }
 
-    /// The answer to a query has been waited for long enough. True if the sibling is silent from now on.
+    /// The wait for an answer has timed out. True: the sibling is silent from now on.
     pub fn timed_out(&mut self, request: u32) -> bool {
         let Some(query) = self.queries.remove(&request) else {
             return false;
@@ -183,7 +183,7 @@ impl Table {
         sibling.unanswered == SILENT_AFTER
     }
 
-    /// Nobody waits for the answer to a query any more, through no fault of the sibling's.
+    /// The request behind a query has ended; this does not count against the sibling.
     pub fn gave_up(&mut self, request: u32) {
         self.queries.remove(&request);
     }

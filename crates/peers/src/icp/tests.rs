@@ -1,4 +1,4 @@
-//! Asking siblings, with sockets of the test's own as siblings; and the table alone.
+//! Asking siblings that are sockets of the test; and the table alone.
 
 use super::table::{PROBE_EVERY, QUERIES_MAX, SILENT_AFTER};
 use super::*;
@@ -15,7 +15,7 @@ fn plan(port: u16) -> Plan {
     plan
 }
 
-/// A sibling of the test's, and us.
+/// A sibling that the test plays, and our side.
 fn pair() -> (UdpSocket, Icp, SocketAddr) {
     let sibling = UdpSocket::bind("127.0.0.1:0").unwrap();
     (sibling.set_read_timeout(Some(Duration::from_secs(10)))).unwrap();
@@ -68,12 +68,12 @@ fn an_answer_goes_to_whoever_asked() {
             let answering = async {
                 let (request, url) = received(&sibling);
                 assert_eq!(url, b"http://a/");
-                // Not from there, and not to that.
+                // From another address, and to another number.
                 let elsewhere = SocketAddr::new(from.ip(), from.port() ^ 1);
                 icp.answered(elsewhere, &answer(Opcode::Hit, request));
                 icp.answered(from, &answer(Opcode::Hit, request ^ 1));
                 icp.answered(from, &answer(opcode, request));
-                // Twice.
+                // The same answer twice.
                 icp.answered(from, &answer(Opcode::Hit, request));
             };
             tokio::join!(asking, answering).0
@@ -91,7 +91,7 @@ fn what_is_not_answered_in_time_is_no_answer_and_leaves_nothing_behind() {
     runtime().block_on(async {
         let answer = icp.ask(0, b"http://a/", Duration::from_millis(1)).await;
         assert_eq!(answer, Answer::Nothing);
-        // A client that goes away takes its query along.
+        // When a client goes away its query is removed.
         let gone = tokio::time::timeout(Duration::from_millis(1), icp.ask(0, b"http://a/", LONG));
         assert!(gone.await.is_err());
     });

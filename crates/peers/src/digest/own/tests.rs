@@ -1,4 +1,4 @@
-//! Ours against what is in the index. Markers are entries like all others, and need no device.
+//! Our digest compared with the index. Markers are entries like all others, and need no device.
 
 use super::*;
 use store::{Geometry, Identity, KeyHash, NOTES_MAX, Settings, Tracing};
@@ -38,7 +38,7 @@ fn remove(set: &Set, number: u64) {
     let _ = set.invalidate(hash(set, number));
 }
 
-/// Works until it is whole, and has collected once after that. How often it began anew.
+/// Works until the digest is complete and has collected once after that. Returns how often it began anew.
 fn work(own: &Own) -> u64 {
     let begun_anew = AtomicU64::new(0);
     for _ in 0..10_000 {
@@ -101,7 +101,7 @@ fn at_rest_whatever_is_in_the_index_is_in_the_digest() {
         work(&own);
         let digest = read(&own);
         for number in &twin {
-            // Markers have room of their own, and the oldest leave it.
+            // There is limited room for markers, and the oldest are removed.
             if set.marker(hash(&set, *number)).is_some() {
                 assert!(has(&digest, *number), "{number} is in the index");
             }
@@ -121,7 +121,7 @@ fn lost_changes_make_it_begin_anew_and_the_one_before_is_served_meanwhile() {
     put(&set, 1);
     assert_eq!(work(&own), 0);
     let tracing = set.of(KeyHash(0)).tracing();
-    // More than all segments can note.
+    // More than all segments together can record.
     for _ in 0..NOTES_MAX {
         put(&set, 2);
         remove(&set, 2);
@@ -185,7 +185,7 @@ fn a_squid_reads_what_was_stored() {
 
 #[test]
 fn a_digest_that_would_be_too_large_is_refused() {
-    // Only planned, not made: 4 TiB.
+    // Only planned, not created: 4 TiB.
     let geometry = Geometry::plan(4 << 40, 4096).unwrap();
     let objects = geometry.data_bytes() / MEAN_OBJECT_BYTES;
     assert!(is_too_large(objects, 4));
