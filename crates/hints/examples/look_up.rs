@@ -1,11 +1,11 @@
-//! What a front's question costs: hashing a URL, its name's positions, and the look-up of seven rows, in filters of ten bits an object.
+//! The cost of one look-up by a front: hashing the URL, computing the positions, and reading seven rows, in filters of ten bits an object.
 //!
 //! `cargo run --release -p hints --example look_up`. Paper 003 (332 MHz PowerPC, four functions, four nodes): 1.28 us interleaved, 1.19 us to
 //! 4.39 us with one filter after the other; 1 us for four functions and a look-up.
 //!
-//! Each line is of one matrix: small enough for a level-2 cache, or for a level-3 cache, or larger than both. A question waits for the answer
-//! to the one before, as a front does other things in between. *Blocks*: all positions of a name lie within 512 rows, which costs false hits.
-//! With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` the matrices are in huge pages. Figures: `docs/measurements.md`.
+//! Each line is for one matrix: one that fits a level-2 cache, one that fits a level-3 cache, and one larger than both. Each question waits for
+//! the answer to the previous one, because a front does other work in between. *Blocks*: all positions of a name lie within 512 rows, which costs
+//! false hits. With `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` the matrices are in huge pages. Results: `docs/measurements.md`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,10 +15,10 @@ use hints::interleaved::Interleaved;
 use hints::name::Name;
 use twox_hash::XxHash3_64;
 
-/// Rounds, and questions of each.
+/// Rounds, and questions in each.
 const ROUNDS: u64 = 200;
 const QUESTIONS: u64 = 5_000;
-/// Objects that are put in; a larger matrix stays empty, which costs a question as much.
+/// Objects inserted at most. A larger matrix stays empty, because a look-up in it costs the same.
 const FILLED_MAX: u64 = 5_000_000;
 
 /// A name whose positions are all in one block of 512 rows.
@@ -40,7 +40,7 @@ impl Name for Blocked {
 }
 
 fn main() {
-    // Of the length of an ordinary URL. The number in it changes, as the next question is another one.
+    // As long as an ordinary URL. The number in it changes with each question.
     let mut url = *b"http://www.example.com/some/path/to/an/object-00000000.html";
     let mut hash = |number: u64| {
         url[46..54].copy_from_slice(&number.to_le_bytes());
@@ -83,7 +83,7 @@ fn table<N: Name>(
             }
         }
     } else {
-        // A page of memory that was never written is not there.
+        // Touch every page, because the kernel does not provide a page that was never written.
         let rows = 4096 * 8 / all.columns() as usize;
         let positions = (0..shape.bits()).step_by(rows);
         positions.for_each(|position| all.set(0, position, true));
@@ -100,15 +100,15 @@ fn table<N: Name>(
     println!("{columns:2} columns, {mib:5.1} MiB{what:8}  {time:6.1} ns{found}");
 }
 
-/// Of a question, with the hash: the tenth of the fastest rounds, as other programs disturb some. A round is shorter than
-/// the time that a program has until another one has its turn.
+/// Time of one question, hash included. Takes the first decile of the rounds, because other programs disturb some. A round is shorter than a
+/// scheduler time slice.
 fn nanoseconds(mut ask: impl FnMut(u64) -> u64) -> f64 {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let began = Instant::now();
             let mut answer = 0;
             for number in 0..QUESTIONS {
-                // Adds nothing, which the processor does not know.
+                // Adds 0, but the processor cannot know that, so the questions depend on each other.
                 let number = round * QUESTIONS + number + (answer & black_box(0));
                 answer = black_box(ask(black_box(number)));
             }

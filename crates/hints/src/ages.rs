@@ -1,4 +1,4 @@
-//! A filter that forgets: several bit arrays, of which one takes what comes.
+//! A filter that forgets: several bit arrays, of which the youngest takes all new entries.
 //!
 //! ```text
 //!   oldest                                    youngest
@@ -7,12 +7,12 @@
 //!       +--- emptied, and begun anew, when the youngest has taken its share of bytes
 //! ```
 //!
-//! It follows a store whose records die by place, in the order in which they were written, and of which nobody can say later what
-//! their names were. What was written while the store went round once is in the ages, so it is found; what was evicted or purged
-//! meanwhile is found for one age longer, or as long as it would have lived (*false hits*). No counter, no read from disk, and as many
-//! bits for an object as the ages together have.
+//! It follows a store that evicts records in the order of writing, and cannot tell the names of evicted ones. Everything written during the last
+//! round of the store is in one of the ages, so it is found. An object that was evicted or purged is still found for one age more, or as long
+//! as it would have lived (*false hits*). This needs no counters and no reads from disk, and as many bits for an object as all ages have
+//! together.
 //!
-//! All of it works through `&self`: entering is one atomic *or* a position.
+//! All methods take `&self`: entering is one atomic *or* for each position.
 //!
 //! Not known here: names, hashes, the store.   Limits: [`AGES`] arrays, [`crate::digest::BITS_MAX`] bits each.
 
@@ -20,23 +20,23 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::digest::BITS_MAX;
 
-/// How many bit arrays. One more makes false hits of dead objects rarer by a little and costs as much memory as each other.
+/// Number of bit arrays. One more makes false hits of dead objects a little rarer, and costs as much memory as each of the others.
 pub const AGES: usize = 5;
 
-/// A filter that forgets. See the head of the file.
+/// A filter that forgets; described at the head of this file.
 #[derive(Debug)]
 pub struct Ages {
     bytes: usize,
     ages: [Box<[AtomicU64]>; AGES],
     youngest: AtomicUsize,
-    /// Bytes of what was stored since the youngest age began.
+    /// Bytes stored since the youngest age began.
     stored_bytes: AtomicU64,
     age_bytes: u64,
 }
 
 impl Ages {
-    /// Arrays of so many bytes, and as many bytes of objects as a store holds when it is full. `None` if the arrays would be empty
-    /// or larger than [`BITS_MAX`].
+    /// Arrays of so many bytes, for a store that holds `store_bytes` of objects when it is full. `None` if the arrays would be empty or larger
+    /// than [`BITS_MAX`].
     pub fn new(array_bytes: usize, store_bytes: u64) -> Option<Ages> {
         if array_bytes == 0 || array_bytes as u64 * 8 > BITS_MAX {
             return None;
@@ -48,7 +48,7 @@ impl Ages {
             ages: std::array::from_fn(array),
             youngest: AtomicUsize::new(0),
             stored_bytes: AtomicU64::new(0),
-            // While the youngest fills, the others together have one round of the store.
+            // While the youngest fills, the others together cover one round of the store.
             age_bytes: (store_bytes / (AGES as u64 - 1)).max(1),
         })
     }
@@ -68,7 +68,7 @@ impl Ages {
         let age = &self.ages[self.youngest.load(Ordering::Acquire) % AGES];
         for position in positions {
             let mask = 1u64 << (position % 64);
-            // Most of what is read again is there already: no write then, which other cores would have to hear of.
+            // Do not write if the bit is set already, as it is for most repeated reads: a write would take the cache line from other cores.
             let word = &age[position as usize / 64];
             if word.load(Ordering::Relaxed) & mask == 0 {
                 word.fetch_or(mask, Ordering::Relaxed);
@@ -76,10 +76,10 @@ impl Ages {
         }
     }
 
-    /// So many bytes were stored. Begins the next age if this one has had its share; true if so.
+    /// Counts stored bytes. Begins the next age if the youngest has had its share; true if so.
     pub fn stored(&self, bytes: u64) -> bool {
         let before = self.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Only the thread whose bytes cross the line turns the age.
+        // Only the thread whose bytes cross the limit begins the next age.
         if before >= self.age_bytes || before + bytes < self.age_bytes {
             return false;
         }
@@ -92,7 +92,7 @@ impl Ages {
         true
     }
 
-    /// Are all of these positions set, each in any age?
+    /// Is each of these positions set in at least one age?
     pub fn may_have(&self, positions: impl IntoIterator<Item = u32>) -> bool {
         positions.into_iter().all(|position| {
             let at = position as usize / 64;

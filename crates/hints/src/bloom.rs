@@ -1,20 +1,19 @@
-//! A Bloom filter: a bit array, and which of its bits belong to a number.
+//! A Bloom filter: a bit array, and the positions of a number in it.
 //!
-//! The `k` positions of a number come from two 64-bit hashes of it by double hashing (h1 + i * h2), and each sum is brought into the
-//! array by a multiplication, so that the array may have any size. With 10 bits and 7 positions for each number, 0.8 % of the absent
-//! numbers are found all the same.
+//! The `k` positions of a number come from two 64-bit hashes of it by double hashing (h1 + i * h2). Each sum is mapped to the array by a
+//! multiplication, so the array may have any size. With 10 bits and 7 positions for each number, 0.8 % of the absent numbers are false hits.
 //!
 //! The bytes of the array, and the positions of a number, are part of the digest's format: [`crate::digest`].
 //!
 //! Not known here: what the numbers stand for.   Limits: [`BITS_MAX`], [`FUNCTIONS_MAX`].
 //! Source: Kirsch and Mitzenmacher, Less Hashing, Same Performance (2006).
 
-/// Bits of a filter at most: 256 MiB, enough for 214 million numbers of ten bits.
+/// Bits of a filter at most: 256 MiB, enough for 214 million numbers at ten bits each.
 pub const BITS_MAX: u64 = 1 << 31;
 /// Positions of a number at most.
 pub const FUNCTIONS_MAX: u8 = 16;
 
-/// How large a filter is, and how many bits a number has in it.
+/// The size of a filter, and the number of positions of each number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     bits: u32,
@@ -22,8 +21,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A filter of so many bits, rounded up to a multiple of 64, and so many positions a number. `None` for none of either, or for
-    /// more than [`BITS_MAX`] or [`FUNCTIONS_MAX`].
+    /// A filter of so many bits, rounded up to a multiple of 64, and so many positions a number. `None` if either is 0 or more than [`BITS_MAX`] or
+    /// [`FUNCTIONS_MAX`].
     pub fn new(bits: u64, functions: u8) -> Option<Shape> {
         let rounded = bits.checked_next_multiple_of(64)?;
         let is_sound =
@@ -34,7 +33,7 @@ impl Shape {
         })
     }
 
-    /// A filter for so many numbers with so many bits for each, and as many positions as make false hits rarest (bits * ln 2).
+    /// A filter for so many numbers with so many bits for each. The number of positions is the one that makes false hits rarest (bits * ln 2).
     /// `None` if it would have more than [`BITS_MAX`] bits.
     pub fn for_numbers(numbers: u64, bits_per_number: u8) -> Option<Shape> {
         let bits = numbers.max(64).checked_mul(u64::from(bits_per_number))?;
@@ -86,7 +85,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// A filter without any number.
+    /// An empty filter.
     pub fn new(shape: Shape) -> Bits {
         Bits {
             shape,
@@ -94,7 +93,7 @@ impl Bits {
         }
     }
 
-    /// The filter with these bytes. `None` if they are not as many as the shape has.
+    /// A filter with these bytes. `None` if their length does not fit the shape.
     pub fn from_bytes(shape: Shape, bytes: &[u8]) -> Option<Bits> {
         (bytes.len() == shape.bytes()).then(|| Bits {
             shape,
@@ -107,26 +106,26 @@ impl Bits {
         self.shape
     }
 
-    /// Its bytes, as they are sent.
+    /// Its bytes, in the format of digests.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Puts a number in.
+    /// Inserts a number.
     pub fn insert(&mut self, number: u64) {
         for position in self.shape.positions(number) {
             self.set(position, true);
         }
     }
 
-    /// Is the number in? It may be said to be though it is not.
+    /// Is the number in the filter? Absent numbers are sometimes reported as present.
     pub fn may_have(&self, number: u64) -> bool {
         self.shape
             .positions(number)
             .all(|position| self.get(position))
     }
 
-    /// How many bits are set; of [`Shape::bits`].
+    /// Number of bits that are set.
     pub fn ones(&self) -> u64 {
         ones(&self.bytes)
     }
@@ -145,7 +144,7 @@ impl Bits {
     }
 }
 
-/// How many bits of these are set.
+/// Number of bits that are set in these bytes.
 pub(crate) fn ones(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(byte.count_ones())).sum()
 }
@@ -184,8 +183,8 @@ mod tests {
         );
     }
 
-    /// The positions are part of the digest's format: a change makes siblings of two versions misread each other. These were worked out
-    /// by other code.
+    /// The positions are part of the digest's format: if they changed, siblings of two versions would misread each other. The expected values come
+    /// from an independent implementation.
     #[test]
     fn positions_do_not_change() {
         let shape = Shape::new(1000, 4).unwrap();

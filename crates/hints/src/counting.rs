@@ -1,16 +1,16 @@
-//! A Bloom filter whose numbers can leave again: a counter for each bit.
+//! A Bloom filter from which numbers can be removed: it has a counter for each bit.
 //!
-//! A number that comes adds one to each of its counters, a number that leaves takes one away; a bit is set while its counter is not
-//! zero. A counter that has reached its maximum is *stuck*: it is not changed any more, because nobody knows how many numbers it
-//! stands for. Stuck bits only make false hits. When they are too many ([`Counting::is_worn`]) the filter is to be made anew.
+//! Inserting a number adds one to each of its counters, removing it subtracts one; a bit is set while its counter is not zero. A counter at its
+//! maximum is *stuck*: it does not change any more, because it is unknown how many numbers it stands for. Stuck bits only cause false hits.
+//! When there are too many of them ([`Counting::is_worn`]) the filter has to be rebuilt.
 //!
 //! Invariants, checked by `audit`:
 //!   C1  a bit is set exactly when its counter is not zero
-//!   C2  `stuck` counts the counters that have their maximum
+//! C2  `stuck` is the number of counters at their maximum
 //!
-//! What leaves must have come: a number that is taken out without having been put in may hide others. The caller answers for that.
+//! Only numbers that were inserted may be removed; removing another one may hide others. The caller has to ensure this.
 //!
-//! Not known here: what the numbers stand for.   Limits: those of [`Shape`].
+//! Not known here: the meaning of the numbers.   Limits: those of [`Shape`].
 //! Source: paper 003, section 3 (collision counters of 8 bits); Fan, Cao, Almeida, Broder, Summary Cache (1998), for 4 bits.
 
 use crate::bloom::{Bits, Shape};
@@ -18,7 +18,7 @@ use crate::bloom::{Bits, Shape};
 /// Bits of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// Up to 15: half the memory. With as many positions as are best, one counter in 10^15 comes to 16.
+    /// Up to 15: half the memory. With the best number of positions, one counter in 10^15 reaches 16.
     Four,
     /// Up to 255.
     Eight,
@@ -33,10 +33,10 @@ impl Width {
     }
 }
 
-/// One in so many counters may be stuck.
+/// The filter is worn when more than one in this many counters is stuck.
 const STUCK_SHARE: u64 = 100;
 
-/// A Bloom filter with counters. See the head of the file.
+/// A Bloom filter with counters; described at the head of this file.
 #[derive(Clone, Debug)]
 pub struct Counting {
     bits: Bits,
@@ -48,7 +48,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// A filter without any number.
+    /// An empty filter.
     pub fn new(shape: Shape, width: Width) -> Counting {
         let bytes = match width {
             Width::Four => shape.bits() as usize / 2,
@@ -63,12 +63,12 @@ impl Counting {
         }
     }
 
-    /// The filter as it is sent.
+    /// The bits, as they are sent.
     pub fn bits(&self) -> &Bits {
         &self.bits
     }
 
-    /// How many bits are set.
+    /// Number of bits that are set.
     pub fn ones(&self) -> u64 {
         self.ones
     }
@@ -78,31 +78,31 @@ impl Counting {
         size_of::<Self>() + self.counters.len() + self.bits.bytes().len()
     }
 
-    /// Are so many counters stuck that it is to be made anew?
+    /// Are so many counters stuck that the filter should be rebuilt?
     pub fn is_worn(&self) -> bool {
         self.stuck * STUCK_SHARE > u64::from(self.bits.shape().bits())
     }
 
-    /// Is the number in? It may be said to be though it is not.
+    /// Is the number in the filter? Absent numbers are sometimes reported as present.
     pub fn may_have(&self, number: u64) -> bool {
         self.bits.may_have(number)
     }
 
-    /// A number comes. It may come several times, and has then to leave as often.
+    /// Inserts a number. If it is inserted several times, it has to be removed as often.
     pub fn insert(&mut self, number: u64) {
         for position in self.bits.shape().positions(number) {
             self.raise(position);
         }
     }
 
-    /// A number leaves, which has come before.
+    /// Removes a number that was inserted before.
     pub fn remove(&mut self, number: u64) {
         for position in self.bits.shape().positions(number) {
             self.lower(position);
         }
     }
 
-    /// One number more has this position (below [`Shape::bits`]). True: its bit was not set before.
+    /// Adds one number to this position (below [`Shape::bits`]). True: its bit was not set before.
     pub fn raise(&mut self, position: u32) -> bool {
         let count = self.count(position);
         if count == self.width.counter_max() {
@@ -117,10 +117,10 @@ impl Counting {
         count == 0
     }
 
-    /// One number less has this position (below [`Shape::bits`]). True: its bit is not set any more.
+    /// Removes one number from this position (below [`Shape::bits`]). True: its bit is not set any more.
     pub fn lower(&mut self, position: u32) -> bool {
         let count = self.count(position);
-        // 0: no number with it ever came. Nothing is made worse.
+        // 0: no number with this position was inserted, so there is nothing to remove.
         if count == 0 || count == self.width.counter_max() {
             return false;
         }
@@ -155,7 +155,7 @@ impl Counting {
     /// Checks the invariants; for tests.
     ///
     /// # Errors
-    /// Which one does not hold.
+    /// The invariant that does not hold.
     pub fn audit(&self) -> Result<(), String> {
         let (mut stuck, mut ones) = (0, 0);
         for position in 0..self.bits.shape().bits() {

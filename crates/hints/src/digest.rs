@@ -1,9 +1,8 @@
-//! The digest of one Loligo for another.
+//! The format of a digest that one Loligo serves to another.
 //!
-//! A store's index knows of a key only a part of its hash, and not the key itself. What the index knows for sure is a number, the
-//! *trace* (`store::Tracing`), which anybody can make of a key who has the seed of the hash and the shape of the index. So a
-//! digest is a Bloom filter of traces, one for each store, and brings seed and shapes along. It follows the index entry by entry:
-//! nothing is read from disk, and nothing is kept beside the filter.
+//! A store's index has only a part of each key's hash, not the key. That part is a number, the *trace* (`store::Tracing`), which can be computed
+//! from a key with the seed of the hash and the shape of the index. So a digest has a Bloom filter of traces for each store, with seed and
+//! shapes. It follows the index entry by entry: nothing is read from disk, and nothing is kept besides the filter.
 //!
 //! ```text
 //! 0  8 bytes  "LOLIGODG"        10  u16  filters, 1 to 64        24  u64  made at, ms since 1970
@@ -15,10 +14,10 @@
 //! 0  u64  XXH3-64 of everything before
 //! ```
 //!
-//! Little-endian. The seed is a secret towards clients: with it one can choose URLs that share a trace. So a digest is for siblings
+//! Little-endian. The seed must stay secret from clients: with it one can choose URLs that share a trace. So a digest is served to siblings
 //! only.
 //!
-//! Not known here: how a trace is made, who is asked.   Limits: [`FILTERS_MAX`], [`BYTES_MAX`].
+//! Not known here: how a trace is made, which siblings ask.   Limits: [`FILTERS_MAX`], [`BYTES_MAX`].
 
 use std::fmt;
 
@@ -32,9 +31,9 @@ pub const PATH: &str = "/.well-known/loligo/digest";
 pub const MEDIA_TYPE: &str = "application/vnd.loligo.digest";
 /// Filters at most: as many as a set can have stores.
 pub const FILTERS_MAX: usize = 64;
-/// Bits of all filters of a digest together at most: 16 MiB, enough for 13 million numbers of ten bits.
+/// Bits of all filters of a digest together at most: 16 MiB, enough for 13 million numbers at ten bits each.
 pub const BITS_MAX: u64 = 1 << 27;
-/// Bytes of a digest at most: the bits of all its filters together have [`BITS_MAX`].
+/// Bytes of a digest at most, with all filters together at [`BITS_MAX`].
 pub const BYTES_MAX: usize =
     (BITS_MAX / 8) as usize + HEADER_BYTES + FILTERS_MAX * FILTER_BYTES + 8;
 
@@ -42,23 +41,23 @@ const MAGIC: &[u8; 8] = b"LOLIGODG";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 32;
 const FILTER_BYTES: usize = 24;
-/// Percent of set bits from which a filter says nothing.
+/// Percent of set bits at which a filter is useless.
 const FULL_PERCENT: u64 = 97;
 
-/// Why bytes are no digest.
+/// Why bytes are not a usable digest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// It does not begin as a digest does.
+    /// It does not begin like a digest.
     Foreign,
     /// Another version.
     Version(u16),
-    /// It ends too early, or goes on behind its end.
+    /// Its length is not the one that its headers imply.
     Length,
-    /// Bytes were changed on the way.
+    /// Bytes were changed in transit.
     Checksum,
-    /// The filter of that number has a shape that none can have.
+    /// The filter of this number has an impossible shape.
     Shape(usize),
-    /// Almost all bits of the filter of that number are set, so it says yes to anything.
+    /// Almost all bits of the filter of this number are set, so it says yes to everything.
     Full(usize),
 }
 
@@ -77,7 +76,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// How a trace is made for one store's filter: the shape of that store's index.
+/// The shape of a store's index, from which its traces are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexShape {
     /// Shards, a power of two.
@@ -89,7 +88,7 @@ pub struct IndexShape {
 /// The filter of one store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// How its traces are made.
+    /// The shape of the index that its traces are for.
     pub index: IndexShape,
     /// Traces in it.
     pub traces: u64,
@@ -109,7 +108,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Its bytes.
+    /// Encodes the digest.
     pub fn encode(&self) -> Vec<u8> {
         let bits: usize = self.filters.iter().map(|f| f.bits.bytes().len()).sum();
         let mut out =
@@ -134,10 +133,10 @@ impl Digest {
         out
     }
 
-    /// Reads a digest.
+    /// Decodes a digest.
     ///
     /// # Errors
-    /// Why it cannot be used. Never panics, whatever the bytes are, and takes no more memory than they have.
+    /// The reason why it cannot be used. Never panics, whatever the bytes are, and takes no more memory than their length.
     pub fn decode(bytes: &[u8]) -> Result<Digest, Unusable> {
         if !bytes.starts_with(MAGIC) {
             return Err(Unusable::Foreign);
@@ -170,13 +169,13 @@ impl Digest {
         })
     }
 
-    /// May it hold the key whose trace in each store `trace_in` tells?
+    /// May the digest have this key? `trace_in` returns the key's trace in a store.
     pub fn may_have(&self, trace_in: impl Fn(IndexShape) -> u64) -> bool {
         let mut filters = self.filters.iter();
         filters.any(|filter| filter.bits.may_have(trace_in(filter.index)))
     }
 
-    /// Traces in all its filters.
+    /// Traces in all filters.
     pub fn traces(&self) -> u64 {
         let traces = self.filters.iter().map(|filter| filter.traces);
         traces.fold(0, u64::saturating_add)
@@ -258,7 +257,7 @@ mod tests {
         assert!(!read.may_have(|_| 7));
     }
 
-    /// Bytes with a right checksum, and otherwise as changed.
+    /// Changed bytes with a correct checksum.
     fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Result<Digest, Unusable> {
         let mut bytes = digest().encode();
         bytes.truncate(bytes.len() - 8);

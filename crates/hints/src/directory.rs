@@ -1,10 +1,10 @@
-//! The exact kind of hints: which columns have a number.
+//! Exact hints: the columns that have a number.
 //!
-//! A table from number to a mask of columns, in `SHARDS` parts with a lock each, so that workers that look up seldom meet the thread that
-//! writes. Without false hits, for some 24 bytes a number instead of one and a quarter.
+//! A table from number to a mask of columns, in `SHARDS` parts with a lock each, so that workers rarely wait for the writing thread. It has no false
+//! hits, but takes some 24 bytes a number instead of one and a quarter.
 //!
-//! Not known here: which node a column belongs to; which columns count.   Limits: [`NUMBERS_MAX`] numbers; what would be more is left out,
-//! and its node is asked only by chance.
+//! Not known here: which node a column belongs to; which columns count.   Limits: [`NUMBERS_MAX`] numbers. Further ones are left out, and
+//! requests for them reach their node only by chance.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,13 +15,13 @@ use crate::interleaved::COLUMNS_MAX;
 
 /// Parts of the table.
 const SHARDS: usize = 64;
-/// Numbers at most: some 2 GiB of memory.
+/// Numbers in the table at most: some 2 GiB of memory.
 pub const NUMBERS_MAX: usize = 1 << 26;
 
-/// A table with numbers as keys that are spread already, or nearly: one multiplication spreads them over the whole.
+/// A table whose keys are hashes already, or nearly: one multiplication spreads them over the whole range.
 pub(crate) type NumberMap<V> = HashMap<u64, V, BuildHasherDefault<NumberHasher>>;
 
-/// See [`NumberMap`].
+/// The hasher of [`NumberMap`].
 #[derive(Default)]
 pub(crate) struct NumberHasher(u64);
 
@@ -44,7 +44,7 @@ impl Hasher for NumberHasher {
     }
 }
 
-/// Which columns have which numbers. See the head of the file.
+/// The columns that have each number; described at the head of this file.
 #[derive(Debug)]
 pub struct Directory {
     shards: Box<[Mutex<NumberMap<u64>>]>,
@@ -67,7 +67,7 @@ impl Directory {
         self.shard(number).get(&number).copied().unwrap_or(0)
     }
 
-    /// Adds a number to a column (below 64), or takes it out. False: there is no room for it.
+    /// Adds a number to a column (below 64), or removes it. False: there is no room for it.
     pub fn set(&self, column: u32, number: u64, on: bool) -> bool {
         let mut shard = self.shard(number);
         let (bit, marks) = (1u64 << column, &self.marks[column as usize]);
@@ -93,7 +93,7 @@ impl Directory {
         true
     }
 
-    /// Takes all numbers out of a column.
+    /// Removes all numbers from a column.
     pub fn clear(&self, column: u32) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl Directory {
         self.marks[column as usize].load(Ordering::Relaxed)
     }
 
-    /// Numbers that any column has.
+    /// Numbers that at least one column has.
     pub fn len(&self) -> usize {
         let lens = self.shards.iter().map(|shard| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,12 +122,12 @@ impl Directory {
         lens.sum()
     }
 
-    /// Does no column have any?
+    /// Has no column any number?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory, about: 17 for each place of a table.
+    /// Approximate bytes of memory: 17 for each place of a table.
     pub fn memory_bytes(&self) -> usize {
         let places = self.shards.iter().map(|shard| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ impl Directory {
     }
 
     fn shard(&self, number: u64) -> MutexGuard<'_, NumberMap<u64>> {
-        // Other bits than those by which the tables place it.
+        // Other bits than those that the tables use.
         let at = (number.wrapping_mul(0x94d0_49bb_1331_11eb) >> 58) as usize;
         self.shards[at % SHARDS]
             .lock()

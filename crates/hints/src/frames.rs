@@ -1,4 +1,4 @@
-//! What members of a cluster tell each other, as bytes.
+//! The frames that members of a cluster send each other over links.
 //!
 //! ```text
 //! frame        u32 length of what follows | u8 type | body | u32 check         little-endian; check: low half of XXH3-64 of type and body
@@ -14,11 +14,11 @@
 //! kind         0 directory, 1 Bloom filter
 //! ```
 //!
-//! An entry of a Bloom filter has 5 bytes as in paper 003, one of a directory 9; the paper's has the whole name, 160 bytes in its study.
-//! A page of a bitmap has 4,096 bytes; pages without any bit are left out, but never the last one.
-//! Any bytes are a frame, the beginning of one, or an error that closes the link.
+//! An entry of a Bloom filter has 5 bytes, as in paper 003, and one of a directory 9; the paper's directory has the whole name, 160 bytes in its
+//! study. A page of a bitmap has 4,096 bytes. Empty pages are left out, except the last one.
+//! Any bytes decode to a frame, the beginning of one, or an error that closes the link.
 //!
-//! Not known here: what a frame means to a registrar or view; sockets; how a seed is sealed.
+//! Not known here: the meaning of frames to a registrar or view; sockets; how a seed is sealed.
 //! Limits: [`FRAME_BYTES_MAX`], [`COLUMNS_MAX`], [`ENTRIES_MAX`], [`NAME_BYTES_MAX`], [`PURGING_BYTES_MAX`].
 //! Source: paper 003, sections 2 and 5.
 
@@ -33,11 +33,11 @@ pub use coding::{LENGTH_BYTES, PURGING};
 
 /// Version of the frames. 2: a beat tells `push-max`.
 pub const VERSION: u16 = 2;
-/// Bytes of a frame at most, behind its length.
+/// Bytes of a frame at most, after its length.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Columns (stores) of a node at most.
 pub const COLUMNS_MAX: usize = 64;
-/// Entries of an update, and numbers of a page, at most: they fit in a frame.
+/// Entries of an update, and numbers of a page, at most; they fit into a frame.
 pub const ENTRIES_MAX: usize = 100_000;
 /// Bytes of a bitmap in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -57,57 +57,57 @@ pub const PAPER_DIRECTORY_ENTRY_BYTES: usize = 160;
 const _: () = assert!(ENTRIES_MAX * DIRECTORY_ENTRY_BYTES + 64 < FRAME_BYTES_MAX);
 const _: () = assert!(PAGE_NUMBERS <= ENTRIES_MAX);
 
-/// How a node's content is told.
+/// The form of a column's hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Exactly, number by number.
+    /// Exact: a directory of numbers.
     Directory,
-    /// By a filter of this shape.
+    /// A Bloom filter of this shape.
     Bloom(Shape),
 }
 
-/// A store of a node, as it can be followed.
+/// A store of a node, as fronts can follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Seed of the store's key hash. On the wire as the caller sealed it.
+    /// Seed of the store's key hash. On the wire it is sealed by the caller.
     pub seed: u64,
-    /// The store's index, from which traces are made.
+    /// Shape of the store's index, from which traces are made.
     pub index: IndexShape,
-    /// How its content is told.
+    /// The form of its hints.
     pub kind: Kind,
-    /// The store's epoch: another one has none of what was stored before.
+    /// The store's epoch. A store with another epoch has none of the earlier objects.
     pub epoch: u64,
-    /// Of the registrar: labels of another one mean nothing.
+    /// Number of its registrar. Labels of another incarnation mean nothing.
     pub incarnation: u64,
-    /// Which member of its set the store is (`store::Set`), for the choice of the store that a key belongs to.
+    /// Id of the store within its set (`store::Set`); decides which store owns a key.
     pub store: u64,
-    /// The store's weight in that choice.
+    /// The store's weight in that decision.
     pub weight: u32,
 }
 
-/// What a node says of itself when a link begins, and whenever a column has changed.
+/// Sent by a node when a link begins, and whenever a column has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Of the process, drawn at its start.
+    /// Number of the process, drawn at its start.
     pub incarnation: u64,
-    /// Of the member; at most [`NAME_BYTES_MAX`] bytes.
+    /// Name of the member; at most [`NAME_BYTES_MAX`] bytes.
     pub name: String,
     /// Its stores; at most [`COLUMNS_MAX`]. A front without a store has none.
     pub columns: Vec<Column>,
 }
 
-/// A front wants to follow a column.
+/// A front asks to follow a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscribe {
     /// The column's number in the node's [`Hello`].
     pub column: u8,
-    /// The column's incarnation there.
+    /// The column's incarnation in that [`Hello`].
     pub incarnation: u64,
-    /// The last label that the front has enacted; none: it wants a full copy.
+    /// The last label that the front has applied; `None`: it asks for a full copy.
     pub from: Option<u64>,
 }
 
-/// What a page of a full copy has.
+/// The content of a page of a full copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Page {
     /// Bytes of a bitmap, at most [`PAGE_BYTES`]; page p begins at position `p * PAGE_BYTES * 8`.
@@ -121,15 +121,15 @@ pub enum Page {
 pub struct Full {
     /// The column.
     pub column: u8,
-    /// The label of the whole copy: what is labelled above is to be applied to it.
+    /// The label of the whole copy. Updates with higher labels are to be applied to it.
     pub label: u64,
-    /// Which page.
+    /// The number of this page.
     pub page: u32,
-    /// Of how many. The last one is always sent.
+    /// The number of pages. The last one is always sent.
     pub pages: u32,
-    /// Pages of this copy that were sent before it: pages without anything are left out, and a lost one must not seem to be one of them.
+    /// Pages of this copy sent before this one. Empty pages are left out, and this shows a lost page from an empty one.
     pub sent_before: u32,
-    /// What is in it.
+    /// The content.
     pub content: Page,
 }
 
@@ -138,7 +138,7 @@ pub struct Full {
 pub struct Entry {
     /// Position or number.
     pub mark: u64,
-    /// Set, or cleared.
+    /// True: set; false: cleared.
     pub set: bool,
 }
 
@@ -147,36 +147,36 @@ pub struct Entry {
 pub struct Update {
     /// The column.
     pub column: u8,
-    /// One more than that of the update or full copy before.
+    /// One more than the label of the update or full copy before it.
     pub label: u64,
-    /// Are the entries numbers of a directory?
+    /// Are the entries numbers of a directory? Otherwise they are positions.
     pub is_directory: bool,
     /// The changes; at most [`ENTRIES_MAX`].
     pub entries: Vec<Entry>,
 }
 
-/// How much a member has to do.
+/// The load of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Load {
     /// Requests a second.
     pub requests_per_s: u32,
     /// Reads from disk a second.
     pub disk_reads_per_s: u32,
-    /// How long a read waits, in milliseconds. [`Load::HANGS`]: nothing is read for now, because no disk answers.
+    /// Time that a read waits for its disk, ms. [`Load::HANGS`]: no disk answers, so nothing is read at present.
     pub queue_ms: u32,
-    /// Room in its stores that no record takes that can be looked up, in MiB.
+    /// Space in its stores that no live record takes, MiB.
     pub free_mib: u32,
 }
 
 impl Load {
-    /// No read waits for so long: no disk answers.
+    /// Stands for an endless wait: no disk answers.
     pub const HANGS: u32 = u32::MAX;
 }
 
-/// How a column stands.
+/// The state of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ColumnBeat {
-    /// The last label given.
+    /// The last label given to an update or full copy.
     pub label: u64,
     /// The store's last invalidation sequence.
     pub sequence: u64,
@@ -184,12 +184,12 @@ pub struct ColumnBeat {
     pub entries: u64,
 }
 
-/// A member lives; once a second.
+/// Sent every second by a running member.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Beat {
-    /// It stops soon: nothing more is to be pushed to it.
+    /// It is shutting down: nothing more may be pushed to it.
     pub is_leaving: bool,
-    /// How much it has to do.
+    /// Its load.
     pub load: Load,
     /// The longest body that may be pushed to it, in bytes.
     pub push_max_bytes: u64,
@@ -200,13 +200,13 @@ pub struct Beat {
 /// How far a front had followed a column; travels with a push.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
-    /// Of the column; 0 if the front follows it not, or not yet.
+    /// Incarnation of the column; 0 if the front does not follow it, or not yet.
     pub incarnation: u64,
-    /// The last label that the front had enacted.
+    /// The last label that the front had applied.
     pub label: u64,
 }
 
-/// A push that was not stored, as far as the front knows.
+/// A front withdraws a push that seems not to have been stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withdrawn {
     /// The column at which the front has registered the name.
@@ -215,7 +215,7 @@ pub struct Withdrawn {
     pub number: u64,
 }
 
-/// Anything that members tell each other.
+/// A frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Frame {
@@ -225,22 +225,22 @@ pub enum Frame {
     Update(Update),
     Beat(Beat),
     Withdrawn(Withdrawn),
-    /// About purges; at most [`PURGING_BYTES_MAX`] bytes.
+    /// A message about purges; at most [`PURGING_BYTES_MAX`] bytes.
     Purging(Vec<u8>),
 }
 
-/// Why bytes are no frame. The link has to be closed.
+/// Why bytes are not a frame. The link has to be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// Longer than [`FRAME_BYTES_MAX`], or too short for any.
+    /// Longer than [`FRAME_BYTES_MAX`], or shorter than any frame.
     Length(u32),
-    /// Bytes were changed on the way.
+    /// Bytes were changed in transit.
     Check,
-    /// A type that nobody knows.
+    /// An unknown type.
     Type(u8),
-    /// The version of a HELLO.
+    /// A HELLO of this version, which is not ours.
     Version(u16),
-    /// The body of a frame of this type contradicts itself, or has no sense.
+    /// The body of a frame of this type is inconsistent or malformed.
     Body(u8),
 }
 

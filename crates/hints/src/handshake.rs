@@ -1,81 +1,81 @@
-//! The handshake of two members: what they say, as bytes.
+//! The messages of the handshake between two members.
 //!
 //! ```text
-//!   opener   -> hello     what it is for, its name, incarnation and address, whom it calls, a nonce
-//!   acceptor -> answer    its name and incarnation, a nonce, its proof
+//!   opener   -> hello     purpose, own name, incarnation and address, name of the acceptor, a nonce
+//!   acceptor -> answer    own name and incarnation, a nonce, a proof
 //!   opener   -> proof
 //!   acceptor -> verdict   one byte
 //! ```
 //!
-//! Each message but the verdict begins with its length, two bytes. All numbers are little-endian. The acceptor proves first, to anybody:
-//! a proof over a nonce of 32 bytes tells nothing of the key. Whom it knows it says only to those who have proved.
+//! Each message except the verdict begins with its length, two bytes. All numbers are little-endian. The acceptor proves first, to any peer: a
+//! proof over a nonce of 32 bytes reveals nothing of the key. Only a peer that has proved the key learns whether the acceptor knows it.
 //!
-//! Not known here: sockets, time; what a member is.
+//! Not known here: sockets, time, members.
 //! Limits: [`MESSAGE_BYTES_MAX`] bytes a message, [`NAME_BYTES_MAX`] a name.
 
 /// Bytes of a proof, and of a nonce.
 pub const PROOF_BYTES: usize = 32;
 
-/// What every hello and answer begins with.
+/// The beginning of every hello and answer.
 const MAGIC: &[u8; 8] = b"loligo-c";
-/// The version of the handshake, and of what follows it.
+/// The version of the handshake, and of the protocol that follows it.
 pub const VERSION: u16 = 1;
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 512;
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What a connection is for.
+/// The use of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// A link: frames.
     Frames,
-    /// Requests to the listener of this name.
+    /// HTTP requests to the listener of this name.
     Http(Vec<u8>),
 }
 
 /// The first message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// What the connection is for.
+    /// The use of the connection.
     pub purpose: Purpose,
     /// The opener's nonce.
     pub nonce: [u8; PROOF_BYTES],
-    /// Of the opener's process.
+    /// Number of the opener's process.
     pub incarnation: u64,
     /// The opener's name.
     pub from: Vec<u8>,
-    /// Where the opener lets members connect, as text: `10.0.0.11:3130`.
+    /// The address at which the opener accepts members, as text: `10.0.0.11:3130`.
     pub at: Vec<u8>,
-    /// The name that it knows the acceptor by; empty: it has its address only.
+    /// The name by which the opener knows the acceptor; empty: it knows only the address.
     pub to: Vec<u8>,
 }
 
-/// The second message, without the proof behind it.
+/// The second message, without its proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The acceptor's nonce.
     pub nonce: [u8; PROOF_BYTES],
-    /// Of the acceptor's process.
+    /// Number of the acceptor's process.
     pub incarnation: u64,
     /// The acceptor's name.
     pub name: Vec<u8>,
 }
 
-/// The last message.
+/// The verdict, which ends the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Welcome {
     /// The connection may be used.
     Yes,
-    /// The opener has not proved the key.
+    /// The opener did not prove the key.
     NoProof,
-    /// No member of the opener's name is known.
+    /// The acceptor knows no member of the opener's name.
     Unknown,
-    /// The acceptor has another name than it was called by.
+    /// The acceptor's name is not the one in the hello.
     OtherName,
     /// The acceptor has no such listener.
     NoListener,
-    /// The acceptor ends, or has too much to do.
+    /// The acceptor is shutting down, or overloaded.
     Busy,
 }
 
@@ -89,32 +89,32 @@ const WELCOMES: [(Welcome, u8); 6] = [
 ];
 
 impl Welcome {
-    /// As a byte.
+    /// Its byte.
     pub fn code(self) -> u8 {
         let of = WELCOMES.iter().find(|(welcome, _)| *welcome == self);
         of.map_or(0, |(_, code)| *code)
     }
 
-    /// What a byte means.
+    /// The verdict of a byte.
     pub fn of(code: u8) -> Option<Welcome> {
         let of = WELCOMES.iter().find(|(_, known)| *known == code);
         of.map(|(welcome, _)| *welcome)
     }
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoMessage {
-    /// Not of this handshake at all.
+    /// They do not belong to this handshake.
     Foreign,
-    /// Of another version.
+    /// They are of another version.
     Version(u16),
-    /// Cut short, or too long.
+    /// They are cut short, or too long.
     Malformed,
 }
 
 impl Hello {
-    /// As bytes, without the length.
+    /// Encodes it, without the length.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin();
         let (kind, listener): (u8, &[u8]) = match &self.purpose {
@@ -130,10 +130,10 @@ impl Hello {
         out
     }
 
-    /// Reads it.
+    /// Decodes it.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a hello.
     pub fn decode(bytes: &[u8]) -> Result<Hello, NoMessage> {
         let mut rest = after_beginning(bytes)?;
         let [kind] = take_array(&mut rest)?;
@@ -160,7 +160,7 @@ impl Hello {
 }
 
 impl Answer {
-    /// As bytes, without the length and the proof.
+    /// Encodes it, without length and proof.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin();
         out.extend_from_slice(&self.nonce);
@@ -169,10 +169,10 @@ impl Answer {
         out
     }
 
-    /// Reads it, without the proof.
+    /// Decodes it, without the proof.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not an answer.
     pub fn decode(bytes: &[u8]) -> Result<Answer, NoMessage> {
         let mut rest = after_beginning(bytes)?;
         let nonce = take_array(&mut rest)?;

@@ -6,12 +6,12 @@
 //!    2  u16  length           12  u32  option data             20 or 24  URL, and a NUL
 //! ```
 //!
-//! All big-endian. A datagram is one message; its length must be the one it says. An answer is four bytes shorter than its query, so
-//! whoever forges a query's sender gains nothing.
+//! All numbers are big-endian. A datagram is one message, and its length must be the one in the header. An answer is four bytes shorter than
+//! its query, so forging a query's sender gains an attacker nothing.
 //!
-//! Not known here: sockets, caching, who may ask.   Limits: [`MESSAGE_BYTES_MAX`].
-//! Source: RFC 2186. Left out: versions other than 2; HIT_OBJ (an object in a datagram), which we neither ask for nor send; SECHO
-//! and DECHO, by which a host without ICP is timed.
+//! Not known here: sockets, caching, which clients may ask.   Limits: [`MESSAGE_BYTES_MAX`].
+//! Source: RFC 2186. Left out: versions other than 2; HIT_OBJ (an object in a datagram), which we neither request nor send; SECHO and DECHO,
+//! with which the distance of a host without ICP is measured.
 
 use std::fmt;
 
@@ -23,20 +23,20 @@ pub const HEADER_BYTES: usize = 20;
 const VERSION: u8 = 2;
 const REQUESTER_BYTES: usize = 4;
 
-/// What a message says.
+/// The type of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
-    /// Have you got this?
+    /// Asks whether the receiver has the object.
     Query,
-    /// Yes.
+    /// The sender has the object.
     Hit,
-    /// No; but I would fetch it.
+    /// The sender does not have it, but would fetch it.
     Miss,
-    /// The query could not be understood.
+    /// The query was not understood.
     Error,
-    /// No, and do not ask me to fetch it.
+    /// The sender does not have it, and must not be asked to fetch it.
     MissNoFetch,
-    /// You may not ask me.
+    /// The receiver may not ask.
     Denied,
 }
 
@@ -83,24 +83,24 @@ impl Opcode {
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message<'a> {
-    /// What it says.
+    /// Its type.
     pub opcode: Opcode,
-    /// The asker's own number, which the answer repeats.
+    /// The number of the query, which the answer repeats.
     pub request: u32,
-    /// The URL, without its NUL: not empty, no NUL within.
+    /// The URL, without the final NUL: not empty, no NUL in it.
     pub url: &'a [u8],
 }
 
-/// Why a datagram is no message of ours.
+/// Why a datagram is not a message that we use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
-    /// Its length is not the one it says, or is none that a message can have.
+    /// Its length is not the one in the header, or is impossible.
     Length,
     /// A version other than 2.
     Version(u8),
-    /// An opcode that we have no use for.
+    /// An opcode that we do not use.
     Opcode(u8),
-    /// No URL, or one that does not end with the only NUL, at the end of the message.
+    /// The URL is missing, or its only NUL is not at the end of the message.
     Url,
 }
 
@@ -118,10 +118,10 @@ impl fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl<'a> Message<'a> {
-    /// Reads a datagram.
+    /// Decodes a datagram.
     ///
     /// # Errors
-    /// Why it is no message. Never panics, whatever the bytes are.
+    /// The reason why it is not a message. Never panics, whatever the bytes are.
     pub fn decode(datagram: &'a [u8]) -> Result<Message<'a>, Malformed> {
         let (header, payload) = datagram
             .split_first_chunk::<HEADER_BYTES>()
@@ -148,7 +148,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Writes the message over `out`. False, and nothing of use in `out`, if the URL is empty, has a NUL, or is too long.
+    /// Encodes the message, replacing the content of `out`. False if the URL is empty, has a NUL, or is too long; `out` is then useless.
     pub fn encode(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
         let requester = match self.opcode {
@@ -162,14 +162,14 @@ impl<'a> Message<'a> {
         out.extend([self.opcode.number(), VERSION]);
         out.extend((length as u16).to_be_bytes());
         out.extend(self.request.to_be_bytes());
-        // No options, and nobody reads the addresses.
+        // There are no options, and the address fields are unused.
         out.resize(HEADER_BYTES + requester, 0);
         out.extend(self.url);
         out.push(0);
         true
     }
 
-    /// The answer to this query.
+    /// An answer to this query.
     pub fn answer(&self, opcode: Opcode) -> Message<'a> {
         Message { opcode, ..*self }
     }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(with(2, 1), Err(Malformed::Length));
         assert_eq!(with(33, b'x'), Err(Malformed::Url));
         assert_eq!(with(25, 0), Err(Malformed::Url));
-        // A header alone, a query without a URL, an answer without one.
+        // A header alone, a query without a URL, and an answer without one.
         let of_length = |opcode: u8, len: u8| {
             let mut bytes = vec![0; usize::from(len)];
             (bytes[0], bytes[1], bytes[3]) = (opcode, 2, len);

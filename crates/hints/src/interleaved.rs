@@ -1,13 +1,13 @@
-//! The filters of several nodes as one matrix: a look-up costs the same however many they are.
+//! The filters of several nodes as one matrix: a look-up costs the same for any number of nodes.
 //!
 //! ```text
 //!   position      0        1        2        3             a row for each position, a column for each node
 //!              [a b c d][a b c d][a b c d][a b c d]...     rows of 1, 2, 4 ... 64 bits, packed in words of 64
 //! ```
 //!
-//! The *and* of a name's rows is the set of nodes that may have it. Looking up, setting and clearing need no lock: each is an atomic
-//! operation a word. Columns are not cleared when a node leaves. Its column is passed over until the next owner's full copy has written
-//! it from end to end, page by page.
+//! The *and* of a name's rows is the set of nodes that may have it. Looking up, setting and clearing need no lock: each is one atomic operation
+//! a word. A column is not cleared when its node leaves. It is ignored until the full copy of its next owner has overwritten it from end to
+//! end, page by page.
 //!
 //! Not known here: which node a column belongs to; which columns count.
 //! Limits: [`COLUMNS_MAX`]; [`crate::bloom::BITS_MAX`] rows, so 16 GiB with 64 columns.
@@ -21,18 +21,18 @@ use crate::name::Name;
 /// Columns at most.
 pub const COLUMNS_MAX: u32 = 64;
 
-/// Filters of one shape, bit by bit beside each other. See the head of the file.
+/// Filters of the same shape, interleaved bit by bit; described at the head of this file.
 #[derive(Debug)]
 pub struct Interleaved {
     shape: Shape,
-    /// The binary logarithm of a row's bits.
+    /// The binary logarithm of the number of bits in a row.
     width_log2: u32,
     words: Box<[AtomicU64]>,
-    /// Bits that are set in each column.
+    /// The number of set bits in each column.
     marks: Box<[AtomicU64]>,
 }
 
-/// Where a row lies.
+/// The place of a row.
 #[derive(Clone, Copy)]
 struct Row {
     word: usize,
@@ -40,10 +40,10 @@ struct Row {
 }
 
 impl Interleaved {
-    /// Empty filters: at least so many, 1 to [`COLUMNS_MAX`], in rows of the next power of two.
+    /// Empty filters: at least `columns` of them (1 to [`COLUMNS_MAX`]), in rows rounded up to a power of two.
     ///
     /// # Panics
-    /// If there are none or more.
+    /// If `columns` is out of range.
     pub fn new(shape: Shape, columns: u32) -> Interleaved {
         assert!((1..=COLUMNS_MAX).contains(&columns), "{columns} columns");
         let width_log2 = columns.next_power_of_two().ilog2();
@@ -61,7 +61,7 @@ impl Interleaved {
         self.shape
     }
 
-    /// Columns, a power of two.
+    /// Number of columns, a power of two.
     pub fn columns(&self) -> u32 {
         1 << self.width_log2
     }
@@ -71,7 +71,7 @@ impl Interleaved {
         size_of::<Self>() + (self.words.len() + self.marks.len()) * 8
     }
 
-    /// Bits that are set in a column. `column` below [`Self::columns`].
+    /// Number of set bits in a column. `column` must be below [`Self::columns`].
     pub fn marks(&self, column: u32) -> u64 {
         self.marks[column as usize].load(Ordering::Relaxed)
     }
@@ -81,14 +81,14 @@ impl Interleaved {
     pub fn look_up<N: Name>(&self, name: &N) -> u64 {
         let mut positions = name.positions(self.shape);
         let mut mask = u64::MAX;
-        // No early end: the rows are read at once, and a branch a row costs more than it saves.
+        // No early exit: the rows are read in parallel, and a branch for each row costs more than it saves.
         for position in &mut positions {
             mask &= self.row(position);
         }
         mask & self.row_mask()
     }
 
-    /// Sets or clears a bit. `column` below [`Self::columns`], `position` below [`Shape::bits`].
+    /// Sets or clears a bit. `column` must be below [`Self::columns`], `position` below [`Shape::bits`].
     pub fn set(&self, column: u32, position: u32, on: bool) {
         debug_assert!(column < self.columns(), "column {column}");
         let at = self.place(position);
@@ -96,14 +96,14 @@ impl Interleaved {
         self.merge(column, at.word, bit, if on { bit } else { 0 });
     }
 
-    /// Writes bytes of a filter, a multiple of 8, over a column, from this position on, a multiple of 64; what lies beyond the end is passed over. Position
-    /// `first + p` is bit `p % 8` of byte `p / 8`.
+    /// Overwrites a part of a column with the bytes of a filter, whose number is a multiple of 8. `first` is a multiple of 64; bytes beyond the end
+    /// are ignored. Position `first + p` is bit `p % 8` of byte `p / 8`.
     pub fn write(&self, column: u32, first: u32, bytes: &[u8]) {
         debug_assert!(column < self.columns(), "column {column}");
         debug_assert!(first.is_multiple_of(64) && bytes.len().is_multiple_of(8));
         let positions_a_word = 64 >> self.width_log2;
         let end = u64::from(self.shape.bits()).min(u64::from(first) + bytes.len() as u64 * 8);
-        // The bit of this column in each row of a word.
+        // The bits of this column in all rows of a word.
         let own = (0..positions_a_word).fold(0u64, |all, row| all | 1 << (row << self.width_log2));
         let own = own << column;
         let mut at = u64::from(first);
@@ -119,7 +119,7 @@ impl Interleaved {
         }
     }
 
-    /// Clears a column from one position, a multiple of 64, to another.
+    /// Clears the positions `from..to` of a column; `from` is a multiple of 64.
     pub fn clear(&self, column: u32, from: u32, to: u32) {
         const ZEROS: [u8; 4096] = [0; 4096];
         let mut at = u64::from(from);
@@ -136,12 +136,12 @@ impl Interleaved {
         self.row(position) >> column & 1 == 1
     }
 
-    /// Makes the bits `own` of a word, all of this column, what they are in `wanted`.
+    /// Sets the bits `own` of a word, all of this column, to their values in `wanted`.
     fn merge(&self, column: u32, word: usize, own: u64, wanted: u64) {
         let (word, marks) = (&self.words[word], &self.marks[column as usize]);
         let now = word.load(Ordering::Relaxed) & own;
         let (cleared, set) = (now & !wanted, wanted & !now);
-        // Counted by what was there at the moment of the change: threads may set the same bit at the same time.
+        // Count by the value at the moment of the change, because several threads may set the same bit at once.
         if cleared != 0 {
             let before = word.fetch_and(!cleared, Ordering::Relaxed);
             marks.fetch_sub((before & cleared).count_ones().into(), Ordering::Relaxed);

@@ -1,26 +1,26 @@
-//! What peers tell each other of what they hold, as bytes and as filters.
+//! Hints: what peers tell each other about the objects they hold. Formats and filters.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `bloom` | a Bloom filter: a bit array, and which of its bits belong to a number |
-//! | `counting` | the same with a counter for each bit, so that numbers can leave again |
-//! | `ages` | a filter that forgets: several bit arrays, the oldest of which is emptied when the next begins |
+//! | `bloom` | a Bloom filter: a bit array, and the positions of a number in it |
+//! | `counting` | a Bloom filter with a counter for each bit, so that numbers can be removed |
+//! | `ages` | a filter that forgets: several bit arrays, the oldest of which is emptied when the next one begins |
 //! | `interleaved` | the filters of several nodes as one matrix, for fronts |
-//! | `directory` | the exact kind: which columns have a number |
-//! | `name` | what objects are called in hints; `paper` has the names and functions of paper 003 |
-//! | `registrar` | what a store of a node has, and telling the fronts of it |
-//! | `view` | what all nodes have, as a front follows it; `view/groups`, as workers look it up |
-//! | `withdrawals` | withdrawn pushes of which a node may not have heard |
-//! | `handshake` | how a connection between members of a cluster begins, as bytes |
-//! | `frames` | what members of a cluster tell each other, as bytes |
+//! | `directory` | exact hints: the columns that have a number |
+//! | `name` | the names of objects in hints; `paper` has the names and hash functions of paper 003 |
+//! | `registrar` | the content of a node's store, and the frames that tell fronts of it |
+//! | `view` | the content of all nodes, as a front follows it; `view/groups`, as workers look it up |
+//! | `withdrawals` | withdrawn pushes that a node may not have heard of |
+//! | `handshake` | messages of the handshake between members of a cluster |
+//! | `frames` | the frames that members of a cluster send each other |
 //! | `mistakes` | deliberate mistakes, for the simulation |
-//! | `digest` | the digest of one Loligo for another: filters over what its stores' indexes know of a key |
+//! | `digest` | the format of Loligo's digests: filters over what the indexes of the stores know of a key |
 //! | `squid` | Squid's Cache Digest: header, keys, bits |
 //! | `icp` | the messages of ICP version 2 |
 //! | `md5` | MD5, for the keys of Squid's digests |
 //!
-//! A filter errs on one side only: what is in it is always found; what is not in it is found now and then (*false hit*).
-//! Every decoder takes any bytes and answers with a value or an error; none panics.
+//! A filter errs on one side only: numbers in it are always found; numbers that are not in it are sometimes found too (*false hit*).
+//! Every decoder takes any bytes and returns a value or an error; none panics.
 //!
 //! Not known here: sockets, time, URLs in normal form, the store.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! MD5 (RFC 1321), because the keys of Squid's digests are made with it. Nothing here trusts it.
+//! MD5 (RFC 1321), with which the keys of Squid's digests are made. Nothing here relies on its security.
 
 use md5::{Digest, Md5};
 
-/// The 16 bytes of the pieces, one after the other.
+/// The MD5 of the concatenated pieces.
 pub(crate) fn md5(pieces: &[&[u8]]) -> [u8; 16] {
     let sum = pieces
         .iter()
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn the_length_has_a_block_of_its_own_where_it_must() {
-        // By md5sum of coreutils.
+        // Computed by md5sum of coreutils.
         let of = |n: usize| hex(&"x".repeat(n));
         assert_eq!(of(55), "04364420e25c512fd958a70738aa8f72");
         assert_eq!(of(56), "668a72d5ba17f08e62dabcafad6db14b");

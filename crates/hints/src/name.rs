@@ -1,15 +1,15 @@
-//! What the objects of a cluster are called in hints.
+//! The names of objects in hints.
 //!
-//! In `serve` and `accelerate` the name of an object is its *trace* (`store::Tracing`), a number of 64 bits. The study of paper 003 names
-//! them by 20 bytes, its implementation by two numbers ([`crate::paper`]). Registrar and view take any of them.
+//! In `serve` and `accelerate` the name of an object is its *trace* (`store::Tracing`), a 64-bit number. The study of paper 003 uses 20 bytes, its
+//! implementation two numbers ([`crate::paper`]). Registrar and view accept all of them.
 //!
 //! Not known here: how a trace is made.
 
 use crate::bloom::Shape;
 
-/// A name: what a directory has of it, and which bits of a filter.
+/// A name: its number in a directory, and its positions in a filter.
 pub trait Name {
-    /// As a number; two names that share it are one to a directory.
+    /// The number of the name. A directory cannot tell names with the same number apart.
     fn number(&self) -> u64;
 
     /// Its positions in a filter of this shape, each below [`Shape::bits`]. Two of them may be the same.

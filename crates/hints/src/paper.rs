@@ -1,11 +1,11 @@
-//! Names and hash functions of paper 003, for the study; never for real traffic.
+//! Names and hash functions of paper 003, for the study only; never for real traffic.
 //!
-//! Both take an integer modulo the bits of the filter. The study's ([`Studied`]) takes four bytes of an identifier of 20 for each function,
-//! the implementation's ([`Implemented`]) has six: four of the URL, and two of the origin server's address. These last two are the same
-//! for all objects of a server, so a popular server fills few bits and the filter is worse than its size.
+//! Both take an integer modulo the bits of the filter. The study ([`Studied`]) takes four bytes of a 20-byte identifier for each function. The
+//! implementation ([`Implemented`]) has six functions: four of the URL, and two of the origin server's address. The last two are the same for
+//! all objects of a server, so a popular server fills few bits, and the filter performs worse than its size suggests.
 //!
-//! The paper says "a combination of four bytes" and "permutations of its bytes" and not which. Ours: the i-th function of the study takes
-//! the i-th word of the identifier, little-endian, and rotations of the words when there are no more; the implementation rotates by bytes.
+//! The paper says "a combination of four bytes" and "permutations of its bytes" without details. Here the i-th function of the study takes the
+//! i-th word of the identifier, little-endian, and after the last word rotations of the words; the implementation rotates by bytes.
 //!
 //! Not known here: URLs.   Source: paper 003, sections 4 (Factors) and 5.
 
@@ -13,7 +13,7 @@ use crate::bloom::Shape;
 use crate::md5::md5;
 use crate::name::Name;
 
-/// The fixed prime of the polynomial; the paper has one and does not say which.
+/// The fixed prime of the polynomial. The paper does not say which one it uses.
 const PRIME: u32 = 16_777_619;
 
 /// The study's identifier: the MD5 of the URL and four bytes for the server.
@@ -21,7 +21,7 @@ const PRIME: u32 = 16_777_619;
 pub struct Studied([u32; 5]);
 
 impl Studied {
-    /// Of a URL, and a number for its server.
+    /// The identifier of a URL on the server of this number.
     pub fn new(url: &[u8], server: u32) -> Studied {
         let sum = md5(&[url]);
         let mut words = [server; 5];
@@ -53,7 +53,7 @@ pub struct Implemented {
 }
 
 impl Implemented {
-    /// Of a URL and its server's IPv4 address as a number.
+    /// The name of a URL on the server with this IPv4 address.
     pub fn new(url: &[u8], address: u32) -> Implemented {
         let add = |sum: u32, &byte: &u8| sum.wrapping_mul(PRIME).wrapping_add(byte.into());
         Implemented {
@@ -68,7 +68,7 @@ impl Name for Implemented {
         u64::from(self.name) << 32 | u64::from(self.address)
     }
 
-    /// Six, or as many of them as the shape has functions.
+    /// The first six, or fewer if the shape has fewer functions.
     fn positions(&self, shape: Shape) -> impl Iterator<Item = u32> {
         let of_name = (0..4).map(|i| self.name.rotate_left(i * 8));
         let of_address = [self.address, self.address.rotate_left(16)];
@@ -87,7 +87,7 @@ mod tests {
         let shape = Shape::new(1 << 25, 5).unwrap();
         let name = Studied::new(b"", 77);
         let positions: Vec<u32> = name.positions(shape).collect();
-        // MD5 of nothing: d41d8cd9 8f00b204 e9800998 ecf8427e.
+        // MD5 of the empty input: d41d8cd9 8f00b204 e9800998 ecf8427e.
         assert_eq!(positions[0], 0xd98c_1dd4 % (1 << 25));
         assert_eq!(positions[4], 77);
     }

@@ -1,35 +1,35 @@
-//! What one store of a node has, and telling the fronts of it.
+//! The content of one store of a node, and the frames that tell fronts of it.
 //!
 //! ```text
 //!   came, left  ->  held (counts)  ->  log  --close_update, every period-->  history  --next_frame, each front at its own pace-->
 //! ```
 //!
-//! A change goes to the *log* when a mark (a position of the filter, a number of the directory) is told for the first time or not any more.
-//! [`Registrar::close_update`] makes the log an update with the next *label*; a full log closes itself. A subscriber gets every update in
-//! order, or first a full copy, page by page as it can take them: pages show what is told at the time of their sending, updates that are
-//! sent after them repeat some of it, and the last word on each mark is the right one.
+//! A change goes to the *log* when a mark (a position of the filter, or a number of the directory) begins or ceases to be told.
+//! [`Registrar::close_update`] turns the log into an update with the next *label*; a full log closes itself. A subscriber gets every update in
+//! order, if necessary after a full copy, sent page by page as fast as it reads. Pages show the marks at the time of sending; later updates may
+//! repeat some of that, and the last change of each mark is the right one.
 //!
-//! *Eager registration.* A front registers what it pushes by itself before it pushes, so the entries of a push go to all other fronts, but
-//! not to the pusher. Three rules keep that right; a push says what the front *knew* when it registered, the label last enacted:
-//!   E1  A mark that was cleared in a later update than the pusher had enacted is told to the pusher, too: the clearing follows its own
-//!       setting.
-//!   E2  So is every mark if the pusher got a full copy since, which has wiped its own settings. Each full copy has a label of its own,
-//!       greater than any before.
-//!   E3  So is every mark if the label is of another incarnation.
-//! Only a mark that comes to be told needs them: what is told already, everybody hears of or has set. A push that is not stored, as
-//! far as the front knows, is withdrawn ([`Registrar::withdrawn`]): its marks are cleared if no name has them.
+//! *Eager registration.* A front registers a push in its own view before pushing, so the entries of a push go to all fronts except the pusher. A
+//! push carries what the front *knew* when it registered: the label last applied. Three rules keep this right:
+//! E1  A mark is told to the pusher too if it was cleared in an update that the pusher had not applied: that clearing will follow its own
+//!     setting.
+//! E2  A mark is told to the pusher too if the pusher has got a full copy since, which has wiped its own settings. Each full copy has its own
+//!     label, greater than any before.
+//! E3  A mark is told to the pusher too if the label is of another incarnation.
+//! The rules matter only for marks that begin to be told; marks that are told already are known to every front. A push that seems not to be
+//! stored is withdrawn ([`Registrar::withdrawn`]): its marks are cleared if no name has them.
 //!
-//! The paper has a buffer for each front that pushes, and one of the node's own. We have one log whose entries say who pushed: two buffers
-//! lose the order of setting and clearing one mark, and a set that is applied before an older clear is a name that nobody finds any more.
+//! The paper has a buffer for each pushing front, and one for the node itself. We have one log whose entries name the pusher: two buffers lose the
+//! order of setting and clearing a mark, and if a set is applied before an older clear, the name is not found any more.
 //!
-//! *Anew.* At the beginning, when changes were lost, and when too many counters are stuck, the caller lists everything between
-//! [`Registrar::begin_anew`] and [`Registrar::end_anew`]. Meanwhile what was told stays told. Then everybody gets a full copy: what was pushed
-//! to a segment not listed yet and left it again, nobody has noted, but the pusher believes it.
+//! *Rebuilding.* At the start, when changes were lost, or when too many counters are stuck, the caller lists all names between
+//! [`Registrar::begin_anew`] and [`Registrar::end_anew`]. Marks told before stay told meanwhile. Afterwards every subscriber gets a full copy: a
+//! name that was pushed to an unlisted segment and left it again was not recorded, but its pusher still believes in it.
 //!
 //! Not known here: time, the store, links.
 //! Limits: [`Limits`]; [`SUBSCRIBERS_MAX`]; [`EXPECTED_MAX`].
-//! Source: paper 003, section 5 (Hint Update Protocol, Web Proxy Software Extension). Of the paper, too: an object that is replaced by its
-//! newer version makes no update; the caller sees to that.
+//! Source: paper 003, section 5 (Hint Update Protocol, Web Proxy Software Extension). As in the paper, replacing an object by a newer version makes
+//! no update; the caller has to ensure that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -44,30 +44,30 @@ use crate::frames::{ENTRIES_MAX, Entry, Frame, Full, Kind, Known, PAGE_NUMBERS, 
 use crate::mistakes::{Mistake, makes};
 use crate::name::Name;
 
-/// Fronts that follow a store at most.
+/// Subscribers of a store at most.
 pub const SUBSCRIBERS_MAX: usize = 64;
-/// Pushes whose names the store has not reported yet, at most. The oldest is forgotten: its front is told of it, too.
+/// Pushed names that the store has not reported yet, at most. The oldest is forgotten; its pusher is then told of it too.
 pub const EXPECTED_MAX: usize = 1 << 16;
 
-/// A front, by a number that the caller gives it for as long as both live.
+/// A front, by a number that the caller assigns for the lifetime of both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Front(pub u16);
 
-/// Who brought a name.
+/// How a name came into the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// The node fetched it itself, or had it already.
+    /// The node fetched the object, or had it already.
     Node,
-    /// A front pushed it, and knew so much when it registered it.
+    /// A front pushed it, and knew this when it registered the name.
     Front(Front, Known),
 }
 
-/// How much is kept.
+/// Bounds of what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Entries of an update, at most [`ENTRIES_MAX`]. A full one is closed before its time.
     pub entries: usize,
-    /// Entries of all updates that are kept for fronts that are behind. A front that is further behind gets a full copy.
+    /// Entries of all updates kept for fronts that are behind. A front that is further behind gets a full copy.
     pub history: usize,
     /// Bits of a counter.
     pub width: Width,
@@ -83,32 +83,32 @@ impl Default for Limits {
     }
 }
 
-/// What has happened so far; numbers only grow.
+/// Counters; they only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Figures {
     /// Updates that were closed with entries in them.
     pub updates: u64,
-    /// Entries in them.
+    /// Entries in these updates.
     pub entries: u64,
-    /// Entries of the largest.
+    /// Entries of the largest update.
     pub entries_max: u64,
-    /// Entries that a front was spared because it had pushed.
+    /// Entries not sent to a front because it had pushed them.
     pub spared: u64,
-    /// Entries of pushes that their front was told of all the same (E1 to E3).
+    /// Entries of a push that were sent to its pusher too (E1 to E3).
     pub told_pushers: u64,
     /// Full copies begun.
     pub full_copies: u64,
-    /// Of these for fronts that were too far behind.
+    /// Full copies begun for fronts that were too far behind.
     pub fell_behind: u64,
     /// Marks cleared because a push was withdrawn.
     pub undone: u64,
-    /// Times that everything was made anew.
+    /// Rebuildings begun.
     pub anew: u64,
-    /// Expected names that were forgotten because they were too many.
+    /// Expected names that were forgotten because there were too many.
     pub expected_lost: u64,
 }
 
-/// See the head of the file.
+/// The registrar of one store; described at the head of this file.
 #[derive(Debug)]
 pub struct Registrar {
     kind: Kind,
@@ -120,27 +120,27 @@ pub struct Registrar {
     is_anew: bool,
     /// The last label given.
     label: u64,
-    /// Changes since then, in order.
+    /// Changes since that label, in order.
     log: Vec<Noted>,
     history: VecDeque<Closed>,
-    /// Entries in it.
+    /// Number of entries in `history`.
     history_entries: usize,
     cleared_at: ClearedAt,
     expected: Expected,
     subscribers: BTreeMap<Front, Subscriber>,
-    /// Somebody follows, or may come back and go on.
+    /// Changes are recorded: a front follows, or may come back and go on from its label.
     is_noting: bool,
     figures: Figures,
 }
 
-/// A change, and the front that need not be told.
+/// A change, and the front that need not be told of it.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     entry: Entry,
     spared: Option<Front>,
 }
 
-/// An update. Its label is that of its place in the history.
+/// A closed update. Labels in the history are consecutive.
 #[derive(Debug)]
 struct Closed {
     label: u64,
@@ -149,7 +149,7 @@ struct Closed {
 
 #[derive(Debug)]
 struct Subscriber {
-    /// The label of the last full copy, or the one from which the front went on: pushes from before are told to it (E2).
+    /// The label of the last full copy, or the one from which the front went on. Pushes registered before it are told to the front (E2).
     full_at: u64,
     /// The last label sent.
     sent: u64,
@@ -162,13 +162,13 @@ struct Copying {
     page: u32,
     pages: u32,
     sent: u32,
-    /// Of a directory: what it had when the copy began.
+    /// Of a directory: all numbers when the copy began.
     numbers: Vec<u64>,
 }
 
 impl Registrar {
-    /// Of a store that is about to be listed, as after [`Self::begin_anew`]; [`Self::end_anew`] ends that. `incarnation`: of this registrar,
-    /// not 0, never given before.
+    /// A registrar for a store that is about to be listed, as after [`Self::begin_anew`]; the caller ends that with [`Self::end_anew`].
+    /// `incarnation`: not 0, and never used before.
     pub fn new(column: u8, kind: Kind, incarnation: u64, limits: Limits) -> Registrar {
         assert!(
             incarnation != 0,
@@ -200,7 +200,7 @@ impl Registrar {
         }
     }
 
-    /// How its content is told.
+    /// The form of its hints.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -220,12 +220,12 @@ impl Registrar {
         self.names
     }
 
-    /// Bits that are set, or numbers.
+    /// Number of set bits, or of numbers.
     pub fn marks(&self) -> u64 {
         self.held.marks_held()
     }
 
-    /// What has happened so far.
+    /// Counters since the start.
     pub fn figures(&self) -> Figures {
         self.figures
     }
@@ -245,13 +245,13 @@ impl Registrar {
             + copies
     }
 
-    /// A front has pushed a name that the store is about to report as having come.
+    /// A front has pushed a name, and the store is about to report it as stored.
     pub fn expect<N: Name>(&mut self, name: &N, front: Front, known: Known) {
         let lost = self.expected.add(name.number(), front, known);
         self.figures.expected_lost += u64::from(lost);
     }
 
-    /// A name has come. If the node itself brought it by all appearances, and it was expected, it counts as pushed.
+    /// A name was stored. If it was expected and `by` is [`By::Node`], it counts as pushed.
     pub fn came<N: Name>(&mut self, name: &N, by: By) {
         let by = match by {
             By::Node => self.expected.take(name.number()).unwrap_or(By::Node),
@@ -266,7 +266,7 @@ impl Registrar {
         });
     }
 
-    /// A name has left, which has come before.
+    /// A name that was stored before has left.
     pub fn left<N: Name>(&mut self, name: &N) {
         self.names = self.names.saturating_sub(1);
         self.each_mark(name, |registrar, mark| {
@@ -276,7 +276,7 @@ impl Registrar {
         });
     }
 
-    /// A front has registered a name whose push was not stored, as far as the front knows.
+    /// A front has registered a name whose push seems not to have been stored.
     pub fn withdrawn<N: Name>(&mut self, name: &N) {
         if makes(Mistake::KeepWithdrawn) {
             return;
@@ -302,7 +302,7 @@ impl Registrar {
         }
     }
 
-    /// The front that need not be told that a mark is set.
+    /// The front that need not be told of setting this mark.
     fn spared(&mut self, mark: u64, by: By) -> Option<Front> {
         let By::Front(front, known) = by else {
             return None;
@@ -328,7 +328,7 @@ impl Registrar {
     }
 
     fn note(&mut self, entry: Entry, spared: Option<Front>) {
-        // Nobody hears of it, and who comes later gets a full copy.
+        // No front would get the entry, and a later subscriber gets a full copy.
         if !self.is_noting {
             return;
         }
@@ -338,7 +338,7 @@ impl Registrar {
         }
     }
 
-    /// Makes an update of what has changed, if anything has: its label.
+    /// Makes an update of the changes in the log, if there are any, and returns its label.
     pub fn close_update(&mut self) -> Option<u64> {
         if self.log.is_empty() {
             return None;
@@ -366,7 +366,7 @@ impl Registrar {
                 break;
             };
             self.history_entries -= oldest.entries.len();
-            // Who may come back could not go on any more.
+            // Without this update, a front that comes back cannot go on from its label.
             self.is_noting &= !self.subscribers.is_empty();
         }
         if !self.is_noting {
@@ -376,8 +376,8 @@ impl Registrar {
         self.label
     }
 
-    /// A front wants to follow, over a new link or of a column that was told anew. It gets the updates behind what it knows, or a full copy.
-    /// False: there are [`SUBSCRIBERS_MAX`] already.
+    /// Subscribes a front, over a new link or to a column that has begun anew. The front gets the updates after what it knows, or a full copy. False:
+    /// there are [`SUBSCRIBERS_MAX`] subscribers already.
     pub fn subscribe(&mut self, front: Front, known: Option<Known>) -> bool {
         let is_new = !self.subscribers.contains_key(&front);
         if is_new && self.subscribers.len() >= SUBSCRIBERS_MAX {
@@ -400,19 +400,19 @@ impl Registrar {
         true
     }
 
-    /// Are all updates behind this label still here?
+    /// Are all updates after this label still kept?
     fn is_kept(&self, label: u64) -> bool {
         let oldest = self.history.front().map_or(self.label + 1, |c| c.label);
         self.is_noting && oldest <= label + 1
     }
 
-    /// A front follows no more: its link is gone, or it has a new one, on which it will subscribe anew. What it has pushed stays. The caller says
-    /// so before it sends anything over a new link: what is left of the old subscription would be taken for the new one's.
+    /// Unsubscribes a front, because its link has ended or is about to be replaced. Its pushes stay. Must be called before anything is sent over a
+    /// new link, or frames of the old subscription would be taken for the new one's.
     pub fn unsubscribe(&mut self, front: Front) {
         self.subscribers.remove(&front);
     }
 
-    /// Whoever knows any label given so far, and follows no more, gets a full copy when it is back.
+    /// Makes every front that comes back with a label from before get a full copy.
     fn forget_history(&mut self) {
         self.close();
         self.history.clear();
@@ -446,14 +446,14 @@ impl Registrar {
         self.figures.full_copies += 1;
     }
 
-    /// Does the front have something to get?
+    /// Is there a frame for this front?
     pub fn has_news(&self, front: Front) -> bool {
         let subscriber = self.subscribers.get(&front);
         subscriber.is_some_and(|s| s.copying.is_some() || s.sent < self.label)
     }
 
-    /// The next frame for a front: a page of its full copy, or an update. None: it has everything that is closed. What is taken here
-    /// has to be sent in this order, or the front has to subscribe again.
+    /// The next frame for a front: a page of its full copy, or an update. `None`: it has everything that is closed. The frames have to be sent in
+    /// this order; otherwise the front has to subscribe again.
     pub fn next_frame(&mut self, front: Front) -> Option<Frame> {
         let subscriber = self.subscribers.get(&front)?;
         if subscriber.copying.is_some() {
@@ -495,7 +495,7 @@ impl Registrar {
         })
     }
 
-    /// The next page that has something in it, or the last one.
+    /// The next page that is not empty, or the last one.
     fn next_page(&mut self, front: Front) -> Option<Full> {
         let subscriber = self.subscribers.get_mut(&front)?;
         let (label, copying) = (subscriber.full_at, subscriber.copying.as_mut()?);
@@ -510,7 +510,7 @@ impl Registrar {
                     let from = page as usize * PAGE_NUMBERS;
                     let to = copying.numbers.len().min(from + PAGE_NUMBERS);
                     let numbers = copying.numbers[from.min(to)..to].iter().copied();
-                    // What has left since is cleared by an update that may be sent by now.
+                    // Leave out numbers that have left since, because the update that clears them may have been sent already.
                     Page::Numbers(numbers.filter(|&n| self.held.is_told(n)).collect())
                 }
             };
@@ -537,26 +537,26 @@ impl Registrar {
         }
     }
 
-    /// Are so many counters stuck that everything is to be made anew?
+    /// Are so many counters stuck that the registrar should be rebuilt?
     pub fn is_worn(&self) -> bool {
         self.held.is_worn() && !self.is_anew
     }
 
-    /// Forgets all names; the caller brings them again ([`Self::came`]) and then says [`Self::end_anew`]. Changes meanwhile come as ever.
+    /// Forgets all names. The caller lists them again ([`Self::came`]), then calls [`Self::end_anew`]. Changes are reported as usual meanwhile.
     pub fn begin_anew(&mut self) {
         self.held.begin_anew();
         (self.names, self.is_anew) = (0, true);
         self.figures.anew += 1;
     }
 
-    /// All names are there again. Everybody gets a full copy.
+    /// All names have been listed again. Every subscriber gets a full copy.
     pub fn end_anew(&mut self) {
         self.held.end_anew();
         self.is_anew = false;
         if makes(Mistake::AnewQuietly) {
             return;
         }
-        // No entry says what was told before and is not there any more, so nobody may go on from before.
+        // Marks that were told before and are gone have no entry, so no front may go on from an earlier label.
         if !makes(Mistake::ResumeAcrossAnew) {
             self.forget_history();
         }
@@ -566,21 +566,21 @@ impl Registrar {
         }
     }
 
-    /// Is a mark told, a position or a number? For tests: what a front believes when it has enacted everything.
+    /// Is this mark (position or number) told? For tests: what a front believes after it has applied all frames.
     pub fn is_told(&self, mark: u64) -> bool {
         self.held.is_told(mark)
     }
 }
 
-/// Updates that are kept for those that are behind, whatever is in them.
+/// Updates kept for fronts that are behind, whatever their size.
 const HISTORY_MAX: usize = 4096;
 
-/// When marks were last cleared: the label, in a small table that several marks share. A label that is too great costs a superfluous entry.
+/// The label at which marks were last cleared, in a small table whose places several marks share. A label that is too high costs an extra entry.
 #[derive(Debug)]
 struct ClearedAt(Box<[u64]>);
 
 impl ClearedAt {
-    /// A place for each 64 bits of a filter, 8 KiB to 8 MiB.
+    /// A place for every 64 bits of a filter; 8 KiB to 8 MiB in all.
     fn new(kind: Kind) -> ClearedAt {
         let places = match kind {
             Kind::Bloom(shape) => Shape::bits(shape) as usize / 64,
@@ -604,18 +604,18 @@ impl ClearedAt {
     }
 }
 
-/// Names that were pushed and that the store has not reported yet. One that is never reported, because the store had it already, is
-/// forgotten in its turn; till then it may be taken for another coming of the name, which the rules allow for.
+/// Pushed names that the store has not reported yet. A name that is never reported, because the store had it already, is forgotten in its turn.
+/// Until then it may be taken for a later arrival of the same name, which the rules allow.
 #[derive(Debug, Default)]
 struct Expected {
     by: NumberMap<(Front, Known, u64)>,
-    /// By age; a name that was taken leaves its place behind.
+    /// By age. A name that was taken leaves its place behind.
     order: VecDeque<(u64, u64)>,
     next: u64,
 }
 
 impl Expected {
-    /// True: another one had to be forgotten.
+    /// Adds a name. True: another one had to be forgotten.
     fn add(&mut self, number: u64, front: Front, known: Known) -> bool {
         self.next += 1;
         self.by.insert(number, (front, known, self.next));

@@ -8,14 +8,14 @@
 //! bit array                     position p is bit p % 8 (of value 1 << p % 8) of byte p / 8
 //! ```
 //!
-//! The bit array has `(capacity * bits for an object + 7) / 8` bytes; Squid refuses a digest where that is not so. The key of an
-//! object is the MD5 of one byte for the method (GET is 1) and the URL; its four words of 32 bits, big-endian, each modulo the number
-//! of bits, are the positions.
+//! The bit array has `(capacity * bits for an object + 7) / 8` bytes; Squid refuses a digest with another length. The key of an object is the
+//! MD5 of one byte for the method (GET is 1) and the URL. Its four 32-bit words, big-endian, each modulo the number of bits, are the
+//! positions.
 //!
-//! A Squid that corrupts the digests it receives (bug 5510) asks us for what we lack; nothing in the format shows that.
+//! A Squid that corrupts the digests it receives (bug 5510) asks us for objects that we do not have. The format cannot reveal that.
 //!
-//! Not known here: how a URL is brought into normal form; who is asked.   Limits: [`BYTES_MAX`].
-//! Source: Squid 5.7, `src/CacheDigest.cc`, `src/peer_digest.cc`, `src/StoreDigestCBlock.h`, `src/store_key_md5.cc`; tried with it.
+//! Not known here: how a URL is brought into normal form; which siblings ask.   Limits: [`BYTES_MAX`].
+//! Source: Squid 5.7, `src/CacheDigest.cc`, `src/peer_digest.cc`, `src/StoreDigestCBlock.h`, `src/store_key_md5.cc`; tested against it.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use crate::bloom::ones;
 use crate::digest::BITS_MAX;
 use crate::md5::md5;
 
-/// The path under which Squid serves its digest and asks for that of others.
+/// The path under which Squid serves its digest and requests those of others.
 pub const PATH: &str = "/squid-internal-periodic/store_digest";
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/cache-digest";
@@ -36,30 +36,30 @@ pub const FUNCTIONS: u8 = 4;
 
 const VERSION: u16 = 5;
 const VERSION_WANTED: u16 = 3;
-/// Squid's number of the method GET; only answers to GET are in digests.
+/// Squid's number of the method GET; digests contain only responses to GET.
 const GET: u8 = 1;
 
-/// Why bytes are no digest of Squid's.
+/// Why bytes are not a usable Squid digest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
     /// Shorter than the header.
     NoHeader,
-    /// A version that needs more than version 5 gives, or gives less than version 3.
+    /// A version that requires more than version 5, or offers less than version 3.
     Version(u16),
-    /// A header that cannot be true: nothing in it, or lengths that do not agree.
+    /// An impossible header: nothing in it, or inconsistent lengths.
     Header,
     /// Another number of functions than 4.
     Functions(u8),
     /// The bit array has another length than the header says.
     Length {
-        /// What the header says, in bytes.
+        /// The length in the header, bytes.
         expected: usize,
-        /// What there is.
+        /// The length found, bytes.
         found: usize,
     },
     /// More than [`BYTES_MAX`].
     TooLong,
-    /// All bits are set, or almost all, so it says yes to anything.
+    /// All bits are set, or almost all, so it says yes to everything.
     Full,
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// The share of set bits, in percent, from which a digest says nothing: with four functions nine in ten false hits are left at 97.
+/// Percent of set bits at which a digest is useless: with four functions, nine in ten false hits are left at 97.
 pub const FULL_PERCENT: u64 = 97;
 
-/// A digest as it was received.
+/// A decoded digest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SquidDigest {
-    /// Objects it has, by its own word.
+    /// Objects in it, as it says itself.
     pub objects: u32,
     bits: Box<[u8]>,
 }
 
 impl SquidDigest {
-    /// Reads a digest.
+    /// Decodes a digest.
     ///
     /// # Errors
-    /// Why it cannot be used. Never panics, whatever the bytes are.
+    /// The reason why it cannot be used. Never panics, whatever the bytes are.
     pub fn decode(bytes: &[u8]) -> Result<SquidDigest, Unusable> {
         if bytes.len() > BYTES_MAX {
             return Err(Unusable::TooLong);
@@ -137,7 +137,7 @@ impl SquidDigest {
         })
     }
 
-    /// May there be an answer to GET for this URL?
+    /// May the digest have the response to GET for this URL?
     pub fn may_have(&self, url: &[u8]) -> bool {
         let mut positions = positions(url, self.bits.len() as u64 * 8).into_iter();
         positions.all(|at| self.bits[at as usize / 8] >> (at % 8) & 1 == 1)
@@ -154,7 +154,7 @@ impl SquidDigest {
     }
 }
 
-/// The positions of an answer to GET for this URL in an array of so many bits (1 to 2^32).
+/// The positions of the response to GET for this URL, in an array of so many bits (1 to 2^32).
 pub fn positions(url: &[u8], bits: u64) -> [u32; 4] {
     let key = md5(&[&[GET], url]);
     let mut positions = [0; 4];
@@ -172,7 +172,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// `None` if it is nothing, or longer than [`BYTES_MAX`].
+    /// The size for so many objects. `None` if it is zero, or longer than [`BYTES_MAX`].
     pub fn new(objects: u64, bits_per_object: u8) -> Option<Size> {
         let bits = objects.checked_mul(u64::from(bits_per_object))?;
         (bits > 0 && bits <= BITS_MAX).then_some(Size {
@@ -186,7 +186,7 @@ impl Size {
         (u64::from(self.capacity) * u64::from(self.bits_per_object)).div_ceil(8) as usize
     }
 
-    /// The header of a digest of this size that has so many objects.
+    /// The header of a digest of this size that contains so many objects.
     pub fn header(self, objects: u64) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[0..2].copy_from_slice(&VERSION.to_be_bytes());

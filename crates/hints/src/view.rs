@@ -1,15 +1,15 @@
-//! What all nodes have, as a front follows it.
+//! The content of all nodes, as a front follows it.
 //!
-//! One thread feeds the frames of all links to the view, which writes what workers look up ([`Groups`], by a [`Reader`]).
+//! One thread feeds the frames of all links to the view, which writes the tables that workers look up ([`Groups`], by a [`Reader`]).
 //!
-//! A column begins empty and untrusted: nothing is looked up in it until its full copy is whole. A later full copy, of the same incarnation,
-//! is written over it page by page while it counts as before. An update must have the label behind the last one; anything else means that
-//! something was lost ([`Broken::Gap`]), and the caller closes the link. The HELLO of the next link says whether the column is the same,
-//! and the front asks for what it missed, or for all of it. A node with another incarnation, seed or shape begins with an empty column.
+//! A column begins empty and untrusted: it is not used until its full copy is complete. A later full copy of the same incarnation is written over
+//! it page by page while it stays in use. An update must have the label after the last one; any other label means that something was lost
+//! ([`Broken::Gap`]), and the caller closes the link. The HELLO of the next link tells whether the column is the same, and the front asks for
+//! what it missed, or for a full copy. A column with another incarnation, seed or shape begins empty.
 //!
-//! A node that is silent for [`SILENCE_MAX_MS`], or whose link is lost, is not looked up in until it is heard again.
+//! The columns of a node that has been silent for [`SILENCE_MAX_MS`], or has lost its link, are not used until the node is heard again.
 //!
-//! Not known here: sockets, clocks, requests, how good a node is at answering them.
+//! Not known here: sockets, clocks, requests, how well a node answers them.
 //! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns, [`MEMORY_BYTES_MAX`]: further columns are not followed ([`View::not_followed`]).
 //! Source: paper 003, sections 2 and 5.
 
@@ -27,30 +27,30 @@ use crate::frames::{PAGE_BYTES, Subscribe, Update};
 use crate::interleaved::COLUMNS_MAX;
 use crate::mistakes::{Mistake, makes};
 
-/// A node that is silent for so long is not looked up in.
+/// The columns of a node that has been silent for this long are not used.
 pub const SILENCE_MAX_MS: u64 = 3000;
-/// Groups at most: each costs a look-up of its own.
+/// Groups at most: each costs an additional look-up.
 pub const GROUPS_MAX: usize = 64;
-/// Bytes of all matrices at most, unless [`View::limit_memory`] says otherwise.
+/// Bytes of all matrices at most, unless [`View::limit_memory`] sets another limit.
 pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// Why a link has to be closed. What the front has of the node stays, and is not looked up in until the node is back.
+/// Why a link has to be closed. The node's columns are kept, and are not used until the node is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
     /// An update or page was lost, repeated, or came out of order.
     Gap {
         /// The column.
         column: u8,
-        /// The last label enacted, 0 for none.
+        /// The last label applied; 0: none.
         last: u64,
         /// The label found.
         found: u64,
     },
-    /// A column that the node has not told of.
+    /// The node has not announced this column.
     NoColumn(u8),
-    /// A position, page or kind of entry that the column cannot have.
+    /// A position, page or kind of entry that this column cannot have.
     Content(u8),
-    /// A node number above [`NODES_MAX`].
+    /// A node number of [`NODES_MAX`] or above.
     Node(u8),
 }
 
@@ -73,32 +73,32 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What has happened so far; numbers only grow.
+/// Counters; they only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Figures {
     /// Updates applied.
     pub updates: u64,
-    /// Entries in them.
+    /// Entries in these updates.
     pub entries: u64,
     /// Pages of full copies applied.
     pub pages: u64,
-    /// Full copies that became whole.
+    /// Full copies completed.
     pub full_copies: u64,
-    /// Links that broke because a label was missing, or came twice.
+    /// Links that broke because a label was missing or repeated.
     pub gaps: u64,
-    /// Frames that had content they cannot have.
+    /// Frames with impossible content.
     pub senseless: u64,
     /// Times that a node was silent for too long.
     pub silences: u64,
-    /// Numbers for which the directory had no room.
+    /// Numbers for which a directory had no room.
     pub no_room: u64,
 }
 
-/// See the head of the file.
+/// The view; described at the head of this file.
 #[derive(Debug)]
 pub struct View {
     shelf: Arc<Shelf>,
-    /// The same groups, to be changed.
+    /// The same groups as in `shelf`, for changes.
     groups: Groups,
     nodes: Vec<Option<Node>>,
     columns_expected: u32,
@@ -118,19 +118,19 @@ struct Node {
     beat: Beat,
 }
 
-/// A column on its way.
+/// A column that is followed.
 #[derive(Debug)]
 struct Following {
     column: Column,
-    /// None: there is no room for it.
+    /// `None`: there was no room for it.
     place: Option<Place>,
-    /// It was whole once, under this incarnation.
+    /// A full copy was completed under this incarnation.
     was_whole: bool,
     is_subscribed: bool,
-    /// The last label enacted; none until a full copy is whole.
+    /// The last label applied; `None` until a full copy is complete.
     label: Option<u64>,
     filling: Option<Filling>,
-    /// When all updates were here that the node had made by its last beat.
+    /// When we last had all updates that the node's last beat had announced.
     complete_ms: Option<u64>,
     shown: Arc<Followed>,
 }
@@ -141,7 +141,7 @@ struct Place {
     column: u32,
 }
 
-/// A full copy under way.
+/// A full copy that is being received.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
     label: u64,
@@ -150,46 +150,46 @@ struct Filling {
     received: u32,
 }
 
-/// How a column of a node stands.
+/// The state of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnStatus {
-    /// The last label enacted; none until the first full copy is whole.
+    /// The last label applied; `None` until the first full copy is complete.
     pub label: Option<u64>,
-    /// Percent of a full copy under way.
+    /// Progress of a full copy, percent.
     pub filled_percent: Option<u8>,
     /// False: there was no room for it.
     pub is_followed: bool,
-    /// Bits or numbers that are set here, those that pushes have registered included; 0 until the first full copy is whole.
+    /// Bits or numbers set here, including those that pushes have registered; 0 until the first full copy is complete.
     pub marks: u64,
-    /// When all updates were here that the node had made by its last beat; none: never so far. What the node has not made an update of
-    /// yet is not counted.
+    /// When we last had all updates that the node's last beat had announced; `None`: never yet. Changes that the node has not put into an update yet
+    /// do not count.
     pub complete_ms: Option<u64>,
-    /// What the node's last beat says of it.
+    /// Its state by the node's last beat.
     pub beat: ColumnBeat,
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// Of its process.
+    /// Number of its process.
     pub incarnation: u64,
-    /// Is it looked up in?
+    /// Are its columns used?
     pub is_trusted: bool,
-    /// It stops soon.
+    /// It is shutting down.
     pub is_leaving: bool,
-    /// When a frame of it came last.
+    /// When its last frame came.
     pub heard_ms: u64,
-    /// How much it has to do.
+    /// Its load.
     pub load: Load,
     /// Its columns.
     pub columns: Vec<ColumnStatus>,
 }
 
 impl View {
-    /// Of no node yet. So many columns (stores of all nodes) are expected in a group; further ones become a group of their own, which costs
-    /// one more look-up.
+    /// A view without nodes. Groups are made for this number of columns (stores of all nodes). Further columns form another group, which costs one
+    /// more look-up.
     pub fn new(columns_expected: u32) -> View {
         View {
             shelf: Arc::default(),
@@ -202,37 +202,37 @@ impl View {
         }
     }
 
-    /// So many columns are expected in a group that begins from now on.
+    /// Sets the number of columns that new groups are made for.
     pub fn expect_columns(&mut self, columns: u32) {
         self.columns_expected = columns.clamp(1, COLUMNS_MAX);
     }
 
-    /// Matrices may take so many bytes together. A column whose group would take more is not followed.
+    /// Limits the bytes of all matrices together. A column whose group would exceed the limit is not followed.
     pub fn limit_memory(&mut self, bytes: u64) {
         self.memory_max = bytes;
     }
 
-    /// A way for a worker to look up.
+    /// A reader for a worker.
     pub fn reader(&self) -> Reader {
         Reader::new(Arc::clone(&self.shelf))
     }
 
-    /// What has happened so far.
+    /// Counters since the start.
     pub fn figures(&self) -> Figures {
         self.figures
     }
 
-    /// Columns that had no room, so far.
+    /// Columns for which there was no room, since the start.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }
 
-    /// Bytes of memory of what is looked up in.
+    /// Bytes of memory of all groups.
     pub fn memory_bytes(&self) -> usize {
         self.groups.memory_bytes()
     }
 
-    /// How a node stands, if it was ever heard of.
+    /// The state of a node; `None` if it was never heard.
     pub fn status(&self, node: u8) -> Option<NodeStatus> {
         let node = self.nodes.get(usize::from(node))?.as_ref()?;
         let status = |(number, following): (usize, &Following)| ColumnStatus {
@@ -260,10 +260,10 @@ impl View {
         })
     }
 
-    /// A frame came over the link to a node: what is to be sent back. Frames that are not about hints are passed over.
+    /// Handles a frame from the link to a node. Returns the subscriptions to send back. Frames that are not about hints are ignored.
     ///
     /// # Errors
-    /// The link has to be closed, and [`Self::lost`] called.
+    /// The link has to be closed; then call [`Self::lost`].
     pub fn handle(
         &mut self,
         node: u8,
@@ -291,7 +291,7 @@ impl View {
         result
     }
 
-    /// A node tells of its columns; their seeds are open. What has changed is begun anew.
+    /// A node announces its columns, with unsealed seeds. Columns that have changed begin anew.
     ///
     /// # Errors
     /// [`Broken::Node`].
@@ -308,7 +308,7 @@ impl View {
             None => Vec::new(),
         };
         before.resize_with(before.len().max(hello.columns.len()), || None);
-        // First of all, so that the columns are free for those who come.
+        // Release old columns first, so that their places are free for new ones.
         for (old, new) in before
             .iter_mut()
             .zip((hello.columns.iter().map(Some)).chain(std::iter::repeat(None)))
@@ -348,7 +348,7 @@ impl View {
         Ok(subscribes)
     }
 
-    /// The link to a node is gone. What it has is kept for its return.
+    /// The link to a node has ended. Its columns are kept for its return.
     pub fn lost(&mut self, node: u8) {
         let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
             return;
@@ -361,8 +361,8 @@ impl View {
         self.trust();
     }
 
-    /// A node may not have heard of a withdrawal: its columns, which are looked up in as before, are followed from a full copy on. To be
-    /// called while the node has no link.
+    /// A node may not have heard of a withdrawal. Its columns stay in use, but will be followed from a new full copy. To be called while the node has
+    /// no link.
     pub fn doubt(&mut self, node: u8) {
         if makes(Mistake::ForgetLost) {
             return;
@@ -372,7 +372,7 @@ impl View {
         }
     }
 
-    /// A node is no member any more.
+    /// A node has ceased to be a member.
     pub fn remove(&mut self, node: u8) {
         let slot = self.nodes.get_mut(usize::from(node));
         let Some(node) = slot.and_then(Option::take) else {
@@ -384,7 +384,7 @@ impl View {
         self.publish();
     }
 
-    /// Time goes by: once a second or so. The nodes that have been silent for too long since the last call, as a mask.
+    /// To be called about once a second. Returns the nodes that have become silent since the last call, as a mask.
     pub fn tick(&mut self, now_ms: u64) -> u64 {
         let mut fell_silent = 0;
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -402,7 +402,7 @@ impl View {
         fell_silent
     }
 
-    /// A node lives.
+    /// Takes the beat of a node.
     pub fn beat(&mut self, number: u8, beat: &Beat, now_ms: u64) {
         let Some(Some(node)) = self.nodes.get_mut(usize::from(number)) else {
             return;
@@ -419,7 +419,7 @@ impl View {
         self.note_complete(number, now_ms);
     }
 
-    /// Notes the columns of a node of which all updates are here that it has made by its last beat. Before its first beat none is.
+    /// Notes the time for each column of a node that has all updates its last beat announced; without a beat, for none.
     fn note_complete(&mut self, node: u8, now_ms: u64) {
         let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
             return;
@@ -533,7 +533,7 @@ impl View {
         Ok((following.ok_or(Broken::NoColumn(column))?, &mut self.groups))
     }
 
-    /// Finds a place for a column.
+    /// Follows a column, and finds a place for it.
     fn follow(&mut self, node: u8, number: u8, column: Column) -> Following {
         let shown = Arc::new(Followed::new(node, number, column));
         let place = self.place(&column);
@@ -574,7 +574,7 @@ impl View {
     }
 
     fn new_group(&mut self, naming: Naming, kind: Kind) -> Option<usize> {
-        // One that nobody uses any more gives its place, so that the numbers of the others stay.
+        // Reuse the place of a group without columns, so that the numbers of the other groups stay.
         let groups = &self.groups.groups;
         let unused = groups
             .iter()
@@ -602,7 +602,7 @@ impl View {
         unused.or(Some(groups.len() - 1))
     }
 
-    /// Gives a column's place back.
+    /// Gives the place of a column back.
     fn release(&mut self, following: Following) {
         following.shown.label.store(0, Ordering::Release);
         let Some(place) = following.place else {
@@ -617,13 +617,13 @@ impl View {
         }
     }
 
-    /// Shows workers which group has which columns.
+    /// Publishes to workers which group has which columns.
     fn publish(&mut self) {
         self.trust();
         self.shelf.put(self.groups.clone());
     }
 
-    /// Says anew which columns count.
+    /// Recomputes which columns are used.
     fn trust(&mut self) {
         let mut masks = vec![0u64; self.groups.groups.len()];
         for node in self.nodes.iter().flatten().filter(|n| n.is_trusted()) {
@@ -650,7 +650,7 @@ impl Following {
         self.shown.label.store(label, Ordering::Release);
     }
 
-    /// Nothing is known of where it stands; what is there stays.
+    /// Forgets how far the column was followed; its content stays.
     fn forget(&mut self) {
         self.label = None;
         self.filling = None;
@@ -658,7 +658,7 @@ impl Following {
     }
 }
 
-/// Writes a page, and clears what was left out before it. False: it is not what the column can have.
+/// Writes a page, and clears the pages left out before it. False: the column cannot have such a page.
 fn write_page(marks: &Marks, column: u32, next_page: u32, full: &Full) -> bool {
     match (marks, &full.content) {
         (Marks::Bloom(matrix), Page::Bitmap(bytes)) => {
@@ -680,7 +680,7 @@ fn write_page(marks: &Marks, column: u32, next_page: u32, full: &Full) -> bool {
         }
         (Marks::Directory(directory), Page::Numbers(numbers)) => {
             let all = numbers.iter();
-            // What has no room is not found: a miss more.
+            // Numbers without room are not found, which costs a miss.
             let _ = all
                 .filter(|&&number| !directory.set(column, number, true))
                 .count();

@@ -1,7 +1,7 @@
-//! Frames as bytes, and back. The bytes are told in `frames`.
+//! Encodes and decodes frames. The format is described in `frames`.
 //!
-//! Not known here: what a frame means.
-//! Limits: those of `frames`; any bytes are a frame, the beginning of one, or an error.
+//! Not known here: the meaning of frames.
+//! Limits: those of `frames`. Any bytes decode to a frame, the beginning of one, or an error.
 
 use twox_hash::XxHash3_64;
 
@@ -19,15 +19,15 @@ pub const PURGING: u8 = 7;
 const DIRECTORY: u8 = 0;
 const BLOOM: u8 = 1;
 
-/// Bytes of the length that a frame begins with.
+/// Bytes of the length with which a frame begins.
 pub const LENGTH_BYTES: usize = 4;
 const CHECK_BYTES: usize = 4;
 
 impl Frame {
-    /// Adds its bytes to `out`.
+    /// Appends the encoded frame to `out`.
     ///
     /// # Panics
-    /// If it is longer than the limits of this file allow; who makes a frame keeps them.
+    /// If it exceeds the limits of `frames`, which the code that makes a frame has to keep.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend([0; LENGTH_BYTES]);
@@ -54,17 +54,17 @@ impl Frame {
         out[begin..begin + LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
     }
 
-    /// Its bytes.
+    /// The encoded frame.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
         out
     }
 
-    /// The frame at the beginning of `bytes` and how many bytes it has; nothing if more of it has to come.
+    /// Decodes the frame at the beginning of `bytes`, and returns its length; `None` if it is not complete yet.
     ///
     /// # Errors
-    /// Why there is none. Never panics, whatever the bytes are, and takes little more memory than they have.
+    /// Why it is not a frame. Never panics, whatever the bytes are, and takes little more memory than their length.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Unreadable> {
         let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Frame {
     }
 }
 
-/// The check of type and body.
+/// The checksum of type and body.
 fn check(content: &[u8]) -> u32 {
     XxHash3_64::oneshot(content) as u32
 }
@@ -282,7 +282,7 @@ impl Update {
             BLOOM => (false, BLOOM_ENTRY_BYTES),
             _ => return None,
         };
-        // Before anything is made for so many.
+        // Check this before allocating room for the entries.
         if n > ENTRIES_MAX || rest.0.len() != n * entry_bytes {
             return None;
         }
@@ -352,7 +352,7 @@ impl Beat {
     }
 }
 
-/// What of a frame is not read yet.
+/// The part of a frame that has not been read yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

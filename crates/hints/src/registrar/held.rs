@@ -1,9 +1,9 @@
-//! What a node has, and what the fronts are to believe of it, mark by mark.
+//! The marks that a node has, and those that fronts are told.
 //!
-//! A *mark* is a position of the filter, or a number of the directory. It is *told* while at least one name with it is there. While the
-//! counts are made anew, what was told before stays told until they are whole, because half of them would deny what the node has.
+//! A *mark* is a position of the filter, or a number of the directory. It is *told* while at least one name has it. While the counts are rebuilt,
+//! the marks told before stay told, because incomplete counts would deny objects that the node has.
 //!
-//! Not known here: who is told, and when.
+//! Not known here: which fronts are told, and when.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -17,13 +17,13 @@ use crate::name::Name;
 
 type NumberSet = HashSet<u64, BuildHasherDefault<NumberHasher>>;
 
-/// See the head of the file.
+/// The marks; described at the head of this file.
 #[derive(Debug)]
 pub(super) enum Held {
     Bloom {
         counting: Counting,
         width: Width,
-        /// What was told before the counts were begun anew.
+        /// Marks that were told before the rebuilding began.
         before: Option<Bits>,
     },
     Directory {
@@ -58,7 +58,7 @@ impl Held {
         }
     }
 
-    /// One name more has the mark. True: it is told from now on.
+    /// Adds a name to the mark. True: the mark begins to be told.
     pub(super) fn raise(&mut self, mark: u64) -> bool {
         match self {
             Held::Bloom {
@@ -75,7 +75,7 @@ impl Held {
         }
     }
 
-    /// One name less has the mark. True: it is not told any more.
+    /// Removes a name from the mark. True: the mark ceases to be told.
     pub(super) fn lower(&mut self, mark: u64) -> bool {
         match self {
             Held::Bloom {
@@ -114,7 +114,7 @@ impl Held {
         }
     }
 
-    /// Forgets all counts; what was told stays told until [`Self::end_anew`].
+    /// Forgets all counts. Marks that were told stay told until [`Self::end_anew`].
     pub(super) fn begin_anew(&mut self) {
         let keeps = !makes(Mistake::AnewBare);
         match self {
@@ -125,7 +125,7 @@ impl Held {
             } => {
                 let shape = counting.bits().shape();
                 let old = std::mem::replace(counting, Counting::new(shape, *width));
-                // A second beginning: what was told first is still the most that is known.
+                // On a second beginning keep the first copy: it is the most complete that is known.
                 if keeps && before.is_none() {
                     *before = Some(old.bits().clone());
                 }
@@ -139,7 +139,7 @@ impl Held {
         }
     }
 
-    /// The counts are whole.
+    /// The counts are complete again.
     pub(super) fn end_anew(&mut self) {
         match self {
             Held::Bloom { before, .. } => *before = None,
@@ -147,7 +147,7 @@ impl Held {
         }
     }
 
-    /// Are so many counters stuck that the counts are to be made anew?
+    /// Are so many counters stuck that the counts should be rebuilt?
     pub(super) fn is_worn(&self) -> bool {
         match self {
             Held::Bloom { counting, .. } => counting.is_worn(),
@@ -155,7 +155,7 @@ impl Held {
         }
     }
 
-    /// Marks that the counts have.
+    /// Number of marks that have counts.
     pub(super) fn marks_held(&self) -> u64 {
         match self {
             Held::Bloom { counting, .. } => counting.ones(),
@@ -169,14 +169,14 @@ impl Held {
                 counting, before, ..
             } => counting.memory_bytes() + before.as_ref().map_or(0, |bits| bits.bytes().len()),
             Held::Directory { counts, before } => {
-                // Number, count and a byte of the table's own.
+                // Number, count, and one byte of the table.
                 let places = counts.capacity() * 8 / 7;
                 places * 17 + before.as_ref().map_or(0, |set| set.capacity() * 8 / 7 * 9)
             }
         }
     }
 
-    /// Pages of a bitmap, or none for a directory.
+    /// Number of pages of the bitmap; `None` for a directory.
     pub(super) fn bitmap_pages(&self) -> Option<u32> {
         match self {
             Held::Bloom { counting, .. } => {
@@ -186,7 +186,7 @@ impl Held {
         }
     }
 
-    /// A page of the bitmap as it is told now. Nothing for a directory.
+    /// A page of the bitmap as it is told now; `None` for a directory.
     pub(super) fn bitmap_page(&self, page: u32) -> Option<Page> {
         let Held::Bloom {
             counting, before, ..
@@ -208,7 +208,7 @@ impl Held {
         Some(Page::Bitmap(bytes))
     }
 
-    /// All numbers that a directory tells.
+    /// All numbers that a directory tells; empty for a filter.
     pub(super) fn numbers(&self) -> Vec<u64> {
         match self {
             Held::Bloom { .. } => Vec::new(),

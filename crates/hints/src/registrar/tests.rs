@@ -1,5 +1,5 @@
-//! A node and its fronts by themselves: what each front believes after it has enacted all frames. The view's own tests, and the simulation,
-//! put a real front behind it.
+//! A node and simple fronts: what each front believes after it has applied all frames. The view's own tests and the simulation use a real
+//! front.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ fn the_pusher_is_told_of_what_was_cleared_behind_its_label() {
     let (mut node, mut a, _) = followed();
     node.came(&7u64, By::Node);
     a.catch_up(&mut node, A);
-    // It leaves; before the front hears of it, the front registers it again and pushes.
+    // The name leaves. Before the front hears of it, it registers the name again and pushes.
     node.left(&7u64);
     node.close_update();
     let known = a.known();
@@ -158,7 +158,7 @@ fn who_comes_back_gets_what_it_missed_or_a_full_copy() {
     node.subscribe(A, Some(known));
     a.catch_up(&mut node, A);
     assert_eq!(marks(&a), [7]);
-    // Nobody follows: it is noted for a while,
+    // There is no subscriber: changes are recorded for a while,
     node.unsubscribe(A);
     node.unsubscribe(B);
     node.came(&8u64, By::Node);
@@ -168,7 +168,7 @@ fn who_comes_back_gets_what_it_missed_or_a_full_copy() {
     node.subscribe(A, Some(a.known()));
     a.catch_up(&mut node, A);
     assert_eq!(marks(&a), [7, 8]);
-    // and not for ever.
+    // but not for ever.
     let known = a.known();
     node.unsubscribe(A);
     let many = Limits::default().history as u64 + 10;
@@ -224,7 +224,7 @@ fn what_was_told_stays_told_while_everything_is_made_anew() {
         node.left(&3u64);
         a.catch_up(&mut node, A);
         assert_eq!(marks(&a), before);
-        // One who comes meanwhile is told the same.
+        // A front that subscribes meanwhile is told the same.
         let mut b = Believer::default();
         node.subscribe(B, None);
         b.catch_up(&mut node, B);
@@ -240,7 +240,7 @@ fn what_was_told_stays_told_while_everything_is_made_anew() {
     }
 }
 
-/// Seed 58 of the simulation: the front was away at the end, went on from its label, and believed for ever what had left meanwhile.
+/// Seed 58 of the simulation: the front was away at the end of a rebuilding, went on from its label, and believed in removed names for ever.
 #[test]
 fn who_was_away_when_everything_was_made_anew_gets_a_full_copy() {
     let (mut node, mut a, mut b) = followed();

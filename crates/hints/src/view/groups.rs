@@ -1,13 +1,13 @@
-//! What all nodes have, as workers look it up.
+//! The content of all nodes, as workers look it up.
 //!
-//! Columns whose names are made alike and whose filters have one shape form a *group* with one matrix (or directory), so a look-up makes one
-//! name for each group. Nodes of one size whose stores share a seed are one group.
+//! Columns whose names are made alike and whose filters have the same shape form a *group* with one matrix (or directory), so a look-up makes one
+//! name for each group. Nodes of the same size whose stores share a seed form one group.
 //!
-//! Looking up and registering need no lock with filters. Which group has which columns changes seldom; then there are new [`Groups`], and
-//! each worker's [`Reader`] takes them at its next look-up. A worker uses what its reader gave it at once and does not keep it.
+//! In filters, looking up and registering need no lock. When columns join or leave a group, which is rare, new [`Groups`] are published, and each
+//! worker's [`Reader`] takes them at its next look-up. A worker uses groups from its reader at once and does not keep them.
 //!
-//! Registering takes the label *before* it sets the bits. The other way round an update between the two could clear them again, and the label
-//! would claim that they were set after it.
+//! Registering reads the label *before* it sets the bits. In the other order, an update in between could clear them again, and the label would
+//! falsely claim that they were set after it.
 //!
 //! Not known here: frames, links, time.   Limits: [`NODES_MAX`] nodes.
 
@@ -23,12 +23,12 @@ use crate::name::Name;
 /// Nodes at most: a set of them is a mask of 64 bits.
 pub const NODES_MAX: u8 = 64;
 
-/// How the names of a group are made.
+/// The parameters of a group's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Naming {
     /// Seed of the key hash.
     pub seed: u64,
-    /// The index that traces are made for.
+    /// Shape of the index that traces are made for.
     pub index: IndexShape,
 }
 
@@ -41,7 +41,7 @@ impl Naming {
     }
 }
 
-/// Filters or numbers of the columns of a group.
+/// The filters or numbers of a group's columns.
 #[derive(Debug)]
 pub(super) enum Marks {
     Bloom(Interleaved),
@@ -56,7 +56,7 @@ impl Marks {
         }
     }
 
-    /// Bytes that a matrix of so many columns takes. A directory grows with what is in it.
+    /// Bytes of a matrix of so many columns. A directory grows with its content, so 0.
     pub(super) fn bytes(kind: Kind, columns: u32) -> u64 {
         match kind {
             Kind::Bloom(shape) => {
@@ -66,7 +66,7 @@ impl Marks {
         }
     }
 
-    /// False: there is no room for it.
+    /// Sets or clears a mark. False: there is no room for it.
     pub(super) fn set(&self, column: u32, mark: u64, on: bool) -> bool {
         match self {
             Marks::Bloom(matrix) => {
@@ -84,7 +84,7 @@ impl Marks {
         }
     }
 
-    /// Bits or numbers of a column.
+    /// Number of bits or numbers of a column.
     pub(super) fn count(&self, column: u32) -> u64 {
         match self {
             Marks::Bloom(matrix) => matrix.marks(column),
@@ -107,21 +107,21 @@ impl Marks {
     }
 }
 
-/// In place of a sequence that was not told yet.
+/// The value of a sequence before the first beat.
 const NOT_TOLD: u64 = u64::MAX;
 
-/// A column that is followed, as workers see it.
+/// A followed column, as workers see it.
 #[derive(Debug)]
 pub struct Followed {
     /// The node.
     pub node: u8,
     /// The column's number in the node's HELLO.
     pub number: u8,
-    /// What the node said of it; the seed is the true one.
+    /// The column as the node announced it, with the unsealed seed.
     pub column: Column,
-    /// The last label enacted; 0: not whole, or not followed any more.
+    /// The last label applied; 0: the column is not complete, or no longer followed.
     pub(super) label: AtomicU64,
-    /// The store's last invalidation sequence, by its last beat; [`NOT_TOLD`] before the first.
+    /// The store's last invalidation sequence by the last beat; [`NOT_TOLD`] before the first one.
     pub(super) sequence: AtomicU64,
 }
 
@@ -136,7 +136,7 @@ impl Followed {
         }
     }
 
-    /// How far it has been followed: what a push that is registered now has to carry.
+    /// How far it has been followed. A push that is registered now has to carry this.
     pub fn known(&self) -> Known {
         match self.label.load(Ordering::Acquire) {
             0 => Known::default(),
@@ -147,38 +147,38 @@ impl Followed {
         }
     }
 
-    /// The store's last invalidation sequence, by its last beat: what a fetch that begins now has to carry if it is to be pushed there.
-    /// `None`: there was no beat since the node spoke of this column.
+    /// The store's last invalidation sequence by the last beat. A fetch that begins now has to carry it if its response is to be pushed there.
+    /// `None`: no beat has come since the node announced this column.
     pub fn sequence(&self) -> Option<u64> {
         let sequence = self.sequence.load(Ordering::Acquire);
         (sequence != NOT_TOLD).then_some(sequence)
     }
 }
 
-/// Columns with names of one kind.
+/// Columns whose names are made alike.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) naming: Naming,
     pub(super) kind: Kind,
     pub(super) marks: Arc<Marks>,
-    /// The columns that count: of nodes that are heard of, and whole.
+    /// The columns in use: complete ones of nodes that are heard.
     pub(super) trusted: Arc<AtomicU64>,
-    /// By column.
+    /// Owners by column.
     pub(super) owners: Vec<Option<Arc<Followed>>>,
 }
 
 impl Group {
-    /// How its names are made.
+    /// The parameters of its names.
     pub fn naming(&self) -> Naming {
         self.naming
     }
 
-    /// How its content is told.
+    /// The form of its hints.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Columns in use.
+    /// The columns of this group that belong to a node.
     pub fn followed(&self) -> impl Iterator<Item = &Followed> {
         self.owners.iter().flatten().map(Arc::as_ref)
     }
@@ -203,19 +203,19 @@ impl Group {
     }
 }
 
-/// All groups, as they are for now.
+/// All groups at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     pub(super) groups: Vec<Group>,
 }
 
 impl Groups {
-    /// The groups.
+    /// All groups.
     pub fn iter(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter()
     }
 
-    /// The nodes that may have what is called by `name_for`: bit n for node n.
+    /// The nodes that may have the object that `name_for` names: bit n for node n.
     #[inline]
     pub fn nodes<N: Name>(&self, name_for: impl Fn(Naming) -> N) -> u64 {
         let groups = self.groups.iter();
@@ -230,8 +230,8 @@ impl Groups {
         all.filter(move |followed| followed.node == node)
     }
 
-    /// Registers a name with a column of a node, before it is pushed there: what the push has to carry. Nothing is registered while the
-    /// column is not whole; then the node tells of it, as the push carries no label.
+    /// Registers a name with a column of a node before a push. Returns what the push has to carry. Nothing is registered while the column is not
+    /// complete; the push then carries no label, so the node tells of the name itself.
     pub fn register<N: Name>(&self, node: u8, number: u8, name_for: impl Fn(Naming) -> N) -> Known {
         for group in &self.groups {
             let is_it = |owner: &Option<Arc<Followed>>| {
@@ -271,7 +271,7 @@ impl Groups {
     }
 }
 
-/// Where readers find the groups.
+/// Holds the published groups.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     generation: AtomicU64,
@@ -285,14 +285,14 @@ impl Shelf {
     }
 
     fn take(&self) -> (u64, Arc<Groups>) {
-        // Before the groups: what is put meanwhile is taken once more.
+        // Read the generation before the groups: groups published in between are then taken again.
         let generation = self.generation.load(Ordering::Acquire);
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         (generation, Arc::clone(&groups))
     }
 }
 
-/// A worker's way to the groups. A look-up costs it a comparison more, and a lock only after the groups have changed.
+/// A worker's access to the groups. A look-up costs one comparison more, and a lock only after the groups have changed.
 #[derive(Clone, Debug)]
 pub struct Reader {
     shelf: Arc<Shelf>,
@@ -310,7 +310,7 @@ impl Reader {
         }
     }
 
-    /// The groups as they are now. To be used at once.
+    /// The present groups. To be used at once.
     #[inline]
     pub fn groups(&mut self) -> &Arc<Groups> {
         if self.shelf.generation.load(Ordering::Acquire) != self.generation {

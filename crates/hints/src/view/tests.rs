@@ -40,7 +40,7 @@ fn node(kind: Kind, incarnation: u64) -> Registrar {
     Registrar::new(0, kind, incarnation, Limits::default())
 }
 
-/// Links a node to the view, and lets it say all it has.
+/// Links a node to the view, and lets it send all its frames.
 fn link(view: &mut View, number: u8, node: &mut Registrar) {
     let hello = hello(vec![column(node.kind(), node.incarnation())]);
     for subscribe in view.hello(number, &hello, 0).unwrap() {
@@ -91,7 +91,7 @@ fn a_sequence_is_told_by_a_beat_to_each_column_anew() {
     assert_eq!(told(&mut view, None, node(bloom(), 1)), [None]);
     assert_eq!(told(&mut view, Some(0), node(bloom(), 1)), [Some(0)]);
     assert_eq!(told(&mut view, Some(7), node(bloom(), 1)), [Some(7)]);
-    // Another life of the store.
+    // Another incarnation of the store.
     assert_eq!(told(&mut view, None, node(bloom(), 2)), [None]);
 }
 
@@ -116,7 +116,7 @@ fn a_look_up_names_the_nodes_that_have_it() {
         assert_eq!(nodes(&mut reader, 600), 1 << 63);
         view.remove(63);
         assert_eq!(nodes(&mut reader, 600), 0);
-        // Its column is used again, and nothing of it is seen.
+        // Its column is reused, and none of its content is seen.
         let mut c = node(kind, 9);
         link(&mut view, 62, &mut c);
         assert_eq!(nodes(&mut reader, 600), 0);
@@ -157,7 +157,7 @@ fn what_is_registered_is_found_at_once_and_says_what_was_known() {
     let (incarnation, label) = (5, a.label());
     assert_eq!(known, Known { incarnation, label });
     assert_eq!(nodes(&mut reader, 7), 1);
-    // Stored, and the front is not told again; then evicted, and it is.
+    // The push is stored, and the front is not told again. Then the object is evicted, and the front is told.
     a.came(&7u64, By::Front(FRONT, known));
     a.left(&7u64);
     flow(&mut view, 0, &mut a);
@@ -206,7 +206,7 @@ fn what_is_lost_or_repeated_breaks_the_link_and_the_next_one_heals_it() {
     assert_eq!(view.figures().gaps, 2);
 }
 
-/// Seed 3122 of the simulation: the lost page seemed to be one that is left out, because nothing is in it.
+/// Seed 3122 of the simulation: a lost page was taken for an empty one that is left out.
 #[test]
 fn a_page_that_was_lost_breaks_the_link() {
     let mut view = View::new(1);
@@ -314,7 +314,7 @@ fn a_column_that_takes_too_much_memory_is_not_followed() {
         (1, 1)
     );
     assert!(view.memory_bytes() < 200 << 10);
-    // It sends something all the same.
+    // The node sends something all the same.
     let full = Frame::Full(Full {
         column: 0,
         label: 1,
@@ -349,7 +349,7 @@ fn it_is_known_when_all_updates_were_here() {
     let label = a.label();
     beat_at(&mut view, label, 1000);
     assert_eq!(complete(&view), Some(1000));
-    // Two updates were made, and one has come.
+    // Two updates were made, and one has arrived.
     beat_at(&mut view, label + 2, 2000);
     a.came(&1u64, By::Node);
     a.close_update();
@@ -387,7 +387,7 @@ fn marks_are_counted_however_they_came() {
         a.left(&7u64);
         flow(&mut view, 0, &mut a);
         assert_eq!(marks(&view), each);
-        // Another life of the store, whose full copy writes over what was there.
+        // Another incarnation of the store, whose full copy overwrites the old content.
         let mut b = node(kind, 2);
         link(&mut view, 0, &mut b);
         assert_eq!(marks(&view), 0);

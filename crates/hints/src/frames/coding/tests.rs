@@ -1,4 +1,4 @@
-//! Frames as bytes and back; any bytes.
+//! Encoding and decoding of frames, also of arbitrary bytes.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn column() -> Column {
     }
 }
 
-/// One of each type, with something in every field.
+/// One frame of each type, with every field set.
 fn frames() -> Vec<Frame> {
     let entry = |mark, set| Entry { mark, set };
     vec![
@@ -131,7 +131,7 @@ fn a_byte_that_was_changed_is_noticed() {
     }
 }
 
-/// A frame with this content and a right check.
+/// A frame with this content and a correct checksum.
 fn framed(content: &[u8]) -> Vec<u8> {
     let mut out = ((content.len() + CHECK_BYTES) as u32)
         .to_le_bytes()
@@ -148,13 +148,13 @@ fn what_has_no_sense_is_refused() {
     assert_eq!(of(&[HELLO, 9, 0]), Unreadable::Version(9));
     assert_eq!(of(&[HELLO, 9]), Unreadable::Body(HELLO));
     assert_eq!(of(&[HELLO, 1, 0]), Unreadable::Version(1));
-    // A beat of version 1, which did not tell `push-max`.
+    // A beat of version 1, which had no `push-max`.
     let beat_1 = [vec![BEAT, 0], vec![0; 4 * 4], vec![0]].concat();
     assert_eq!(of(&beat_1), Unreadable::Body(BEAT));
     assert_eq!(of(&[SUBSCRIBE]), Unreadable::Body(SUBSCRIBE));
     let purging = vec![PURGING; PURGING_BYTES_MAX + 2];
     assert_eq!(of(&purging), Unreadable::Body(PURGING));
-    // More entries announced than are there.
+    // An update that announces more entries than it has.
     let mut update = vec![UPDATE, 0, DIRECTORY];
     update.extend(1u64.to_le_bytes());
     update.extend(u32::MAX.to_le_bytes());
@@ -165,7 +165,7 @@ fn what_has_no_sense_is_refused() {
         Err(Unreadable::Length(_))
     ));
     assert_eq!(Frame::decode(&[4, 0, 0, 0]), Err(Unreadable::Length(4)));
-    // Each frame with something behind its end.
+    // Each frame with extra bytes at its end.
     let is_opaque = |frame: &Frame| matches!(frame, Frame::Purging(_));
     for frame in frames().into_iter().filter(|frame| !is_opaque(frame)) {
         let bytes = frame.to_bytes();
@@ -176,7 +176,7 @@ fn what_has_no_sense_is_refused() {
 }
 
 proptest! {
-    /// What the fuzz target `frames` does, on random bytes.
+    /// The same as the fuzz target `frames`, on random bytes.
     #[test]
     fn any_bytes_are_a_frame_or_none(
         which in 0..frames().len(),
