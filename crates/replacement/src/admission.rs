@@ -1,27 +1,27 @@
-//! Whether a new object is stored at all.
+//! Admission: whether a new object is stored at all.
 //!
 //! On the web most objects are requested once. Storing them costs writes, which wear out flash, and evicts others. An
 //! admission rule can wait for a second request:
 //!
-//! | kind | stored is | price |
+//! | kind | stored objects | price |
 //! |---|---|---|
 //! | `all` | everything | |
-//! | `second-hit` | what was missed before, lately | each object's second request is a miss |
-//! | `tinylfu` | what was asked for twice or more lately, by a sketch; all while there is room | the same, once full |
-//! | `by-size` | what is at most half as long as a miss is on the average; of longer ones as `second-hit`; all while there is room, or while that brings more (`trial`) | the second request of long objects only, once full |
+//! | `second-hit` | those missed before, recently | the second request of each object is a miss |
+//! | `tinylfu` | those requested at least twice recently, by a sketch; all while there is room | the same, once full |
+//! | `by-size` | those at most half as long as the mean miss, longer ones as in `second-hit`; all while there is room, or while storing all brings more (`trial`) | the second request of long objects only, once full |
 //!
-//! `second-hit` and `by-size` remember misses in two Bloom filters: one is filled with as many misses as objects are expected, then
-//! it becomes the elder, and the eldest is dropped. So at least that many misses are remembered, and twice as many at
-//! most; about one newcomer in 200 is taken for one that was seen. How many objects are expected is asked again for each filter.
+//! `second-hit` and `by-size` remember misses in two Bloom filters. One takes as many misses as objects are expected, then it becomes the elder, and
+//! the previous elder is dropped. So between one and two times that many misses are remembered. About one new object in 200 is taken for a
+//! repeated one. The expected number of objects is asked again for each filter.
 //!
-//! The mean of `by-size` is that of misses: the mean of what is stored would fall with each refusal.
+//! The mean of `by-size` is the mean of misses, because the mean of stored objects would fall with each refusal.
 //!
-//! The caller calls `asked` once for each request, hit or miss, and then `hit`, or `admits` if it has a response to store.
+//! The caller calls `asked` once for each request, hit or miss. Then it calls `hit`, or `admits` if it has a response to store.
 //!
-//! Memory: `all` none, `second-hit` and `by-size` 4 to 8 bytes an expected object, `by-size` up to 2 MiB more, `tinylfu` 8 to 16, of those that are expected at
-//! the start; some KiB at least. Deterministic: the same calls have the same answers.
-//! Not known here: what is stored, and whether the answer is followed.
-//! Limits: [`OBJECTS_MAX`] expected objects; with more, memory ends sooner.
+//! Memory: `all` none; `second-hit` and `by-size` 4 to 8 bytes for each object expected at present, `by-size` up to 2 MiB more; `tinylfu` 8 to 16 for
+//! each object expected at the start; some KiB at least. Deterministic: the same calls give the same answers.
+//! Not known here: what is stored, and whether the caller follows the answer.
+//! Limits: [`OBJECTS_MAX`] expected objects; with more, misses are forgotten sooner.
 //! Source: Maggs, Sitaraman: Algorithmic nuggets in content delivery, 2015 (second hit); TinyLFU as in `sketch`.
 
 use crate::sketch::{Sketch, mix};
@@ -29,36 +29,36 @@ use crate::trial::Trial;
 use std::fmt;
 use std::str::FromStr;
 
-/// Fewer expected objects are taken for this many.
+/// The least number of expected objects; fewer count as this many.
 const OBJECTS_MIN: usize = 1 << 10;
-/// More are taken for this many: 2 GiB of filters, or a sketch of 2 GiB.
+/// The largest number of expected objects; more count as this many: 2 GiB of filters, or a sketch of 2 GiB.
 const OBJECTS_MAX: usize = 1 << 28;
-/// Bits of a filter for each miss it is to hold.
+/// Bits of a filter for each miss that it takes.
 const MISS_BITS: usize = 16;
 /// Bits set by one miss.
 const PROBES: u64 = 4;
-/// An object is long above the mean length of misses divided by this.
+/// An object is long if it is longer than the mean miss divided by this.
 const LONG_PART: u64 = 2;
-/// When so many misses are counted, all of them count half, so that the mean follows.
+/// At this number of misses both sums are halved, so that the mean follows the traffic.
 const MEAN_MISSES: u64 = 1 << 16;
-/// Uses that `tinylfu` wants, the present one included.
+/// Uses that `tinylfu` requires, the present one included.
 const USES_MIN: u8 = 2;
 
-/// Which rule, as a value: for settings and reports. Written as `all`, `second-hit`, `tinylfu` or `by-size`.
+/// The kind of admission, as a value for settings and reports. Written as `all`, `second-hit`, `tinylfu` or `by-size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AdmissionKind {
     /// Everything is stored.
     All,
-    /// What was missed before.
+    /// Objects that were missed before.
     SecondHit,
-    /// What was asked for at least twice lately, once the store is full.
+    /// Objects requested at least twice recently; everything until the store is full.
     TinyLfu,
-    /// What is short, and what was missed before; everything until the store is full.
+    /// Short objects, and long ones that were missed before; everything until the store is full.
     #[default]
     BySize,
 }
 
-/// The text names no rule of admission.
+/// The text is not a kind of admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownAdmission;
 
@@ -95,7 +95,7 @@ impl fmt::Display for AdmissionKind {
     }
 }
 
-/// A rule of admission and what it remembers.
+/// A kind of admission with its memory.
 #[derive(Clone, Debug)]
 pub struct Admission(Memory);
 
@@ -123,7 +123,7 @@ impl Admission {
         })
     }
 
-    /// Somebody asked for the object whose key has this hash.
+    /// Counts a request for the object whose key has this hash.
     #[inline]
     pub fn asked(&mut self, id: u64) {
         if let Memory::TinyLfu(sketch) = &mut self.0 {
@@ -131,15 +131,15 @@ impl Admission {
         }
     }
 
-    /// After `asked`: the store had it, of this size.
+    /// To be called after `asked` if the store had the object, of this size.
     pub fn hit(&mut self, id: u64, size: u64) {
         if let Memory::BySize(.., trial) = &mut self.0 {
             trial.asked(id, size);
         }
     }
 
-    /// After `asked` and a miss: should the object be stored? `full` means that another object would have to go. `objects`: how many the
-    /// store holds when it is full, as far as that is known.
+    /// To be called after `asked` on a miss: should the object be stored? `full`: another object would have to be evicted. `objects`: how many
+    /// objects the full store holds, as far as known.
     pub fn admits(
         &mut self,
         id: u64,
@@ -170,7 +170,7 @@ impl Admission {
     }
 }
 
-/// How long misses were of late.
+/// The mean length of recent misses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lengths {
     misses: u64,
@@ -178,7 +178,7 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Counts a miss. True: it is long. A size of 0 may be a length that is not known yet: it is not long, and tells nothing of others.
+    /// Counts a miss. True: it is long. A size of 0 may be an unknown length: it is not long, and does not count for the mean.
     pub(crate) fn is_long(&mut self, size: u64) -> bool {
         if size == 0 {
             return false;
@@ -193,7 +193,7 @@ impl Lengths {
     }
 }
 
-/// The misses of late: a pair of Bloom filters.
+/// Recent misses, in a pair of Bloom filters.
 #[derive(Clone, Debug)]
 pub(crate) struct Misses {
     younger: Vec<u64>,
@@ -223,7 +223,7 @@ impl Misses {
         }
     }
 
-    /// Remembers a miss. True if it was remembered already. `objects`: how many a new filter is to be for.
+    /// Remembers a miss. True if it was remembered already. `objects`: the number of objects to size a new filter for.
     pub(crate) fn replace(&mut self, id: u64, objects: impl FnOnce() -> usize) -> bool {
         if self.held == self.held_max {
             self.held_max = objects().clamp(OBJECTS_MIN, OBJECTS_MAX);
@@ -232,7 +232,7 @@ impl Misses {
         }
         self.held += 1;
         let hash = mix(id);
-        // Odd, so that all the places differ.
+        // Odd, so that all places differ.
         let (first, step) = (hash, (hash >> 32) | 1);
         let (mut in_younger, mut in_elder) = (true, true);
         for probe in 0..PROBES {
@@ -314,7 +314,7 @@ mod tests {
     fn by_size_long_ones_wait_for_a_second_miss() {
         let mut admission = Admission::new(AdmissionKind::BySize, 2000, STORE);
         let mut missed = |id, size| admission.admits(id, size, true, || 2000);
-        // The first is the mean itself. Then the means are 550, 400, 343.
+        // The first object is itself the mean. After that the means are 550, 400, 343.
         assert!(!missed(1, 1000));
         assert!(missed(2, 100));
         assert!(missed(3, 100));

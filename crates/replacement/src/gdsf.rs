@@ -1,27 +1,25 @@
 //! GDSF, greedy dual size frequency: small objects that are often requested stay longest.
 //!
-//! An object's priority is `clock + uses / size`, computed anew whenever it is asked for. The object of least
-//! priority goes, and the clock is set to its priority. So an object's value is the hits per unit of space, and
-//! objects that were not requested lately fall behind the clock.
+//! An object's priority is `clock + uses / size`, computed anew at each request. The object of least priority is evicted, and the clock is set to
+//! its priority. So the value of an object is its hits per unit of space, and objects that have not been requested lately fall behind.
 //!
 //! ```text
 //!   clock 0     a: 1 use, size 4 -> 1/4      b: 3 uses, size 6 -> 1/2      a goes, clock 1/4
 //!   clock 1/4   c: 1 use, size 2 -> 3/4      b goes before c, unless asked for: 1/4 + 4/6
 //! ```
 //!
-//! The cost of a miss is taken to be the same for all objects; this favours the number of hits. (A cost that grows with
-//! the size would favour bytes, and lead back to LFU.)
+//! All objects are assumed to cost the same on a miss, which favours the number of hits. (A cost that grows with the size would favour bytes, and
+//! lead back to LFU.)
 //!
-//! Priorities are integers in units of 2^-32, so that order does not depend on rounding. Of equal ones, the least
-//! recently requested object goes. When the clock comes near the end of its range, the clock and all priorities are
-//! reduced by the same amount.
+//! Priorities are integers in units of 2^-32, so that the order does not depend on rounding. Among equal priorities the least recently requested
+//! object is evicted. When the clock comes near the end of its range, the clock and all priorities are reduced by the same amount.
 //!
-//! A binary heap of slots, with each slot's place in it, so that any can be moved: O(log objects) a call.
-//! Setting back is O(objects), once in 2^30 calls at most.
+//! The order is a binary heap of slots. Each slot knows its place in the heap, so that any slot can be moved: O(log objects) a call. Resetting the
+//! clock is O(objects), at most once in 2^30 calls.
 //!
 //! Invariants, checked by `audit`:
 //!   G1  no object comes before its parent in the heap
-//!   G2  each slot in the heap knows its place, every other is marked absent
+//! G2  each slot in the heap knows its place; every other slot is marked absent
 //!   G3  no priority is below the clock
 //!
 //! 36 bytes a slot, and 4 an object.
@@ -32,13 +30,13 @@
 use crate::policy::Policy;
 use crate::slots::slots_to_hold;
 
-/// In `place`: not in the heap.
+/// The `place` of a slot that is not in the heap.
 const ABSENT: u32 = u32::MAX;
 /// Priority of one use at size 1.
 const UNIT: u64 = 1 << 32;
-/// More uses are not counted.
+/// Uses beyond this number are not counted.
 const USES_MAX: u32 = 1 << 20;
-/// At this clock all is set back. No priority is further ahead of the clock than `USES_MAX * UNIT`.
+/// At this value the clock is reset. No priority is further ahead of the clock than `USES_MAX * UNIT`.
 const CLOCK_MAX: u64 = 1 << 62;
 
 const _: () = assert!(CLOCK_MAX < u64::MAX - USES_MAX as u64 * UNIT);
@@ -46,15 +44,15 @@ const _: () = assert!(CLOCK_MAX < u64::MAX - USES_MAX as u64 * UNIT);
 #[derive(Clone, Copy, Debug)]
 struct Node {
     priority: u64,
-    /// When it was asked for last, by number of calls.
+    /// The number of the call that last used it.
     asked: u64,
     size: u64,
     uses: u32,
-    /// Where in the heap.
+    /// Place in the heap.
     place: u32,
 }
 
-/// Slots by priority.
+/// Slots ordered by priority.
 #[derive(Clone, Debug, Default)]
 pub struct Gdsf {
     nodes: Vec<Node>,
@@ -81,7 +79,7 @@ impl Gdsf {
         (place != ABSENT).then_some(place as usize)
     }
 
-    /// Gives the slot its priority as of now.
+    /// Gives the slot its present priority.
     fn rate(&mut self, slot: u32) {
         self.calls += 1;
         let node = &mut self.nodes[slot as usize];
@@ -89,7 +87,7 @@ impl Gdsf {
         node.asked = self.calls;
     }
 
-    /// What the heap is ordered by.
+    /// The key that orders the heap.
     #[inline]
     fn rank(&self, place: usize) -> (u64, u64) {
         let node = &self.nodes[self.heap[place] as usize];
@@ -128,7 +126,7 @@ impl Gdsf {
         }
     }
 
-    /// Takes the slot at a place out of the heap.
+    /// Removes the slot at a place from the heap.
     fn take(&mut self, place: usize) -> u32 {
         let slot = self.heap.swap_remove(place);
         self.nodes[slot as usize].place = ABSENT;
@@ -140,7 +138,7 @@ impl Gdsf {
         slot
     }
 
-    /// The clock goes on to a priority that was the least of all.
+    /// Advances the clock to the least priority of all.
     fn advance(&mut self, clock: u64) {
         self.clock = clock;
         if self.clock >= CLOCK_MAX {
@@ -193,7 +191,7 @@ impl Policy for Gdsf {
         let node = &mut self.nodes[slot as usize];
         node.uses = (node.uses + 1).min(USES_MAX);
         self.rate(slot);
-        // Neither the clock nor the uses ever fall, so neither does the priority.
+        // The clock and the uses never fall, so neither does the priority.
         self.sift_down(place);
         true
     }
@@ -253,7 +251,7 @@ mod tests {
         assert!(policy.touch(1) && policy.touch(1));
         assert_eq!(policy.victim(), Some(0));
         assert_eq!(policy.clock, UNIT / 4);
-        // 1/4 + 1/2 against 1/2.
+        // Now 1/4 + 1/2 against 1/2.
         policy.insert(3, 2, 0);
         assert_eq!(policy.victim(), Some(1));
         assert_eq!([policy.victim(), policy.victim()], [Some(3), Some(2)]);

@@ -1,20 +1,19 @@
-//! What to keep: which object goes when room is needed, and how much goes at once.
+//! Replacement: which objects to evict when room is needed, and how much at once.
 //!
-//! Objects are known by *slot*, a small dense number that the caller gives out (the place of its entry in an index).
-//! A policy keeps an order of slots:
+//! Objects are known by *slot*, a small dense number that the caller assigns (the place of its entry in an index). A policy keeps an order of slots:
 //!
 //! | type | |
 //! |---|---|
 //! | [`Lru`] | exact least recently used, the baseline |
-//! | [`LruThreshold`] | the same, but objects above a size are not admitted |
-//! | [`Gdsf`] | small and often asked for objects stay |
-//! | [`ByWorth`] | the same by classes, where a use must cost no more than with LRU: the memory tier's |
-//! | [`Admission`] | whether to store a newcomer at all |
+//! | [`LruThreshold`] | the same, but objects above a size limit are not admitted |
+//! | [`Gdsf`] | keeps small and often requested objects |
+//! | [`ByWorth`] | the same by classes, at the cost of LRU for each use; for the memory tier |
+//! | [`Admission`] | whether to store a new object at all |
 //! | [`Watermarks`] | when to start evicting, and when to stop |
 //!
-//! [`Policy`] is the seam for others. The storage lab has S3-FIFO, SIEVE, LHD and W-TinyLFU behind it: each hits more than LRU on some
-//! traces and less on others (docs/lab-traces.md). The caller may use a policy directly, or have one chosen at start by
-//! [`PolicyKind`]; there the choice costs a predictable branch, not a call through a pointer.
+//! Other policies can implement [`Policy`]. The storage lab has S3-FIFO, SIEVE, LHD and W-TinyLFU: each hits more than LRU on some traces and
+//! less on others (docs/lab-traces.md). The caller may use a policy directly, or choose one at start by [`PolicyKind`]; the choice then costs a
+//! predictable branch, not a call through a pointer.
 //!
 //! Not known here: storage, HTTP, keys, time.
 //! Limits: [`SLOTS_MAX`] slots.

@@ -1,7 +1,7 @@
 //! Exact LRU over dense slot numbers.
 //!
-//! The slots in use form a doubly linked list from the coldest to the hottest. The links lie in two arrays indexed by
-//! slot, so that a slot is its own node: nothing is allocated per object and nothing searched for.
+//! The slots in use form a doubly linked list from the coldest to the hottest. The links are in two arrays indexed by slot, so a slot is its own
+//! node: there is no allocation for an object, and no search.
 //!
 //! ```text
 //!              coldest                hottest
@@ -9,22 +9,21 @@
 //!   hotter[]           7 -> 2 -> 9 -> NONE         every other slot: colder[slot] = ABSENT
 //! ```
 //!
-//! Invariants, checked by `audit`: both directions tell the same list; it has `len` members; every slot outside is
-//! marked absent.
+//! Invariants, checked by `audit`: both directions give the same list; it has `len` members; every slot outside the list is marked absent.
 //!
-//! All calls are O(1), except that the arrays double when a slot beyond them comes. 8 bytes a slot.
+//! All calls are O(1), except that the arrays are doubled for a slot beyond their end. 8 bytes a slot.
 //! Limits: slots below [`SLOTS_MAX`] (asserted).
 
 #[cfg(doc)]
 use crate::slots::SLOTS_MAX;
 use crate::slots::slots_to_hold;
 
-/// No neighbour: the end of the list.
+/// No neighbour: an end of the list.
 const NONE: u32 = u32::MAX;
 /// In `colder`: the slot is not in the list.
 const ABSENT: u32 = u32::MAX - 1;
 
-/// The slots in use, by time of last use.
+/// The slots in use, ordered by time of last use.
 #[derive(Clone, Debug)]
 pub struct Lru {
     colder: Vec<u32>,
@@ -52,7 +51,7 @@ impl Lru {
         }
     }
 
-    /// A new slot, as the most recently used. It must not be in the list (asserted).
+    /// Adds a slot as the most recently used. It must not be in the list (asserted).
     pub fn insert(&mut self, slot: u32) {
         self.grow_to_hold(slot);
         assert!(!self.contains(slot), "slot {slot} is in the list already");
@@ -73,7 +72,7 @@ impl Lru {
         true
     }
 
-    /// Takes the slot out. `false` if it is not in the list.
+    /// Removes the slot. `false` if it is not in the list.
     pub fn remove(&mut self, slot: u32) -> bool {
         if !self.contains(slot) {
             return false;
@@ -84,13 +83,13 @@ impl Lru {
         true
     }
 
-    /// The least recently used slot; it stays.
+    /// The least recently used slot, without removing it.
     #[inline]
     pub fn coldest(&self) -> Option<u32> {
         (self.coldest != NONE).then_some(self.coldest)
     }
 
-    /// Takes the least recently used slot out.
+    /// Removes the least recently used slot.
     pub fn pop_coldest(&mut self) -> Option<u32> {
         let slot = self.coldest()?;
         self.remove(slot);
@@ -127,7 +126,7 @@ impl Lru {
         (self.colder.capacity() + self.hotter.capacity()) * size_of::<u32>()
     }
 
-    /// Checks every invariant, O(slots); says what is wrong. For tests and simulation.
+    /// Checks every invariant, O(slots); an error says which one does not hold. For tests and simulation.
     pub fn audit(&self) -> Result<(), String> {
         let (mut colder, mut slot, mut seen) = (NONE, self.coldest, 0);
         while slot != NONE {
@@ -175,7 +174,7 @@ impl Lru {
         self.hottest = slot;
     }
 
-    /// Joins the neighbours; the links of `slot` itself are left as they are.
+    /// Joins the neighbours of `slot`; its own links are left unchanged.
     #[inline]
     fn unlink(&mut self, slot: u32) {
         let (colder, hotter) = (self.colder[slot as usize], self.hotter[slot as usize]);

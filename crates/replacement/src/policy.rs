@@ -5,25 +5,25 @@
 
 use crate::lru::Lru;
 
-/// An order of slots. Sizes are in the unit the caller counts in; policies that need none ignore them.
+/// An order of slots. Sizes are in the caller's unit; policies that do not need them ignore them.
 pub trait Policy {
-    /// Is an object of this size to be kept at all?
+    /// May an object of this size be stored at all?
     fn admits(&self, size: u64) -> bool;
 
-    /// A new object that was admitted. Its slot must not be in use (asserted). `id` is the hash of its key, by which
-    /// a policy may recognise an object that had another slot before.
+    /// Adds an admitted object. Its slot must not be in use (asserted). `id` is the hash of its key; by it a policy may recognise an object that had
+    /// another slot before.
     fn insert(&mut self, slot: u32, size: u64, id: u64);
 
-    /// The object was asked for. `false` if the slot is not in use.
+    /// The object was requested. `false` if the slot is not in use.
     fn touch(&mut self, slot: u32) -> bool;
 
-    /// The object is gone for another reason. `false` if the slot was not in use.
+    /// The object is gone, but not by eviction. `false` if the slot was not in use.
     fn remove(&mut self, slot: u32) -> bool;
 
-    /// Takes out the object to evict next; `None` if there are none.
+    /// Removes and returns the object to evict next; `None` if there are none.
     fn victim(&mut self) -> Option<u32>;
 
-    /// How many objects there are.
+    /// Number of objects.
     fn len(&self) -> usize;
 
     /// Are there none?
@@ -34,7 +34,7 @@ pub trait Policy {
     /// Bytes of memory held.
     fn memory_bytes(&self) -> usize;
 
-    /// Checks every invariant; says what is wrong. For tests and simulation.
+    /// Checks every invariant; an error says which one does not hold. For tests and simulation.
     fn audit(&self) -> Result<(), String>;
 }
 

@@ -1,6 +1,6 @@
-//! A policy that is chosen at start, by its name.
+//! A policy chosen by name at start.
 //!
-//! A new one is a [`PolicyKind`] and two arms below.
+//! To add one, add a [`PolicyKind`] and two arms below.
 
 use crate::gdsf::Gdsf;
 use crate::lru::Lru;
@@ -9,8 +9,7 @@ use crate::threshold::LruThreshold;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which policy, as a value: for settings and reports. Written as its name; `lru-threshold=` is
-/// followed by the largest size.
+/// The kind of policy, as a value for settings and reports. Written as its name; `lru-threshold=` is followed by the largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PolicyKind {
     /// [`Lru`].
@@ -26,7 +25,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// A fresh policy of this kind.
+    /// A new policy of this kind.
     pub fn build(self) -> Selected {
         match self {
             PolicyKind::Lru => Selected::Lru(Lru::new()),
@@ -38,7 +37,7 @@ impl PolicyKind {
     }
 }
 
-/// The text names no policy.
+/// The text is not the name of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownPolicy;
 
@@ -76,18 +75,18 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// The policy that was chosen at start.
+/// The policy chosen at start.
 #[derive(Clone, Debug)]
 pub enum Selected {
     /// Exact LRU.
     Lru(Lru),
-    /// LRU of the objects up to a size.
+    /// LRU for objects up to a size.
     LruThreshold(LruThreshold),
     /// Greedy dual size frequency.
     Gdsf(Gdsf),
 }
 
-/// The same call to whichever it is.
+/// Calls the method of the chosen policy.
 macro_rules! each {
     ($selected:expr, $policy:ident => $call:expr) => {
         match $selected {

@@ -1,40 +1,38 @@
-//! Estimates how often an object was requested lately, in a few bytes for each stored object.
+//! A sketch of how often each object was requested lately, in a few bytes for each stored object.
 //!
-//! A count-min sketch: an object has four counters, one in each row, and shares them with others; its estimate is the
-//! least of the four. A use raises only the counters at that minimum, so that the other ones, which other objects
-//! raised, do no harm. Counters stop at 15, which is enough: after a *sample* of uses all counters are halved, so
-//! that old popularity fades.
+//! This is a count-min sketch. An object has four counters, one in each row, and shares them with other objects; its estimate is the least of the
+//! four. A use raises only the counters at that minimum, because the others were raised by other objects. Counters stop at 15, which is enough:
+//! after a *sample* of uses all counters are halved, so that old popularity fades.
 //!
-//! All four counters of an object lie in one block, which is a cache line: a use costs one access to memory.
+//! All four counters of an object lie in one block, which is a cache line, so a use costs one memory access.
 //!
 //! ```text
 //!   block      row 0 32 counters | row 1 32 | row 2 32 | row 3 32        128 counters of 4 bits = 64 bytes
 //!   hash       block 44 bits | place in row 0 5 | 1 5 | 2 5 | 3 5
 //! ```
 //!
-//! The table grows with the number of objects: it is doubled by writing it twice, after which every object finds its
-//! counters as they were, in the one half or the other.
+//! The table grows with the number of objects. Doubling repeats the whole table, so that every object finds its old counters in either half.
 //!
 //! Invariants: an estimate is never below the true count, both halved at the same moments and cut off at 15.
 //!
-//! 8 to 16 bytes an object. Halving and doubling go through the table at once, O(objects) every 10 uses an object: a
-//! shard of ten million objects waits for some 100 MB of memory every hundred million uses.
+//! It takes 8 to 16 bytes an object. Halving and doubling pass through the whole table, O(objects) every 10 uses an object: a shard of ten million
+//! objects waits for some 100 MB of memory traffic every hundred million uses.
 //! Not known here: which objects there are.
-//! Limits: [`BLOCKS_MAX`]; more objects make the estimates worse.
-//! Source: Einziger, Friedman, Manes: TinyLFU, ACM ToS 2017. We differ: no doorkeeper, which would
-//! save memory with objects asked for once, at the price of a second structure to age.
+//! Limits: [`BLOCKS_MAX`]; with more objects the estimates become worse.
+//! Source: Einziger, Friedman, Manes: TinyLFU, ACM ToS 2017. We differ: there is no doorkeeper, which would save memory on objects requested only
+//! once, but is a second structure to age.
 
 /// 4-bit counters in a block.
 const BLOCK_COUNTERS: usize = 128;
-/// Counters for each object to be kept.
+/// Counters for each object.
 const OBJECT_COUNTERS: usize = 16;
-/// One block serves this many objects.
+/// Objects that one block serves.
 const BLOCK_OBJECTS: usize = BLOCK_COUNTERS / OBJECT_COUNTERS;
-/// The table begins with 4 KiB.
+/// The smallest table: 4 KiB.
 const BLOCKS_MIN: usize = 64;
-/// It ends with 2 GiB, enough for 2^28 objects.
+/// The largest table: 2 GiB, enough for 2^28 objects.
 const BLOCKS_MAX: usize = 1 << 25;
-/// Uses to each object that make a sample.
+/// Uses for each object in a sample.
 const SAMPLE_USES: u64 = 10;
 
 /// The largest estimate.
@@ -44,30 +42,30 @@ const ROWS: usize = 4;
 /// The lower three bits of each counter.
 const HALF: u64 = 0x7777_7777_7777_7777;
 
-/// A row is two words of 16 counters.
+/// A block: each row is two words of 16 counters.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Block([u64; 2 * ROWS]);
 
 const _: () = assert!(size_of::<Block>() * 2 == BLOCK_COUNTERS);
 
-/// Spreads the bits of a number that may have few of them, one to one: the finaliser of SplitMix64.
+/// Spreads a number with few significant bits over 64 bits, one to one: the finaliser of SplitMix64.
 pub(crate) fn mix(id: u64) -> u64 {
     let id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     id ^ (id >> 31)
 }
 
-/// Counters of uses.
+/// The sketch.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     blocks: Vec<Block>,
-    /// Uses counted, halved as the counters are.
+    /// Uses counted, halved together with the counters.
     uses: u64,
 }
 
 impl Sketch {
-    /// For this many objects; more may come with `grow_to_hold`.
+    /// A sketch for this many objects; `grow_to_hold` makes room for more.
     pub fn new(objects: usize) -> Self {
         Sketch {
             blocks: vec![Block::default(); Self::blocks_for(objects)],
@@ -75,7 +73,7 @@ impl Sketch {
         }
     }
 
-    /// There are this many objects now. The table never shrinks.
+    /// Makes room for this many objects. The table never shrinks.
     pub fn grow_to_hold(&mut self, objects: usize) {
         let blocks = Self::blocks_for(objects);
         while self.blocks.len() < blocks {
@@ -83,7 +81,7 @@ impl Sketch {
         }
     }
 
-    /// The object was asked for.
+    /// Counts a use of the object.
     pub fn count(&mut self, id: u64) {
         let (block, places) = self.places(id);
         let block = &mut self.blocks[block].0;
@@ -103,7 +101,7 @@ impl Sketch {
         }
     }
 
-    /// How often the object was asked for lately, from 0 to `COUNT_MAX`.
+    /// How often the object was used lately, from 0 to `COUNT_MAX`.
     pub fn estimate(&self, id: u64) -> u8 {
         let (block, places) = self.places(id);
         let block = &self.blocks[block].0;
@@ -111,7 +109,7 @@ impl Sketch {
         counts.into_iter().fold(COUNT_MAX, u8::min)
     }
 
-    /// Uses that make a sample: when they are counted, all is halved.
+    /// Uses in a sample: at this number everything is halved.
     pub fn sample(&self) -> u64 {
         (self.blocks.len() * BLOCK_OBJECTS) as u64 * SAMPLE_USES
     }
@@ -133,7 +131,7 @@ impl Sketch {
         self.uses /= 2;
     }
 
-    /// The block of an object, and word and shift of its counter in each row.
+    /// The block of an object, and the word and shift of its counter in each row.
     #[inline]
     fn places(&self, id: u64) -> (usize, [(usize, u32); ROWS]) {
         let hash = mix(id);
@@ -166,7 +164,7 @@ mod tests {
     fn a_sample_halves_all() {
         let mut sketch = Sketch::new(0);
         (0..9).for_each(|_| sketch.count(1));
-        // As many others as make the sample full, each once.
+        // As many other objects as complete the sample, each once.
         (9..sketch.sample()).for_each(|use_| sketch.count(1000 + use_));
         assert!(
             matches!(sketch.estimate(1), 4..=5),
@@ -189,7 +187,7 @@ mod tests {
         assert_eq!(before, after);
     }
 
-    /// Crowded, it errs upwards only, and not by much.
+    /// When crowded, estimates are too high only, and not by much.
     #[test]
     fn estimates_are_never_too_low() {
         let mut sketch = Sketch::new(0);

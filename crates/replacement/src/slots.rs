@@ -1,18 +1,18 @@
-//! How far the tables of the policies reach: they have an entry a slot, and double when a slot beyond them comes.
+//! The size of the policies' tables: they have an entry for each slot, and are doubled for a slot beyond their end.
 //!
-//! Not known here: what an entry is.   Limits: slots below [`SLOTS_MAX`] (asserted).
+//! Not known here: the entries.   Limits: slots below [`SLOTS_MAX`] (asserted).
 
-/// The number of slots possible; the two numbers above serve as marks.
+/// The number of possible slots. The two remaining values of a `u32` serve as marks.
 pub const SLOTS_MAX: u32 = u32::MAX - 1;
 
-/// Tables begin with this many slots.
+/// The smallest table.
 const SLOTS_MIN: usize = 64;
 
-/// How many slots a table of `slots` must have to hold `slot`; None: it does already.
+/// The size that a table of `slots` entries must grow to in order to hold `slot`; `None` if it is large enough.
 ///
 /// # Panics
 ///
-/// If there can be no such slot.
+/// If `slot` is not below [`SLOTS_MAX`].
 #[inline]
 pub fn slots_to_hold(slot: u32, slots: usize) -> Option<usize> {
     assert!(slot < SLOTS_MAX, "slot {slot} is out of range");

@@ -1,14 +1,14 @@
 //! LRU-threshold: an LRU that does not admit large objects.
 //!
-//! One large object displaces many small ones, each as likely to be asked for again. Not admitting it costs one hit
-//! now and then, and many bytes of hits; whether that pays depends on the traffic.
+//! One large object displaces many small ones, each as likely to be requested again. Not storing it costs a hit now and then, and many bytes of
+//! hits. Whether that pays depends on the traffic.
 //!
 //! Limits: as [`Lru`].
 
 use crate::lru::Lru;
 use crate::policy::Policy;
 
-/// Exact LRU of the objects up to a size.
+/// Exact LRU for objects up to a size.
 #[derive(Clone, Debug)]
 pub struct LruThreshold {
     lru: Lru,
@@ -16,12 +16,12 @@ pub struct LruThreshold {
 }
 
 impl LruThreshold {
-    /// The object that was not used for the longest time.
+    /// The least recently used object.
     pub fn coldest(&self) -> Option<u32> {
         self.lru.coldest()
     }
 
-    /// Admits objects of `size_max` at most, in the unit in which sizes are told.
+    /// Admits objects up to `size_max`, in the caller's unit of sizes.
     pub const fn new(size_max: u64) -> Self {
         LruThreshold {
             lru: Lru::new(),

@@ -1,15 +1,15 @@
-//! Admission by size beside admission of everything, tried on a sample of what is asked for: which of the two brings more?
+//! Compares admission by size with admission of everything on a sample of the requests: which brings more hits?
 //!
-//! Where the store holds nearly all that is asked for again, a long object that waits for its second miss is fetched twice for nothing.
-//! Where it holds little, long objects that are asked for once drive out many short ones. No length tells the two apart, so both rules are
-//! tried: each has an LRU of keys and lengths with its share of the store's bytes.
+//! Where the store holds nearly everything that is requested again, a long object that waits for its second miss is fetched twice for nothing. Where
+//! the store holds little, long objects that are requested once evict many short ones. Lengths alone cannot tell these cases apart, so both rules
+//! are simulated: each has an LRU of keys and lengths, with the sample's share of the store's bytes.
 //!
-//! - The sample is every key at first. When a trial holds [`KEYS_MAX`] keys, every other key leaves, and half of the bytes.
-//! - Nothing is counted before both had to evict.
-//! - What counts is the sum of two shares: hits of requests, and hits of bytes. Everything is admitted where that brings more by
-//!   [`MARGIN_PERMILLE`], until it is half of that: by-size spares writes.
+//! - At first the sample is every key. When a simulation holds more than [`KEYS_MAX`] keys, half of them leave, and its bytes are halved.
+//! - Hits are counted only after both rules have had to evict.
+//! - A rule is rated by the sum of two shares: hits of requests, and hits of bytes. Everything is admitted once that brings more by
+//!   [`MARGIN_PERMILLE`], until the difference is below half of that: by-size saves writes.
 //!
-//! Memory: at most [`KEYS_MAX`] keys twice, 2 MiB in all. Not known here: what is stored, and the memory in front of it.
+//! Memory: at most [`KEYS_MAX`] keys twice, 2 MiB in all. Not known here: what is stored, and the memory tier in front of the store.
 //! Source: scaled-down simulation by sampled keys as in Waldspurger et al., "Cache modeling and optimization using miniature
 //! simulations" (USENIX ATC 2017).
 
@@ -18,20 +18,20 @@ use crate::lru::Lru;
 use crate::sketch::mix;
 use std::collections::HashMap;
 
-/// The most keys that one trial holds.
+/// Keys that one simulation holds, at most.
 const KEYS_MAX: usize = 1 << 13;
-/// After so many requests of the sample the rules are compared, and what was counted counts half.
+/// After this many requests of the sample the rules are compared and all counts are halved.
 const JUDGED_REQUESTS: u64 = 1 << 11;
-/// So much more, of requests and of bytes together, everything must bring: it writes two to three times as much.
+/// The advantage that admitting everything must have, in requests and bytes together: it writes two to three times as much.
 const MARGIN_PERMILLE: i128 = 50;
-/// An object of more than this part of a trial's bytes tells chance more than anything else.
+/// Objects larger than a simulation's bytes divided by this are left out, because they would make the result a matter of chance.
 const LONGEST_PART: u64 = 8;
 
-/// Both rules, and what each brought.
+/// Both simulations, and their results.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     store_bytes: u64,
-    /// One key in two to the power of this is in the sample.
+    /// One key in 2 to the power of this is in the sample.
     halvings: u32,
     all: Shadow,
     by_size: Shadow,
@@ -41,7 +41,7 @@ pub(crate) struct Trial {
     is_all_better: bool,
 }
 
-/// Requests and their bytes.
+/// A number of requests, and of their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     requests: u64,
@@ -73,12 +73,12 @@ impl Trial {
         }
     }
 
-    /// Does admission of everything bring more?
+    /// Does admitting everything bring more?
     pub(crate) fn is_all_better(&self) -> bool {
         self.is_all_better
     }
 
-    /// The store was asked for an object of this size.
+    /// Counts a request to the store for an object of this size.
     pub(crate) fn asked(&mut self, id: u64, size: u64) {
         let room = self.store_bytes >> self.halvings;
         if size == 0 || size > room / LONGEST_PART || !self.has_in_sample(id) {
@@ -132,12 +132,12 @@ impl Trial {
     }
 }
 
-/// By the upper bits: the filters take the lower ones.
+/// Is the key in the sample? By the upper bits, because the filters use the lower ones.
 fn is_in_sample(id: u64, halvings: u32) -> bool {
     mix(id).leading_zeros() >= halvings
 }
 
-/// What a store under one of the rules would hold of the sample.
+/// The content that a store under one of the rules would have, for keys in the sample.
 #[derive(Clone, Debug, Default)]
 struct Shadow {
     slots: HashMap<u64, u32>,
@@ -164,7 +164,7 @@ impl Shadow {
             }
             return;
         }
-        // Another length: another version.
+        // Another length means another version.
         if let Some(slot) = slot {
             self.leave(slot);
         }
@@ -193,7 +193,7 @@ impl Shadow {
         self.bytes -= size;
     }
 
-    /// Until at most so many bytes are held.
+    /// Evicts until at most so many bytes are held.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes > bytes
             && let Some(slot) = self.order.coldest()
@@ -203,7 +203,7 @@ impl Shadow {
         }
     }
 
-    /// What a smaller sample has.
+    /// Keeps only the keys of a smaller sample.
     fn keep(&mut self, halvings: u32, room: u64) {
         let gone: Vec<u32> = (self.slots.iter())
             .filter(|&(&id, _)| !is_in_sample(id, halvings))
@@ -231,7 +231,7 @@ mod tests {
     const SHORT: u64 = 1 << 10;
     const LONG: u64 = 64 << 10;
 
-    /// Requests, each for one of so many objects after the other, of which one in five is long.
+    /// Requests for so many objects in rotation, of which one in five is long.
     fn go_round(trial: &mut Trial, objects: u64, requests: u64) {
         for n in 0..requests {
             let id = n % objects;
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(trial.all.bytes, trial.all.len() as u64);
     }
 
-    /// A sample says what the whole says.
+    /// A sample gives the same result as the whole.
     #[test]
     fn a_large_store_is_judged_likewise() {
         let mut trial = Trial::new(1 << 30);

@@ -1,21 +1,21 @@
-//! When to evict, and how much: two marks on the level of a capacity.
+//! When to evict, and how much: two marks for the level of a store.
 //!
-//! Evicting for each new object would mean many small evictions, each while a request waits. Instead the level may
-//! rise to the high mark; then eviction brings it down to the low mark at once.
+//! Evicting for each new object would mean many small evictions, each while a request waits. Instead the level may rise to the high mark; one
+//! eviction then lowers it to the low mark.
 //!
 //! Source: Squid's `cache_swap_low` and `cache_swap_high`.
 
 /// Marks in percent of a capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {
-    /// At this level eviction begins, 0 to 100.
+    /// The level at which eviction begins, 0 to 100.
     pub high_percent: u8,
-    /// At this level it ends; not above `high_percent`.
+    /// The level at which it ends; not above `high_percent`.
     pub low_percent: u8,
 }
 
 impl Default for Watermarks {
-    /// 97 and 95 percent: room for bursts, and a store that is well used.
+    /// 97 and 95 percent: they leave room for bursts, and use the store well.
     fn default() -> Self {
         Watermarks {
             high_percent: 97,
@@ -25,7 +25,7 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// `None` unless `low_percent <= high_percent <= 100`. For numbers a user may choose.
+    /// `None` unless `low_percent <= high_percent <= 100`. For numbers chosen by users.
     pub fn new(high_percent: u8, low_percent: u8) -> Option<Self> {
         let sound = low_percent <= high_percent && high_percent <= 100;
         sound.then_some(Watermarks {
@@ -34,10 +34,10 @@ impl Watermarks {
         })
     }
 
-    /// How many units to free now: `None` below the high mark, else what leads down to the low one. `used` and
-    /// `capacity` are in the same unit, whichever the caller counts in; never more than `used`, never 0.
+    /// The units to free now, down to the low mark; `None` below the high mark. `used` and `capacity` are in the same unit. The result is never more
+    /// than `used`, and never 0.
     pub fn excess(&self, used: u64, capacity: u64) -> Option<u64> {
-        // used / capacity < high / 100, without losing anything to rounding or overflow.
+        // This is used / capacity < high / 100, without rounding or overflow.
         if u128::from(used) * 100 < u128::from(capacity) * u128::from(self.high_percent) {
             return None;
         }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_level_that_is_kept_is_rounded_down() {
-        // 95 % of 10 is 9.5; at 10 used, one goes.
+        // 95 % of 10 is 9.5; with 10 used, one is evicted.
         assert_eq!(Watermarks::default().excess(10, 10), Some(1));
         assert_eq!(Watermarks::default().excess(9, 10), None);
     }

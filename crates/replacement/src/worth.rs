@@ -1,11 +1,11 @@
 //! Greedy dual by classes of worth: short and often used objects stay, and a use costs no more than with LRU.
 //!
-//! An object's worth is its uses divided by the square root of its size, in steps of half a power of two: its *class*. Its priority is
-//! `clock + worth`, with the clock of its last use. The object of least priority goes, and the clock moves on to that priority, so
-//! that what is not used any more falls behind newcomers, whatever it was worth.
+//! An object's worth is its uses divided by the square root of its size, in steps of half a power of two: its *class*. Its priority is `clock +
+//! worth`, with the clock of its last use. The object of least priority is evicted, and the clock advances to that priority. So an object that is
+//! not used any more falls behind newer ones, whatever its worth was.
 //!
-//! Within a class all are worth the same, so the one that was used longest ago goes first: a class is a list by time of last use. A use
-//! moves an object to the end of a list. Only the heads of the lists are compared when one has to go.
+//! Objects of a class have the same worth, so the one that was used longest ago is evicted first: a class is a list by time of last use. A use
+//! moves an object to the end of a list. For an eviction only the heads of the lists are compared.
 //!
 //! ```text
 //!                        first to go      last to go
@@ -15,40 +15,39 @@
 //!                                                7 goes, and the clock is 44
 //! ```
 //!
-//! By the whole size (GDSF) long objects that many ask for would leave before short ones that nobody asks for again; by no size the
-//! memory is filled by what is long. The root keeps as many bytes as LRU answers, and most of GDSF's additional hits
-//! (docs/decisions/0102).
+//! With the whole size in place of its root (GDSF), long popular objects would leave before short ones that are never requested again; without the
+//! size, memory would fill with long objects. The root keeps the byte hits of LRU, and most of GDSF's additional hits (docs/decisions/0102).
 //!
-//! No priority is further ahead of the clock than the greatest worth, below 2^31. So clock and priorities may wrap: what is compared is
-//! the distance to the clock.
+//! No priority is further ahead of the clock than the greatest worth, which is below 2^31. So clock and priorities may wrap: only distances to the
+//! clock are compared.
 //!
 //! Invariants, checked by `audit`:
-//!   W1  both directions of a list tell the same, and all in it are of its class
-//!   W2  no priority is behind the clock, and none grows less towards the end of a list
-//!   W3  as many slots are in the lists as are marked present, and as `len` says
+//! W1  both directions of a list agree, and all its objects are of its class
+//! W2  no priority is behind the clock, and priorities do not fall towards the end of a list
+//! W3  the lists together have `len` slots, and exactly these are marked present
 //!
-//! All calls are O(1), but for the least, which is O(classes), and the doubling of the table. 16 bytes a slot.
+//! All calls are O(1), except `least`, which is O(classes), and doubling the table. 16 bytes a slot.
 //! Limits: as [`crate::Lru`]; uses count up to [`USES_MAX`], sizes from 64 bytes to 1 GiB.
 //! Source: Cao, Irani: Cost-aware WWW proxy caching algorithms, USITS 1997; frequency as in [`crate::Gdsf`].
 
 use crate::policy::Policy;
 use crate::slots::slots_to_hold;
 
-/// No neighbour: the end of a list.
+/// No neighbour: an end of a list.
 const NONE: u32 = u32::MAX;
-/// In place of a class: the slot is in no list.
+/// The `class` of a slot that is in no list.
 const ABSENT: u8 = u8::MAX;
-/// More uses are not counted, so that what was popular once leaves some day.
+/// Uses beyond this number are not counted, so that a once popular object leaves some day.
 const USES_MAX: u8 = 15;
-/// Logarithms of sizes that are told apart.
+/// The range of logarithms of sizes that are distinguished.
 const SIZE_LOG_MIN: u32 = 6;
 const SIZE_LOG_MAX: u32 = 30;
-/// One for each worth: half powers of two of the size, and of the square of the uses.
+/// Number of classes: half powers of two of the size, and of the square of the uses.
 const CLASSES: usize = (SIZE_LOG_MAX - SIZE_LOG_MIN + square_log(USES_MAX)) as usize + 1;
-/// Of the least class.
+/// Logarithm of the worth of the least class.
 const WORTH_MIN_LOG: u32 = 10;
 
-/// By class.
+/// The worth of each class.
 const WORTH: [u32; CLASSES] = {
     let mut worth = [0; CLASSES];
     let mut class = 0;
@@ -66,7 +65,7 @@ const fn square_log(uses: u8) -> u32 {
     (uses as u32 * uses as u32).ilog2()
 }
 
-/// How many classes one use more is worth, by the uses before it.
+/// The classes that one more use gains, by the uses before it.
 const GAIN: [u8; USES_MAX as usize] = {
     let mut gain = [0; USES_MAX as usize];
     let mut uses = 1;
@@ -111,7 +110,7 @@ struct List {
     last: u32,
 }
 
-/// Slots by classes of worth.
+/// Slots in classes of worth.
 #[derive(Clone, Debug)]
 pub struct ByWorth {
     nodes: Vec<Node>,
@@ -144,7 +143,7 @@ impl ByWorth {
         }
     }
 
-    /// A new slot, with one use. It must not be in use (asserted).
+    /// Adds a slot, with one use. It must not be in use (asserted).
     pub fn insert(&mut self, slot: u32, size: u64) {
         if let Some(slots) = slots_to_hold(slot, self.nodes.len()) {
             self.nodes.resize(slots, Node::VACANT);
@@ -180,7 +179,7 @@ impl ByWorth {
         true
     }
 
-    /// Takes the slot out. `false` if it is in no list.
+    /// Removes the slot. `false` if it is in no list.
     pub fn remove(&mut self, slot: u32) -> bool {
         if !self.contains(slot) {
             return false;
@@ -191,7 +190,7 @@ impl ByWorth {
         true
     }
 
-    /// The slot that is to go next; it stays. The clock moves on to its priority.
+    /// The slot to evict next, without removing it. Advances the clock to its priority.
     pub fn least(&mut self) -> Option<u32> {
         let heads = bits(self.filled).map(|class| self.lists[class].first);
         let (ahead, slot) = (heads.map(|slot| (self.ahead(slot), slot))).min_by_key(|&(a, _)| a)?;
@@ -199,7 +198,7 @@ impl ByWorth {
         Some(slot)
     }
 
-    /// All slots in the order in which they would go if none was used: O(classes) each.
+    /// All slots in the order of eviction if none is used again: O(classes) each.
     pub fn iter_least_first(&self) -> impl Iterator<Item = u32> + '_ {
         let mut heads = self.lists.map(|list| list.first);
         std::iter::from_fn(move || {
@@ -217,12 +216,12 @@ impl ByWorth {
         (self.nodes.get(slot as usize)).is_some_and(|node| node.class != ABSENT)
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Are there none?
+    /// Are there no slots?
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -234,7 +233,7 @@ impl ByWorth {
         (node.used.wrapping_add(worth)).wrapping_sub(self.clock)
     }
 
-    /// At the end of this class's list, as used now.
+    /// Appends the slot to the list of this class, as used now.
     #[inline]
     fn link(&mut self, slot: u32, class: u8) {
         let list = &mut self.lists[usize::from(class)];
@@ -253,7 +252,7 @@ impl ByWorth {
         node.class = class;
     }
 
-    /// Joins the neighbours; the node itself is left as it is.
+    /// Joins the neighbours of the node; its own links are left unchanged.
     #[inline]
     fn unlink(&mut self, node: Node) {
         let list = &mut self.lists[usize::from(node.class)];
@@ -294,7 +293,7 @@ impl ByWorth {
     }
 }
 
-/// Numbers of the bits that are set.
+/// The numbers of the set bits.
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| set.trailing_zeros() as usize);
@@ -355,7 +354,7 @@ impl Policy for ByWorth {
 mod tests {
     use super::*;
 
-    /// Slots in the order in which they would go.
+    /// Slots in the order of eviction.
     fn order(policy: &ByWorth) -> Vec<u32> {
         policy.audit().unwrap();
         policy.iter_least_first().collect()
@@ -369,7 +368,7 @@ mod tests {
         policy.insert(2, 64 << 10);
         policy.insert(3, 1 << 10);
         assert_eq!(order(&policy), [2, 0, 1, 3]);
-        // Sixteen times the size is made up for by four times the uses.
+        // Four times the uses make up for sixteen times the size.
         for _ in 0..3 {
             assert!(policy.touch(0) && policy.touch(2));
         }
@@ -390,7 +389,7 @@ mod tests {
             policy.insert(newcomers, 100);
             let slot = policy.least().unwrap();
             policy.remove(slot);
-            // Alone with one newcomer after the other: each sets the clock on by what it is worth.
+            // One object among ever new ones: each eviction advances the clock by the worth of a new object.
             assert!(newcomers < 100, "it never leaves");
         }
         assert_eq!(newcomers, 12, "it was worth eight times the root of two");
