@@ -1,7 +1,7 @@
-//! The bit vector: one bit a chunk, 0 = free, 1 = used. Everything else is an index of it.
+//! The bit vector: one bit a chunk, 0 = free, 1 = used. The other structures are indexes of it.
 //!
-//! Bits are kept in 64-bit words and runs are set, cleared and searched a word at a time. Bits of the last word
-//! beyond the end of the space are 1, so that no search for free chunks ever runs over the end.
+//! Bits are kept in 64-bit words, and runs are set, cleared and searched a word at a time. Bits of the last word beyond the end of the space
+//! are 1, so that no search for free chunks runs over the end.
 //!
 //! Limits: 2^32 - 1 chunks, one bit each (512 MiB).
 //! Source: paper 000, section 4.1.
@@ -80,11 +80,11 @@ impl Bitmap {
         }
     }
 
-    /// The first free chunk of the run that ends with `chunk`, a free one. Looks at a word at a time.
+    /// The first free chunk of the run that ends with `chunk`, which must be free. Tests a word at a time.
     pub(crate) fn run_start(&self, chunk: Chunk) -> Chunk {
         debug_assert!(self.is_free(chunk));
         let mut word = (chunk.0 / WORD_BITS) as usize;
-        // Used chunks at or below `chunk`, in its own word.
+        // The used chunks at or below `chunk`, in its own word.
         let mut used = self.words[word] & (u64::MAX >> (WORD_BITS - 1 - chunk.0 % WORD_BITS));
         while used == 0 {
             if word == 0 {
@@ -109,7 +109,7 @@ impl Bitmap {
         })
     }
 
-    /// The first used chunk at or above `from`; with `flip` all ones, the first free one. The end of the space if none.
+    /// The first used chunk at or above `from`; the first free one if `flip` is all ones. The end of the space if there is none.
     fn next(&self, from: Chunk, flip: u64) -> Chunk {
         let mut word = (from.0 / WORD_BITS) as usize;
         let mut keep = u64::MAX << (from.0 % WORD_BITS);
@@ -130,7 +130,7 @@ impl Bitmap {
     }
 }
 
-/// The words `e` touches, each with a mask of its bits.
+/// The words that `e` touches, each with a mask of its bits.
 #[inline]
 fn masks(e: Extent) -> impl Iterator<Item = (usize, u64)> {
     let (first, last) = (e.first.0, e.last().0);

@@ -1,12 +1,11 @@
-//! Front-rear hashing: from the first or the last chunk of a free piece to the piece.
+//! Front-rear hashing: finds a free piece by its first or its last chunk.
 //!
-//! When an extent is freed, its neighbours are known by address only: a free chunk just below is the *last* of some
-//! piece, one just above the *first* of some piece. Two hash tables answer that, each in expected O(1), whatever the
-//! length of the pieces.
+//! When an extent is freed, only the addresses of its neighbours are known: a free chunk just below is the *last* of a piece, and one just above
+//! is the *first* of a piece. Two hash tables find these pieces, each in expected O(1) for any length of the pieces.
 //!
-//! The tables hold only handles; the key of an entry is read from the heap. So a slot is 5 bytes. A caller that
-//! changes a piece in the heap must remove its old end from the tables *before* the change and add the new end
-//! *after* it: a table that grows in between would place the piece by the wrong key.
+//! The tables hold only handles, because the key of an entry is read from the heap. So a slot takes 5 bytes. A caller that changes a piece in the
+//! heap must remove its old end from the tables *before* the change and add the new end *after* it: a table that grows in between would place
+//! the piece by the wrong key.
 //!
 //! Limits: as the heap's. Tables grow by doubling and do not shrink; the call that makes one grow moves all its entries.
 //! Source: paper 000, section 4.4 (front hash table, rear hash table).
@@ -69,7 +68,7 @@ impl Ends {
             .map(|&h| Handle(h))
     }
 
-    /// A new piece, in the heap already.
+    /// Adds a piece that has just entered the heap.
     pub(crate) fn insert(&mut self, heap: &Heap, handle: Handle, piece: Extent) {
         self.insert_front(heap, handle, piece.first);
         self.insert_rear(heap, handle, piece.last());
@@ -107,14 +106,14 @@ impl Ends {
         take(&mut self.rear, handle, last);
     }
 
-    /// Moves the rear at `last` to another piece: `to` has swallowed `from`.
+    /// Moves the rear entry at `last` from piece `from` to piece `to`, which has absorbed it.
     #[inline]
     pub(crate) fn hand_over_rear(&mut self, last: Chunk, from: Handle, to: Handle) {
         let slot = self.rear.find_mut(hash(last), |&h| h == from.0);
         *slot.expect("a piece without a rear entry breaks F3") = to.0;
     }
 
-    /// F3 from the side of the tables: as many entries as pieces, and every piece found under both its ends.
+    /// Checks F3 for the tables: there are as many entries as pieces, and every piece is found by both its ends.
     pub(crate) fn audit(&self, heap: &Heap) -> Result<(), String> {
         if self.front.len() != heap.len() || self.rear.len() != heap.len() {
             let (front, rear) = (self.front.len(), self.rear.len());
@@ -199,12 +198,12 @@ mod tests {
 
     #[test]
     fn aligned_positions_spread_over_the_low_bits() {
-        // Pieces tend to begin at multiples of something; slots are chosen by low bits.
+        // Pieces tend to begin at multiples of a number, and slots are chosen by the low bits.
         for step in [1u32, 8, 64, 2048, 1 << 20] {
             let mut slots: Vec<u64> = (0..1024).map(|i| hash(Chunk(i * step)) & 1023).collect();
             slots.sort_unstable();
             slots.dedup();
-            // A random function would reach 1 - 1/e of them, 647; the product alone, at step 64, 16.
+            // A random function would use 1 - 1/e of the slots, 647. The product alone, at step 64, would use 16.
             assert!(
                 slots.len() > 512,
                 "step {step}: {} of 1024 slots",

@@ -1,27 +1,26 @@
 //! The free pieces, longest first: a binary max-heap in which every piece can be found again.
 //!
-//! A piece that merges with a freed neighbour is seldom the longest, so the heap must give up or change *any* of
-//! its members in O(lg n). Whoever inserts a piece gets a [`Handle`] for it, a number that stays the same while the
-//! piece moves about in the heap; `positions` leads from the handle to the present place. Numbers of pieces that are
-//! gone are chained through `positions` and given out again.
+//! A piece that merges with a freed neighbour is seldom the longest, so the heap must remove or change *any* of its members in O(lg n). Inserting a
+//! piece returns a [`Handle`], a number that stays the same while the piece moves in the heap; `positions` gives the present place of a handle.
+//! Handles of removed pieces are chained through `positions` and reused.
 //!
 //! ```text
 //! entries    [ len first handle | len first handle | ... ]   heap order
 //! positions  [ place of piece 0 | place of piece 1 | ... ]   or, if vacant, the next vacant handle
 //! ```
 //!
-//! Keys lie in the heap itself, so that the two children to compare are neighbours in memory. (The paper links nodes
-//! by pointers.) 16 bytes a piece.
+//! Keys are stored in the heap itself, so the two children to compare are neighbours in memory. (The paper links nodes by pointers.) 16 bytes a
+//! piece.
 //!
-//! Invariants, checked by `audit`: no entry is before its parent; `positions` and `entries` point at each other;
-//! every handle not in use is in the chain of vacant ones, once.
+//! Invariants, checked by `audit`: no entry is before its parent; `positions` and `entries` point at each other; every unused handle is in the chain
+//! of vacant ones exactly once.
 //!
 //! Limits: 2^31 pieces, which is as many as 2^32 - 1 chunks can be broken into.
 //! Source: paper 000, section 4.3. We differ: ties go to the lowest address, so that runs repeat exactly.
 
 use crate::types::{Chunk, Chunks, Extent};
 
-/// Names one piece as long as it is in the heap.
+/// Identifies a piece while it is in the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Handle(pub(crate) u32);
 
@@ -36,7 +35,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Larger is nearer to the root: longer, and among equals lower.
+    /// Orders entries: larger is nearer to the root. Longer pieces are larger, and lower ones among equals.
     #[inline]
     fn rank(self) -> u64 {
         u64::from(self.len) << 32 | u64::from(!self.first)
@@ -94,7 +93,7 @@ impl Heap {
         self.entries.len()
     }
 
-    /// The longest piece, of equal ones the lowest.
+    /// The longest piece, or the lowest of equal ones.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(Handle, Extent)> {
         self.entries.first().map(|e| (Handle(e.handle), e.extent()))
@@ -128,7 +127,7 @@ impl Heap {
         Handle(handle)
     }
 
-    /// Takes the piece out; its handle is void from here on.
+    /// Removes the piece; its handle is void from now on.
     pub(crate) fn remove(&mut self, handle: Handle) -> Extent {
         let place = self.place(handle);
         let gone = self.entries[place];
@@ -155,7 +154,7 @@ impl Heap {
         );
     }
 
-    /// All pieces with their handles, in no order that means anything.
+    /// All pieces with their handles, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, Extent)> + '_ {
         self.entries.iter().map(|e| (Handle(e.handle), e.extent()))
     }
@@ -216,7 +215,7 @@ impl Heap {
         self.positions[entry.handle as usize] = place as u32;
     }
 
-    /// Moves `entry` from the free `place` to where it belongs. The rest must be in heap order.
+    /// Puts `entry` in its right place, starting from the vacant `place`. The rest must be in heap order.
     #[inline]
     fn settle(&mut self, place: usize, entry: Entry) {
         if place > 0 && self.entries[parent(place)].rank() < entry.rank() {

@@ -1,14 +1,14 @@
-//! The small language of our example tests, so that they need not know the interface.
+//! The small language of our example tests, which keeps them independent of the interface.
 //!
 //! ```text
 //! a=take 10         allocate 10 chunks and call them a
-//! a=reserve 5..9    take exactly those
+//! a=reserve 5..9    take exactly these chunks
 //! free a            give a back
-//! free 5..9         give any used chunks back
+//! free 5..9         give back any used chunks
 //! ```
 //!
-//! Steps are parted by commas. The answer names what is still held, or was refused ("b none"), then the free pieces.
-//! After every step the space is audited.
+//! Steps are separated by commas. The answer lists the extents that are still held or were refused ("b none"), then the free pieces. The space is
+//! audited after every step.
 
 use crate::{Chunk, Chunks, Extent, Unified};
 use std::collections::BTreeMap;

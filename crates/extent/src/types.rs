@@ -1,4 +1,4 @@
-//! Positions, distances and runs of chunks, as types that can't be mixed up.
+//! Positions, distances and runs of chunks, as types that cannot be confused.
 //!
 //! `Chunk + Chunks = Chunk`, `Chunk - Chunk = Chunks`. A space has at most 2^32 - 1 chunks, so the end of an extent,
 //! one past its last chunk, is a `Chunk` as well.
@@ -20,7 +20,7 @@ pub struct Chunks(pub u32);
 pub struct Extent {
     /// The lowest chunk.
     pub first: Chunk,
-    /// How many chunks; at least 1.
+    /// Number of chunks; at least 1.
     pub len: Chunks,
 }
 
@@ -76,7 +76,7 @@ impl Extent {
     /// Does the extent contain this chunk?
     #[inline]
     pub const fn contains(self, chunk: Chunk) -> bool {
-        // Below `first` the difference wraps to something at least as large as any `len`.
+        // Below `first` the difference wraps to a number at least as large as any `len`.
         chunk.0.wrapping_sub(self.first.0) < self.len.0
     }
 
@@ -86,7 +86,7 @@ impl Extent {
         self.contains(other.first) && self.contains(other.last())
     }
 
-    /// Have the two a chunk in common?
+    /// Do the two have a chunk in common?
     #[inline]
     pub const fn overlaps(self, other: Extent) -> bool {
         self.contains(other.first) || other.contains(self.first)
@@ -101,7 +101,7 @@ impl Extent {
         }
     }
 
-    /// The first `len` chunks, and what is left of the extent. Panics unless `0 < len <= self.len`.
+    /// The first `len` chunks, and the rest of the extent. Panics unless `0 < len <= self.len`.
     #[inline]
     pub fn cut_front(self, len: Chunks) -> (Extent, Option<Extent>) {
         assert!(len <= self.len, "cannot cut {} chunks from {self}", len.0);

@@ -1,18 +1,17 @@
-//! Where the next object goes: the UNIFIED allocator.
+//! The UNIFIED allocator: decides where the next object is stored.
 //!
-//! Objects are written once, and many die together. So we trade space for long runs: every request is cut from the
-//! front of the *largest* free piece until that piece is used up. The writes of many objects then become one. Three
-//! views of the same free space make that cheap: `bitmap` (the truth), `heap` (longest first), `ends` (the neighbours
-//! of a freed extent).
+//! Objects are written once, and many die together. So we trade space for long runs: every request is cut from the front of the *largest* free
+//! piece until that piece is used up, which turns the writes of many objects into one. Three views of the same free space make that cheap:
+//! `bitmap` (the truth), `heap` (longest first), `ends` (the neighbours of a freed extent).
 //!
 //! | call | time |
 //! |---|---|
-//! | `allocate`, `cut_largest` | O(lg n), one table entry moved; O(1) while one piece is far longer than the rest |
+//! | `allocate`, `cut_largest` | O(lg n), one table entry moved; O(1) while one piece is far longer than the others |
 //! | `free` | O(lg n), whatever the length of the neighbours |
-//! | `reserve` | as `free`, but looks for the piece around it in the bit vector, 64 chunks a step |
+//! | `reserve` | as `free`, plus a search in the bit vector for the piece around the extent, 64 chunks a step |
 //! | `from_used` | O(n + chunks / 64) |
 //!
-//! plus, for all of them, 1/64 step for each chunk whose bit changes.
+//! In addition each takes 1/64 step for each chunk whose bit changes.
 //!
 //! Invariants, all checked by `audit`:
 //!   F1  free pieces are disjoint, and no two touch
@@ -20,10 +19,10 @@
 //!   F3  `heap` and `ends` hold the same pieces
 //!
 //! Not known here: objects, files, time.
-//! Limits: 2^32 - 1 chunks. Memory: one bit a chunk; for a piece 16 bytes in the heap and twice 6 to 12 in the tables,
-//! and arrays that double keep up to as much in reserve.
-//! Source: paper 000, sections 4.1 to 4.5. We differ: ties go to the lowest address, so that runs repeat exactly; and a
-//! neighbour that merges grows in its place, instead of leaving heap and tables and coming back.
+//! Limits: 2^32 - 1 chunks. Memory: one bit a chunk; 16 bytes a piece in the heap, and twice 6 to 12 in the tables. The arrays double, so they may
+//! hold as much again in reserve.
+//! Source: paper 000, sections 4.1 to 4.5. We differ: ties go to the lowest address, so that runs repeat exactly; and a neighbour that merges grows
+//! in its place instead of being removed and inserted again.
 
 use crate::bitmap::Bitmap;
 use crate::ends::Ends;
@@ -43,7 +42,7 @@ pub struct Unified {
 /// Two extents claim the same chunk, or one claims chunks that do not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overlap {
-    /// The later of the two, in the order given; or the one that is empty or ends beyond the space.
+    /// The later of the two, in the given order; or the one that is empty or ends beyond the space.
     pub extent: Extent,
 }
 
@@ -74,9 +73,9 @@ impl Unified {
         space
     }
 
-    /// Cuts up to `want` chunks from the front of the largest piece: all of them if it is that long, else the whole
-    /// piece if it has `at_least` chunks, else `None`. The cluster writer's call: it goes on in the same piece, with
-    /// neighbouring chunks, until the piece is used up. `0 < at_least <= want` (asserted).
+    /// Cuts up to `want` chunks from the front of the largest piece: `want` if the piece is that long, the whole piece if it has at least `at_least`
+    /// chunks, and else `None`. The cluster writer calls this, and continues in the same piece, with neighbouring chunks, until the piece is used
+    /// up. `0 < at_least <= want` (asserted).
     pub fn cut_largest(&mut self, at_least: Chunks, want: Chunks) -> Option<Extent> {
         assert!(at_least > Chunks::ZERO, "a cut of no chunks");
         assert!(
@@ -94,7 +93,7 @@ impl Unified {
         self.bits.mark_used(cut);
         self.free -= cut.len;
         match rest {
-            // The rear stays where it is; only the front moves.
+            // The rear stays in its place; only the front moves.
             Some(rest) => {
                 self.ends.remove_front(handle, piece.first);
                 self.heap.replace(handle, rest);
@@ -105,8 +104,8 @@ impl Unified {
         Some(cut)
     }
 
-    /// A space in which exactly the extents `used` (in any order) are used. A restart rebuilds the allocator with
-    /// this. Refused if two overlap or one does not fit; the numbers may come from disk.
+    /// A space in which exactly the extents `used` (in any order) are used. A restart rebuilds the allocator with this. `Err` if two overlap or one
+    /// does not fit, because the numbers may come from disk.
     //= paper 000 section 4.5   the bit vector is recovered first; heap and tables are rebuilt from it
     pub fn from_used(total: Chunks, used: impl Iterator<Item = Extent>) -> Result<Self, Overlap> {
         let mut bits = Bitmap::new_all_free(total);
@@ -148,9 +147,8 @@ impl Unified {
         self.cut_largest(len, len)
     }
 
-    /// Gives the chunks of `e` back and merges them with free neighbours. Every chunk of `e` must be in use (asserted: a
-    /// double free is our own error). `e` need not be an extent as it was allocated: a part of one, or several
-    /// neighbours at once, will do.
+    /// Gives the chunks of `e` back and merges them with free neighbours. Every chunk of `e` must be in use (asserted: a double free is our own
+    /// error). `e` need not be an extent as it was allocated: it may be a part of one, or cover several neighbours.
     pub fn free(&mut self, e: Extent) {
         //= paper 000 section 4.4   left merging by the rear table, right merging by the front table
         self.bits.mark_free(e);
@@ -167,7 +165,7 @@ impl Unified {
                 self.heap.replace(right, Extent::between(e.first, r.end()));
                 self.ends.insert_front(&self.heap, right, e.first);
             }
-            // The left piece swallows the right one: three table entries touched, none inserted.
+            // The left piece absorbs the right one: three table entries are touched, none inserted.
             (Some((left, l)), Some((right, r))) => {
                 self.ends.remove_rear(left, l.last());
                 self.ends.remove_front(right, r.first);
@@ -200,17 +198,17 @@ impl Unified {
         true
     }
 
-    /// How many chunks are free.
+    /// Number of free chunks.
     pub fn free_chunks(&self) -> Chunks {
         self.free
     }
 
-    /// How many free pieces there are; no two of them touch.
+    /// Number of free pieces. No two of them touch.
     pub fn pieces(&self) -> usize {
         self.heap.len()
     }
 
-    /// The longest free piece, of equal ones the lowest.
+    /// The longest free piece, or the lowest of equal ones.
     pub fn largest(&self) -> Option<Extent> {
         self.heap.peek().map(|(_, piece)| piece)
     }
@@ -227,7 +225,7 @@ impl Unified {
         pieces
     }
 
-    /// Checks every invariant in full, O(n lg n); says what is wrong. For tests and simulation.
+    /// Checks every invariant in full, O(n lg n); an error says which one does not hold. For tests and simulation.
     pub fn audit(&self) -> Result<(), String> {
         self.heap.audit()?;
         let pieces = self.free_pieces();
@@ -261,7 +259,7 @@ impl Unified {
         self.heap.remove(handle);
     }
 
-    /// The piece that ends just below `e`. The bit says whether there is one; the table says which.
+    /// The piece that ends just below `e`. The bit tells whether there is one, the table which one.
     #[inline]
     fn left_of(&self, e: Extent) -> Option<(Handle, Extent)> {
         let chunk = Chunk(e.first.0.checked_sub(1)?);

@@ -1,5 +1,5 @@
-//! The cost of freeing and allocating by the number and length of free pieces: front-rear hashing, testing bits in a
-//! row, and balanced trees.
+//! The cost of freeing and allocating, by the number and length of free pieces, for three ways to find neighbours: front-rear hashing, testing
+//! bits in a row, and balanced trees.
 //!
 //! ```text
 //! cargo bench -p extent               the full table: under two minutes of one core, 2 GiB
@@ -8,16 +8,15 @@
 //! cargo bench -p extent -- --only front-rear,short,1000000     one manager and one row, to be counted
 //! ```
 //!
-//! With `--only` the program runs under a tool that counts instructions and simulates caches, for times depend on what else
-//! the machine does. All that is measured happens within [`free_batch`] and [`take_batch`], which such a tool can be told
-//! to count alone: docs/extent-bench.md has the command.
+//! With `--only` the program is meant to run under a tool that counts instructions and simulates caches, because times depend on other load. All
+//! measured work is inside [`free_batch`] and [`take_batch`], and such a tool can be told to count these alone: docs/extent-bench.md has the
+//! command.
 //!
-//! For each row a space is built with exactly n free pieces, each between two used extents. Then, in batches: free some
-//! of the used extents, chosen at random, each of which joins the piece below and the piece above ("free"); and take as
-//! many new ones of the same lengths from the largest piece ("take"). All managers get the same calls in the same order
-//! and, since all take from the largest piece, must give the same answers: a running checksum is compared. They take
-//! turns, so that other load on the machine affects all of them alike. Shown are the median of the batches in nanoseconds a
-//! call, the middle half of the batches, and the ratio of the medians to front-rear hashing.
+//! For each row a space is built with exactly n free pieces, each between two used extents. Then come batches. "free" frees randomly chosen used
+//! extents, each of which joins the piece below and the piece above. "take" allocates as many new extents of the same lengths from the largest
+//! piece. All managers get the same calls in the same order and, because all take from the largest piece, must give the same answers: a running
+//! checksum is compared. They take turns, so that other load on the machine affects all of them alike. The output has the median of the batches
+//! in nanoseconds a call, the middle half of the batches, and the ratio of the medians to front-rear hashing.
 //!
 //! Two shapes of space:
 //!   short  used extents and free pieces both of 1 to 16 chunks
@@ -33,26 +32,26 @@ use std::time::Instant;
 
 /// Used extents, and the free pieces of the short shape, have 1 to this many chunks.
 const SHORT_MAX: u32 = 16;
-/// The size of the space in the long shape, about.
+/// The size of the space in the long shape, approximately.
 const LONG_TOTAL: u32 = 1 << 31;
-/// The same when only trying.
+/// The same for a quick run.
 const LONG_TOTAL_QUICK: u32 = 1 << 20;
 /// Batches on one space.
 const BATCHES: usize = 9;
-/// A batch frees one in so many used extents, so that the last batch still finds most of the pieces.
+/// A batch frees one in this many used extents, so that the last batch still finds most of the pieces.
 const BATCH_SHARE: usize = 60;
 /// Calls in a batch, at most.
 const BATCH_MAX: usize = 15_000;
-/// Calls measured in a row, about: small spaces are built again and again until there are as many.
+/// Calls to measure for a row: small spaces are built again and again to reach this number.
 const CALLS: usize = 60_000;
-/// Times a space is built at most; in the long shape, where one call may test millions of bits, fewer.
+/// Times a space is built at most; fewer in the long shape, where one call may test millions of bits.
 const BUILDS_MAX: usize = 100;
 const BUILDS_LONG_MAX: usize = 3;
-/// From so many pieces on, the managers' spaces exist side by side and take turns batch by batch. Smaller ones take
-/// turns space by space: they fit the processor's caches, and would push each other out.
+/// At and above this number of pieces, the managers' spaces exist side by side and take turns batch by batch. Smaller ones take turns space by
+/// space: they fit the processor's caches, and would evict each other.
 const TOGETHER: usize = 1_000_000;
 
-/// What the bench asks of a manager. All managers must give equal answers.
+/// The operations that the bench needs. All managers must give equal answers.
 trait Space {
     /// A space of `total` chunks, more than 0, all free.
     fn new_all_free(total: Chunks) -> Self
@@ -62,7 +61,7 @@ trait Space {
     fn allocate(&mut self, len: Chunks) -> Option<Extent>;
     /// Gives used chunks back and merges them with free neighbours.
     fn free(&mut self, e: Extent);
-    /// How many free pieces there are.
+    /// Number of free pieces.
     fn pieces(&self) -> usize;
     /// The free pieces in order of address.
     fn free_pieces(&self) -> Vec<Extent>;
@@ -99,9 +98,9 @@ enum Shape {
 /// The calls that every manager gets.
 struct Plan {
     total: Chunks,
-    /// By address: a used extent and the free piece above it.
+    /// A used extent and the free piece above it, in order of address.
     layout: Vec<(Extent, Extent)>,
-    /// A random order of the pieces, to build with.
+    /// A random order of the pieces, to build the space with.
     order: Vec<u32>,
     /// The used extents to free, batch by batch.
     victims: Vec<Extent>,
@@ -120,17 +119,17 @@ struct Contender {
 
 struct Built {
     space: Box<dyn Space>,
-    /// Memory besides the bit vector, where the manager can tell.
+    /// Memory besides the bit vector, if the manager can tell.
     index_bytes: usize,
 }
 
-/// Must be equal for all managers.
+/// The answers of a manager; must be equal for all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Outcome {
-    /// Of the extents that were taken.
+    /// Checksum of the extents that were taken.
     checksum: u64,
     pieces_left: usize,
-    /// Of the free pieces at the end.
+    /// Checksum of the free pieces at the end.
     places: u64,
 }
 
@@ -201,8 +200,8 @@ impl Plan {
         }
     }
 
-    /// A space with our pieces. It is taken as a whole, extent by extent from below, and the free pieces are given
-    /// back at random, so that trees and tables have grown as they do in life.
+    /// Builds a space with the pieces of the plan. All of it is taken, extent by extent from below, and the free pieces are given back in random
+    /// order, so that trees and tables grow as in real use.
     fn build<M: Space>(&self) -> M {
         let mut space = M::new_all_free(self.total);
         for &(used, free) in &self.layout {
@@ -249,7 +248,7 @@ impl Plan {
     }
 }
 
-/// Frees every extent of `batch`. Never part of another function, so that a tool can count it alone.
+/// Frees every extent of `batch`. Not inlined, so that a tool can count it alone.
 #[inline(never)]
 fn free_batch(space: &mut dyn Space, batch: &[Extent]) {
     for &e in batch {
@@ -257,7 +256,7 @@ fn free_batch(space: &mut dyn Space, batch: &[Extent]) {
     }
 }
 
-/// Takes as many extents of the same lengths, and returns `checksum` with their places. Never part of another function, as above.
+/// Takes as many extents of the same lengths, and returns `checksum` with their places. Not inlined, as above.
 #[inline(never)]
 fn take_batch(space: &mut dyn Space, batch: &[Extent], mut checksum: u64) -> u64 {
     for e in batch {
@@ -362,7 +361,7 @@ fn run(shape: Shape, pieces: u32) -> String {
     )
 }
 
-/// The middle of some measurements and how far the middle half of them spreads.
+/// The median of some measurements, and the limits of their middle half.
 struct Spread {
     median: f64,
     quarter: f64,
@@ -405,7 +404,7 @@ fn main() {
         return;
     }
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    // Cargo says --bench when it measures and nothing when it tests.
+    // Cargo passes --bench when it measures, and nothing when it tests.
     let quick = has("--quick") || has("--test") || !has("--bench");
     let (total, rows): (u32, &[u32]) = if quick {
         (LONG_TOTAL_QUICK, &[100, 1000])

@@ -1,14 +1,14 @@
-//! The ways to find a freed extent's neighbours that UNIFIED is measured against. All of them cut from the longest
-//! piece, of equal ones the lowest, so they must give the same extents as UNIFIED.
+//! Other ways to find a freed extent's neighbours, to compare UNIFIED with. All cut from the longest piece, or the lowest of equal ones, so they
+//! must give the same extents as UNIFIED.
 //!
 //! | type | finds the neighbours by | source |
 //! |---|---|---|
 //! | [`ByBit`] | walking the bit vector, one bit a step | paper 000, section 4.4 ("sequential and exhausted testing") |
-//! | [`ByWord`] | the same, 64 bits a step | what one would write today |
+//! | [`ByWord`] | the same, 64 bits a step | the obvious way today |
 //! | [`Trees`] | a balanced tree ordered by address | the textbook |
 //!
-//! Each keeps its pieces in a tree ordered by size as well, where UNIFIED has a heap. They check less than UNIFIED; the
-//! bench compares all their answers and, at the end, all their pieces with its.
+//! Each also keeps its pieces in a tree ordered by size, where UNIFIED has a heap. They check less than UNIFIED; the bench compares all their
+//! answers with those of UNIFIED and, at the end, all their pieces.
 
 use super::{Chunk, Chunks, Extent, Space};
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 pub type ByBit = Scan<false>;
 pub type ByWord = Scan<true>;
 
-/// Free pieces by length. The last one is the longest, of equal ones the lowest.
+/// Free pieces by length. The last one is the longest, and the lowest of equal ones.
 #[derive(Default)]
 struct BySize(BTreeSet<(Chunks, Reverse<Chunk>)>);
 
@@ -47,14 +47,14 @@ fn extent((len, Reverse(first)): (Chunks, Reverse<Chunk>)) -> Extent {
     Extent { first, len }
 }
 
-/// A bit vector, and pieces by size. Nothing is ordered by address but the bits.
+/// A bit vector, and pieces by size. Only the bits are ordered by address.
 pub struct Scan<const BY_WORD: bool> {
-    /// One bit a chunk, set while the chunk is used; a word of set bits at either end, where every walk stops.
+    /// One bit a chunk, set while the chunk is used. A word of set bits at each end stops every walk.
     words: Vec<u64>,
     pieces: BySize,
 }
 
-/// The word of a chunk's bit, and its place in there.
+/// The word of a chunk's bit, and the bit's position in it.
 fn place(chunk: Chunk) -> (usize, u32) {
     (chunk.0 as usize / 64 + 1, chunk.0 % 64)
 }
@@ -165,7 +165,7 @@ impl<const BY_WORD: bool> Space for Scan<BY_WORD> {
     }
 }
 
-/// Two balanced trees, of the standard library. No bit vector: a chunk in no piece is used.
+/// Two balanced trees of the standard library. There is no bit vector: a chunk in no piece is used.
 pub struct Trees {
     by_address: BTreeMap<Chunk, Chunks>,
     by_size: BySize,
