@@ -1,9 +1,9 @@
-//! What would become of a request, by the rules of a configuration, without a proxy that runs: `loligo explain`.
+//! `loligo explain`: the fate of a request by the rules of a configuration, without a running proxy.
 //!
-//! The request is parsed, located and asked about by the code that serves; only the reasons why a rule does not fit are asked for besides.
-//! Nothing is looked up, neither in a cache nor of a name.
+//! The request is parsed, located and matched by the same code that serves requests; only the reasons why a rule does not fit are computed in
+//! addition. There are no look-ups, neither in a cache nor of a name.
 //!
-//! Not known here: the command line, what is stored.
+//! Not known here: the command line, stored objects.
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
@@ -36,59 +36,59 @@ use rules::rulebook::{
 /// Minutes of a week.
 const WEEK: u32 = 7 * 24 * 60;
 
-/// A request that is asked about.
+/// The request to explain.
 #[derive(Clone, Debug)]
 pub struct Asking {
     /// The method.
     pub method: String,
-    /// A URL; for CONNECT host and port.
+    /// A URL, or host and port for CONNECT.
     pub url: String,
     /// The client's address.
     pub client: IpAddr,
-    /// The listener by which it comes: its name, address or port. Without one the first that takes such a request.
+    /// The listener that receives it, by name, address or port. `None`: the first one that accepts such a request.
     pub listener: Option<String>,
-    /// Its fields.
+    /// Its header fields.
     pub fields: Vec<(String, String)>,
-    /// When it comes, in the machine's time zone; without one, now.
+    /// When it arrives, in the machine's time zone; `None`: now.
     pub at: Option<Minute>,
-    /// Now, since 1970.
+    /// The present time, since 1970.
     pub now: Duration,
 }
 
-/// What becomes of it.
+/// The fate of the request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Explained {
     /// The listener: its name, or its address.
     pub listener: String,
     /// Does the listener serve this client at all?
     pub client_is_served: bool,
-    /// The time, where rules ask for it.
+    /// The time of the request, if rules depend on it.
     pub time: Option<String>,
     /// The rules, in order.
     pub rules: Vec<ExplainedRule>,
     /// `served`, `denied`, `answered`, `redirected`, `refused`.
     pub outcome: &'static str,
-    /// Which rule decides that.
+    /// The rule that decides the outcome.
     pub by: Option<String>,
-    /// What the client is told: a sentence, a status, a URL.
+    /// What the client gets: a sentence, a status, a URL.
     pub told: Option<String>,
-    /// What it is called in logs.
+    /// Its tag in logs.
     pub tag: Option<String>,
-    /// Is the cache passed by?
+    /// Is the cache bypassed?
     pub bypass: bool,
-    /// Under which URL it is stored.
+    /// The URL under which the response is stored.
     pub stored_as: Option<String>,
     /// The server that is asked.
     pub origin: Option<String>,
-    /// Fields of the request that are changed, and to what; those of the configuration are not shown, for they may be secret.
+    /// Request fields that would change, without their values, because these come from the configuration and may be secret.
     pub request_fields: Vec<String>,
-    /// Fields of a 200 that are changed.
+    /// Response fields of a 200 that would change, with their values.
     pub response_fields: Vec<String>,
-    /// Rules whose conditions about the response are asked later.
+    /// Rules that also have conditions on the response, checked later.
     pub asked_of_the_response: Vec<String>,
 }
 
-/// A rule.
+/// A rule, and whether it fits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ExplainedRule {
     /// Its name, or its number.
@@ -99,10 +99,10 @@ pub struct ExplainedRule {
     pub unmet: Option<String>,
 }
 
-/// Says what would become of a request.
+/// Explains a request.
 ///
 /// # Errors
-/// For people: it is no request, or no listener takes it.
+/// For people: this is not a request, or no listener accepts it.
 pub fn explain(plan: &Plan, asking: &Asking) -> Result<Explained, String> {
     let without = opening::without_device(None).map_err(|error| error.to_string())?;
     let hasher = without.hasher();
@@ -180,7 +180,7 @@ fn explain_at(listener: &ListenerState, asking: &Asking) -> Result<Explained, St
     Ok(explained)
 }
 
-/// The same moment in UTC as `local` is here.
+/// The UTC minute that corresponds to `local`.
 fn moved(utc: Minute, local_now: Minute, local: Minute) -> Minute {
     let of_week = |it: Minute| u32::from(it.day) * 24 * 60 + u32::from(it.minute);
     let at = (of_week(local) + WEEK + of_week(utc) - of_week(local_now)) % WEEK;
@@ -190,7 +190,7 @@ fn moved(utc: Minute, local_now: Minute, local: Minute) -> Minute {
     }
 }
 
-/// The head as a client would send it.
+/// The request head as a client would send it.
 fn head(listener: &ListenerState, asking: &Asking) -> Result<RequestHead, String> {
     let is_forward = listener.routes.is_empty();
     if let Some((scheme, ..)) = message::split_absolute(&asking.url)
@@ -363,7 +363,7 @@ fn told_change(edit: &Edit, values: Option<&Values<'_>>) -> String {
     }
 }
 
-/// A condition, and what there is instead.
+/// An unmet condition, and the actual value.
 fn told_of(unmet: Unmet, rule: &Rule, at: &Circumstances, listener: &ListenerState) -> String {
     let setting = unmet.setting();
     match unmet {

@@ -1,8 +1,8 @@
-//! Where a request would go, and why, in words: `loligo accelerate --dry-run`, `GET /cluster/route?url=`.
+//! Where a request would go, and why, in words, for `loligo accelerate --dry-run` and `GET /cluster/route?url=`.
 //!
-//! Nothing is asked of anybody: it is said what is known now.
+//! No other host is asked: the answer comes from what is known now.
 //!
-//! Not known here: how a request is carried out.
+//! Not known here: how a request is sent.
 
 use std::{fmt::Write as _, rc::Rc};
 
@@ -14,21 +14,21 @@ use exchange::{listener::ListenerState, request::target};
 use plan::{ClusterMiss, ClusterRoute};
 use rules::key::{KEY_PREFIX, name_of_key};
 
-/// Why there is nothing to say.
+/// Why there is no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unexplained {
-    /// It has no cluster, or forwards nothing.
+    /// This proxy has no cluster, or is not a front.
     #[error("this proxy is no front: [cluster] with front = true, or loligo accelerate")]
     NoFront,
-    /// It is no whole URL, or none of ours.
+    /// This is not an absolute URL, or no listener accepts it.
     #[error("no listener takes this URL; a whole one is wanted, such as http://www.example.org/")]
     NoListener,
 }
 
-/// What would become of a plain GET of this URL, listener by listener.
+/// Describes the fate of a plain GET of this URL, listener by listener.
 ///
 /// # Errors
-/// No listener takes such a URL, or this proxy is no front.
+/// No listener accepts such a URL, or this proxy is not a front.
 pub fn explain(
     cluster: Option<&Cluster>,
     cache: &Cache,
@@ -59,7 +59,7 @@ pub fn explain(
     }
 }
 
-/// The same for one key.
+/// Describes it for one key.
 fn one(cache: &Cache, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
     let name = name_of_key(key);
     let primary = cache.hasher().hash(name);
@@ -79,7 +79,7 @@ fn one(cache: &Cache, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &m
             let _ = write!(out, " ({meaning})");
         }
         match standing {
-            // What is known of it is not looked at.
+            // Hints of a member that is away are not used.
             Standing::Away => out.push('\n'),
             _ => {
                 let _ = writeln!(out, "; {}", holds(holding));
@@ -89,7 +89,7 @@ fn one(cache: &Cache, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &m
     let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
 
-/// Whether a member seems to have it. `holding`: does it, if it has a store?
+/// Whether a member seems to hold the object. `holding`: do hints say so; `None`: it has no store.
 fn holds(holding: Option<bool>) -> &'static str {
     match holding {
         None => "has no store, or has not said yet what is in it",

@@ -1,10 +1,10 @@
 //! `GET /metrics`: the facts in the text format of OpenMetrics 1.0, which Prometheus reads.
 //!
-//! Names begin with `loligo_`. Counters, gauges and their meanings come from the tables that define them
-//! (`table`, `metrics::Counters`, `store::Figures`), so a new one appears here by itself.
+//! Names begin with `loligo_`. Counters, gauges and their help texts come from the tables that define them (`table`, `metrics::Counters`,
+//! `store::Figures`), so a new one appears here without further work.
 //!
-//! Latencies: our four buckets to a power of two are merged to one, from 8 us to 17 s; the edges are edges of
-//! the fine buckets too, so no count is guessed.
+//! Latencies: the four fine buckets of each power of two are merged to one, from 8 us to 17 s. All edges are edges of fine buckets too, so the counts
+//! are exact.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ use crate::{
 };
 use record::{labels::Label, metrics::STATUS_CLASSES};
 
-/// The media type of [`render`]'s text.
+/// The media type of the text that [`render`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper edges of the latency buckets as powers of two of a microsecond.
@@ -39,7 +39,7 @@ const EDGE_POWERS: std::ops::RangeInclusive<usize> = 3..=24;
 /// The whole exposition.
 pub fn render(facts: Facts) -> String {
     let mut all = Registry::default();
-    // Under the standard names.
+    // These have the standard names, without our prefix.
     all.register_collector(Box::new(Kernel(facts.process)));
     let registry = all.sub_registry_with_prefix("loligo");
     let version = Info::new([("version", facts.version)]);
@@ -143,7 +143,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// Answers by listener, origin and class of status; failures of origins by cause; what clients of HTTP/2 did wrong.
+    /// Responses by listener, origin and class of status; failures of origins by cause; protocol faults of HTTP/2 clients.
     fn answers(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Facts {
             counted, labels, ..
@@ -173,7 +173,7 @@ impl Exposition {
         e.family("h2_faults", words, Counter, faults)
     }
 
-    /// One family a figure, one line an upstream or a server.
+    /// A family for each figure, with a line for each upstream or server.
     fn upstreams(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let all = self.0.upstreams.iter();
         if all.len() == 0 {
@@ -195,7 +195,7 @@ impl Exposition {
         e.each(table::SERVERS, servers)
     }
 
-    /// What rules have decided, and how many requests had each tag.
+    /// Decisions of rules, and requests with each tag.
     fn rules(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let (tags, rules): (Vec<_>, Vec<_>) = self.0.rules.iter().partition(|it| it.is_of_a_tag());
         let rules = rules.iter().map(|it| {
@@ -211,7 +211,7 @@ impl Exposition {
         e.family("tagged_requests", words, Counter, tags)
     }
 
-    /// One family a figure, one line a store.
+    /// A family for each figure, with a line for each store.
     fn stores(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let stores = self
             .0
@@ -243,7 +243,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// The other members of the cluster: one family a figure, one line a member, and a word where there is one more label.
+    /// The other members of the cluster: a family for each figure, with a line for each member, or for each word of a further label.
     fn members(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Some(cluster) = &self.0.cluster else {
             return Ok(());
@@ -265,14 +265,14 @@ impl Exposition {
     }
 }
 
-/// The labels of a row of answers.
+/// The labels of a row of responses.
 fn place_of(label: &Label) -> [(&str, &str); 2] {
     [("listener", &label.listener), ("origin", &label.origin)]
 }
 
-/// Upper edges in seconds with the number in each (not cumulative: the encoder adds up).
+/// Upper edges in seconds, with the count in each bucket (not cumulative: the encoder adds them up).
 fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
-    // The fine buckets below 2^p us are the first 4 p.
+    // The fine buckets below 2^p us are the first 4 * p.
     let mut begin = 0;
     let mut buckets: Vec<_> = EDGE_POWERS
         .map(|power| {
@@ -292,13 +292,13 @@ fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
 struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl Encoder<'_> {
-    /// A figure without labels.
+    /// Writes a figure without labels.
     fn one(&mut self, name: &str, help: &str, kind: MetricType, value: Value) -> fmt::Result {
         let metric = self.0.encode_descriptor(name, help, None, kind)?;
         write(kind, value, metric)
     }
 
-    /// One with them.
+    /// Writes a figure with labels.
     fn family<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -313,7 +313,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// The figures of one thing.
+    /// Writes the figures of one object.
     fn all_of<T>(&mut self, columns: &[Column<T>], it: &T) -> fmt::Result {
         for Column {
             name,
@@ -330,7 +330,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// The figures of several.
+    /// Writes the figures of several objects.
     fn each<'r, T: 'r, L: EncodeLabelSet>(
         &mut self,
         columns: &[Column<T>],
@@ -362,7 +362,7 @@ fn write(kind: MetricType, value: Value, to: MetricEncoder<'_>) -> fmt::Result {
     }
 }
 
-/// The name of a fault as a label: `reset_flood`.
+/// The name of a fault as a label value: `reset_flood`.
 fn name_of(fault: http2::Fault) -> String {
     let mut name = String::new();
     for (at, letter) in format!("{fault:?}").char_indices() {

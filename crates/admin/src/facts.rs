@@ -1,6 +1,6 @@
 //! All figures, gathered at one moment.
 //!
-//! [`Facts`] has everything that `/metrics`, `/status` and `/live` report, so that they agree. What is only copied stands in `table`.
+//! [`Facts`] has everything that `/metrics`, `/status` and `/live` report, so that they agree. Figures that are only copied are in `table`.
 //!
 //! Not known here: HTTP, text formats.
 
@@ -32,7 +32,7 @@ use quota::Quota;
 use record::{labels::Label, metrics::Counters, rule_counts::RuleCount};
 use upstreams::{UpstreamStanding, standings};
 
-/// Everything at one moment.
+/// All figures at one moment.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The program's version.
@@ -41,19 +41,19 @@ pub struct Facts {
     pub phase: Phase,
     /// The time since the process started.
     pub uptime: Duration,
-    /// How the disk is read and written; `none` without one.
+    /// The I/O engine of the disk stores; `none` without a store.
     pub io_engine: &'static str,
     /// The bound on open client connections.
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
-    /// Heads and bodies on their way.
+    /// Heads and bodies in transit.
     pub transfers: TransferFacts,
     /// The stores.
     pub stores: Vec<StoreFacts>,
     /// Stores that could not be opened.
     pub stores_absent: u64,
-    /// Reads that are due and wait for a slow device.
+    /// Due reads that wait for a slow device.
     pub reads_waiting: u64,
     /// Each worker.
     pub workers: Vec<WorkerFacts>,
@@ -61,21 +61,21 @@ pub struct Facts {
     pub counted: Snapshot,
     /// The configuration.
     pub configuration: ConfigurationFacts,
-    /// The labels of their rows.
+    /// The labels of the rows in `counted`.
     pub labels: Vec<Label>,
     /// Parents and siblings, in the order of the configuration.
     pub peers: Vec<PeerFacts>,
     /// The digests of siblings that are asked by digest.
     pub digests: Vec<DigestFacts>,
-    /// Servers behind a name.
+    /// The upstreams and their servers.
     pub upstreams: Vec<UpstreamStanding>,
-    /// What rules have decided, and how many requests had each tag.
+    /// Decisions of rules, and the number of requests with each tag.
     pub rules: Vec<RuleCount>,
-    /// The process, as the kernel sees it.
+    /// The process, as the kernel reports it.
     pub process: Process,
     /// The limits of clients, hosts and listeners.
     pub limits: Vec<LimitFacts>,
-    /// The cluster, if this is a member of one.
+    /// The cluster, if this proxy is a member of one.
     pub cluster: Option<ClusterStatus>,
 }
 
@@ -84,15 +84,15 @@ pub struct Facts {
 pub struct ConfigurationFacts {
     /// The edition in force.
     pub edition: u32,
-    /// When it was loaded, since 1970.
+    /// When it was loaded, time since 1970.
     pub loaded: Duration,
     /// Reloads that were refused.
     pub failures: u64,
-    /// Listener, first name and end (seconds since 1970) of each certificate.
+    /// Listener, first name and end of validity (seconds since 1970) of each certificate.
     pub certificates: Vec<(String, String, i64)>,
-    /// Certificates of listeners that cannot be used, or that clients refuse: the first of them.
+    /// The first of the certificates of listeners that cannot be used, or that clients refuse.
     pub certificate_troubles: Vec<String>,
-    /// Certificates that were issued, and orders that have failed; `None`: none is ordered.
+    /// Certificates issued, and orders that failed; `None`: ACME is not used.
     pub acme: Option<(u64, u64)>,
 }
 
@@ -118,7 +118,7 @@ pub struct StoreFacts {
     /// Bytes of abandoned reads that the device has not finished.
     #[serde(skip)]
     pub abandoned_bytes: u64,
-    /// During the scan after an unclean stop.
+    /// Progress of the scan after an unclean stop; `None`: no scan is running.
     pub recovery: Option<Recovery>,
     /// The store's figures.
     #[serde(flatten, serialize_with = "in_status")]
@@ -128,9 +128,9 @@ pub struct StoreFacts {
 /// The progress of a scan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovery {
-    /// Bytes looked at.
+    /// Bytes scanned.
     pub done_bytes: u64,
-    /// Bytes to look at in all.
+    /// Bytes to scan in all.
     pub total_bytes: u64,
     records: u64,
 }
@@ -141,11 +141,11 @@ pub struct PeerFacts {
     role: &'static str,
     name: String,
     address: String,
-    /// Whether requests may go there; a dead one is probed until it answers.
+    /// May requests be sent to it? A dead peer is probed until it answers.
     alive: bool,
-    /// Failures since it last answered, 3 at most.
+    /// Failures since its last success, at most 3.
     failures: u32,
-    /// Requests that wait for the head of its answer.
+    /// Requests that wait for the head of its response.
     waiting: u64,
 }
 
@@ -153,7 +153,7 @@ pub struct PeerFacts {
 #[derive(Clone, Debug, Serialize)]
 pub struct DigestFacts {
     sibling: String,
-    /// `null`: there is none at present, because it could not be fetched, is too old, or is distrusted.
+    /// `null`: there is no digest at present, because it could not be fetched, is too old, or is distrusted.
     format: Option<&'static str>,
     age_s: u64,
     objects: u64,
@@ -162,24 +162,24 @@ pub struct DigestFacts {
 /// A limit (`[[limit]]`) and its counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitFacts {
-    /// As it is configured.
+    /// Its name in the configuration.
     pub name: String,
     what: &'static str,
-    /// Requests or connections within it.
+    /// Requests or connections within the limit.
     pub passed: u64,
-    /// Those that waited for their turn.
+    /// Requests that waited for their turn.
     pub delayed: u64,
-    /// Those beyond it.
+    /// Requests or connections beyond the limit.
     pub refused: u64,
-    /// Clients, hosts or listeners that are counted apart now.
+    /// Clients, hosts or listeners with a count of their own now.
     pub keys: u64,
     keys_max: u64,
-    /// Look-ups for some that shared a count.
+    /// Look-ups for keys that shared a count.
     pub keys_shared: u64,
 }
 
 impl Facts {
-    /// Gathers the figures. `purges`: those by the admin interface.
+    /// Gathers the figures. `purges`: the number of purges by the admin interface.
     pub fn gather(shared: &Shared, purges: u64) -> Facts {
         let (now, edition, cache) = (Instant::now(), shared.edition(), &shared.cache);
         let cluster = shared.cluster.as_deref();
@@ -225,7 +225,7 @@ impl Facts {
     }
 }
 
-/// What workers have counted, and what is counted beside them: of peers and of the cluster.
+/// The sums of the workers' counters, with those of peers and of the cluster.
 fn counted(
     workers: &[Arc<Counters>],
     (icp, digests): (Option<&Icp>, &Digests),
@@ -271,8 +271,8 @@ fn stores(cache: &Cache, io_engine: &'static str) -> Vec<StoreFacts> {
     facts.collect()
 }
 
-/// The room for records first, in three parts: those that can be looked up, what was written and belongs to no record any more, what was never
-/// written since the store was made.
+/// Begins with the space for records, in three parts: live records, chunks that were written and belong to no record any more, and chunks that were
+/// never written since the store was made.
 fn in_status<S: Serializer>(figures: &Figures, to: S) -> Result<S::Ok, S::Error> {
     let mut map = to.serialize_map(None)?;
     map.serialize_entry("live_bytes", &figures.live_bytes)?;
@@ -334,7 +334,7 @@ fn acme(edition: &Edition) -> Option<(u64, u64)> {
     Some(served.challenges().counted())
 }
 
-/// So many certificates in trouble are told of.
+/// Certificates in trouble that are reported, at most.
 const TROUBLES_MAX: usize = 100;
 
 fn troubles(edition: &Edition, now: Duration) -> Vec<String> {
@@ -343,7 +343,7 @@ fn troubles(edition: &Edition, now: Duration) -> Vec<String> {
     troubles
 }
 
-/// The certificates of all listeners. Two of one name, with different kinds of keys, are told as the one that ends first.
+/// The certificates of all listeners. Of two with the same name and different kinds of keys, the one that ends first is reported.
 fn certificates(edition: &Edition) -> Vec<(String, String, i64)> {
     let mut all = BTreeMap::new();
     for (number, listener) in edition.plan.listeners.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A distribution of times, by bucket, and what is read from it.
+//! A distribution of times in buckets, and its statistics.
 //!
-//! Not known here: what is timed.
+//! Not known here: what was timed.
 
 use std::array;
 
@@ -9,14 +9,14 @@ use record::buckets::{BUCKETS, bucket_edge_us};
 /// A distribution of latencies.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// How many by bucket, see [`record::buckets::bucket_of`].
+    /// Counts by bucket, see [`record::buckets::bucket_of`].
     pub counts: [u64; BUCKETS],
-    /// All added up, microseconds; 0 where only the buckets are counted.
+    /// Sum of all times, microseconds; 0 if only the buckets are known.
     pub sum_us: u64,
 }
 
 impl Histogram {
-    /// Of nothing.
+    /// An empty distribution.
     pub fn new() -> Histogram {
         Histogram {
             counts: [0; BUCKETS],
@@ -24,29 +24,28 @@ impl Histogram {
         }
     }
 
-    /// That of these counts by bucket.
+    /// A distribution with these counts by bucket.
     pub fn of(counts: [u64; BUCKETS]) -> Histogram {
         Histogram { counts, sum_us: 0 }
     }
 
-    /// How many.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How many in the buckets of this range.
+    /// Number of times in these buckets.
     pub fn count_in(&self, buckets: std::ops::Range<usize>) -> u64 {
         self.counts[buckets].iter().sum()
     }
 
-    /// The arithmetic mean, microseconds; `None` of nothing.
+    /// The arithmetic mean, microseconds; `None` if empty.
     pub fn mean_us(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum_us as f64 / count as f64)
     }
 
-    /// The latency that a part `q` (0 to 1) of all stays below, microseconds, interpolated within its bucket, which
-    /// is a quarter of its lower edge wide at most; `None` of nothing.
+    /// The quantile `q` (0 to 1), microseconds, interpolated within its bucket, whose width is at most a quarter of its lower edge; `None` if empty.
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -65,7 +64,7 @@ impl Histogram {
         None
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another distribution.
     pub fn add(&mut self, other: &Histogram) {
         for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
             *ours += theirs;
@@ -73,7 +72,7 @@ impl Histogram {
         self.sum_us = self.sum_us.wrapping_add(other.sum_us);
     }
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         Histogram {
             counts: array::from_fn(|i| self.counts[i].wrapping_sub(earlier.counts[i])),

@@ -1,7 +1,7 @@
 //! `GET /history`: the last hour, one sample every [`STEP`]; `GET /history?step=1`: the last minutes, one every [`FINE_STEP`].
 //!
-//! Columns of equal length, oldest first, ready to be drawn. Rates are for the time between two samples. A value
-//! without data (the latency of no requests) is `null`.
+//! The document has columns of equal length, oldest value first, ready to be drawn. Rates are for the time between two samples. A value without
+//! data (such as the latency when there were no requests) is `null`.
 //!
 //! The control thread keeps both. Limits: [`SAMPLES_MAX`] and [`FINE_SAMPLES_MAX`] samples, about 300 bytes each.
 
@@ -22,16 +22,16 @@ pub const STEP: Duration = Duration::from_secs(10);
 pub const SAMPLES_MAX: usize = 360;
 /// Time between two samples of the last minutes.
 pub const FINE_STEP: Duration = Duration::from_secs(1);
-/// Samples of the last minutes: five.
+/// Samples of the last minutes: five minutes.
 pub const FINE_SAMPLES_MAX: usize = 300;
-/// Fine steps to one of the hour.
+/// Fine steps in a step of the hour.
 const FINE_STEPS: u32 = (STEP.as_secs() / FINE_STEP.as_secs()) as u32;
 
-/// A column: its name, and its value in a sample, of what happened since the one before. Of the process: its processor time between the two a
-/// second, and its memory.
+/// A column: its name, and its value in a sample, from the changes since the sample before. `Process` has the processor time a second in that
+/// interval, and the memory.
 type Column = (&'static str, fn(&Passed, &Process) -> f64);
 
-/// All columns but those of classes, which stand behind the first five.
+/// All columns except those of classes, which come after the first five.
 const COLUMNS: [Column; 19] = [
     ("requests_per_s", |it, _| it.per_s(it.counted.requests())),
     ("hits_per_s", |it, _| it.per_s(it.counted.hits())),
@@ -51,7 +51,7 @@ const COLUMNS: [Column; 19] = [
     ("origin_failures_per_s", |it, _| it.rate("origin_errors")),
     ("disk_reads_per_s", |it, _| it.rate("disk_reads")),
     ("disk_writes_per_s", |it, _| it.rate("disk_writes")),
-    // Bytes of a write of records.
+    // Mean bytes of a write of records.
     ("disk_write_bytes_mean", |it, _| {
         let sum = |counter| it.counted.value(counter) as f64;
         rounded(sum("disk_write_bytes") / sum("disk_writes"))
@@ -78,12 +78,12 @@ fn answers_per_s(passed: &Passed, class: usize) -> f64 {
     passed.per_s(passed.counted.status_classes()[class])
 }
 
-/// What has no data is no number, which JSON says as `null`.
+/// A missing value becomes NaN, which JSON writes as `null`.
 fn maybe(value: Option<f64>) -> f64 {
     value.map_or(f64::NAN, rounded)
 }
 
-/// The values of a sample: the columns, then the classes.
+/// The values of a sample: first the columns, then the classes.
 type Sample = [f64; COLUMNS.len() + Class::ALL.len()];
 
 fn sample(passed: &Passed, process: &Process) -> Sample {
@@ -122,7 +122,7 @@ impl Default for Hour {
 }
 
 impl Hour {
-    /// Takes a sample of what happened since the last one; to be called every [`FINE_STEP`].
+    /// Takes a sample of the changes since the last one; to be called every [`FINE_STEP`].
     pub fn note(&mut self, now: Snapshot, process: Process) {
         if self.notes.is_multiple_of(FINE_STEPS) {
             self.coarse.note(now.clone(), process);
@@ -144,19 +144,19 @@ impl Hour {
         self.fine.columns()
     }
 
-    /// What happened since the last fine sample but one; `None` before the first.
+    /// The changes since the last fine sample but one; `None` before the first.
     pub fn lately(&self, now: &Snapshot) -> Option<Passed> {
         let last = self.fine.before.as_ref().map(|(before, _)| before);
         now.since(self.earlier.as_ref().or(last)?)
     }
 
-    /// Processor time a second of the last fine sample.
+    /// Processor time a second in the last fine sample.
     pub fn cpu_cores(&self) -> Option<f64> {
         let cores = self.last("cpu_cores", 1).pop();
         cores.filter(|cores| !cores.is_nan())
     }
 
-    /// A column of so many of the last fine samples at most; oldest first.
+    /// The last values of a column of fine samples, at most so many; oldest first.
     pub fn last(&self, column: &str, samples: usize) -> Vec<f64> {
         let all = &self.fine.samples;
         let last = all.iter().skip(all.len().saturating_sub(samples));
@@ -211,7 +211,7 @@ impl Ring {
     }
 }
 
-/// The document.
+/// The JSON document.
 #[derive(Serialize)]
 pub struct Columns {
     step_s: u64,
@@ -239,7 +239,7 @@ mod tests {
         let mut hour = Hour::default();
         let steps = SAMPLES_MAX as u32 * FINE_STEPS;
         for step in 0..steps + 100 {
-            // From the hundredth step on, 20 requests a step, a quarter of them hits, half of them with an error.
+            // From the hundredth step on there are 20 requests a step: a quarter are hits, half are errors.
             for n in 0..20 {
                 let class = if n % 4 == 0 {
                     Class::MemoryHit
@@ -251,7 +251,7 @@ mod tests {
                     counters[0].answered(0, if n % 2 == 0 { 200 } else { 503 }, 1000);
                 }
             }
-            // Two writes a second of 1,500 bytes on average, until the last second, when nothing is written.
+            // There are two writes a second of 1,500 bytes on average, and none in the last second.
             if step + 1 < steps + 100 {
                 metrics::add(&counters[0].disk_writes, 2);
                 metrics::add(&counters[0].disk_write_bytes, 3000);

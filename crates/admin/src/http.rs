@@ -1,12 +1,12 @@
 //! HTTP/1.1 for the admin interface.
 //!
-//! Reads a head, has it answered, writes the answer, and so on, with the proxy's own strict parser. No request may
-//! have a body: one that announces a body is refused with 413.
+//! Reads a head, lets the caller answer it, writes the answer, and repeats. It uses the proxy's strict parser. Requests must not have a body: one
+//! that announces a body is refused with 413.
 //!
-//! An answer may be a stream without an end ([`Answer::stream`]), behind which the connection closes.
+//! An answer may be an endless stream ([`Answer::stream`]); the connection closes after it.
 //!
-//! Limits: [`WAIT_MAX`] for each head, each pause between requests, and until the client has an answer; [`ANSWER_MAX`] until there is one, below which
-//! each resource has its own; [`STREAM_WAIT_MAX`] for each piece of a stream; head sizes by the caller.
+//! Limits: [`WAIT_MAX`] for each head, for each pause between requests, and for the client to take an answer; [`ANSWER_MAX`] for making an answer,
+//! within which each resource has its own limit; [`STREAM_WAIT_MAX`] for each piece of a stream; sizes of heads are set by the caller.
 //!
 //! Not known here: the resources.
 
@@ -24,13 +24,13 @@ use tokio::{
 
 use record::live::Listening;
 
-/// The longest wait for a request, for the rest of its head, and for the client to take an answer.
+/// Time limit for a request to begin, for the rest of its head, and for the client to take an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
-/// The longest wait for what was asked for: longer than an upgrade may take, all of its steps together.
+/// Time limit for making an answer: longer than all steps of an upgrade together may take.
 const ANSWER_MAX: Duration = Duration::from_secs(290);
-/// The longest wait for the client to take a piece of a stream.
+/// Time limit for the client to take a piece of a stream.
 pub const STREAM_WAIT_MAX: Duration = Duration::from_secs(60);
-/// The media type of bytes that are nothing else.
+/// The media type of streams.
 pub const BYTES: &str = "application/octet-stream";
 /// Bytes read and dropped after a refusal, so that the client can read the answer (RFC 9112 §9.6).
 const LINGER_BYTES: usize = 64 << 10;
@@ -41,21 +41,21 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 pub struct Request<'a> {
     /// Method.
     pub method: &'a str,
-    /// Target as it came.
+    /// The target as received.
     pub target: &'a str,
     /// Value of Host.
     pub host: Option<&'a str>,
-    /// Value of Sec-Fetch-Site: a browser says from whose page the request comes.
+    /// Value of Sec-Fetch-Site, by which a browser tells which site's page makes the request.
     pub site: Option<&'a [u8]>,
     /// Value of Accept; the first line counts.
     pub accept: Option<&'a [u8]>,
-    /// It has Origin: a browser sends it for a page.
+    /// Has it the field Origin? Browsers send it with requests of pages.
     pub is_of_a_page: bool,
-    /// Whoever asks.
+    /// The client's address.
     pub peer: Option<IpAddr>,
 }
 
-/// The answer to it.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// Status code.
@@ -66,12 +66,12 @@ pub struct Answer {
     pub allow: Option<&'static str>,
     /// The body.
     pub body: Vec<u8>,
-    /// What comes instead of it, as it happens.
+    /// A stream that replaces the body.
     pub stream: Option<Listening>,
 }
 
 impl Answer {
-    /// A few words and a newline.
+    /// An answer with some words and a newline.
     pub fn text(status: u16, words: &str) -> Answer {
         Answer {
             status,
@@ -82,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// Bytes as they come.
+    /// An answer with an endless stream of bytes.
     pub fn stream(listening: Listening) -> Answer {
         Answer {
             status: 200,
@@ -93,7 +93,7 @@ impl Answer {
         }
     }
 
-    /// A JSON document, indented.
+    /// An answer with a JSON document, indented.
     pub fn json(status: u16, document: &impl serde::Serialize) -> Answer {
         let mut body = serde_json::to_vec_pretty(document)
             .expect("our documents have text for names, which JSON can say");
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// A compact JSON document.
+    /// An answer with a JSON document in one line.
     pub fn json_in_a_line(document: &impl serde::Serialize) -> Answer {
         let mut body = serde_json::to_vec(document)
             .expect("our documents have text for names, which JSON can say");
@@ -133,11 +133,11 @@ impl Answer {
         match (&self.stream, framing) {
             (None, _) => field("Content-Length", &self.body.len().to_string()),
             (Some(_), Ends::Chunked) => field("Transfer-Encoding", "chunked"),
-            // It ends with the connection.
+            // The end of the connection ends the body.
             (Some(_), Ends::Closed) => {}
         }
         field("Cache-Control", "no-store");
-        // Tells browsers not to frame it, guess its type, or let it load other sites' content.
+        // Tell browsers not to frame the answer, guess its type, or let it load content of other sites.
         field("X-Content-Type-Options", "nosniff");
         field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
         if let Some(methods) = self.allow {
@@ -157,18 +157,18 @@ impl Answer {
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// How the end of a stream is told to the client.
+/// How a client recognises the end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ends {
-    /// By a last chunk.
+    /// By the last chunk.
     Chunked,
-    /// By closing, to a client of HTTP/1.0.
+    /// By the end of the connection; for HTTP/1.0 clients.
     Closed,
 }
 
-/// The result of reading a head.
+/// A head that was read, and the answer to it.
 struct Turn {
-    /// How many of them are used up.
+    /// Bytes of input that are used up.
     used: usize,
     answer: Answer,
     head_only: bool,
@@ -186,7 +186,7 @@ pub async fn converse(
     let mut input = BytesMut::new();
     let mut output = Vec::new();
     loop {
-        // The wait for a request, then the wait for its end.
+        // Wait for a request to begin; `take_turn` then waits for its end.
         if input.is_empty()
             && !matches!(
                 timeout(WAIT_MAX, read(&mut stream, &mut input)).await,
@@ -220,7 +220,7 @@ pub async fn converse(
     }
 }
 
-/// Sends what comes, until it ends, or the client has gone or takes nothing.
+/// Sends the stream until it ends, or the client closes the connection or stops reading.
 async fn send_stream(stream: &mut TcpStream, mut listening: Listening, ends: Ends) {
     let mut ignored = BytesMut::new();
     loop {
@@ -252,13 +252,13 @@ async fn send_stream(stream: &mut TcpStream, mut listening: Listening, ends: End
     }
 }
 
-/// False at the end of the connection.
+/// Reads some input. False: the connection has ended.
 async fn read(stream: &mut TcpStream, input: &mut BytesMut) -> bool {
     input.reserve(4 << 10);
     matches!(stream.read_buf(input).await, Ok(n) if n > 0)
 }
 
-/// Reads until there is a head, and has it answered. `None` at the end of the connection.
+/// Reads a head and gets its answer. `None`: the connection has ended.
 async fn take_turn(
     stream: &mut TcpStream,
     input: &mut BytesMut,
@@ -286,7 +286,7 @@ async fn take_turn(
     }
 }
 
-/// `None` when the head is not complete.
+/// Parses a head and gets its answer. `None`: the head is not complete yet.
 async fn turn(
     input: &[u8],
     (limits, peer): (&Limits, Option<IpAddr>),
@@ -320,7 +320,7 @@ async fn turn(
         answer: answered.unwrap_or_else(late),
         //= rfc9110 §9.3.2   HEAD: the fields of GET, without content
         head_only: view.method == "HEAD",
-        // An HTTP/1.0 client would need a promise to keep it open; closing is simpler.
+        // HTTP/1.0 clients would have to be told that the connection stays open; closing is simpler.
         keep_open: view.keep_alive && view.version == Version::Http11,
         ends: match view.version {
             Version::Http11 => Ends::Chunked,

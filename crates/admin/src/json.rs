@@ -1,4 +1,4 @@
-//! What the JSON documents share. A value without data is `null`.
+//! Types that the JSON documents share. A value without data is `null`.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -15,12 +15,12 @@ impl<T: Serialize> Serialize for InOrder<T> {
     }
 }
 
-/// Rounds to three digits after the point.
+/// Rounds to three decimal places.
 pub fn rounded(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
 
-/// A phase as it is told.
+/// The name of a phase in documents.
 pub fn word_of(phase: Phase) -> &'static str {
     match phase {
         Phase::Running => "running",
@@ -29,18 +29,18 @@ pub fn word_of(phase: Phase) -> &'static str {
     }
 }
 
-/// Hits among requests, 0 to 1, tunnels and errors left out.
+/// Hits among requests, 0 to 1, without tunnels and errors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HitRatio {
-    /// Of the requests.
+    /// Ratio of requests.
     pub documents: Option<f64>,
-    /// Of the bytes.
+    /// Ratio of bytes.
     pub bytes: Option<f64>,
 }
 
 impl HitRatio {
-    /// Of what was counted.
+    /// The ratios of a snapshot.
     pub fn of(counted: &Snapshot) -> HitRatio {
         HitRatio {
             documents: counted.hit_ratio_documents().map(rounded),
@@ -49,22 +49,22 @@ impl HitRatio {
     }
 }
 
-/// What is told of a distribution of times, microseconds.
+/// Statistics of a distribution of times, microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Latency {
     /// The arithmetic mean.
     pub mean: f64,
-    /// Half took less.
+    /// The median.
     pub p50: f64,
-    /// All but a tenth took less.
+    /// The 90th percentile.
     pub p90: f64,
-    /// All but a hundredth took less.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
 impl Latency {
-    /// `None` of nothing.
+    /// `None` if the distribution is empty.
     pub fn of(latency: &Histogram) -> Option<Latency> {
         let quantile = |q| latency.quantile_us(q).map(rounded);
         Some(Latency {

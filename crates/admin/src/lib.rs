@@ -2,30 +2,30 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /` | what there is |
+//! | `GET /` | a list of what there is |
 //! | `GET /dashboard` | a page that shows `/live`, `/status` and `/history` as they change |
 //! | `GET /status` | JSON (`status`) |
 //! | `GET /live` | what goes on now, as JSON (`live`), for `loligo top` and the dashboard |
-//! | `GET /history`, `GET /history?step=1` | the last hour, the last minutes as JSON (`history`) |
-//! | `GET /profile` | the profile as it is written, without an end (`record::live`); 503 if too many listen |
+//! | `GET /history`, `GET /history?step=1` | the last hour, or the last minutes, as JSON (`history`) |
+//! | `GET /profile` | the profile while it is written, as an endless stream (`record::live`); 503 if too many clients listen |
 //! | `GET /metrics` | for Prometheus (`exposition`), as OpenMetrics or in its older text format (`scrape`) |
-//! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
-//! | `GET /livez` | the same, but 200 while draining: whether a restart would help |
+//! | `GET /healthz` | 200 while running, with a line for each unusable store; 503 while draining, or when a thread or store makes no progress |
+//! | `GET /livez` | the same, but 200 while draining: tells whether a restart would help |
 //! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`admin::explaining`) |
-//! | `POST /reload`, `?partial=1` | reads the configuration again (`proxy::reload`) |
-//! | `POST /upgrade` | has another process take this one's place (`proxy::upgrade`) |
-//! | `POST /upstreams/NAME/HOST:PORT?state=drain`, `up`, `down` | what the operator says of a server (`upstreams`) |
-//! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
-//! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
-//! | `DELETE /cache?...&soft=1` | makes it stale instead |
+//! | `POST /reload`, `?partial=1` | reloads the configuration (`proxy::reload`) |
+//! | `POST /upgrade` | replaces this process by another one (`proxy::upgrade`) |
+//! | `POST /upstreams/NAME/HOST:PORT?state=drain`, `up`, `down` | sets the operator's state of a server (`upstreams`) |
+//! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | purges one URL (`purge`) |
+//! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | purges all URLs with the prefix, or all responses with the tag |
+//! | `DELETE /cache?...&soft=1` | makes them stale instead |
 //!
-//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. A figure
-//! stands once, in `table`; `facts` gathers, `status`, `live` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
+//! It runs on the control thread, so it costs the workers only some shared cache lines. Each figure is defined once, in `table`; `facts` gathers
+//! them, `status`, `live` and `exposition` render them, `http` speaks HTTP; this file decides which requests are allowed.
 //!
-//! Allowed addresses may use it, but web pages in a browser there must not. A browser lets a page read, and send
-//! PURGE and DELETE, only under the page's own host name. With DNS rebinding that name may point here, so Host must
-//! be an IP address, `localhost` or a configured name. Pages cannot send absolute form, and browsers always send
-//! Host, so a health check in HTTP/1.0 may leave it out; requests that change something may not.
+//! Allowed addresses may use the interface, but web pages in a browser there must not. A browser lets a page read, and send PURGE and DELETE, only
+//! under the page's own host name. With DNS rebinding that name may point here, so Host must be an IP address, `localhost` or a configured name.
+//! Pages cannot send absolute form, and browsers always send Host, so an HTTP/1.0 health check may leave it out; requests that change something
+//! may not.
 //!
 //! Limits: those of `room`, the waits in `http`, heads by the proxy's own limit on targets.
 #![forbid(unsafe_code)]
@@ -90,19 +90,19 @@ use exchange::{
 use plan::host_fits;
 use record::{labels::COUNTED_MAX, metrics::Counters, origins::OriginBook, top::Top};
 
-/// The origins told are those of one to two such periods.
+/// Reported origins are those of the last one to two periods.
 const ORIGINS_PERIOD: Duration = Duration::from_secs(300);
-/// Room for the field lines of a request.
+/// Bytes allowed for the field lines of a request.
 const FIELD_BYTES_MAX: usize = 16 << 10;
-/// Room for the text around a URL in a target.
+/// Bytes allowed for the text around a URL in a target.
 const AROUND_URL_BYTES_MAX: usize = 1 << 10;
 
 const GET: &str = "GET, HEAD";
 
-/// How another process is told to take this one's place.
+/// Starts an upgrade to another process.
 pub type Upgrade = fn(Arc<Shared>) -> Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// Serves until the task is aborted, or another process has taken over and all answers are written. To be called on a `LocalRuntime`.
+/// Serves until the task is aborted, or another process has taken over and all answers are written. Must be called on a `LocalRuntime`.
 pub async fn serve(shared: Arc<Shared>, upgrade: Upgrade, socket: TcpListener) {
     let admin = Rc::new(Admin::new(shared, upgrade));
     let mut connections = JoinSet::new();
@@ -114,7 +114,7 @@ pub async fn serve(shared: Arc<Shared>, upgrade: Upgrade, socket: TcpListener) {
     tokio::pin!(is_over);
     loop {
         tokio::select! {
-            // The other process has the same socket.
+            // The other process accepts on the same socket.
             () = &mut is_over => break,
             accepted = socket.accept() => match accepted {
                 Ok((stream, peer)) => {
@@ -149,26 +149,26 @@ pub async fn serve(shared: Arc<Shared>, upgrade: Upgrade, socket: TcpListener) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Waits until another process has taken over.
+/// Waits until another process has taken over; for ever if this process just stops.
 async fn handed_over(shared: Arc<Shared>) {
     let mut phases = shared.phase.subscribe();
     let _ = phases.wait_for(|phase| *phase != Phase::Running).await;
     if !shared.is_handed_over.load(Ordering::SeqCst) {
-        // An ordinary stop.
+        // This is an ordinary stop.
         std::future::pending::<()>().await;
     }
 }
 
 struct Admin {
     shared: Arc<Shared>,
-    /// Those of an edition, and its number.
+    /// The listeners of an edition, and its number.
     listeners: RefCell<(u32, Vec<Rc<ListenerState>>)>,
     history: RefCell<History>,
     hour: RefCell<Hour>,
     origins: RefCell<OriginBook>,
-    /// When the book's period began.
+    /// When the present period of `origins` began.
     origins_since: Cell<Instant>,
-    /// Purges by this interface. (The workers' counters have one writer each.)
+    /// Purges by this interface. (The counters of a worker have a single writer.)
     purges: Cell<u64>,
     room: Room,
     upgrade: Upgrade,
@@ -177,7 +177,7 @@ struct Admin {
 impl Admin {
     fn new(shared: Arc<Shared>, upgrade: Upgrade) -> Admin {
         let (mut history, mut hour) = (History::default(), Hour::default());
-        // Nothing was counted when the process came up; requests may have been answered before this thread looks for the first time.
+        // Start from zero at the start of the process, because requests may be answered before this thread takes its first snapshot.
         let nothing = [Arc::new(Counters::with_rows(COUNTED_MAX))];
         let nothing = Snapshot::of(&nothing, shared.began);
         history.note(nothing.clone());
@@ -195,9 +195,9 @@ impl Admin {
         }
     }
 
-    /// How much of a head is accepted.
+    /// The largest head that is accepted.
     fn limits(&self) -> http1::Limits {
-        // A URL of the longest target must fit, with each byte percent-encoded.
+        // A URL of the longest target must fit, even if each byte is percent-encoded.
         let of_edition = self.shared.edition().limits.target_bytes_max;
         let target_bytes_max = of_edition * 3 + AROUND_URL_BYTES_MAX;
         http1::Limits {
@@ -207,7 +207,7 @@ impl Admin {
         }
     }
 
-    /// The listeners as they are now.
+    /// The listeners of the present edition.
     fn listeners(&self) -> Vec<Rc<ListenerState>> {
         let edition = self.shared.edition();
         let mut known = self.listeners.borrow_mut();
@@ -237,7 +237,7 @@ impl Admin {
         self.note_origins(now);
     }
 
-    /// Takes what the workers have noted of origins.
+    /// Takes the counts of origins from the workers.
     fn note_origins(&self, now: Instant) {
         let mut book = self.origins.borrow_mut();
         if now.saturating_duration_since(self.origins_since.get()) >= ORIGINS_PERIOD {
@@ -262,7 +262,7 @@ impl Admin {
         }
     }
 
-    /// Where a request would go.
+    /// Answers where a request would go.
     fn answer_route(&self, query: Option<&str>) -> Answer {
         let url = query.and_then(|query| query.strip_prefix("url="));
         let Some(url) = url.and_then(purge::percent_decode) else {
@@ -281,13 +281,13 @@ impl Admin {
         Facts::gather(&self.shared, self.purges.get())
     }
 
-    /// What is asked for most, if that is counted.
+    /// The most requested hosts and URLs, if they are counted.
     fn top(&self) -> Option<MutexGuard<'_, Top>> {
         let top = self.shared.top.as_ref()?;
         Some(top.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers in its turn; health has none.
+    /// Answers when it is the request's turn. Health checks need not wait for a turn.
     async fn answer_at(&self, place: &Place, request: &Request<'_>) -> Answer {
         place.is_busy();
         let turn = match is_health(request) {
@@ -358,7 +358,7 @@ impl Admin {
                 Some(listening) => Answer::stream(listening),
                 None => Answer::text(503, "too many listen to the profile already"),
             },
-            // Without listening.
+            // HEAD does not start a stream.
             "/profile" if gets => Answer {
                 content_type: http::BYTES,
                 ..Answer::text(200, "")
@@ -374,7 +374,7 @@ impl Admin {
         }
     }
 
-    /// The path of a request that may be answered, with its query.
+    /// The path and query of a request, if its host name is allowed.
     fn path<'a>(&self, request: &Request<'a>) -> Result<&'a str, Answer> {
         //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
         match http1::parse_target(request.method, request.target) {
@@ -410,7 +410,7 @@ impl Admin {
         Answer::text(200, &lines.join("\n"))
     }
 
-    /// Would a restart help? While it drains, it would not: that ends by itself.
+    /// Would a restart help? Not while draining, which ends by itself.
     fn liveness(&self) -> Answer {
         match self.standstill() {
             Some(cause) => Answer::text(503, &cause),
@@ -443,7 +443,7 @@ impl Admin {
         }
     }
 
-    /// Reads the configuration again. The answer has the words of `loligo check`, or why it is refused.
+    /// Reloads the configuration. The answer has the words of `loligo check`, or the reason of a refusal.
     async fn answer_reload(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
         if !is_ours || request.is_of_a_page || is_of_a_foreign_page(request) {
@@ -474,7 +474,7 @@ impl Admin {
         }
     }
 
-    /// What the operator says of a server.
+    /// Sets the operator's state of a server.
     fn answer_order(&self, request: &Request<'_>, which: &str, query: Option<&str>) -> Answer {
         if request.method != "POST" {
             return not_allowed("POST");
@@ -486,7 +486,7 @@ impl Admin {
         upstreams::order(&self.shared.edition().upstreams, which, query)
     }
 
-    /// Has another process take this one's place. The answer says what came of it.
+    /// Replaces this process by another one. The answer tells the result.
     async fn answer_upgrade(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
         if !is_ours || request.is_of_a_page || is_of_a_foreign_page(request) {
@@ -501,7 +501,7 @@ impl Admin {
         }
     }
 
-    /// Refuses a change under a foreign host name.
+    /// Refuses a change that is requested under a foreign host name.
     fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
         (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": FOREIGN_NAME })))
@@ -544,7 +544,7 @@ fn bad_purge(reason: &str) -> Answer {
     Answer::json(400, &json!({ "purged": false, "error": reason }))
 }
 
-/// Is health asked for, in whatever form?
+/// Is this a health check, in any form of target?
 fn is_health(request: &Request<'_>) -> bool {
     let path = match http1::parse_target(request.method, request.target) {
         Ok(Target::Origin(path) | Target::Absolute { path, .. }) => path,
@@ -565,7 +565,7 @@ const FOREIGN_RELOAD: &str =
 
 const FOREIGN_PAGE: &str = "a web page of another site may not listen to the profile: it would take the place of those who may";
 
-/// Does a browser ask for a page of another site? Its user has not asked for it.
+/// Does a page of another site make this request? The browser's user has not asked for it.
 fn is_of_a_foreign_page(request: &Request<'_>) -> bool {
     let site = request.site;
     site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"))

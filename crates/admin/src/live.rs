@@ -1,11 +1,10 @@
-//! `GET /live`: what goes on now, as JSON, for `loligo top` and the dashboard.
+//! `GET /live`: present activity as JSON, for `loligo top` and the dashboard.
 //!
-//! Three spans of time, each told beside its figures: *now* is the last second or two, *minute* the last minute, *origins* the last five
-//! to ten minutes. The rankings of hosts and URLs (`top`) fade by half in ten minutes, and are only there where `admin.top` is on, since
-//! they tell what people ask for. For the same reason an origin that is not one of a route is told by name only there.
+//! There are three periods, and each figure's part tells its length: *now* is the last second or two, *minute* the last minute, *origins* the last
+//! five to ten minutes. The rankings of hosts and URLs (`top`) fade by half in ten minutes. They are only there if `admin.top` is on, because they
+//! reveal what clients request. For the same reason an origin that is not one of a route is named only then.
 //!
-//! `loligo top` reads the parts as the structs that they were written from: what is missing is nothing known, so that another version's
-//! document can be shown too.
+//! `loligo top` reads the parts into the same structs. Missing members get default values, so that documents of other versions can be shown too.
 //!
 //! Names carry their units; a value without data is `null`. Limits: [`RANKED_MAX`] names a ranking, 256 origins.
 
@@ -30,9 +29,9 @@ use record::{
 };
 use upstreams::UpstreamStanding;
 
-/// The most names of a ranking that are told.
+/// Names reported of a ranking, at most.
 pub const RANKED_MAX: usize = 40;
-/// The seconds of the trend.
+/// Seconds of the trend.
 const TREND_SAMPLES: usize = 120;
 
 /// The whole document.
@@ -55,35 +54,35 @@ pub struct Live {
     cpu_cores: Option<f64>,
     resident_bytes: Option<u64>,
     top: Option<TopTold>,
-    /// `null`: this is a member of none.
+    /// `null`: this proxy is not a member of a cluster.
     cluster: Option<ClusterStatus>,
-    /// Servers behind names.
+    /// The upstreams and their servers.
     upstreams: Vec<UpstreamStanding>,
     trend: Trend,
 }
 
-/// A name that is known here, or has been read.
+/// A name: a constant of this program, or read from a document.
 type Name = Cow<'static, str>;
 
 /// The last second or two.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Now {
-    /// How much of it there was.
+    /// The actual length of the period.
     pub seconds: f64,
     /// All requests.
     pub requests_per_s: f64,
-    /// To clients.
+    /// Bytes sent to clients.
     pub response_bytes_per_s: f64,
     /// Requests of class error.
     pub errors_per_s: f64,
-    /// Of records.
+    /// Reads of records.
     pub disk_reads_per_s: f64,
-    /// Of clusters.
+    /// Writes of clusters.
     pub disk_writes_per_s: f64,
-    /// Of these.
+    /// Bytes of these writes.
     pub disk_write_bytes_per_s: f64,
-    /// Of TLS clients.
+    /// Handshakes of TLS clients.
     pub handshakes: Handshakes,
 }
 
@@ -91,11 +90,11 @@ pub struct Now {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Handshakes {
-    /// Of new sessions.
+    /// Handshakes of new sessions.
     pub full_per_s: f64,
-    /// Of sessions that were resumed.
+    /// Handshakes of resumed sessions.
     pub resumed_per_s: f64,
-    /// For whatever reason; `tls_handshakes_...` in `/metrics` tell them apart.
+    /// Failed for any reason; `tls_handshakes_...` in `/metrics` tell the reasons apart.
     pub failed_per_s: f64,
 }
 
@@ -103,21 +102,21 @@ pub struct Handshakes {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Minute {
-    /// How much of it there was.
+    /// The actual length of the period.
     pub seconds: f64,
     /// All requests.
     pub requests_per_s: f64,
-    /// To clients.
+    /// Bytes sent to clients.
     pub response_bytes_per_s: f64,
-    /// Tunnels and errors left out.
+    /// Without tunnels and errors.
     pub hit_ratio: HitRatio,
-    /// Of all but tunnels.
+    /// All requests except tunnels.
     pub latency_us: Option<Latency>,
-    /// Those that occurred.
+    /// The classes that occurred.
     pub classes: Vec<ClassRow>,
-    /// Those that occurred; memory hits are left out.
+    /// The stages that occurred, without those of memory hits.
     pub stages: Vec<StageRow>,
-    /// Those that occurred.
+    /// The protocols that occurred.
     pub protocols: Vec<ProtocolRow>,
 }
 
@@ -131,13 +130,13 @@ pub struct ProtocolRow {
     pub tls: Name,
     /// `none`, `full`, `resumed`.
     pub session: Name,
-    /// How many.
+    /// Requests.
     pub requests_per_s: f64,
-    /// Of all requests, 0 to 1.
+    /// Part of all requests, 0 to 1.
     pub share: f64,
-    /// Those that began.
+    /// New connections.
     pub connections_per_s: f64,
-    /// Client connections that speak it now.
+    /// Client connections open now.
     pub connections_open: u64,
 }
 
@@ -149,13 +148,13 @@ pub struct ClassRow {
     pub name: Name,
     /// Did the cache answer?
     pub is_hit: bool,
-    /// How many.
+    /// Requests.
     pub requests_per_s: f64,
-    /// Of all requests, 0 to 1.
+    /// Part of all requests, 0 to 1.
     pub share: f64,
-    /// To clients.
+    /// Bytes sent to clients.
     pub response_bytes_per_s: f64,
-    /// `None` of a class that is not timed.
+    /// `None` for a class that is not timed.
     pub latency_us: Option<Latency>,
 }
 
@@ -177,23 +176,23 @@ pub struct StageRow {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OriginsTold {
-    /// Are all told by name?
+    /// Are all origins named?
     pub are_named: bool,
-    /// By p99, the slowest first.
+    /// Sorted by p99, the slowest first.
     pub rows: Vec<OriginRow>,
-    /// All that have no row.
+    /// The sum of all origins without a row.
     pub rest: Option<OriginRow>,
 }
 
-/// Requests to an origin; times until the head of its answer.
+/// Requests to an origin, and times until the head of its response.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OriginRow {
     /// URL or host.
     pub name: String,
-    /// Asked of it.
+    /// Requests sent to it.
     pub requests: u64,
-    /// Those without a usable answer.
+    /// Requests without a usable response.
     pub failures: u64,
     /// Microseconds.
     pub p50_us: Option<f64>,
@@ -205,13 +204,13 @@ pub struct OriginRow {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Disk {
-    /// Reads from devices under way.
+    /// Reads from devices in progress.
     pub reads_under_way: u64,
-    /// Reads that are due and wait for a slow device.
+    /// Due reads that wait for a slow device.
     pub reads_waiting: u64,
     /// Writes handed to devices and not completed.
     pub writes_under_way: u64,
-    /// Empty: there is no disk.
+    /// Empty if there is no disk.
     pub stores: Vec<StoreRow>,
 }
 
@@ -226,9 +225,9 @@ pub struct StoreRow {
     never_written_bytes: u64,
     reads_under_way: u64,
     writes_under_way: u64,
-    /// Storing pauses after a failed write.
+    /// Is storing paused after a failed write?
     pub is_paused: bool,
-    /// Its device does not answer.
+    /// Is its device set aside because it does not answer?
     pub is_aside: bool,
 }
 
@@ -236,9 +235,9 @@ pub struct StoreRow {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopTold {
-    /// Of hosts.
+    /// Hosts.
     pub hosts: Rankings,
-    /// Of URLs.
+    /// URLs.
     pub urls: Rankings,
 }
 
@@ -253,7 +252,7 @@ pub struct Trend {
 }
 
 impl Live {
-    /// Puts the document together. `top`: the rankings of hosts and URLs, if that is counted.
+    /// Puts the document together. `top`: the rankings of hosts and URLs, if they are counted.
     pub fn of(
         facts: Facts,
         history: &History,
@@ -295,7 +294,7 @@ impl Now {
         let errors = counted
             .classes()
             .filter(|(class, _)| *class == Class::Error);
-        // All others of this name.
+        // All other counters with this prefix.
         let is_failure = |how: &str| !matches!(how, "open" | "full" | "resumed");
         let failed = counted.simple().iter().filter(|it| {
             let how = it.name.strip_prefix("tls_handshakes_");
@@ -376,7 +375,7 @@ impl OriginsTold {
         let mut rows: Vec<_> = rows
             .map(|(name, times)| OriginRow::of(name, times))
             .collect();
-        // Those that never answered come first.
+        // Origins that never answered come first.
         let slowness = |row: &OriginRow| row.p99_us.unwrap_or(f64::INFINITY);
         rows.sort_by(|a, b| {
             let slower = slowness(b).total_cmp(&slowness(a));

@@ -1,6 +1,6 @@
 //! Processor time, memory and open files of this process, from `/proc`.
 //!
-//! A value that cannot be read is left out, not 0.
+//! A value that cannot be read is missing, not 0.
 
 use std::{
     fs,
@@ -10,9 +10,9 @@ use std::{
 
 use serde::Serialize;
 
-/// Units of processor time a second in `/proc`: USER_HZ, 100 on every machine that we run on.
+/// Units of processor time a second in `/proc`: USER_HZ, 100 on all platforms that we support.
 const TICKS_A_SECOND: f64 = 100.0;
-/// Where `/proc/self/stat` has user time, system time and the time of the start, counted from behind the name.
+/// Positions of user time, system time and start time in `/proc/self/stat`, counted after the name.
 const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;
@@ -22,7 +22,7 @@ const START_TIME: usize = 19;
 pub struct Process {
     /// Processor time so far, of all threads, user and system; seconds.
     pub cpu_s: Option<f64>,
-    /// Memory that is in RAM.
+    /// Memory in RAM.
     pub resident_bytes: Option<u64>,
     /// Open files, sockets among them.
     pub open_fds: Option<u64>,
@@ -37,7 +37,7 @@ impl Process {
     /// Reads the state.
     pub fn now() -> Process {
         Process {
-            // One of them is the directory being read.
+            // One of them is the directory that is being read.
             open_fds: fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| (files.count() as u64).saturating_sub(1)),
@@ -46,7 +46,7 @@ impl Process {
         }
     }
 
-    /// Reads the state without the open files, which take long where there are many.
+    /// Reads the state without the number of open files, because counting many files takes long.
     pub fn in_brief() -> Process {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let field = |at| ticks(&stat, at);
@@ -62,7 +62,7 @@ impl Process {
     }
 }
 
-/// A field of `/proc/self/stat` that is a time, in seconds. The name before them may hold anything, blanks and brackets too.
+/// A time in `/proc/self/stat`, in seconds. The name before the fields may contain anything, also blanks and brackets.
 fn ticks(stat: &str, at: usize) -> Option<f64> {
     let fields = stat.rsplit_once(") ")?.1;
     let ticks: u64 = fields.split(' ').nth(at)?.parse().ok()?;
@@ -76,7 +76,7 @@ fn resident() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The soft limit; `None` also if there is no limit.
+/// The soft limit; `None` also if there is none.
 fn max_fds(limits: &str) -> Option<u64> {
     let line = limits
         .lines()
@@ -84,7 +84,7 @@ fn max_fds(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Computed once, or setting the clock would change it.
+/// Computed once, because it would change when the clock is set.
 fn started(stat: &str) -> Option<f64> {
     static STARTED: OnceLock<Option<f64>> = OnceLock::new();
     *STARTED.get_or_init(|| {

@@ -1,10 +1,10 @@
-//! Room at the admin interface: connections, and answers at a time.
+//! Limits on the connections of the admin interface, and on concurrent answers.
 //!
-//! Clients that wait do not shut it. Where all places are taken, the connection that has waited longest gives way: for a request, for the rest of
-//! a head, or for its client to take an answer. A connection whose answer is being made, or that streams, keeps its place.
+//! Idle clients cannot block the interface. When all places are taken, the connection that has waited longest for its client is closed: for a
+//! request, for the rest of a head, or for the client to take an answer. A connection whose answer is being made, or that streams, is kept.
 //!
-//! [`ANSWERS_MAX`] answers are made at a time, and [`WAITING_MAX`] requests wait for their turn; one more is refused. So a place that gives
-//! way is always found, and health, which takes no turn, is always answered.
+//! [`ANSWERS_MAX`] answers are made at a time, and [`WAITING_MAX`] requests wait for their turn; further ones are refused. So there is always a
+//! connection that can be closed, and health checks, which need no turn, are always answered.
 //!
 //! Limits: [`CONNECTIONS_MAX`], [`ANSWERS_MAX`], [`WAITING_MAX`].
 
@@ -21,44 +21,44 @@ use tokio::{
 use base::clock::Instant;
 use record::live::LISTENERS_MAX;
 
-/// The most connections at once; see above.
+/// Connections at once, at most; see above.
 pub const CONNECTIONS_MAX: usize = 256;
-/// The most answers that are made at a time.
+/// Answers made at a time, at most.
 const ANSWERS_MAX: usize = 64;
-/// The most requests that wait until theirs is.
+/// Requests that wait for their turn, at most.
 const WAITING_MAX: usize = 128;
 
 const _: () = assert!(ANSWERS_MAX + WAITING_MAX + LISTENERS_MAX < CONNECTIONS_MAX);
 
-/// The places.
+/// The places of connections.
 pub struct Room {
     places: RefCell<Vec<(Place, AbortHandle)>>,
     turns: Semaphore,
     waiting: Cell<usize>,
 }
 
-/// That of a connection: since when it waits for its client; `None` while it does not.
+/// The place of a connection: since when it has waited for its client; `None` while it does not wait.
 #[derive(Clone)]
 pub struct Place(Rc<Cell<Option<Instant>>>);
 
 impl Place {
-    /// Of a connection that begins.
+    /// The place of a new connection.
     pub fn new() -> Place {
         Place(Rc::new(Cell::new(Some(Instant::now()))))
     }
 
-    /// From now on it waits for its client.
+    /// From now on the connection waits for its client.
     pub fn waits(&self) {
         self.0.set(Some(Instant::now()));
     }
 
-    /// Its client waits for us.
+    /// From now on the client waits for us.
     pub fn is_busy(&self) {
         self.0.set(None);
     }
 }
 
-/// A request that waits is counted.
+/// Counts a waiting request until dropped.
 struct Waiting<'a>(&'a Cell<usize>);
 
 impl Drop for Waiting<'_> {
@@ -68,7 +68,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Room {
-    /// Empty.
+    /// A room without connections.
     pub fn new() -> Room {
         Room {
             places: RefCell::default(),
@@ -77,7 +77,7 @@ impl Room {
         }
     }
 
-    /// Makes room for one more connection.
+    /// Makes room for one more connection, if necessary by closing the one that has waited longest.
     pub fn make(&self) {
         let mut places = self.places.borrow_mut();
         places.retain(|(_, task)| !task.is_finished());
@@ -91,7 +91,7 @@ impl Room {
         }
     }
 
-    /// A connection has this place.
+    /// Enters a connection with its task.
     pub fn take(&self, place: Place, task: AbortHandle) {
         self.places.borrow_mut().push((place, task));
     }

@@ -1,8 +1,8 @@
-//! Which text format a scrape gets: OpenMetrics where it is asked for, else the older format of Prometheus (0.0.4), which every client
+//! Chooses the text format of a scrape: OpenMetrics if the client asks for it, otherwise the older format of Prometheus (0.0.4), which every client
 //! reads.
 //!
-//! Prometheus itself asks for OpenMetrics. VictoriaMetrics, Telegraf, Datadog and scripts may not, and then read its counters as untyped, or
-//! refuse `# EOF`. The two differ in the lines that describe a family; samples are the same:
+//! Prometheus asks for OpenMetrics. VictoriaMetrics, Telegraf, Datadog and scripts may not, and would then read its counters as untyped, or refuse
+//! `# EOF`. The formats differ in the lines that describe a family; samples are the same:
 //!
 //! | | OpenMetrics | 0.0.4 |
 //! |---|---|---|
@@ -17,9 +17,9 @@ use std::fmt::Write as _;
 
 use super::exposition;
 
-/// Media ranges of Accept that are looked at. Those behind do not count.
+/// Media ranges of Accept that are read. Further ones are ignored.
 const RANGES_MAX: usize = 32;
-/// Thousandths.
+/// The weight 1, in thousandths.
 const WEIGHT_MAX: u32 = 1000;
 
 /// A text format.
@@ -40,7 +40,7 @@ impl Format {
             let Some((format, weight)) = std::str::from_utf8(range).ok().and_then(read) else {
                 continue;
             };
-            // Of two that are as welcome, the richer one.
+            // Prefer OpenMetrics if both have the same weight.
             if weight > best.0 || weight == best.0 && weight > 0 && format == Format::OpenMetrics {
                 best = (weight, format);
             }
@@ -65,7 +65,7 @@ impl Format {
     }
 }
 
-/// One media range: the format that it asks for by name, and its weight in thousandths.
+/// Reads a media range: the format that it names, and its weight in thousandths.
 fn read(range: &str) -> Option<(Format, u32)> {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next()?;
@@ -91,10 +91,10 @@ fn read(range: &str) -> Option<(Format, u32)> {
     }
 }
 
-/// The same in the text format of Prometheus.
+/// Converts an exposition to the text format of Prometheus.
 fn classic(exposition: &str) -> String {
     let mut out = String::with_capacity(exposition.len() + (4 << 10));
-    // The line of help comes before the line that says the type, by which its name is another.
+    // HELP comes before TYPE, but the name in it depends on the type.
     let mut help = None;
     for line in exposition.lines() {
         if let Some(described) = line.strip_prefix("# HELP ") {

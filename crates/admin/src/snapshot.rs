@@ -1,11 +1,10 @@
-//! What the workers have counted, added up at one moment.
+//! The workers' counters, added up at one moment.
 //!
-//! Two [`Snapshot`]s make a rate. [`History`] keeps those of the last minute.
+//! The difference of two [`Snapshot`]s gives rates. [`History`] keeps those of the last minute.
 //!
-//! Workers count on while we read, so the numbers of one snapshot may differ by the requests that
-//! finished meanwhile.
+//! Workers go on counting while we read, so the numbers of one snapshot may differ by the requests that finished meanwhile.
 //!
-//! Hit ratios leave out tunnels, which cannot be cached, and errors.
+//! Hit ratios leave out errors, and tunnels, which cannot be cached.
 //!
 //! Not known here: HTTP, text formats.
 
@@ -38,11 +37,11 @@ const CLASSES: usize = Class::ALL.len();
 /// A counter or gauge without labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Simple {
-    /// Its name; that of a gauge ends in `_open`.
+    /// Its name; names of gauges end in `_open`.
     pub name: &'static str,
     /// What it counts.
     pub help: &'static str,
-    /// All workers together.
+    /// The sum of all workers.
     pub value: u64,
 }
 
@@ -56,11 +55,11 @@ impl Simple {
 /// The requests of one class.
 #[derive(Clone, Debug)]
 pub struct ClassFigures {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes sent to clients, heads included.
     pub bytes: u64,
-    /// How long they took.
+    /// Distribution of their durations.
     pub latency: Histogram,
 }
 
@@ -77,32 +76,32 @@ impl ClassFigures {
 /// The workers' counters added up.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When.
+    /// When it was taken.
     at: Instant,
     classes: Vec<ClassFigures>,
-    /// By [`StageName`].
+    /// Indexed by [`StageName`].
     stages: Vec<Histogram>,
     simple: Vec<Simple>,
-    /// By row: see [`record::labels`].
+    /// Indexed by row: see [`record::labels`].
     rows: Vec<RowFigures>,
-    /// Answers by status; 0: none was sent.
+    /// Responses by status; 0: none was sent.
     statuses: Vec<u64>,
     causes: [u64; CAUSES.len()],
     h2_faults: [u64; http2::Fault::ALL.len()],
     protocols: Vec<ProtocolFigures>,
 }
 
-/// Answers of one listener with one origin.
+/// Responses of one listener from one origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowFigures {
-    /// By class of status: see [`STATUS_CLASSES`].
+    /// Indexed by class of status: see [`STATUS_CLASSES`].
     pub answers: [u64; STATUS_CLASSES.len()],
     /// Bytes sent, heads included.
     pub bytes: u64,
 }
 
 impl Snapshot {
-    /// Adds up.
+    /// Adds up these counters.
     pub fn of(counters: &[Arc<Counters>], at: Instant) -> Snapshot {
         let mut classes = vec![ClassFigures::new(); CLASSES];
         let mut stages = vec![Histogram::new(); STAGES];
@@ -138,7 +137,7 @@ impl Snapshot {
                 }
             }
         }
-        // 200 is the rest.
+        // Status 200 is not counted; it is the rest.
         let all: u64 = classes.iter().map(|class| class.requests).sum();
         statuses[200] = all.saturating_sub(statuses.iter().sum());
         Snapshot {
@@ -189,7 +188,7 @@ impl Snapshot {
         CAUSES.into_iter().zip(self.causes)
     }
 
-    /// What clients of HTTP/2 did wrong, all faults.
+    /// Protocol faults of HTTP/2 clients, all kinds.
     pub fn h2_faults(&self) -> impl Iterator<Item = (http2::Fault, u64)> {
         http2::Fault::ALL.iter().copied().zip(self.h2_faults)
     }
@@ -204,13 +203,13 @@ impl Snapshot {
         &self.simple
     }
 
-    /// The counter of that name; 0 if there is none.
+    /// The counter of this name; 0 if there is none.
     pub fn value(&self, name: &str) -> u64 {
         let found = self.simple.iter().find(|s| s.name == name);
         found.map_or(0, |s| s.value)
     }
 
-    /// Adds counters and gauges that are no worker's: their names, meanings and values.
+    /// Adds counters and gauges that are not a worker's: their names, help texts and values.
     pub fn append(&mut self, figures: impl IntoIterator<Item = (&'static str, &'static str, u64)>) {
         let simple = figures
             .into_iter()
@@ -218,25 +217,25 @@ impl Snapshot {
         self.simple.extend(simple);
     }
 
-    /// Adds to the counter of that name.
+    /// Adds to the counter of this name.
     pub fn add(&mut self, name: &str, n: u64) {
         if let Some(simple) = self.simple.iter_mut().find(|s| s.name == name) {
             simple.value += n;
         }
     }
 
-    /// All requests.
+    /// The number of all requests.
     pub fn requests(&self) -> u64 {
         self.classes.iter().map(|c| c.requests).sum()
     }
 
-    /// Those answered from the cache.
+    /// The number of requests answered from the cache.
     pub fn hits(&self) -> u64 {
         let hits = self.classes().filter(|(class, _)| class.is_hit());
         hits.map(|(_, figures)| figures.requests).sum()
     }
 
-    /// All bytes sent to clients.
+    /// Bytes sent to clients.
     pub fn bytes(&self) -> u64 {
         self.classes.iter().map(|c| c.bytes).sum()
     }
@@ -276,7 +275,7 @@ impl Snapshot {
         (all > 0).then(|| hits as f64 / all as f64)
     }
 
-    /// What was counted since `earlier`; `None` if no time has passed. Gauges keep their present values.
+    /// The counts since `earlier`; `None` if no time has passed. Gauges keep their present values.
     pub fn since(&self, earlier: &Snapshot) -> Option<Passed> {
         let seconds = self.at.duration_since(earlier.at).as_secs_f64();
         let pairs = self.classes.iter().zip(&earlier.classes);
@@ -308,7 +307,7 @@ impl Snapshot {
             stages: stages.collect(),
             simple: simple.collect(),
             rows: rows.collect(),
-            // Saturating: 200 is a difference of sums that are not of one moment.
+            // Saturating, because 200 is a difference of sums that were not read at the same moment.
             statuses: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
             causes: array::from_fn(|i| self.causes[i].wrapping_sub(earlier.causes[i])),
             h2_faults: array::from_fn(|i| self.h2_faults[i].wrapping_sub(earlier.h2_faults[i])),
@@ -320,21 +319,21 @@ impl Snapshot {
     }
 }
 
-/// What was counted in a stretch of time.
+/// The counts of a period.
 pub struct Passed {
     /// The figures.
     pub counted: Snapshot,
-    /// How long it was; never 0.
+    /// The length of the period, seconds; never 0.
     pub seconds: f64,
 }
 
 impl Passed {
-    /// A rate.
+    /// A number as a rate.
     pub fn per_s(&self, n: u64) -> f64 {
         rounded(n as f64 / self.seconds)
     }
 
-    /// The rate of the counter of that name.
+    /// The rate of the counter of this name.
     pub fn rate(&self, counter: &str) -> f64 {
         self.per_s(self.counted.value(counter))
     }
@@ -351,7 +350,7 @@ fn add_all(sums: &mut [u64], counters: &[AtomicU64]) {
 pub struct History(VecDeque<Snapshot>);
 
 impl History {
-    /// Adds one, in place of the oldest when it is full.
+    /// Adds a snapshot, replacing the oldest one when full.
     pub fn note(&mut self, snapshot: Snapshot) {
         if self.0.len() >= HISTORY_MAX {
             self.0.pop_front();
@@ -359,7 +358,7 @@ impl History {
         self.0.push_back(snapshot);
     }
 
-    /// The last minute; `None` before the first snapshot.
+    /// The counts of the last minute; `None` before the first snapshot.
     pub fn recent(&self, now: &Snapshot) -> Option<Passed> {
         now.since(self.0.front()?)
     }

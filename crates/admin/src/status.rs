@@ -1,7 +1,7 @@
-//! `GET /status`: the facts as JSON for people and scripts.
+//! `GET /status`: all figures as JSON, for people and scripts.
 //!
-//! Names carry their units. Ratios and latencies without data are `null`. `recent` covers the last minute, all else
-//! the time since the start. `counters` has every counter under its name in `/metrics`, grouped by subject.
+//! Names carry their units. Ratios and latencies without data are `null`. `recent` covers the last minute, everything else the time since the
+//! start. `counters` has every counter under its name in `/metrics`, grouped by subject.
 
 use std::net::SocketAddr;
 
@@ -44,26 +44,26 @@ pub struct Status {
     transfers: TransferFacts,
     stores: Vec<StoreFacts>,
     counters: InOrder<InOrder<u64>>,
-    /// Answers by status.
+    /// Number of responses by status.
     statuses: Vec<Answers>,
-    /// By listener and origin.
+    /// Responses by listener and origin.
     answers: Vec<AnswersOf>,
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
-    /// Requests that rules have decided, and those with each tag.
+    /// Requests that rules have decided, and requests with each tag.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleCount>,
     process: Process,
     /// Parents and siblings, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerFacts>,
-    /// Servers behind a name, in the order of the configuration.
+    /// The upstreams and their servers, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     upstreams: Vec<UpstreamStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<DigestFacts>,
-    /// The cluster, if this is a member of one.
+    /// The cluster, if this proxy is a member of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterStatus>,
     /// The most requested hosts and URLs, if `admin.top` is on.
@@ -73,7 +73,7 @@ pub struct Status {
 
 #[derive(Serialize)]
 struct Answers {
-    /// 0: no answer was sent, because the client had gone.
+    /// 0: no response was sent, because the client had gone.
     status: usize,
     answers: u64,
 }
@@ -93,18 +93,18 @@ struct Configuration {
     /// 1 at the start, one more with each reload.
     edition: u32,
     loaded_unix_s: f64,
-    /// Whoever has asked for it.
+    /// Who asked for the reload.
     by: String,
-    /// Parts of what was read that are not in force, because they want a restart.
+    /// Changed parts of the configuration that are not in force until a restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     wanting_a_restart: Vec<&'static str>,
     /// Certificates of listeners that cannot be used, or that clients refuse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     certificate_troubles: Vec<String>,
-    /// Origins whose certificates nobody looks at.
+    /// Origins whose certificates are not verified.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unverified: Vec<String>,
-    /// What it means, as `loligo check` says it. Secrets are not in it.
+    /// The configuration as `loligo check` describes it, without secrets.
     running: Vec<String>,
     reloads_refused: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,10 +149,10 @@ impl Configuration {
 struct Listener {
     address: SocketAddr,
     role: &'static str,
-    /// Of a reverse listener.
+    /// Number of routes of a reverse listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     routes: Option<usize>,
-    /// Of one that speaks TLS.
+    /// Certificates of a TLS listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates: Option<Vec<Certificate>>,
 }
@@ -162,7 +162,7 @@ struct Certificate {
     names: String,
     until: String,
     until_unix_s: i64,
-    /// `null`: made at the start.
+    /// `null`: the certificate was generated at the start.
     file: Option<String>,
 }
 
@@ -178,7 +178,7 @@ struct Connections {
 struct Requests {
     total: u64,
     response_bytes: u64,
-    /// Without tunnels.
+    /// Of all requests except tunnels.
     latency_us: Option<Latency>,
     by_class: InOrder<ByClass>,
 }
@@ -202,7 +202,7 @@ struct Recent {
 }
 
 impl Status {
-    /// Puts the document together. `top`: what is asked for most, if that is counted.
+    /// Puts the document together. `top`: the most requested hosts and URLs, if they are counted.
     pub fn of(
         facts: Facts,
         (edition, reloads): (&Edition, &Reloads),
@@ -327,7 +327,7 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
     InOrder(counted.classes().map(entry).collect())
 }
 
-/// The group of a counter, by the beginning of its name, so that a new one finds its place.
+/// Groups of counters by the beginning of their names, so that a new counter finds its group.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),

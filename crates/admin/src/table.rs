@@ -1,11 +1,11 @@
-//! The table of figures: what each is called, what it means, and where its value comes from. A figure stands once.
+//! The table of figures: the name, the help text and the source of each. A figure is defined once.
 //!
-//! A [`Column`] is a family of `/metrics`. What `figures!` makes is also a field of `/status`, under the name that stands first. The workers'
-//! counters have a table of the same kind (`record::metrics`), and so have the stores' (`store::Figures`).
+//! A [`Column`] is a family of `/metrics`. What `figures!` defines is also a field of `/status`, under the first name. The workers' counters have a
+//! similar table (`record::metrics`), and so have those of the stores (`store::Figures`).
 //!
-//! Each line is also the help text of a metric, so it must say what is counted without the lines around it.
+//! Each line is also the help text of a metric, so it must be understood without the lines around it.
 //!
-//! Not known here: how figures are written, when they are gathered.   Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) members, so some 2,000 lines.
+//! Not known here: the output formats, when figures are gathered.   Limits: [`MEMBERS_MAX`](plan::MEMBERS_MAX) members, so some 2,000 lines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,7 +31,7 @@ use upstreams::{ServerStanding, UpstreamStanding};
 pub struct Column<T> {
     /// Its name in `/metrics`.
     pub name: &'static str,
-    /// What it means.
+    /// Its help text.
     pub help: &'static str,
     /// A counter, or a gauge.
     pub kind: MetricType,
@@ -39,16 +39,16 @@ pub struct Column<T> {
     pub of: fn(&T) -> Value,
 }
 
-/// A value as it is written.
+/// A value, as it is written.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
     /// A number of things.
     Count(u64),
-    /// The same, where it may be negative.
+    /// The same, possibly negative.
     Signed(i64),
     /// A time or a ratio.
     Real(f64),
-    /// There is no line for it now.
+    /// No line is written at present.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// Tables of columns.
+/// Defines tables of columns.
 macro_rules! columns {
     ($(#[doc = $doc:literal] $table:ident of $row:ty { $($kind:ident $name:literal, $help:literal = |$it:ident| $value:expr;)* })*) => {
         $(#[doc = $doc]
@@ -86,7 +86,7 @@ macro_rules! columns {
     };
 }
 
-/// Structs of figures with their columns.
+/// Defines structs of figures with their columns.
 macro_rules! figures {
     ($(#[doc = $doc:literal] $facts:ident of ($($from:ident: $of:ty),*) {
         $($(#[$only:meta])? $kind:ident $field:ident $name:literal, $help:literal = $value:expr;)*
@@ -99,11 +99,11 @@ macro_rules! figures {
 
         impl $facts {
             columns! {
-                /// As `/metrics` has them.
+                /// The columns of `/metrics`.
                 COLUMNS of $facts { $($kind $name, $help = |it| it.$field;)* }
             }
 
-            /// As they are now.
+            /// The present values.
             pub fn now($($from: &$of),*) -> $facts {
                 $facts { $($field: $value),* }
             }
@@ -127,7 +127,7 @@ figures! {
         #[serde(skip)] Counter fragment_served_bytes "memory_fragment_served_bytes", "Bytes of fragments that were sent from memory" = cache.fragments.served_bytes();
     }
 
-    /// Heads and bodies on their way.
+    /// Heads and bodies in transit.
     TransferFacts of (heads: HeadBudget, ledger: Ledger, bytes_max: u64, cache: Cache) {
         #[serde(skip)] Gauge head_bytes "head_bytes", "Bytes kept of heads that are not complete, and behind requests" = heads.bytes();
         Gauge bytes "transfer_bytes", "Bytes of bodies on their way from origins to clients and store" = ledger.bytes();
@@ -137,7 +137,7 @@ figures! {
 }
 
 columns! {
-    /// The process, as the kernel sees it: under the standard names.
+    /// The process, as the kernel reports it; these have the standard names.
     PROCESS of Process {
         Counter "process_cpu_seconds", "Processor time of all threads, user and system, in seconds" = |it| it.cpu_s;
         Gauge "process_start_time_seconds", "When the process started, in seconds since 1970" = |it| it.started_unix_s;
@@ -157,7 +157,7 @@ columns! {
         Counter "config_reload_failures", "Reloads that were refused, so that the configuration stayed as it was" = |it| it.configuration.failures;
     }
 
-    /// TLS to clients, and the bound on these.
+    /// TLS to clients, ACME, and the bound on client connections.
     CLIENTS of Facts {
         Counter "tls_sessions_forgotten", "TLS sessions, kept for early-data, that made room for newer ones (limits.tls-sessions)" = |_it| SESSIONS_FORGOTTEN.load(Relaxed);
         Counter "acme_issued", "Certificates that were issued by acme.directory" = |it| it.configuration.acme.map(|(issued, _)| issued);
@@ -165,7 +165,7 @@ columns! {
         Gauge "client_connections_max", "The bound on open client connections" = |it| it.connections_max;
     }
 
-    /// By class.
+    /// Requests by class.
     CLASSES of ClassFigures {
         Counter "requests", "Requests finished, by what became of them: the classes of the access log" = |it| it.requests;
         Counter "response_bytes", "Bytes sent to clients, heads included, by what became of the request" = |it| it.bytes;
@@ -177,14 +177,14 @@ columns! {
         Gauge "hit_ratio_bytes", "Part (0 to 1) of the bytes sent since the start that came from the cache, without tunnels and errors" = |it| it.hit_ratio_bytes().unwrap_or(f64::NAN);
     }
 
-    /// By protocol and encryption.
+    /// Requests and connections by protocol and encryption.
     PROTOCOLS of ProtocolFigures {
         Counter "protocol_requests", "Requests finished, by the client's protocol and the encryption of its connection" = |it| it.requests;
         Counter "protocol_connections", "Client connections, by what is spoken on them: counted once that is known" = |it| it.connections;
         Gauge "protocol_connections_open", "Client connections open now, by what is spoken on them" = |it| it.open;
     }
 
-    /// Of each upstream.
+    /// Each upstream.
     UPSTREAMS of UpstreamStanding {
         Counter "upstream_retries", "Requests that were sent to one more server of the upstream, because one gave no answer or a bad one" = |it| it.retries;
         Counter "upstream_retries_refused", "Requests that could have been sent to one more server and were not, because a tenth of those of the last ten seconds had been" = |it| it.retries_refused;
@@ -192,7 +192,7 @@ columns! {
         Counter "upstream_ejections_spared", "Failures for which a server would have been put out, if at least half of them had been left" = |it| it.spared;
     }
 
-    /// Of each server of an upstream.
+    /// Each server of an upstream.
     SERVERS of ServerStanding {
         Gauge "upstream_server_up", "1 while the server gets requests: nothing that is known of it, and no operator, speaks against it" = |it| u64::from(it.is_up());
         Gauge "upstream_server_in_flight", "Requests on their way to the server, their answers' bodies included" = |it| u64::from(it.in_flight);
@@ -202,7 +202,7 @@ columns! {
         Counter "upstream_server_ejections", "How often the server was put out because of what came of requests" = |it| it.ejections;
     }
 
-    /// Of each limit.
+    /// Each limit.
     LIMITS of LimitFacts {
         Counter "limit_passed", "Requests (or connections) within a limit, by its name" = |it| it.passed;
         Counter "limit_delayed", "Requests that waited for their turn at a limit" = |it| it.delayed;
@@ -211,7 +211,7 @@ columns! {
         Gauge "limit_keys", "Clients, hosts or listeners that a limit counts apart now, some idle ones among them" = |it| it.keys;
     }
 
-    /// Of each store, beside the store's own.
+    /// Each store, in addition to its own figures.
     STORES of StoreFacts {
         Gauge "store_bytes", "Size of the store's file or device in bytes" = |it| it.bytes;
         Gauge "store_paused", "1 while nothing is stored because a write failed" = |it| u64::from(it.paused);
@@ -220,7 +220,7 @@ columns! {
         Gauge "store_recovery_left_bytes", "Bytes still to be looked through after an unclean stop" = |it| it.recovery.as_ref().map_or(0, |scan| scan.total_bytes - scan.done_bytes);
     }
 
-    /// Of each other member of the cluster.
+    /// Each other member of the cluster.
     MEMBERS of MemberStatus {
         Gauge "cluster_member_trusted", "1 while the member's link is up and it is heard" = |it| f64::from(u8::from(it.trusted));
         Gauge "cluster_member_since_seconds", "Time since trust in the member began, or was lost, in seconds" = |it| it.since_s as f64;
@@ -235,7 +235,7 @@ columns! {
         Counter "cluster_member_distrusted", "Times that the member's link ended or fell silent" = |it| it.distrusted;
     }
 
-    /// Pushes between members of the cluster; without labels.
+    /// Pushes between members of the cluster, without labels.
     PUSHES of Cluster {
         Gauge "cluster_push_bytes_open", "Bytes collected for pushes, waiting, and on their way" = |it| it.pushing.figures().0;
         Counter "cluster_pushes_dropped_full", "Pushes dropped, or not begun, because the queue of pushes was full" = |it| it.pushing.figures().2.full;
@@ -264,7 +264,7 @@ columns! {
     }
 }
 
-/// A family with a line for each word of a further label: its name, that label, what it means.
+/// A family with a line for each word of a further label: name, that label, help text, kind, values.
 type ByWord = (
     &'static str,
     &'static str,
@@ -273,7 +273,7 @@ type ByWord = (
     fn(&MemberStatus) -> Vec<(&'static str, u64)>,
 );
 
-/// Of each other member of the cluster, by a word.
+/// Families of each other member of the cluster with such a label.
 pub const MEMBERS_BY_WORD: [ByWord; 3] = [
     (
         "cluster_member_state",
@@ -303,7 +303,7 @@ pub const MEMBERS_BY_WORD: [ByWord; 3] = [
     ),
 ];
 
-/// Name, meaning and value of each figure of pushes.
+/// Name, help text and value of each figure of pushes.
 pub fn pushes(cluster: &Cluster) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
     PUSHES.iter().filter_map(|column| {
         let Value::Count(n) = (column.of)(cluster) else {
@@ -313,7 +313,7 @@ pub fn pushes(cluster: &Cluster) -> impl Iterator<Item = (&'static str, &'static
     })
 }
 
-/// Of all members together.
+/// The sum over all members.
 fn sum(cluster: &Cluster, of: fn(&MemberCounters) -> &AtomicU64) -> u64 {
     cluster
         .counted()
@@ -321,7 +321,7 @@ fn sum(cluster: &Cluster, of: fn(&MemberCounters) -> &AtomicU64) -> u64 {
         .sum()
 }
 
-/// What we have said to pushes of others.
+/// Pushes of other members that we answered with this verdict.
 fn taken(cluster: &Cluster, verdict: Verdict) -> u64 {
     cluster.receiving.verdicts[verdict as usize].load(Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Requests, and which of them are allowed.
+//! Requests to the admin interface, and which of them are allowed.
 
 use super::*;
 use base::pulse::Pulse;
@@ -22,7 +22,7 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
 #[test]
 fn a_page_of_another_site_does_not_listen() {
     let admin = Admin::new(testing::shared(), testing::no_upgrade);
-    // Without a journal there is nothing to listen to.
+    // Without a journal there is no profile to listen to.
     for (site, status) in [
         (None, 503),
         (Some("none"), 503),
@@ -61,7 +61,7 @@ fn everything_on_the_list_is_there() {
             .unwrap()
             .replace("URL", "http%3A%2F%2Fh%2F");
         let (status, body) = ask(method, &target);
-        // Without a journal there is nothing to listen to, without a cluster nowhere else to go, without a file nothing to reload or to start anew.
+        // The test has no journal to listen to, no cluster to route in, and no file to reload or start from.
         let is_absent = ["/profile", "/reload", "/upgrade"].contains(&&*target)
             || target.starts_with("/cluster/");
         let expected = if is_absent { 503 } else { 200 };
@@ -109,7 +109,7 @@ fn health_follows_the_phase() {
     assert_eq!(health(), 200);
     admin.shared.phase.send_replace(Phase::Draining);
     assert_eq!(health(), 503);
-    // Whoever restarts what does not live must let it finish its requests.
+    // A supervisor that restarts the process when it does not live must let it finish its requests.
     assert_eq!(ask_as(&admin, None, "GET", "/livez").status, 200);
 }
 
@@ -190,7 +190,7 @@ fn a_page_under_another_name_may_neither_look_nor_purge() {
             let answer = ask_as(&admin, host, method, target);
             assert_eq!(answer.status, 403, "{host:?} {method}");
         }
-        // A browser does not leave Host out.
+        // Browsers always send Host.
         let looks = if host.is_none() { 200 } else { 421 };
         assert_eq!(ask_as(&admin, host, "GET", "/metrics").status, looks);
     }
@@ -203,7 +203,7 @@ fn a_page_under_another_name_may_neither_look_nor_purge() {
         let answer = ask_as(&admin, Some(host), "PURGE", "/http://h/a");
         assert_eq!(answer.status, 200, "{host}");
     }
-    // As to a proxy: Host is then that of the URL (RFC 9112 §3.2.2).
+    // Like a request to a proxy: Host must equal the URL's host (RFC 9112 §3.2.2).
     let answer = ask_as(&admin, Some("h"), "PURGE", "http://h/a");
     assert_eq!(answer.status, 200);
     assert_eq!(admin.purges.get(), 5);
@@ -285,7 +285,7 @@ fn the_dashboard_needs_nothing_from_elsewhere_and_finds_its_places() {
         assert!(found.peek().is_some(), "{call}");
         for rest in found {
             let id = rest.split('"').next().unwrap();
-            // `$("top-" + kind)`: one for each kind.
+            // `$("top-" + kind)` stands for one id of each kind.
             let ids = match id {
                 "top-" => vec!["top-hosts".to_owned(), "top-urls".to_owned()],
                 id => vec![id.to_owned()],

@@ -1,6 +1,6 @@
-//! Servers behind a name at the admin interface: what the operator says of one.
+//! Sets the operator's state of an upstream's server, through the admin interface.
 //!
-//! Not known here: who may ask.
+//! Not known here: which clients may do this.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::http::Answer;
 use exchange::request::purge::percent_decode;
 use upstreams::{Group, Wanted};
 
-/// What an order is, for people.
+/// The form of an order, for people.
 pub const HOW: &str = "say POST /upstreams/NAME/HOST:PORT?state=drain, or up, or down";
 
-/// Carries out an order: `path` behind `/upstreams/`, and the query.
+/// Carries out an order. `path`: the part after `/upstreams/`.
 pub fn order(upstreams: &[Arc<Group>], path: &str, query: Option<&str>) -> Answer {
     let word = query.and_then(|query| query.strip_prefix("state="));
     let wanted = Wanted::ALL

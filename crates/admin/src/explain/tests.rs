@@ -1,4 +1,4 @@
-//! Explanations say what serving does.
+//! Explanations agree with serving.
 
 use proptest::prelude::*;
 
@@ -172,7 +172,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The reasons of each rule, and the sets by which requests are served.
+    /// Compares the reasons of each rule with the rule sets that requests are served by.
     #[test]
     fn reasons_and_serving_agree(
         rules in proptest::collection::vec((when(), verdict()), 0..8),

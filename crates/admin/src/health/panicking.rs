@@ -1,19 +1,18 @@
 //! A failed assertion ends the process.
 //!
-//! A thread that unwinds leaves poisoned locks, unanswered requests and unfinished work, while the process looks
-//! healthy and nobody restarts it. So a panic on any thread ends the process at once, with a message. The next start
-//! is one after a crash.
+//! A thread that unwinds leaves poisoned locks, unanswered requests and unfinished work, while the process looks healthy and is not restarted. So a
+//! panic on any thread ends the process at once, with a message. The next start recovers as after a crash.
 //!
-//! Only in the proxy's own process: tools, tests and programs that embed the proxy may unwind.
+//! Call this only in the proxy's own process: tools, tests and programs that embed the proxy may unwind.
 
 use std::io::Write as _;
 
-/// From now on a panic of any thread ends the process by SIGABRT, after its message.
+/// From now on a panic on any thread aborts the process (SIGABRT), after its message.
 pub fn end_the_process() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
-        // Not through the log, which may be what has failed.
+        // Do not use the log, because it may be what has failed.
         let _ = std::io::stderr().write_all(
             b"this is a defect of the proxy; it ends here, so that it can be started anew\n",
         );
@@ -28,7 +27,7 @@ mod tests {
 
     const CHILD: &str = "LOLIGO_TEST_PANICS";
 
-    /// Runs this test again as a child process in which a thread panics.
+    /// Runs this test again in a child process, in which a thread panics.
     #[test]
     fn a_panic_of_any_thread_ends_the_process_with_a_message() {
         if std::env::var_os(CHILD).is_some() {

@@ -1,19 +1,17 @@
-//! Watches the stores' devices, the workers and the background thread.
+//! Watches the devices of the stores, the workers and the background thread.
 //!
-//! A device that has reads to do and finishes none for a while is *set aside* (`device::Health`): until it answers
-//! again it gets no operations, its records count as absent, and nothing is stored on it. The reads it still has may
-//! show that it answers again, and so may *probes*: reads on threads of their own, which may hang. Each change is
-//! logged once.
+//! A device that has reads to do and finishes none for a while is *set aside* (`device::Health`). Until it answers again it gets no operations, its
+//! records count as absent, and nothing is stored on it. It answers again when one of its outstanding reads ends, or a *probe*: a read on a
+//! separate thread, which may hang. Each change is logged once.
 //!
-//! A worker or background thread that does not move cannot be repaired, so `/healthz` fails, and a supervisor can
-//! restart the process.
+//! A worker or background thread that makes no progress cannot be repaired, so `/healthz` fails and a supervisor can restart the process.
 //!
-//! This runs on the control thread, which never reads or writes a device itself.
+//! This runs on the control thread, which never does device I/O itself.
 //!
-//! Not known here: the content of reads, the background thread's work.
+//! Not known here: the content of reads, the work of the background thread.
 //!
-//! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only
-//! reads are watched; the store's limits hold up writes.
+//! Limits: [`PROBES_MAX`] probes of a device at a time. A silent device is found up to [`STEP`] late. Only reads are watched; writes are bounded by
+//! limits of the store.
 
 use base::clock::Instant;
 use std::{
@@ -33,21 +31,21 @@ use exchange::state::Shared;
 
 /// The interval between two checks.
 const STEP: Duration = Duration::from_millis(250);
-/// A device is silent when it has finished nothing for `store.read-wait`, within these bounds: a disk that spins up
-/// or is reset takes seconds, and an operator with a long wait still wants to know.
+/// A device is silent when it has finished nothing for `store.read-wait`, within these bounds: a disk that spins up or is reset takes seconds, and
+/// an operator with a long wait still wants to be told.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(30);
 /// The first interval between two probes; it doubles up to the maximum.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The most hanging probes of one device. There are no more until it answers one of them, or a read.
+/// Hanging probes of one device, at most. There are no further ones until the device answers one of them, or a read.
 const PROBES_MAX: u64 = 8;
-/// If a device is set aside again this soon after it answered, the interval between probes goes on where it was.
+/// If a device is set aside again this soon after it answered, the interval between probes continues from its last value.
 const RELAPSE: Duration = Duration::from_secs(120);
 
-/// A worker beats ten times a second, between requests; no request takes a hundredth of this.
+/// A worker beats ten times a second, between requests. No request takes a hundredth of this time.
 const WORKER_STILL_MAX: Duration = Duration::from_secs(10);
-/// The background thread beats as often, but it also computes checkpoints of large indexes.
+/// The background thread beats as often, but also computes checkpoints of large indexes.
 const BACKGROUND_STILL_MAX: Duration = Duration::from_secs(60);
 /// The limit for the background work of one store: a flush on a busy disk with a large cache may take a minute.
 const STORE_STILL_MAX: Duration = Duration::from_secs(300);
@@ -75,7 +73,7 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// The reason, if the process cannot go on serving. `pulses`: the workers'.
+/// Why the process cannot go on serving; `None`: it can. `pulses`: those of the workers.
 pub fn standstill(phase: Phase, pulses: &[Pulse], cache: &Cache) -> Option<String> {
     if phase != Phase::Running {
         return None; // threads are ending
@@ -101,7 +99,7 @@ pub fn standstill(phase: Phase, pulses: &[Pulse], cache: &Cache) -> Option<Strin
     })
 }
 
-/// A sentence for each part that does not work while the rest goes on.
+/// A sentence for each part that fails while the rest works.
 pub fn ailments(cache: &Cache) -> Vec<String> {
     let aside = (cache.devices.iter())
         .filter(|device| device.health().is_aside())
@@ -116,15 +114,15 @@ pub fn ailments(cache: &Cache) -> Vec<String> {
     absent.chain(aside).collect()
 }
 
-/// A device and its state.
+/// A device and what is known of its silence.
 struct Watched {
     device: Arc<Device>,
-    /// `Some` while it is set aside.
+    /// `Some` while the device is set aside.
     aside: Option<Aside>,
     pause: Duration,
     answered_at: Option<Instant>,
     probes: u64,
-    /// Probes that hang.
+    /// Number of probes under way.
     probing: Arc<AtomicU64>,
 }
 
@@ -191,7 +189,7 @@ impl Watched {
         }
     }
 
-    /// Reads from the device, on a thread of its own.
+    /// Reads from the device on a separate thread.
     fn probe(&mut self) {
         if self.probing.load(Relaxed) >= PROBES_MAX {
             return;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 const SILENT: Duration = Duration::from_millis(5);
 
-/// Runs a test on a runtime like a worker's.
+/// Runs a test on a runtime like that of a worker.
 fn on_worker(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -15,7 +15,7 @@ fn on_worker(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-/// A device that hangs with this many reads and was found silent.
+/// A device that hangs with this many reads and has been found silent.
 async fn hanging(reads: usize) -> (Watched, FaultPlan) {
     let plan = FaultPlan::new();
     let device = Device::faulty(1 << 20, plan.clone());
