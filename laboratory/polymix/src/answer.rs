@@ -1,6 +1,6 @@
-//! An answer as it arrives, piece by piece, each byte compared.
+//! Reads one answer piece by piece as it arrives, and compares every byte.
 //!
-//! Keeps an incomplete head and nothing of the body: what a body's next byte must be is computed (see `body`).
+//! Keeps only an incomplete head; the expected bytes of the body are computed (see `body`), so none of them are kept.
 //!
 //! Not known here: sockets, time-outs.   Limits: a head of `wire::HEAD_BYTES_MAX`.
 //! Source: RFC 9112 §6.3 for where a body ends.
@@ -18,37 +18,37 @@ pub struct Answer {
 
 #[derive(Debug)]
 enum State {
-    /// What has come of it.
+    /// The bytes of the head so far.
     Head(Vec<u8>),
     Body {
         head: Response,
         hit: bool,
         body: Body,
-        /// The part of it that comes: the first byte, and the one after the last.
+        /// The part of the body that the server sends: first byte, and the byte after the last.
         part: (u64, u64),
         offset: u64,
     },
 }
 
-/// An answer that was right.
+/// An answer that was correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// 200, 206 or 304.
     pub status: u16,
-    /// When the server answered, Unix milliseconds by its clock, if it says.
+    /// When the server answered, in Unix milliseconds by its own clock, if the answer says so.
     pub made_ms: Option<u64>,
-    /// It came with a Content-MD5, which was right.
+    /// It had a Content-MD5, which was correct.
     pub checksum: bool,
-    /// A cache answered; not known of a 304.
+    /// A cache answered. Always false for a 304, which does not tell.
     pub hit: bool,
     /// Bytes of the body.
     pub body_bytes: u64,
-    /// The connection may be used again.
+    /// The connection can be used again.
     pub keep_alive: bool,
 }
 
 impl Answer {
-    /// Nothing has come yet.
+    /// An answer of which no byte has arrived yet.
     #[must_use]
     pub fn new(expected: Expected) -> Self {
         Self {
@@ -57,13 +57,13 @@ impl Answer {
         }
     }
 
-    /// Whether anything has come.
+    /// Whether any byte has arrived.
     #[must_use]
     pub fn begun(&self) -> bool {
         !matches!(&self.state, State::Head(head) if head.is_empty())
     }
 
-    /// The exchange that made the server answer, if the head has come.
+    /// The exchange in which the server made this answer, if the head is complete and names one.
     #[must_use]
     pub fn exchange(&self) -> Option<u64> {
         match &self.state {
@@ -72,7 +72,7 @@ impl Answer {
         }
     }
 
-    /// Bytes of the body that have come.
+    /// Bytes of the body that have arrived.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         match &self.state {
@@ -81,10 +81,10 @@ impl Answer {
         }
     }
 
-    /// Takes what came at `now_s`; the answer, if this was the end of it.
+    /// Takes the bytes that arrived at `now_s`; returns the answer if they complete it.
     ///
     /// # Errors
-    /// What is wrong. The connection is of no more use.
+    /// The fault of the answer. The connection must not be used again.
     pub fn take(&mut self, bytes: &[u8], now_s: u64) -> Result<Option<Finished>, Fault> {
         let State::Head(kept) = &mut self.state else {
             return self.take_body(bytes);
@@ -179,7 +179,7 @@ impl Answer {
     /// The connection was closed.
     ///
     /// # Errors
-    /// If that was too early.
+    /// If the answer is not complete.
     pub fn end(&self) -> Result<Finished, Fault> {
         match &self.state {
             State::Head(kept) if kept.is_empty() => Err(Fault::Closed),

@@ -1,13 +1,13 @@
 //! The bytes of a version of an object.
 //!
-//! Eight bytes at a time are a function of the seed (object and version) and their place, so a sender may go on from anywhere
-//! without keeping what it sent, and a reader compares a stream without keeping what it read. A page begins with the list of
-//! its images, as markup.
+//! Each eight bytes are a function of a seed (object and version) and of their position. A sender can therefore start at any offset
+//! without keeping what it sent, and a reader can compare a stream without keeping what it read. An HTML page begins with markup
+//! that lists its images.
 //!
-//! A multiplication for eight bytes: an 11 KB reply takes a few microseconds on either side. It is no cryptography: it
-//! tells objects, versions and places apart.
+//! Eight bytes cost one multiplication: an 11 KB reply takes a few microseconds on either side. The bytes are not cryptographic;
+//! they only differ between objects, versions and positions.
 //!
-//! Not known here: what the proxy did with them.   Limits: none of its own.   Source: issue 6; spec section 4 for the markup.
+//! Not known here: what the proxy did with the bytes.   Limits: none of its own.   Source: issue 6; spec section 4 for the markup.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,13 +25,13 @@ const WORD: u64 = 8;
 /// The bytes of one version.
 #[derive(Debug, Clone)]
 pub struct Body {
-    /// What a page begins with.
+    /// The markup that a page begins with.
     markup: Vec<u8>,
     seed: u64,
     len: u64,
 }
 
-/// Room for the markup of a page with so many images.
+/// Length of the markup of a page with this many images.
 #[must_use]
 pub fn markup_bytes(images: u32) -> u64 {
     if images == 0 {
@@ -68,13 +68,13 @@ impl Body {
         }
     }
 
-    /// All of its bytes.
+    /// Length of the body, bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Never.
+    /// Never true.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -89,7 +89,7 @@ impl Body {
         });
     }
 
-    /// Its checksum, as Content-MD5 has it (RFC 1864). No security: every byte is compared anyway.
+    /// The checksum of the body in the form of Content-MD5 (RFC 1864). It adds no safety: every byte is compared anyway.
     #[must_use]
     pub fn content_md5(&self) -> String {
         const PIECE_BYTES: u64 = 16 * 1024;
@@ -107,7 +107,7 @@ impl Body {
         STANDARD.encode(sum.finalize())
     }
 
-    /// Where these bytes, which begin at `offset`, differ first.
+    /// The offset of the first byte that differs in `found`, which begins at `offset`.
     #[must_use]
     pub fn difference(&self, offset: u64, found: &[u8]) -> Option<u64> {
         assert!(offset + found.len() as u64 <= self.len, "beyond the end");
@@ -126,7 +126,7 @@ impl Body {
         at
     }
 
-    /// Visits `len` bytes from `offset` on, piece by piece, until the visitor has had enough.
+    /// Visits `len` bytes from `offset` on, piece by piece, until the visitor returns false.
     fn walk(
         &self,
         offset: u64,

@@ -1,12 +1,12 @@
-//! Whether a head may be the answer to a request, and what is wrong if not.
+//! Whether a response head may be the answer to a request, and which fault it has if not.
 //!
-//! A robot knows the object, so it knows which version may be served, its length, its Last-Modified, and whether a cache may
-//! have answered at all. A fault has a name, for the report; a run counts only if there are none.
+//! A robot knows the object: its length, the versions that may be served, their Last-Modified, and whether a cache may have
+//! answered at all. Each fault has a name for the report. A run counts only if it has no faults.
 //!
-//! A stale answer is one whose version had ended when the request was sent, by more than `SLACK_S`: HTTP's times are whole
-//! seconds, and so are a cache's computations. Robots and servers on two machines need clocks that agree to half of it.
-//! Whoever reloads, and is then served what the cache had before, has been cheated too: the cache has passed on a newer
-//! answer and gives an older one. Both times are the server's, so clocks play no part in that.
+//! A stale answer is one whose version ended more than `SLACK_S` before the request was sent. The slack is needed because HTTP's
+//! times, and a cache's computations, are in whole seconds. Robots and servers on two machines need clocks that agree to half of it.
+//! After a reload, an answer that is older than the reload's is a fault too, even if still fresh: the cache forwarded the newer
+//! answer and then served an older one. Both times are the server's, so the robots' clocks do not matter there.
 //!
 //! Not known here: sockets, bodies (see `answer`).   Source: spec sections 2 and 4; issue 6, "everything is checked".
 
@@ -16,24 +16,24 @@ use crate::life::{Life, Version};
 use crate::request::{Condition, Method, Request};
 use crate::wire::Response;
 
-/// What clocks and roundings may differ by.
+/// Tolerated difference from clocks and rounding, seconds.
 pub const SLACK_S: u64 = 2;
-/// An answer that was made so much earlier than another may still have come to the cache after it.
+/// An answer made this much earlier than another may still have reached the cache after it.
 const OVERTAKEN_MS: u64 = 2_000;
 
 /// What a robot knows before the answer comes.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// The number of the exchange.
     pub exchange: u64,
-    /// When it was asked, Unix seconds.
+    /// When the request was sent, Unix seconds.
     pub sent_s: u64,
     /// When the object changes.
     pub life: Life,
-    /// When the server answered the latest reload of it that had come before this was asked: Unix milliseconds, by the
-    /// server's clock.
+    /// When the server answered the latest reload of this object that was complete before this request was sent: Unix milliseconds,
+    /// by the server's clock.
     pub reloaded_ms: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub struct Expected {
 pub enum Fault {
     /// No connection to the proxy.
     NoConnection,
-    /// This machine had no descriptor or port left for one. The load generator's fault.
+    /// This machine had no descriptor or port left for a connection. The load generator's fault.
     Exhausted,
     /// Closed before the first byte of an answer, on a new connection.
     Closed,
@@ -50,13 +50,13 @@ pub enum Fault {
     TimedOut,
     /// No HTTP.
     Malformed,
-    /// A status that nobody asked for.
+    /// A status that the request does not allow.
     Status(u16),
-    /// Not made by our servers: no X-Polymix.
+    /// Not made by our servers: no X-Polymix field.
     Foreign,
-    /// A version whose time was over.
+    /// A version that ended too long ago.
     Stale,
-    /// A version whose time has not come.
+    /// A version that has not begun yet.
     Future,
     /// Last-Modified is not that of the version.
     WrongModified,
@@ -64,24 +64,24 @@ pub enum Fault {
     WrongLength,
     /// A byte of the body differs.
     WrongBytes {
-        /// Which one.
+        /// Offset of the byte.
         at: u64,
     },
     /// Content-MD5 is not that of the body.
     WrongChecksum,
-    /// Ended early.
+    /// The body ended early.
     Truncated,
     /// Something follows the answer.
     Trailing,
-    /// A transfer coding this workload has no use for.
+    /// A transfer coding, which these servers never use.
     Coded,
     /// A cache answered a reload.
     ReloadFromCache,
-    /// A cache answers with what it had before a reload that it has passed on since.
+    /// A cache answered with a copy older than the answer to a reload that it has forwarded since.
     StaleAfterReload,
-    /// A part that was not asked for, or another one than asked for.
+    /// A range that was not requested, or one that differs from the requested range.
     WrongRange,
-    /// A cache answered with what no cache may keep.
+    /// A cache answered with an object that no cache may keep.
     UncachableFromCache,
     /// A cache answered a POST.
     PostFromCache,
@@ -94,7 +94,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What the report calls it.
+    /// The name of the fault in the report.
     #[must_use]
     pub fn name(&self) -> String {
         let name = match self {
@@ -127,10 +127,10 @@ impl Fault {
     }
 }
 
-/// The name of the one fault that is never the proxy's.
+/// The name of the one fault that the proxy never causes.
 pub const EXHAUSTED: &str = "no descriptor or port left here";
 
-/// Whether a fault of this name may come of too much load, on either side; all others are wrong at any load.
+/// Whether too much load, on either side, can cause a fault of this name. All other faults are wrong at any load.
 #[must_use]
 pub fn comes_of_load(name: &str) -> bool {
     let of_load = [
@@ -155,25 +155,25 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A head that may be right, if the body is.
+/// A head that is correct as far as it goes; the body is still to be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
-    /// 304, as wanted.
+    /// 304, as requested.
     NotModified,
     /// 200.
     Object {
         /// A cache had it.
         hit: bool,
-        /// Which version the body must be.
+        /// The version whose body must follow.
         version: u64,
-        /// The part of it that follows: the first byte, and the one after the last. All of it but for ranges, nothing
-        /// after HEAD.
+        /// The part of the body that follows: first byte, and the byte after the last. The whole body unless a range was requested;
+        /// empty after HEAD.
         part: (u64, u64),
     },
 }
 
 impl Expected {
-    /// The version that conditions of the request go by.
+    /// The version that the request's condition is based on.
     #[must_use]
     pub fn asked(&self) -> Version {
         self.life.version_at(self.sent_s)
@@ -189,13 +189,13 @@ impl Expected {
     /// Judges a head that came at `now_s`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the head.
     pub fn judge(&self, head: &Response, now_s: u64) -> Result<Judged, Fault> {
         match head.status {
             200 | 206 => self.judge_object(head, now_s),
             304 => match (self.request.method, self.request.condition) {
                 (Method::Get, Condition::Ims304) => Ok(Judged::NotModified),
-                // Right for a version that had ended just before.
+                // Also correct if the older version ended just before the request (within the slack).
                 (Method::Get, Condition::Ims200) if self.oldest() < self.asked().number => {
                     Ok(Judged::NotModified)
                 }
@@ -255,7 +255,7 @@ impl Expected {
         })
     }
 
-    /// The part that a head announces. A server may always send all instead.
+    /// The part that a head announces. A server may always send the whole object instead.
     fn part(&self, head: &Response) -> Result<(u64, u64), Fault> {
         let size = self.request.id.size();
         match (head.status, self.request.condition, head.range) {
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The right answer, from a server or a cache.
+    /// A correct answer, from a server or a cache.
     fn right(expected: &Expected, exchange: u64) -> Response {
         let version = expected.asked();
         Response {

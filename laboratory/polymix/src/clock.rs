@@ -1,9 +1,9 @@
-//! When a robot intends to ask, under a load that changes.
+//! When a robot intends to send its next request, under a load that changes.
 //!
-//! A robot's gaps are drawn in *work*: seconds at full load. Work passes as fast as the load allows (at a tenth of the load
-//! ten seconds bring one), so a ramp bends the gaps of all robots by itself, and a gap that was drawn at low load does not
-//! sleep through the ramp. The time a request is intended for comes from the plan alone, whatever the answers take: latency
-//! counted from there hides no queue of the load generator (no coordinated omission).
+//! A robot's gaps are drawn in *work*: seconds at full load. Work passes in proportion to the load (at a tenth of the load, ten
+//! seconds bring one second of work). A ramp therefore bends the gaps of all robots, and a gap drawn at low load does not last
+//! through the ramp. The intended time of a request comes from the plan alone, however long answers take. Latency counted from
+//! it includes the queue of the load generator (no coordinated omission).
 //!
 //! Not known here: robots, sockets, real clocks; times are seconds since a phase began.
 //! Source: spec section 2 (gaps), section 6 (ramps).
@@ -22,7 +22,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// That of a phase, for robots so much faster than specified.
+    /// The pace of a phase, for robots that are `speed` times as fast as specified.
     #[must_use]
     pub fn of(phase: &Phase, speed: f64) -> Self {
         let load = Line {
@@ -32,7 +32,7 @@ impl Pace {
         Self::new(load, phase.length_s())
     }
 
-    /// A line of so many seconds; then it stays at its end.
+    /// A line over `length_s` seconds; afterwards the load stays at the line's end.
     #[must_use]
     pub fn new(load: Line, length_s: f64) -> Self {
         assert!(length_s > 0.0, "a phase of {length_s} s");
@@ -49,7 +49,7 @@ impl Pace {
         self.load.from * ramp + slope * ramp * ramp / 2.0 + self.load.to * beyond
     }
 
-    /// When so much work is done; infinite if it never is.
+    /// The time at which this much work is done; infinite if it never is.
     #[must_use]
     pub fn when(&self, work: f64) -> f64 {
         if work <= 0.0 {
@@ -60,7 +60,7 @@ impl Pace {
             return self.length_s + (work - ramp) / self.load.to;
         }
         let slope = (self.load.to - self.load.from) / self.length_s;
-        // The root of from * t + slope / 2 * t^2 = work that does not cancel.
+        // The root of from * t + slope / 2 * t^2 = work, in the form without cancellation.
         let root = (self.load.from * self.load.from + 2.0 * slope * work)
             .max(0.0)
             .sqrt();
@@ -116,7 +116,7 @@ mod tests {
         let mut chance = Chance::new(6);
         let (mut early, mut late) = (0, 0);
         for _ in 0..5_000 {
-            // What is left of a uniform gap at any moment.
+            // The rest of a uniform gap, seen at a random moment.
             let mut work = 2.0 * GAP_S_MEAN * (1.0 - (1.0 - chance.unit()).sqrt());
             loop {
                 match pace.when(work) {
@@ -127,7 +127,7 @@ mod tests {
                 work += gap(true, chance.unit());
             }
         }
-        // 16.25 and 38.75 seconds' worth of work, 2.5 s each, 5,000 robots.
+        // 16.25 and 38.75 seconds of work, 2.5 s a request, 5,000 robots.
         assert!((f64::from(early) / 32_500.0 - 1.0).abs() < 0.02, "{early}");
         assert!((f64::from(late) / 77_500.0 - 1.0).abs() < 0.02, "{late}");
     }

@@ -1,6 +1,6 @@
-//! What the servers offer: four kinds of objects, and what a name says of its object.
+//! What the servers offer: four kinds of objects, and the properties of an object, from its name.
 //!
-//! Everything here is a function of the object's id, by a hash: robots and servers agree without talking.
+//! Everything here is a hash of the object's id, so robots and servers agree without exchanging data.
 //!
 //! Not known here: time (see `life`), bytes (see `body`), which objects are asked for.
 //! Limits: 2^16 servers, 2^48 objects of a kind on each; a page has at most 13 images.
@@ -17,13 +17,13 @@ const YEAR: f64 = 365.0 * DAY;
 pub const IMAGES_MAX: u32 = 13;
 /// A page's number times this, plus a position, is an image's number.
 pub const IMAGES_STRIDE: u64 = 256;
-/// Numbers are below this.
+/// Object numbers are below this.
 pub const NUMBER_END: u64 = 1 << 48;
 
 /// The kinds of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Only ever part of a page.
+    /// Requested only as part of a page.
     Image,
     /// A page with images.
     Html,
@@ -34,10 +34,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them; the position is the number in URLs.
+    /// All kinds; the position is the number in URLs.
     pub const ALL: [Self; 4] = [Self::Image, Self::Html, Self::Download, Self::Other];
-    /// Those that robots ask for by themselves, and their shares of replies. The shares of requests have the same
-    /// proportion; images follow from the pages.
+    /// Kinds that robots request by themselves, with their shares of replies. Their shares of requests have the same proportion;
+    /// images follow from the pages.
     pub const DIRECT: [(Self, f64); 3] = [
         (Self::Html, 15.0),
         (Self::Download, 0.5),
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// Seconds between two modifications.
+    /// Seconds between two modifications of an object.
     fn cycle(self, u: f64) -> f64 {
         match self {
             Self::Image => lognormal(30.0 * DAY, 7.0 * DAY, u),
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// How far a modification strays from its regular time, as a share of the cycle.
+    /// How far a modification may deviate from its regular time, as a share of the cycle.
     fn variance(self) -> f64 {
         match self {
             Self::Image | Self::Other => 0.50,
@@ -100,17 +100,17 @@ impl Kind {
 /// Names an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectId {
-    /// One for each group of robots that knows the same objects.
+    /// Separates groups of robots: those with the same world know the same objects.
     pub world: u32,
     /// Which server has it.
     pub server: u16,
     /// What it is.
     pub kind: Kind,
-    /// The how-many-th of its kind on its server.
+    /// Counts objects of this kind on this server.
     pub number: u64,
 }
 
-/// Properties that are drawn independently of each other.
+/// Properties that are drawn independently of each other, each with its own hash.
 #[derive(Clone, Copy)]
 enum Aspect {
     Size = 1,
@@ -140,7 +140,7 @@ impl ObjectId {
         unit(self.hash(aspect))
     }
 
-    /// Whether a cache may keep it.
+    /// Whether a cache may keep the object.
     #[must_use]
     pub fn cachable(self) -> bool {
         self.unit(Aspect::Cachable) < self.kind.cachable_share()
@@ -152,7 +152,7 @@ impl ObjectId {
         self.unit(Aspect::Checksum) < self.kind.checksum_share()
     }
 
-    /// Bytes of its body. A page is at least as long as the list of its images.
+    /// Bytes of the body. A page is at least as long as the list of its images.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes of an object
     pub fn size(self) -> u64 {
@@ -160,7 +160,7 @@ impl ObjectId {
         drawn.max(crate::body::markup_bytes(self.images()))
     }
 
-    /// How many images it has.
+    /// Number of images on the page.
     #[must_use]
     pub fn images(self) -> u32 {
         match self.kind {
@@ -169,7 +169,7 @@ impl ObjectId {
         }
     }
 
-    /// The image at a position of this page. Images belong to one page.
+    /// The image at a position of this page. An image belongs to one page only.
     #[must_use]
     pub fn image(self, position: u32) -> Self {
         assert!(self.kind == Kind::Html, "only pages have images");
@@ -180,7 +180,7 @@ impl ObjectId {
         }
     }
 
-    /// When it changes. `scale` shortens the life cycle with the test.
+    /// When the object changes. `scale` shortens its life cycle along with the test.
     #[must_use]
     pub fn life(self, scale: f64) -> Life {
         Life::new(
@@ -191,7 +191,7 @@ impl ObjectId {
         )
     }
 
-    /// What its name ends with.
+    /// The end of the object's name.
     #[must_use]
     pub fn extension(self) -> &'static str {
         let choices: &[(f64, &str)] = match self.kind {
@@ -204,7 +204,7 @@ impl ObjectId {
         choices.iter().find(|(end, _)| u < *end).map_or("", |c| c.1)
     }
 
-    /// What the bytes of a version are made from.
+    /// The seed from which the bytes of a version are computed.
     #[must_use]
     pub fn seed(self, version: u64) -> u64 {
         mix(self.hash(Aspect::Bytes) ^ mix(version))

@@ -1,9 +1,9 @@
-//! What a thread has had of the cores: the time it ran, and the time it could have run but waited for a core.
+//! CPU time of a thread: how long it ran, and how long it was ready to run but waited for a core.
 //!
-//! A load generator that runs all the time is at its own limit. One that waits for a core shares the machine with somebody,
-//! often with the proxy it measures.
+//! A load generator that runs all the time is at its own limit. If it waits for a core, something else uses the machine, often the
+//! proxy it measures.
 //!
-//! The kernel's file is opened once a thread: a load generator that has run out of descriptors must still be able to tell.
+//! The kernel's file is opened once a thread, so that a load generator that has run out of descriptors can still read it.
 //!
 //! Limits: Linux with scheduler statistics; elsewhere all is 0.
 
@@ -16,20 +16,20 @@ thread_local! {
     static STATISTICS: Option<File> = File::open("/proc/thread-self/schedstat").ok();
 }
 
-/// Three numbers of 20 digits.
+/// Room for three numbers of 20 digits.
 const TEXT_BYTES_MAX: usize = 64;
 
-/// Of a thread, since it began or between two looks.
+/// Times of a thread, since it began or between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cores {
-    /// It ran.
+    /// The thread ran.
     pub cpu: Duration,
-    /// It was ready to run, and others ran.
+    /// The thread was ready to run, but other threads ran.
     pub wait: Duration,
 }
 
 impl Cores {
-    /// Of this thread, since it began.
+    /// Times of this thread, since it began.
     #[must_use]
     pub fn of_this_thread() -> Self {
         STATISTICS.with(|file| {
@@ -52,7 +52,7 @@ impl Sub for Cores {
     }
 }
 
-/// Two numbers of nanoseconds, and what else there is.
+/// Parses two numbers of nanoseconds; ignores the rest.
 fn read(text: &str) -> Cores {
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let mut next = || Duration::from_nanos(numbers.next().and_then(Result::ok).unwrap_or(0));

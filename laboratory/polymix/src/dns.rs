@@ -1,7 +1,7 @@
-//! A name server for the servers' names, as small as it goes: `s17.bench.tst` has the address of server 17.
+//! A minimal name server for the servers' names: `s17.bench.tst` has the address of server 17.
 //!
-//! PolyMix-4 names its servers, so a proxy must look them up. It answers by UDP what is asked of the zone: one address (A), none
-//! of another type, and that a name does not exist. All other questions are refused, so that nobody takes it for a resolver.
+//! PolyMix-4 gives its servers names, so a proxy must look them up. This server answers UDP questions about the zone: one A record
+//! for a server, no record of any other type, and "no such name" otherwise. It refuses all other questions: it is no resolver.
 //!
 //! Not known here: which servers are asked for; caching.   Limits: one question in a datagram of `DATAGRAM_BYTES_MAX`.
 //! Source: RFC 1035; spec section 2, "names in URLs".
@@ -15,7 +15,7 @@ use crate::name::{Servers, ZONE, server_of};
 
 const HEADER_BYTES: usize = 12;
 const DATAGRAM_BYTES_MAX: usize = 1_232;
-/// Seconds for which an answer may be kept: for the whole test, as with the fixed zone of the specification.
+/// Seconds for which an answer may be cached: the whole test, as with the fixed zone of the specification.
 const TTL_S: u32 = 86_400;
 // rfc1035 §3.2.2, §3.2.4, §4.1.1
 const TYPE_A: u16 = 1;
@@ -32,7 +32,7 @@ const REFUSED: u8 = 5;
 /// Binds the name server's address.
 ///
 /// # Errors
-/// If it can not be had.
+/// If the address cannot be bound.
 pub async fn listen(address: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(address).await
 }
@@ -41,7 +41,7 @@ pub async fn listen(address: SocketAddr) -> io::Result<UdpSocket> {
 pub async fn serve(socket: UdpSocket, servers: Servers) {
     let mut datagram = [0; DATAGRAM_BYTES_MAX];
     loop {
-        // An error is that of a former answer which nobody took.
+        // An error here belongs to an earlier answer that could not be delivered; ignore it.
         let Ok((n, from)) = socket.recv_from(&mut datagram).await else {
             continue;
         };
@@ -51,7 +51,7 @@ pub async fn serve(socket: UdpSocket, servers: Servers) {
     }
 }
 
-/// What is said to a question; nothing to what is none.
+/// The answer to a question; none if the datagram is not a question.
 #[must_use]
 pub fn answer(question: &[u8], servers: &Servers) -> Option<Vec<u8>> {
     let header = question.get(..HEADER_BYTES)?;
@@ -80,7 +80,7 @@ pub fn answer(question: &[u8], servers: &Servers) -> Option<Vec<u8>> {
     out.extend_from_slice(&[0, 1, 0, answers, 0, 0, 0, 0]);
     out.extend_from_slice(&question[HEADER_BYTES..end + 4]);
     if let Some(server) = address {
-        // The name is that of the question.
+        // A pointer to the name in the question.
         out.extend_from_slice(&[0xC0, HEADER_BYTES as u8]);
         out.extend_from_slice(&TYPE_A.to_be_bytes());
         out.extend_from_slice(&CLASS_IN.to_be_bytes());
@@ -101,7 +101,7 @@ fn read_name(question: &[u8]) -> Option<(String, usize)> {
         if len == 0 {
             return Some((name, at));
         }
-        // A pointer makes no sense in a question.
+        // Compression pointers are not allowed in a question.
         let label = question.get(at..at + len).filter(|_| len < 64)?;
         if !name.is_empty() {
             name.push('.');
@@ -132,12 +132,12 @@ mod tests {
             out.extend_from_slice(label.as_bytes());
         }
         out.extend_from_slice(&[0, 0, kind, 0, 1]);
-        // EDNS, which is not answered.
+        // An EDNS record, which the server ignores.
         out.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
         out
     }
 
-    /// The code, how many answers, and the last four bytes.
+    /// The response code, the number of answers, and the last four bytes.
     fn said(name: &str, kind: u8) -> (u8, u8, [u8; 4]) {
         let out = answer(&question(name, kind), &servers()).unwrap();
         assert_eq!(out[..2], [0xAB, 0xCD]);

@@ -1,32 +1,31 @@
-//! What an ideal cache would answer: the hit ratio that a stream of requests offers.
+//! The hit ratio that a stream of requests offers: what an ideal cache would answer.
 //!
-//! An ideal cache keeps every cachable object that it has seen whole until it expires, and forgets an object that is posted
-//! to (RFC 9111 §4.4). It is told of requests in their order and remembers four bits for each object, from which it can tell
-//! whether what it keeps is the version of today; the numbers of objects are dense, so bits are all it takes: some 20 MB for
-//! a day at 1,000 requests/s.
+//! An ideal cache keeps every cachable object that it received whole until the object expires, and drops an object when a POST for
+//! it is seen (RFC 9111 §4.4). It gets the requests in order and keeps four bits an object, which tell whether the kept version is
+//! the current one. Object numbers are dense, so bits are enough: some 20 MB for a day at 1,000 requests/s.
 //!
-//! Polygraph calls offered what is cachable and was asked for before (57.9 % of basic replies in PolyMix-3); we count that,
-//! too (`stats`), but no cache can have it. A first request that says If-Modified-Since with a time after Last-Modified is
-//! answered 304 and brings nothing: the next one is a miss too (1.4 points). Objects expire (0.1 points). A range of what is not
-//! kept brings nothing either.
+//! Polygraph calls a reply offered if it is cachable and was requested before (57.9 % of basic replies in PolyMix-3). We count that
+//! too (`stats`), but no cache can reach it. If the first request for an object has If-Modified-Since with a time after
+//! Last-Modified, the answer is 304 without a body, so the next request is a miss too (1.4 points). Objects expire (0.1 points).
+//! A range of an object that is not kept stores nothing either.
 //!
-//! These rules are written once: what a request *means* to a cache ([`Meaning`]) is also what a cache of limited size is told
-//! (`lru`).
+//! These rules are written once: [`Meaning`] says what a request means to any cache, and a cache of limited size (`lru`) follows the
+//! same values.
 //!
-//! Not known here: the time answers take; how large a cache is. An object is there as soon as it has been asked for.
-//! Limits: memory grows with the objects created; an object that is asked for again after exactly `VERSIONS` modifications
-//! counts as unmodified.   Source: spec section 2, RFC 9111.
+//! Not known here: how long answers take, how large a cache is. An object is there as soon as it was requested.
+//! Limits: memory grows with the objects created; an object that is requested again after exactly `VERSIONS` modifications counts
+//! as unmodified.   Source: spec section 2, RFC 9111.
 
 use crate::content::{IMAGES_MAX, IMAGES_STRIDE, Kind, ObjectId};
 use crate::request::{Condition, Method, Request};
 
-/// Bits for an object: 0 if it is not kept, else its version, roughly.
+/// Bits an object: 0 if it is not kept, else its version modulo `VERSIONS`, plus 1.
 const BITS: u64 = 4;
 const VERSIONS: u64 = (1 << BITS) - 1;
-/// Objects of a word.
+/// Objects in a word.
 const OBJECTS: u64 = u64::BITS as u64 / BITS;
 
-/// An unlimited cache without contents.
+/// An ideal cache.
 #[derive(Debug, Clone)]
 pub struct Ideal {
     servers: Vec<[Kept; 4]>,
@@ -36,26 +35,26 @@ pub struct Ideal {
 /// What a request means to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// Nothing: the answer must not be kept.
+    /// Nothing: the answer must not be stored.
     None,
-    /// What is kept of the object is to be forgotten.
+    /// The cache must drop the object.
     Forgets,
-    /// Answered with what is kept, if that is fresh; the answer of a server is not kept.
+    /// Answered from the cache if the copy is fresh. A server's answer to it is not stored.
     Looks {
-        /// A cache that forgets nothing has the version of now.
+        /// A cache that never evicts has the current version.
         fresh: bool,
     },
-    /// The same, but the answer of a server is kept.
+    /// Like `Looks`, but a server's answer is stored.
     Brings {
-        /// A cache that forgets nothing has the version of now.
+        /// A cache that never evicts has the current version.
         fresh: bool,
-        /// No copy will do: a server must answer.
+        /// The request is a reload: a server must answer.
         reload: bool,
     },
 }
 
 impl Meaning {
-    /// A cache that forgets nothing answers from what it keeps.
+    /// A cache that never evicts answers from its copy.
     #[must_use]
     pub fn is_hit(self) -> bool {
         match self {
@@ -66,11 +65,11 @@ impl Meaning {
     }
 }
 
-/// The objects of one kind on one server: a word for `OBJECTS` of them; of images, for those of one page.
+/// The objects of one kind on one server: a word for each `OBJECTS` of them; for images, a word for each page.
 type Kept = Vec<u64>;
 
 impl Ideal {
-    /// Nothing is kept yet. `life_scale` is that of the servers.
+    /// An empty cache. `life_scale` is that of the servers.
     #[must_use]
     pub fn new(servers: u32, life_scale: f64) -> Self {
         Self {
@@ -79,12 +78,12 @@ impl Ideal {
         }
     }
 
-    /// Whether it answers this request, made at `now_s`, from what it keeps; it keeps what the answer brings.
+    /// Whether the cache answers this request, made at `now_s`, from its copy. Stores the answer of a server if it may.
     pub fn ask(&mut self, request: &Request, now_s: u64) -> bool {
         self.follow(request, now_s).is_hit()
     }
 
-    /// The same, told as what the request means to any cache.
+    /// Like `ask`, but returns what the request means to any cache.
     pub fn follow(&mut self, request: &Request, now_s: u64) -> Meaning {
         if !request.id.cachable() {
             return Meaning::None;
@@ -112,7 +111,7 @@ impl Ideal {
         }
     }
 
-    /// The word of an object, and how far in it the object's bits are.
+    /// The word that has the object's bits, and their position in it.
     fn place(&mut self, id: ObjectId) -> (&mut u64, u64) {
         let objects = match id.kind {
             Kind::Image => IMAGES_STRIDE,
@@ -127,7 +126,7 @@ impl Ideal {
     }
 }
 
-// The images of a page have bits of one word.
+// The bits of a page's images are in one word.
 const _: () = assert!(IMAGES_MAX as u64 <= OBJECTS);
 
 #[cfg(test)]
@@ -157,7 +156,7 @@ mod tests {
         }
     }
 
-    /// What becomes of requests for one object, a letter each: h for a hit.
+    /// The results of requests for one object, a letter each: h for a hit.
     fn asked(requests: &[(Condition, Method)]) -> String {
         let mut ideal = Ideal::new(1, 1.0);
         let mut ask = |(condition, method): &(Condition, Method)| {

@@ -1,6 +1,6 @@
-//! What a test has not of the specification, in sentences: whoever compares its figures with published ones must know.
+//! How a test differs from the specification, in sentences, for readers who compare its figures with published ones.
 //!
-//! Not known here: what came of the test.   Limits: none.   Source: spec sections 2 to 6.
+//! Not known here: results of the test.   Limits: none.   Source: spec sections 2 to 6.
 
 use crate::Mix;
 use crate::content::KB;
@@ -9,16 +9,16 @@ use crate::report::Plan;
 use crate::robots::robots_for;
 use crate::run::{scale_text, servers_for};
 
-/// Objects that are asked for directly, for each cachable miss: a third of the replies, of which four in five are cachable.
+/// Directly requested objects for each cachable miss: a third of the replies, of which four in five are cachable.
 const DIRECT_SHARE: f64 = 0.35 / 0.80;
-/// A hot set is a hundredth of a list and at least one object, so shorter lists have a larger one.
+/// A hot set is a hundredth of a list, but at least one object. In lists shorter than this it is more than a hundredth.
 const HOT_LIST_LEAST: f64 = 100.0;
-/// Two lists of a server have nearly all of its objects.
+/// Two of a server's lists have nearly all of its objects.
 const LISTS: f64 = 2.0;
 /// Mean bytes of a cachable object.
 const FILL_BYTES_MEAN: f64 = 10.5 * KB;
 
-/// What this test leaves out, a sentence each; nothing if it is the workload as it was.
+/// The differences of this test, a sentence each; empty if it is the workload as specified.
 #[must_use]
 pub fn left_out(plan: &Plan) -> Vec<String> {
     let mut all = Vec::new();
@@ -65,7 +65,7 @@ pub fn left_out(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// What the time scale takes.
+/// Effects of a short time scale.
 fn time(plan: &Plan, all: &mut Vec<String>) {
     if plan.time_scale < 1.0 {
         let top_s = 4.0 * 3600.0 * plan.time_scale;
@@ -78,13 +78,13 @@ fn time(plan: &Plan, all: &mut Vec<String>) {
     }
 }
 
-/// What a miss takes less.
+/// What is cheaper about a miss than in the specification.
 fn servers_side(plan: &Plan, all: &mut Vec<String>) {
     if plan.think_scale < 1.0 {
         all.push(format!(
             "servers think {:.0} ms instead of 2.5 s: a miss holds connections and memory for so much shorter, {:.0} requests wait for servers instead of {:.0}",
             2500.0 * plan.think_scale,
-            // Three of five requests reach a server.
+            // Three in five requests reach a server.
             plan.rate * 0.6 * 2.5 * plan.think_scale,
             plan.rate * 0.6 * 2.5,
         ));
@@ -110,7 +110,7 @@ fn fills(plan: &Plan) -> f64 {
     sizing.working_set_fills() as f64
 }
 
-/// Objects of the working set in a list, but for downloads, which are few.
+/// Objects of the working set in a list. Lists of downloads, which are few, are not counted.
 fn objects_a_list(plan: &Plan) -> f64 {
     fills(plan) * DIRECT_SHARE / f64::from(plan.servers) / LISTS
 }

@@ -1,8 +1,8 @@
 //! The PolyMix workload: what a day of web traffic does to a proxy, in an afternoon or in a minute.
 //!
-//! Robots ask, through the proxy under test, for objects that servers make up. Everything about an object (size,
-//! cachability, when it changes, each of its bytes) is a function of its name and the time, so that robots know the right
-//! answer without asking anybody, and compare all of it.
+//! Robots request objects through the proxy under test; servers compute them. Everything about an object (size, cachability, when it
+//! changes, each of its bytes) is a function of its name and the time. A robot therefore knows the right answer without asking
+//! the servers, and compares all of it.
 //!
 //! ```text
 //!  phases --> clock --> robots --- popularity, request     (what to ask, and when)

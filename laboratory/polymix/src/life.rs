@@ -1,15 +1,15 @@
 //! When an object changes.
 //!
-//! An object has a cycle, and is modified once in each: modification k happens at birth + k * cycle, give or take up to half
-//! of variance * cycle. Its version is the number of its latest modification, so any process can tell which version is right
-//! at any time. Last-Modified is that modification, Expires the next one: nothing is fresh past its true change.
+//! An object is modified once in each of its cycles: modification k happens at birth + k * cycle, plus or minus up to half of
+//! variance * cycle. The version is the number of the latest modification, so any process can compute which version is right at any
+//! time. Last-Modified is that modification, Expires the next one: nothing is fresh after its true change.
 //!
-//! Whole seconds, since that is what HTTP can say.
+//! Times are whole seconds, because HTTP dates are.
 //! Limits: a cycle has at least `CYCLE_S_MIN`, however much the test is shortened.   Source: spec section 4, life cycle.
 
 use crate::random::{mix, unit};
 
-/// So that versions differ in their second, whatever the variance (at most a half).
+/// Keeps versions at least a second apart, whatever the variance (at most a half).
 const CYCLE_S_MIN: f64 = 8.0;
 
 /// The times of one object.
@@ -25,11 +25,11 @@ pub struct Life {
 /// What an object is between two modifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// Of its latest modification.
+    /// Number of the latest modification.
     pub number: u64,
-    /// When that was: Unix seconds.
+    /// When the version begins: Unix seconds.
     pub since_s: u64,
-    /// When the next one is: Unix seconds.
+    /// When the next version begins: Unix seconds.
     pub until_s: u64,
 }
 
@@ -66,7 +66,7 @@ impl Life {
         clippy::cast_sign_loss
     )]
     pub fn version_at(&self, now_s: u64) -> Version {
-        // The regular time is off by less than a cycle, so one of three neighbours it is.
+        // A modification is less than a cycle away from its regular time, so the right version is one of three neighbours.
         let regular = ((now_s as f64 - self.birth_s) / self.cycle_s).max(0.0) as u64;
         let mut number = regular + 1;
         while number > 0 && self.modified_s(number) > now_s {
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     #[allow(clippy::cast_precision_loss)]
     fn modifications_stray_by_the_variance() {
-        // The time between two modifications is the cycle, plus and minus a uniform stray of half the variance each:
+        // The time between two modifications is the cycle plus the difference of two uniform deviations of half the variance each way:
         // standard deviation variance * sqrt(2/12).
         let life = Life::new(1e6, 0.5, 0.0, 4);
         let gaps: Vec<f64> = (1..20_000)

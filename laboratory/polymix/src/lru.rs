@@ -1,18 +1,18 @@
-//! What an exact LRU of the cache's size would answer: the hit ratio that a good proxy of that size should come near.
+//! What an exact LRU of the cache's size would answer: a good proxy of that size comes near this hit ratio.
 //!
-//! It is fed what the ideal cache (`ideal`) is fed, request by request and by the same rules, and forgets the object that
-//! was not wanted for longest when room is short. What it keeps the ideal cache keeps, too, and in the same version, so
-//! it has to know only which objects are there: one that is fresh for the ideal cache and is there is a hit.
+//! It follows the same requests by the same rules as the ideal cache (`ideal`), and evicts the object that was used longest ago when
+//! it needs room. Whatever it keeps, the ideal cache keeps too, in the same version. So it only records which objects are there:
+//! an object that is there, and fresh for the ideal cache, is a hit.
 //!
-//! An object takes its body and [`HEAD_BYTES`], what the servers' heads have; nothing for metadata, rounding to blocks,
-//! free space to write in, or what a proxy has in memory beside its disk. One that is larger than the whole cache is not
-//! kept, and costs nobody else their place. What is asked for and found fresh becomes the latest, and so does what is
-//! brought; a request that finds an old version and brings none moves nothing.
+//! An object takes its body and [`HEAD_BYTES`] for the head that the servers send. Not counted: metadata, rounding to blocks, free
+//! space for writes, and a proxy's memory beside its disk. An object larger than the whole cache is not stored and evicts
+//! nothing. A fresh object that is requested becomes the most recent, and so does a stored one. A request that finds an old
+//! version and stores nothing does not change the order.
 //!
 //! Not known here: the rules (`ideal`), time.
-//! Limits: memory is some 60 bytes for each object kept, about 0.6 % of the cache's size with objects of PolyMix. Beyond
-//! `OBJECTS_MAX` objects (4 GB; a cache of some 600 GiB) the coldest goes although there would be room, and the hit ratio is
-//! that of a smaller cache.   Source: issue 6, must-show 5.
+//! Limits: memory is some 60 bytes for each object kept, about 0.6 % of the cache's size with objects of PolyMix. Beyond `OBJECTS_MAX`
+//! objects (4 GB; a cache of some 600 GiB) the coldest object is evicted although there is room, and the hit ratio is that of a
+//! smaller cache.   Source: issue 6, must-show 5.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use replacement::Lru;
 use crate::content::{Kind, ObjectId};
 use crate::ideal::Meaning;
 
-/// Bytes of an object beside its body: the head that the servers send. A test compares.
+/// Bytes of an object besides its body: the head that the servers send. A test compares it with a real head.
 pub const HEAD_BYTES: u64 = 256;
 /// Objects kept, at most.
 const OBJECTS_MAX: usize = 1 << 26;
@@ -32,7 +32,7 @@ pub struct ExactLru {
     capacity_bytes: u64,
     kept_bytes: u64,
     objects_max: usize,
-    /// For each kind, of what is kept: its name, and its slot.
+    /// For each kind: slots of the kept objects, by name.
     slots: [HashMap<u64, u32>; Kind::ALL.len()],
     objects: Vec<Kept>,
     free: Vec<u32>,
@@ -47,14 +47,14 @@ struct Kept {
     bytes: u64,
 }
 
-/// One number for server and number of an object of some kind; all objects are of one world.
+/// Server and number of an object as one number. All objects are of one world.
 fn name(id: ObjectId) -> u64 {
     // Numbers are below 2^48 (`content::NUMBER_END`, asserted where an object's hash is taken).
     u64::from(id.server) << 48 | id.number
 }
 
 impl ExactLru {
-    /// Nothing is kept yet. With a capacity of 0 nothing ever is.
+    /// An empty LRU. With a capacity of 0 it stays empty.
     #[must_use]
     pub fn new(capacity_bytes: u64) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl ExactLru {
         }
     }
 
-    /// Whether it answers a request for this object, which means that to the ideal cache; it keeps what the answer brings.
+    /// Whether the LRU answers a request for this object; `meaning` is that of the ideal cache. Stores the answer if it may.
     pub fn ask(&mut self, id: ObjectId, meaning: Meaning) -> bool {
         match meaning {
             Meaning::None => false,
@@ -87,7 +87,7 @@ impl ExactLru {
         }
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of all kept objects.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes
@@ -105,7 +105,7 @@ impl ExactLru {
         }
     }
 
-    /// Takes in what is not there.
+    /// Stores an object that is not there.
     fn keep(&mut self, id: ObjectId) {
         let bytes = id.size() + HEAD_BYTES;
         if bytes > self.capacity_bytes {
@@ -168,8 +168,8 @@ mod tests {
             .sum::<u64>()
     }
 
-    /// What becomes of requests, a letter each: `a` brings a, `A` looks for it, `-a` forgets it, `!a` reloads it, `?a` brings
-    /// a version that is new to everybody. The ideal cache has all else. The answer has + for a hit.
+    /// The results of requests, a letter each: `a` stores a, `A` looks for it, `-a` drops it, `!a` reloads it, `?a` stores a version that
+    /// no cache has yet. Otherwise an object that was seen is fresh in the ideal cache. The result has + for a hit.
     fn asked(lru: &mut ExactLru, script: &str) -> String {
         let mut hits = String::new();
         let mut before = ' ';
@@ -204,7 +204,7 @@ mod tests {
         let mut lru = ExactLru::new(room);
         assert_eq!(asked(&mut lru, "abcabc"), "...+++");
         assert_eq!(lru.kept_bytes(), room);
-        // d takes the place of a, and of as many as it needs; c is the last to go.
+        // d evicts a, and as many more as it needs; c is evicted last.
         let mut lru = ExactLru::new(bytes("abc"));
         assert_eq!(asked(&mut lru, "abc d C"), "....+");
         let mut lru = ExactLru::new(bytes("abc"));

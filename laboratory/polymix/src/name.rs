@@ -1,9 +1,9 @@
 //! URLs of objects, and the addresses of servers.
 //!
-//! `http://127.1.0.4:8880/w00000007/t1/_0003000000000005.html`: world 7, kind 1 (a page), server 3, number 5. The server is in
-//! the path too, so that one address can stand for all servers where addresses are few.
+//! `http://127.1.0.4:8880/w00000007/t1/_0003000000000005.html`: world 7, kind 1 (a page), server 3, number 5. The server is in the
+//! path too, so that one address can serve for all servers where addresses are few.
 //!
-//! Servers may have names instead, as in PolyMix-4: `s3.bench.tst`. Whoever connects has to look them up (`dns`).
+//! Servers may have names instead, as in PolyMix-4: `s3.bench.tst`. The proxy then has to look them up (`dns`).
 //!
 //! Limits: `SERVERS_MAX`; worlds are 32 bits.   Source: spec section 5, which has the server in the host only.
 
@@ -15,7 +15,7 @@ use crate::content::{Kind, NUMBER_END, ObjectId};
 pub const PATH_BYTES_MAX: usize = "/w00000000/t0/_0000000000000000.html".len();
 /// Servers, at most.
 pub const SERVERS_MAX: u32 = 1 << 16;
-/// Hosts with the same first three numbers.
+/// Addresses used in each network of 256.
 const HOSTS_A_NETWORK: u32 = 250;
 
 /// Where the servers are.
@@ -25,18 +25,18 @@ pub struct Servers {
     pub first: SocketAddrV4,
     /// How many.
     pub count: u32,
-    /// Each has an address of its own, counted up from the first; else all share it.
+    /// Each server has its own address, counted up from the first; otherwise all share the first.
     pub spread: bool,
     /// URLs have names, not addresses.
     pub named: bool,
 }
 
-/// Of the servers' names.
+/// The zone of the servers' names.
 //= spec section 2   PolyMix-4: DNS names in zone bench.tst
 pub const ZONE: &str = "bench.tst";
 
 impl Servers {
-    /// The address of one.
+    /// The address of a server.
     #[must_use]
     pub fn address(&self, server: u16) -> SocketAddrV4 {
         if !self.spread {
@@ -48,7 +48,7 @@ impl Servers {
         )
     }
 
-    /// What URLs call it, with the port.
+    /// The host and port in URLs of this server.
     #[must_use]
     pub fn host(&self, server: u16) -> String {
         if self.named {
@@ -65,11 +65,11 @@ pub fn server_of(name: &str) -> Option<u16> {
     let label = name.strip_suffix(ZONE)?.strip_suffix('.')?;
     let digits = label.strip_prefix('s')?;
     let server: u16 = digits.parse().ok()?;
-    // No second name for any: no sign, no leading zero.
+    // Exactly one name is accepted for a server: no sign, no leading zero.
     (digits == server.to_string()).then_some(server)
 }
 
-/// The n-th address from `first` on, leaving out the ends of each network of 256.
+/// The n-th address from `first` on, skipping the ends of each network of 256.
 #[must_use]
 pub fn nth_address(first: Ipv4Addr, n: u32) -> Ipv4Addr {
     let [a, b, c, d] = first.octets();
@@ -98,7 +98,7 @@ pub fn write_hex(n: u64, digits: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// The object a path or an absolute URL names; none if it is not one of ours.
+/// The object that a path or an absolute URL names; none if the URL is not of this workload.
 #[must_use]
 pub fn parse(target: &[u8]) -> Option<ObjectId> {
     let path = match target.strip_prefix(b"http://") {

@@ -1,48 +1,48 @@
 //! The network between proxy and servers, as the specification has it: 40 ms of delay each way, and one packet in two
 //! thousand lost.
 //!
-//! The servers imitate it, because a machine without netem or dummynet can not delay packets. They know what a sender knows:
-//! how many bytes may be under way, and so in which bursts a reply leaves. The model is TCP as Linux speaks it:
+//! The servers imitate it, because a machine without netem or dummynet cannot delay packets. They know what a TCP sender knows: how
+//! many bytes may be in flight, and so the bursts in which a reply is sent. The model is TCP as in Linux:
 //!
-//! - A connection costs a round trip. The kernel accepts it at once, so the first request pays.
-//! - A request takes a delay, and its reply another one before the first byte.
-//! - A reply leaves in bursts, a round trip apart. The first is of `WINDOW_FIRST` segments, each next one is twice as long. A
-//!   connection keeps its window, until it has been idle for a timeout.
-//! - Of a burst the bytes before a lost segment arrive. If three segments follow it, the sender learns of the loss from their
-//!   acknowledgements: the rest comes a round trip later, in half the window. Else it comes after a timeout, one segment first.
+//! - A connection costs a round trip. The kernel accepts it at once, so the delay is added to the first request.
+//! - A request takes one delay, and the first byte of its reply another one.
+//! - A reply is sent in bursts, one in each round trip. The first has `WINDOW_FIRST` segments, each next one twice as many. A
+//!   connection keeps its window until it has been idle for a timeout.
+//! - Of a burst, the bytes before a lost segment arrive. If three segments follow the lost one, their acknowledgements report the
+//!   loss, and the rest comes a round trip later, in half the window. Otherwise it comes after a timeout, one segment first.
 //! - A lost request waits for a timeout, a lost SYN or SYN-ACK for a second.
 //!
-//! Not imitated: lost acknowledgements (the next one says the same), queues, a limit of the line, reordering; segments behind a
-//! lost one are sent again, which delays large objects a little more than selective acknowledgements would. A proxy that opens
-//! connections ahead of need does not see the time they take.
+//! Not imitated: lost acknowledgements (the next one covers them), queues, limited bandwidth, reordering. Segments behind a lost one are
+//! sent again, which delays large objects a little more than selective acknowledgements would. A proxy that opens connections ahead
+//! of need does not see their cost.
 //!
-//! Not known here: sockets, clocks; chance comes in.   Limits: a window of `WINDOW_MAX` segments.
+//! Not known here: sockets, clocks; random numbers come from the caller.   Limits: a window of `WINDOW_MAX` segments.
 //! Source: spec section 3; RFC 5681, RFC 6298, RFC 6928.
 
 use std::time::Duration;
 
 use crate::random::Chance;
 
-/// Bytes of a segment on an Ethernet, with time stamps.
+/// Payload of a segment on an Ethernet, with time stamps.
 const SEGMENT_BYTES: u64 = 1_448;
 /// Segments of a new connection's first burst. rfc6928 §2
 const WINDOW_FIRST: u64 = 10;
-/// A mebibyte may be under way.
+/// About 1 MiB in flight.
 const WINDOW_MAX: u64 = 724;
-/// Segments behind a lost one from whose acknowledgements the sender learns of it.
+/// The sender learns of a loss when it has acknowledgements of this many segments behind the lost one.
 const DUPLICATES: u64 = 3; // rfc5681 §3.2
-/// Linux waits at least so much longer than a round trip.
+/// Linux's timeout is at least this much longer than a round trip.
 const TIMEOUT_MARGIN: Duration = Duration::from_millis(200);
 const SYN_TIMEOUT: Duration = Duration::from_secs(1); // rfc6298 §2.1
 
 /// Delay and loss on the servers' side.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// Of a packet, one way.
+    /// Delay of a packet, one way.
     pub delay: Duration,
     /// Share of packets that are lost, each way.
     pub loss: f64,
-    /// From a lost packet to its repetition, where nothing else tells of the loss.
+    /// Time from a lost packet to its repetition, if no acknowledgements report the loss.
     timeout: Duration,
     syn_timeout: Duration,
 }
@@ -63,7 +63,7 @@ impl Network {
         Self::new(Duration::from_millis(40), 0.000_5)
     }
 
-    /// One with this delay and loss, one way.
+    /// A network with this delay and loss, one way.
     #[must_use]
     pub fn new(delay: Duration, loss: f64) -> Self {
         assert!((0.0..1.0).contains(&loss), "loss {loss}");
@@ -75,7 +75,7 @@ impl Network {
         }
     }
 
-    /// The same with all times shortened; none if nothing is left of them.
+    /// The same network with all times multiplied by `by`; `NONE` if `by` is 0 or less.
     #[must_use]
     pub fn scaled(self, by: f64) -> Self {
         if by <= 0.0 {
@@ -98,25 +98,25 @@ impl Network {
     }
 }
 
-/// One connection's way through the network.
+/// The state of one connection in the network.
 #[derive(Debug, Clone)]
 pub struct Path {
     network: Network,
-    /// Segments that may be under way.
+    /// Segments that may be in flight.
     window: u64,
 }
 
 /// Bytes that arrive together, and the wait until the next ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
-    /// How many; none if the first segment is lost.
+    /// Number of bytes; 0 if the first segment is lost.
     pub bytes: u64,
-    /// Before the next burst, if there is one.
+    /// Wait before the next burst, if there is one.
     pub pause: Duration,
 }
 
 impl Path {
-    /// That of a new connection.
+    /// The path of a new connection.
     #[must_use]
     pub fn new(network: Network) -> Self {
         Self {
@@ -125,14 +125,14 @@ impl Path {
         }
     }
 
-    /// What it takes to connect.
+    /// Time to connect.
     pub fn connecting(&self, chance: &mut Chance) -> Duration {
         let lost = |chance: &mut Chance| u32::from(self.lost_first(1, chance).is_some());
         let packets = lost(chance) + lost(chance);
         self.network.round_trip() + self.network.syn_timeout * packets
     }
 
-    /// From the sending of a request of so many bytes to its arrival.
+    /// Time from sending a request of this many bytes to its arrival.
     pub fn request(&self, bytes: u64, chance: &mut Chance) -> Duration {
         let segments = bytes.div_ceil(SEGMENT_BYTES).max(1);
         let late = match self.lost_first(segments, chance) {
@@ -143,20 +143,20 @@ impl Path {
         self.network.delay + late
     }
 
-    /// From the sending of a reply's first byte to its arrival.
+    /// Time from sending a reply's first byte to its arrival.
     #[must_use]
     pub fn reply(&self) -> Duration {
         self.network.delay
     }
 
-    /// Nothing was sent for so long.
+    /// The connection was idle for this long.
     pub fn rested(&mut self, idle: Duration) {
         if idle > self.network.timeout {
             self.window = WINDOW_FIRST;
         }
     }
 
-    /// The next burst of what is left of a reply.
+    /// The next burst of a reply of which `left` bytes are still to be sent.
     pub fn burst(&mut self, left: u64, chance: &mut Chance) -> Burst {
         if self.network.is_none() {
             let pause = Duration::ZERO;
@@ -188,7 +188,7 @@ impl Path {
         }
     }
 
-    /// The first of so many packets that is lost; mostly none.
+    /// Position of the first lost packet among this many; mostly none.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -198,7 +198,7 @@ impl Path {
         if self.network.loss <= 0.0 {
             return None;
         }
-        // How many arrive before one is lost is distributed geometrically.
+        // The number of packets before the first lost one has a geometric distribution.
         let arrive = (1.0 - chance.unit()).ln() / (1.0 - self.network.loss).ln();
         (arrive < packets as f64).then_some(arrive as u64)
     }
@@ -210,7 +210,7 @@ mod tests {
 
     const DELAY: Duration = Duration::from_millis(40);
 
-    /// The bursts of a reply: bytes, and milliseconds until the next.
+    /// The bursts of a reply: bytes, and milliseconds until the next one.
     fn bursts(path: &mut Path, mut left: u64, chance: &mut Chance) -> Vec<(u64, u128)> {
         let mut all = Vec::new();
         while left > 0 {
@@ -268,7 +268,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        // The first lost of ten: 1 - 0.95^7, and 0.95^7 - 0.95^10.
+        // The first lost segment of ten: 1 - 0.95^7, and 0.95^7 - 0.95^10.
         assert!((5_800..6_240).contains(&fast), "{fast} of {segments}");
         assert!((1_880..2_110).contains(&slow), "{slow} of {segments}");
     }
@@ -280,7 +280,7 @@ mod tests {
         let late = (0..400_000)
             .filter(|_| path.request(300, &mut chance) > DELAY)
             .count();
-        // 200, give or take four times the root of it.
+        // 200 expected, plus or minus four standard deviations.
         assert!((143..=257).contains(&late), "{late}");
     }
 }

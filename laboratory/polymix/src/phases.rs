@@ -1,58 +1,58 @@
-//! The phases of a test: how long, at what load, with how many old objects and special requests.
+//! The phases of a test: length, load, and the shares of old objects and special requests.
 //!
-//! A phase ends by time, or when its goal is reached. Load, recurrence and special requests are lines from a begin to an
-//! end. A time scale below 1 shortens all phases and the working set together, so that the hit ratio stays; what people do
-//! (gaps of 2.5 s, think times) is not shortened.
+//! A phase ends by time, or when its goal is reached. Load, recurrence and special requests change linearly from its begin to its end.
+//! A time scale below 1 shortens all phases and the working set together, so that the hit ratio stays. Human behaviour (gaps of
+//! 2.5 s, think times) is not shortened.
 //!
-//! Not known here: what time it is, who asks.
-//! Limits: `FILL_FACTOR_MAX` ends a fill that gets nowhere; the report says so.   Source: spec sections 5 and 6.
+//! Not known here: the clock, robots.
+//! Limits: a fill that does not reach its goal ends after `FILL_FACTOR_MAX`; the report says so.   Source: spec sections 5 and 6.
 
 use crate::Mix;
 use crate::clock::GAP_S_MEAN;
 
-/// Seconds of a minute.
+/// Seconds in a minute.
 const MINUTE: f64 = 60.0;
-/// Load that a test idles with, as a share of the peak; PolyMix-3 begins and ends with it, too.
+/// Load of the idle phase, as a share of the peak; PolyMix-3 also begins and ends with it.
 const LOW: f64 = 0.10;
 /// Recurrence and special requests while the cache is filled.
 const FILL_RECURRENCE: f64 = 5.0 / 55.0;
 const FILL_SPECIAL: f64 = 0.10;
-/// Working set: fills of so many seconds at the peak.
+/// Size of the working set: the fills of this many seconds at the peak.
 const WORKING_SET_S: f64 = 4.0 * 3600.0;
-/// A fill ends when it has taken so many times as long as it should have.
+/// A fill is given up after this many times its planned length ...
 const FILL_FACTOR_MAX: f64 = 4.0;
-/// And for the first answers to come.
+/// ... plus this time for the first answers to arrive.
 const FILL_SLACK_S: f64 = 10.0;
 
 /// What ends a phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ends {
-    /// Time.
+    /// After this many seconds.
     After(f64),
-    /// All servers seen, or time.
+    /// When all servers have been requested from, or after this many seconds.
     ServersSeen(f64),
-    /// Fill bytes, and a frozen working set; or time, if the proxy does not answer.
+    /// When enough bytes are filled and the working set is frozen; or after `at_most_s`, if the proxy does not answer.
     Filled {
         /// Bytes of cachable misses, since the test began.
         bytes: u64,
-        /// Seconds that it should take.
+        /// Planned length, seconds.
         planned_s: f64,
-        /// Seconds after which it is given up.
+        /// Length after which the fill is given up, seconds.
         at_most_s: f64,
     },
 }
 
-/// From the begin of a phase to its end.
+/// A value that changes linearly during a phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
     /// At the begin.
     pub from: f64,
-    /// At the end, and after.
+    /// At the end, and afterwards.
     pub to: f64,
 }
 
 impl Line {
-    /// The same all the time.
+    /// A constant.
     #[must_use]
     pub const fn flat(value: f64) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Line {
         Self { from, to }
     }
 
-    /// When `done` of the phase is over, 0 to 1.
+    /// The value when the share `done` of the phase, 0 to 1, is over.
     #[must_use]
     pub fn at(&self, done: f64) -> f64 {
         self.from + (self.to - self.from) * done.clamp(0.0, 1.0)
@@ -75,7 +75,7 @@ impl Line {
 /// One phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phase {
-    /// As in the papers.
+    /// Name, as in the papers.
     pub name: &'static str,
     /// What ends it.
     pub ends: Ends,
@@ -88,7 +88,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// How long the lines take.
+    /// How long the lines last: the longest that the phase can take.
     #[must_use]
     pub fn length_s(&self) -> f64 {
         match self.ends {
@@ -109,12 +109,12 @@ pub struct Sizing {
     pub fill_rate: f64,
     /// Bytes of the proxy's cache.
     pub cache_bytes: u64,
-    /// 1 is the workload as it was; 1/240 makes 4 hours a minute.
+    /// 1 is the workload as specified; 1/240 makes 4 hours a minute.
     pub time_scale: f64,
 }
 
 impl Sizing {
-    /// Fills until the working set is frozen.
+    /// Number of fills after which the working set is frozen.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // objects
     pub fn working_set_fills(&self) -> u64 {
@@ -126,7 +126,7 @@ impl Sizing {
         (self.rate * share * WORKING_SET_S * self.time_scale).max(1.0) as u64
     }
 
-    /// How long the fill should take.
+    /// Planned length of the fill.
     #[allow(clippy::cast_precision_loss)]
     fn fill_planned_s(&self) -> f64 {
         let fills_s = self.fill_rate * 0.6;
@@ -140,7 +140,7 @@ impl Sizing {
 pub fn phases(sizing: &Sizing) -> Vec<Phase> {
     let fill = sizing.fill_rate / sizing.rate;
     assert!((0.0..=1.0).contains(&fill), "fill rate beyond the peak");
-    // In PolyMix-4 the ramps are shorter; the fill begins and ends with one robot, and the test ends with none.
+    // In PolyMix-4 the ramps are shorter, the fill begins and ends with one robot, and the test ends with none.
     //= spec section 6   begin: populus_factor of framp and fexit; end: of dec2
     let (ramp, begin, end) = match sizing.mix {
         Mix::Three => (30.0, LOW, LOW),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(sizing(Mix::Four).working_set_fills(), 5_184_000);
     }
 
-    /// A line for each phase: name, minutes (of the fill `-`), load at the begin and at the end, percent of the peak.
+    /// A line for each phase: name, minutes (`-` for the fill), load at the begin and at the end in percent of the peak.
     #[track_caller]
     fn loads(mix: Mix, expected: &str) {
         let minutes = |ends: &Ends| match ends {

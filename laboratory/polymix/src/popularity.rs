@@ -1,12 +1,12 @@
-//! Which object is asked for: a new one or an old one, and which old one.
+//! Which object is requested next: a new one or an old one, and which old one.
 //!
-//! Every server has a numbered list for each kind that is asked for directly; a new object takes the next number. An old one
-//! is drawn uniformly from the working set: the last W numbers of its list. Until the freeze W is all there is; then it is
-//! fixed, and each new object pushes the oldest out of reach.
+//! Every server has a numbered list for each kind that is requested directly; a new object takes the next number. An old one is drawn
+//! uniformly from the working set: the last W numbers of its list. Until the freeze, W is the whole list. Then W is fixed, and each
+//! new object pushes the oldest one out of the set.
 //!
-//! Now and then the draw is from the *hot set* only: a hundredth of the working set, at a random place, which moves when it
-//! falls out of the set. As in Polygraph there is none before the freeze. PolyMix-4 prefers small objects: of the nine
-//! neighbours of the one drawn, the smallest that is cachable.
+//! Some draws are from the *hot set* only: a hundredth of the working set at a random place. It moves when it falls out of the working
+//! set. As in Polygraph, there is no hot set before the freeze. PolyMix-4 prefers small objects: it takes the smallest cachable one
+//! of the drawn object and its neighbours, nine in all.
 //!
 //! Not known here: robots, time, phases.   Limits: three lists a server, 48 bytes each, however many objects.
 //! Source: spec section 5; Polygraph's PopModel and HotSet where the specification is silent.
@@ -31,33 +31,33 @@ pub struct Popularity {
     world: u32,
     servers: Vec<[List; 3]>,
     frozen: bool,
-    /// Repeats that were drawn.
+    /// Draws that wanted an old object.
     repeats_wanted: u64,
-    /// Of them, those drawn where there was nothing to repeat.
+    /// Those among them that found no old object.
     nothing_to_repeat: u64,
 }
 
-/// One kind on one server. Numbers are 1 to `last`.
+/// The objects of one kind on one server. Numbers are 1 to `last`.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
     last: u64,
-    /// Working set, once frozen.
+    /// Size of the working set, once frozen.
     window: Option<u64>,
-    /// Where the hot set ends.
+    /// Number at which the hot set ends.
     hot_end: u64,
 }
 
-/// What was drawn.
+/// The result of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Picked {
     /// The object.
     pub id: ObjectId,
-    /// It was asked for before, and is in the working set.
+    /// It was requested before, and is in the working set.
     pub old: bool,
 }
 
 impl Popularity {
-    /// Nothing is known yet.
+    /// No object has been requested yet.
     #[must_use]
     pub fn new(mix: Mix, world: u32, servers: u32) -> Self {
         assert!((1..=crate::name::SERVERS_MAX).contains(&servers));
@@ -71,8 +71,8 @@ impl Popularity {
         }
     }
 
-    /// How often an old object is wanted: 55 % of all requests shall be hits, and uncachable objects are none; in
-    /// PolyMix-3 nor are reloads.
+    /// Probability that an old object is wanted. 55 % of all requests shall be hits; uncachable objects never are, and in PolyMix-3 reloads
+    /// neither.
     #[must_use]
     pub fn recurrence(mix: Mix) -> f64 {
         //= spec section 2   recurrence
@@ -116,7 +116,7 @@ impl Popularity {
         }
     }
 
-    /// From here on the working set does not grow.
+    /// Fixes the size of the working set.
     pub fn freeze(&mut self) {
         self.frozen = true;
         for list in self.servers.iter_mut().flatten() {
@@ -124,13 +124,13 @@ impl Popularity {
         }
     }
 
-    /// Whether it grows no more.
+    /// Whether the size of the working set is fixed.
     #[must_use]
     pub fn frozen(&self) -> bool {
         self.frozen
     }
 
-    /// Objects of the working set that are asked for directly; their images come on top.
+    /// Directly requested objects in the working set, without the images of pages.
     #[must_use]
     pub fn working_set(&self) -> u64 {
         let lists = self.servers.iter().flatten();
@@ -139,13 +139,13 @@ impl Popularity {
             .sum()
     }
 
-    /// Objects ever asked for directly.
+    /// Directly requested objects so far.
     #[must_use]
     pub fn created(&self) -> u64 {
         self.servers.iter().flatten().map(|list| list.last).sum()
     }
 
-    /// Whether every server has been asked for something.
+    /// Whether an object of every server has been requested.
     #[must_use]
     pub fn all_servers_seen(&self) -> bool {
         let seen = |lists: &[List; 3]| lists.iter().any(|list| list.last > 0);
@@ -158,7 +158,7 @@ impl Popularity {
         self.repeats_wanted
     }
 
-    /// Repeats that became new objects, for want of old ones.
+    /// Those among them that became new objects, because there was no old one.
     #[must_use]
     pub fn nothing_to_repeat(&self) -> u64 {
         self.nothing_to_repeat
@@ -166,7 +166,7 @@ impl Popularity {
 }
 
 impl List {
-    /// An old number, and the last one that may be preferred to it.
+    /// An old number, and the largest number that may be preferred to it.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -188,7 +188,7 @@ impl List {
     }
 }
 
-/// A kind by its share of what is asked for directly, and its place among those.
+/// A kind, drawn by its share of direct requests, and its position among the direct kinds.
 pub(crate) fn direct_kind(u: f64) -> (usize, Kind) {
     let total: f64 = Kind::DIRECT.iter().map(|(_, share)| share).sum();
     let mut left = u * total;
@@ -202,7 +202,7 @@ pub(crate) fn direct_kind(u: f64) -> (usize, Kind) {
     (place, Kind::DIRECT[place].0)
 }
 
-/// The smallest cachable neighbour; an uncachable object is left alone.
+/// The smallest cachable neighbour; an uncachable object is returned as it is.
 fn smallest(number: u64, last: u64, id: impl Fn(u64) -> ObjectId) -> u64 {
     if !id(number).cachable() {
         return number;
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_tenth_goes_to_a_hundredth() {
-        // One list, nothing new: the busiest hundredth gets its hundredth and a tenth more.
+        // One list, no new objects: the hottest hundredth gets its own hundredth and a tenth more.
         let mut list = List {
             last: 10_000,
             window: Some(10_000),
@@ -282,7 +282,7 @@ mod tests {
         }
         let mut counts: Vec<_> = counts.into_values().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        // The hot set straddles two of these hundreds.
+        // The hot set spans two of these hundredths.
         let hottest = f64::from(counts[0] + counts[1]) / 200_000.0;
         assert!((hottest - 0.1 - 0.018).abs() < 0.006, "{hottest}");
         let rest = f64::from(counts[50]) / 200_000.0;

@@ -1,16 +1,16 @@
-//! Chance from a seed, and the distributions of the workload.
+//! Random numbers from a seed, and the distributions of the workload.
 //!
-//! Every distribution is a function of one number in [0, 1), by inverse transform: so the same function serves a row of
+//! Every distribution is a function of one number in [0, 1), by inverse transform. The same function therefore serves a sequence of
 //! draws (think times) and a property of a name (sizes), where the number is a hash.
 //!
-//! Not known here: what is drawn, and for whom.
+//! Not known here: what is drawn.
 //! Source: SplitMix64 (Steele, Lea, Flood 2014); the normal quantile is P. J. Acklam's rational approximation, relative
 //! error below 1.2e-9; zipf as Polygraph has it (spec section 2).
 
-/// What SplitMix64 counts by: 2^64 over the golden ratio.
+/// The increment of SplitMix64: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A number that looks unlike its neighbours.
+/// A hash of a number: neighbours get unrelated values.
 #[must_use]
 pub const fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(STEP);
@@ -26,14 +26,14 @@ pub fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A row of numbers.
+/// A sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct Chance {
     state: u64,
 }
 
 impl Chance {
-    /// The row of this seed.
+    /// The sequence of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: mix(seed) }
@@ -46,12 +46,12 @@ impl Chance {
         drawn
     }
 
-    /// The next one as a number in [0, 1).
+    /// The next number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         unit(self.draw())
     }
 
-    /// Below `end`.
+    /// The next number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "there is nothing below 0");
         self.draw() % end
@@ -88,14 +88,14 @@ pub fn lognormal(mean: f64, sdev: f64, u: f64) -> f64 {
     normal(mean.ln() - variance / 2.0, variance.sqrt(), u).exp()
 }
 
-/// zipf(n) = floor((n+1)^u): from 1 to n.
+/// zipf(n) = floor((n+1)^u), a number from 1 to n.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to n
 pub fn zipf(n: u32, u: f64) -> u32 {
     ((f64::from(n) + 1.0).powf(u).floor() as u32).clamp(1, n)
 }
 
-/// Where the standard normal distribution reaches the probability `p`.
+/// The quantile of the standard normal distribution.
 fn quantile(p: f64) -> f64 {
     const A: [f64; 6] = [
         -3.969_683_028_665_376e1,
@@ -128,7 +128,7 @@ fn quantile(p: f64) -> f64 {
         3.754_408_661_907_416,
         1.0,
     ];
-    // Below and above it the tails have formulas of their own.
+    // Below this, and above its mirror image, the tails have formulas of their own.
     const TAIL: f64 = 0.02425;
     let p = p.clamp(1e-300, 1.0 - 1e-16);
     let tail = |p: f64| {
@@ -145,7 +145,7 @@ fn quantile(p: f64) -> f64 {
     }
 }
 
-/// Highest power first.
+/// Evaluates a polynomial; the coefficient of the highest power comes first.
 fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, c| sum * x + c)
 }

@@ -1,11 +1,11 @@
-//! Parts of objects: which one is asked for, which one a response has.
+//! Ranges: the one that a request asks for, and the one that a response has.
 //!
-//! PolyMix knows no ranges; they are an addition of ours (`Request::draw_range`). One range of bytes, as Range and Content-Range
-//! have it; several, or another unit, are as good as none.
+//! PolyMix has no ranges; they are an addition of ours (`Request::draw_range`). Supported is one range of bytes, as in Range and
+//! Content-Range; several ranges, or another unit, are ignored.
 //!
 //! Not known here: bodies.   Source: RFC 9110, sections 14.2 and 14.4.
 
-/// Which part of an object a response has.
+/// The range of an object in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
     /// The first byte.
@@ -31,17 +31,17 @@ impl ContentRange {
     }
 }
 
-/// A range as it is asked for.
+/// The range that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// From this byte to that, or to the end.
+    /// From this byte to that one, or to the end.
     From(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
 impl Wanted {
-    /// `bytes=0-9`, `bytes=90-` or `bytes=-10`; what is none of these is ignored, as a server may.
+    /// Reads `bytes=0-9`, `bytes=90-` or `bytes=-10`. Other values are ignored, as a server may.
     #[must_use]
     pub fn read(value: &[u8]) -> Option<Self> {
         let spec = value.strip_prefix(b"bytes=")?;
@@ -55,7 +55,7 @@ impl Wanted {
         }
     }
 
-    /// The first byte and the one after the last, of an object of so many; none if it lies beyond.
+    /// The first byte and the one after the last, in an object of `size` bytes; none if the range is beyond its end.
     #[must_use]
     pub fn of(self, size: u64) -> Option<(u64, u64)> {
         let (first, end) = match self {

@@ -1,9 +1,9 @@
-//! What kind of request is made: conditions, reloads, methods, aborts.
+//! The type of a request: conditions, reloads, methods, aborts.
 //!
-//! A share of the requests is special; the phases begin with a tenth of that share (`special`). The images of a page are asked
-//! for in the same way as the page, but always with GET.
+//! A share of the requests is special; the phases begin with a tenth of that share (`special`). The images of a page are requested with
+//! the same conditions as the page, but always with GET.
 //!
-//! Ranges are an addition of ours, for proxies that keep parts; there are none unless asked for.
+//! Ranges are an addition of ours, for proxies that store parts. There are none by default.
 //!
 //! Not known here: connections.   Source: spec section 2; Polygraph's Client for what images inherit.
 
@@ -22,18 +22,18 @@ const POST_BYTES_END: u64 = 8 * 1024;
 //= spec section 2   0.1 % by robots and 0.1 % by servers
 const ABORT: f64 = 0.001;
 
-/// What the request says of copies.
+/// What the request says about cached copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Condition {
     /// Nothing.
     Basic,
-    /// If-Modified-Since a second before Last-Modified: the object is wanted.
+    /// If-Modified-Since a second before Last-Modified: 200 is expected.
     Ims200,
-    /// If-Modified-Since a second after Last-Modified: 304 is wanted.
+    /// If-Modified-Since a second after Last-Modified: 304 is expected.
     Ims304,
-    /// No copy will do.
+    /// No cached copy is acceptable: a server must answer.
     Reload,
-    /// A part of the object is wanted. Not of PolyMix; see `Request::draw_range`.
+    /// A range of the object. Not in PolyMix; see `Request::draw_range`.
     Range {
         /// The first byte.
         first: u64,
@@ -47,7 +47,7 @@ pub enum Condition {
 pub enum Method {
     /// GET
     Get,
-    /// POST, with a body of so many bytes
+    /// POST, with the length of its body
     Post(u64),
     /// HEAD
     Head,
@@ -58,22 +58,22 @@ pub enum Method {
 pub struct Request {
     /// The object.
     pub id: ObjectId,
-    /// What is said of copies.
+    /// What the request says about cached copies.
     pub condition: Condition,
     /// GET, mostly.
     pub method: Method,
-    /// The robot goes away in the middle of the answer.
+    /// The robot closes the connection in the middle of the answer.
     pub abort: bool,
-    /// The object, or the page it is part of, was asked for before. Polygraph's offered hits are counted by this alone.
+    /// The object, or the page it is part of, was requested before. Polygraph's offered hits are counted by this alone.
     pub repeat: bool,
     /// An ideal cache answers; see `ideal`.
     pub offered: bool,
-    /// So does an exact LRU of the cache's size; see `lru`.
+    /// An exact LRU of the cache's size answers; see `lru`.
     pub offered_lru: bool,
 }
 
 impl Request {
-    /// For an object that was picked.
+    /// Draws a request for an object that was picked.
     pub fn draw(mix: Mix, id: ObjectId, special: f64, chance: &mut Chance) -> Self {
         let mut request = Self {
             id,
@@ -94,14 +94,14 @@ impl Request {
         request
     }
 
-    /// Says whether the object was asked for before. The images of a page inherit it, as they do in Polygraph.
+    /// Records whether the object was requested before. The images of a page inherit this, as in Polygraph.
     #[must_use]
     pub fn asked_before(mut self, repeat: bool) -> Self {
         self.repeat = repeat;
         self
     }
 
-    /// Decides whether the robot stays for the whole answer: for each request by itself, images too.
+    /// Draws whether the robot aborts the answer. Each request is drawn by itself, images too.
     //= spec section 2   0.1 % by robots; Polygraph's HttpCltXact chooses when a transaction begins
     #[must_use]
     pub fn draw_abort(mut self, mix: Mix, chance: &mut Chance) -> Self {
@@ -109,8 +109,8 @@ impl Request {
         self
     }
 
-    /// Makes a plain request for what has no images one for a part of it, with probability `share`. PolyMix knows no
-    /// ranges; with a share of 0 nothing is drawn, and the other choices stay what they were.
+    /// With probability `share`, turns a plain request for an object without images into one for a range. PolyMix has no ranges: with a
+    /// share of 0 no number is drawn, so all other draws stay the same.
     #[must_use]
     pub fn draw_range(mut self, share: f64, chance: &mut Chance) -> Self {
         let fit = self.is_basic() && self.id.kind != Kind::Html;
@@ -123,7 +123,7 @@ impl Request {
         self
     }
 
-    /// For an image of the page. Whether it is aborted is not decided yet: see `draw_abort`.
+    /// The request for an image of the page. Whether it is aborted is not drawn yet: see `draw_abort`.
     #[must_use]
     pub fn image(&self, position: u32) -> Self {
         Self {
@@ -136,15 +136,15 @@ impl Request {
         }
     }
 
-    /// Counts for the document hit ratio.
+    /// Whether the request counts for the document hit ratio.
     #[must_use]
     pub fn is_basic(&self) -> bool {
         self.condition == Condition::Basic && self.method == Method::Get
     }
 }
 
-/// Where the server cuts its answer to this exchange, as a share of the body; mostly nowhere. A function of the exchange,
-/// so that the robot knows whose fault it was.
+/// Where the server aborts its answer to this exchange, as a share of the body; mostly none. A function of the exchange, so that the
+/// robot knows that the server aborted, not the proxy.
 #[must_use]
 pub fn server_abort(mix: Mix, exchange: u64) -> Option<f64> {
     let hash = random::mix(exchange ^ 0x00AB_0127);
@@ -246,7 +246,7 @@ mod tests {
                 condition => assert_eq!(condition, request.condition),
             }
         }
-        // A quarter of the 80 % that are basic.
+        // A quarter of the 80 % that are basic requests.
         assert!((1_850..2_150).contains(&ranges), "{ranges}");
     }
 

@@ -1,12 +1,12 @@
-//! One test: servers on a thread of their own, robots on the caller's, phase after phase.
+//! Runs one test: servers on their own thread, robots on the caller's, phase after phase.
 //!
-//! The two halves may run on machines of their own: [`origin`] there, [`robots()`] here, with the same `Test`.
+//! The two halves may run on separate machines: [`origin`] on one, [`robots()`] on the other, with the same `Test`.
 //!
-//! There are as many servers as the specification says, however short the test; in a small world many of their lists have
-//! nothing to repeat then, and the report says so.
+//! The number of servers is the specified one, however short the test. In a small test many of their lists are still empty, so there is
+//! no old object to repeat; the report says so.
 //!
-//! Where one process has too few descriptors or too little of a core, several take a `Share` of the robots each; their
-//! reports are joined (`Report::joined`).
+//! If one process has too few descriptors or too little CPU, several processes take a `Share` of the robots each; their reports are
+//! joined (`Report::joined`).
 //!
 //! Not known here: the command line.   Limits: one thread for each half; 256 parts.   Source: spec sections 3, 6 and 8.
 
@@ -31,16 +31,16 @@ use crate::robots::{self, News, Progress, robots_for};
 use crate::server::{self, Counters};
 use crate::wire::Minor;
 
-/// Worlds of the parts of a run are so many bits apart, so that runs that begin in neighbouring seconds do not meet.
+/// The worlds of a run's parts are 2^24 apart, so that they do not overlap with runs that begin seconds later.
 const WORLD_STEP: u32 = 24;
 
-/// Descriptors, where the kernel does not tell.
+/// Descriptor limit assumed if the kernel does not tell it.
 const FILES_ASSUMED: u64 = 1_024;
 
-/// What is tested, and how.
+/// The settings of a test.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// How large, how fast, how long.
+    /// Load, sizes and lengths.
     pub sizing: Sizing,
     /// The proxy.
     pub proxy: SocketAddr,
@@ -50,44 +50,44 @@ pub struct Test {
     pub origin: SocketAddrV4,
     /// Each server has an address of its own.
     pub spread: bool,
-    /// How many robots; else as many as the rate asks for. Fewer are faster, and need fewer connections.
+    /// Number of robots; by default as many as the rate needs. Fewer robots are faster, and need fewer connections.
     pub robots: Option<u32>,
-    /// How many servers; else as many as the specification says.
+    /// Number of servers; by default as many as specified.
     pub servers: Option<u32>,
     /// URLs have the servers' names, not addresses.
     pub named: bool,
-    /// Where to answer questions for the servers' names; nowhere, if none.
+    /// Address of the name server for the servers' names, if there is one.
     pub name_server: Option<SocketAddr>,
     /// 1 is the specified think time.
     pub think_scale: f64,
     /// Delay and loss on the servers' side.
     pub network: Network,
-    /// First address of the robots, if each is to have its own.
+    /// First address of the robots, if each has its own.
     pub robot_addresses: Option<Ipv4Addr>,
     /// HTTP/1.0, as specified, or 1.1.
     pub minor: Minor,
-    /// Distinguishes the objects of this test from those of others. A proxy that still has them would hit too often.
+    /// Identifies the objects of this test. With those of an earlier test, the proxy would hit too often.
     pub world: u32,
-    /// For everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Longest wait for an answer.
     pub patience: Duration,
-    /// Servers answer other machines.
+    /// Servers also answer clients on other machines.
     pub remote: bool,
     /// Only phases with these names; all, if empty.
     pub only: Vec<String>,
-    /// Share of plain requests that ask for a part of the object. PolyMix has none.
+    /// Share of plain requests that ask for a range. PolyMix has none.
     pub range_share: f64,
-    /// Which part of the robots this process is; everything else above is said of the whole.
+    /// The part of the robots that this process runs. All other settings are of the whole test.
     pub share: Share,
 }
 
-/// A part of the robots, for a process of its own.
+/// A part of the robots, for one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Which one, from 1 on.
+    /// Number of this part, from 1 on.
     pub part: u32,
-    /// How many there are.
+    /// How many parts there are.
     pub of: u32,
 }
 
@@ -95,13 +95,13 @@ impl Share {
     /// All robots in one process.
     pub const WHOLE: Self = Self { part: 1, of: 1 };
 
-    /// How many of so many come before this part.
+    /// How many of `all` are in the parts before this one.
     fn before(self, all: u32) -> u32 {
         let share = u64::from(all) * u64::from(self.part - 1) / u64::from(self.of);
         u32::try_from(share).expect("at most all")
     }
 
-    /// How many of so many this part has.
+    /// How many of `all` are in this part.
     fn count(self, all: u32) -> u32 {
         let next = Self {
             part: self.part + 1,
@@ -111,7 +111,7 @@ impl Share {
     }
 }
 
-/// Servers for a rate. Robots that are fewer and faster are as many, here.
+/// Number of servers for a rate. It does not depend on robots being fewer and faster.
 #[must_use]
 pub fn servers_for(rate: f64) -> u32 {
     //= spec section 3   500 + 0.1 x robots
@@ -136,7 +136,7 @@ impl Test {
         self.robots.unwrap_or_else(|| robots_for(self.sizing.rate))
     }
 
-    /// What this part of the robots has to do.
+    /// The sizing of this part of the robots.
     fn sizing(&self) -> Sizing {
         let of = f64::from(self.share.of);
         Sizing {
@@ -155,7 +155,7 @@ impl Test {
         all
     }
 
-    /// How long it should take, and how long at most.
+    /// Planned and longest duration.
     #[must_use]
     pub fn lasts(&self) -> (Duration, Duration) {
         let phases = self.phases();
@@ -224,7 +224,7 @@ impl Test {
         }
     }
 
-    /// How its servers behave.
+    /// The settings of its servers.
     #[must_use]
     pub fn server(&self) -> server::Settings {
         server::Settings {
@@ -312,19 +312,19 @@ impl Test {
     }
 }
 
-/// What a run tells while it lasts.
+/// What the caller is told during a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Watched<'a> {
-    /// How it stands, once a second.
+    /// The state, once a second.
     Standing(&'a Progress),
-    /// A phase is over, but not the last; this is the report so far.
+    /// A phase is over, but not the last; the report so far.
     PhaseOver(&'a Report),
 }
 
-/// Both halves on this machine.
+/// Runs both halves on this machine.
 ///
 /// # Errors
-/// If the servers' address can not be had.
+/// If the servers' address cannot be bound.
 pub fn polymix(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
     let origin = Origin::start(test.servers(), test.server(), test.name_server)?;
     let mut servers = test.servers();
@@ -332,18 +332,18 @@ pub fn polymix(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Rep
     run_robots(test, servers, Some(&origin.counters), progress)
 }
 
-/// The robots alone; the servers are elsewhere.
+/// Runs the robots alone; the servers are elsewhere.
 ///
 /// # Errors
-/// If there is no runtime to be had.
+/// If no runtime can be made.
 pub fn robots(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
     run_robots(test, test.servers(), None, progress)
 }
 
-/// The servers alone, until `stop` is done.
+/// Runs the servers alone, until `stop` is done.
 ///
 /// # Errors
-/// If their address can not be had.
+/// If their address cannot be bound.
 pub fn origin(test: &Test, stop: impl Future<Output = ()>) -> io::Result<()> {
     let counters = Arc::new(Counters::default());
     let local = LocalSet::new();
@@ -390,10 +390,9 @@ fn run_robots(
     Ok(Report::new(about, &outcome))
 }
 
-/// Connections of robots that may be kept. With 20,000 descriptors and the specified think time, that limits the rate.
+/// Connections of robots that may be kept. With 20,000 descriptors and the specified think time, this limits the rate.
 fn kept_max(with_origin: bool) -> u64 {
-    // The rest is for what comes in bursts (a page has up to 13 images, a proxy may stall), and for the servers if they are
-    // in this process.
+    // The rest is for bursts (a page has up to 13 images, a proxy may stall), and for the servers if they are in this process.
     if with_origin {
         files_max() / 3
     } else {
@@ -401,13 +400,13 @@ fn kept_max(with_origin: bool) -> u64 {
     }
 }
 
-/// Connections of robots at all: not those of the servers, and not what else is open.
+/// All connections that robots may have; the other descriptors are for servers and files.
 fn sockets_max(with_origin: bool) -> u64 {
     let files = files_max() - files_max() / 20;
     if with_origin { files / 2 } else { files }
 }
 
-/// Files that this process may open.
+/// Number of files that this process may open.
 fn files_max() -> u64 {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits
@@ -423,7 +422,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// With addresses of their own for the servers, one listener has all of them.
+/// If servers have their own addresses, one listener on all addresses serves them all.
 fn listen_address(servers: &Servers) -> SocketAddrV4 {
     if servers.spread {
         SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, servers.first.port())
@@ -432,7 +431,7 @@ fn listen_address(servers: &Servers) -> SocketAddrV4 {
     }
 }
 
-/// The servers' listener; the name server, if there is one, runs from here on.
+/// Binds the servers' listener, and starts the name server if there is one.
 async fn begin(servers: Servers, name_server: Option<SocketAddr>) -> io::Result<TcpListener> {
     let listener = server::listen(listen_address(&servers))?;
     if let Some(address) = name_server {
@@ -442,22 +441,22 @@ async fn begin(servers: Servers, name_server: Option<SocketAddr>) -> io::Result<
     Ok(listener)
 }
 
-/// Servers on a thread of their own, until dropped.
+/// Servers on their own thread, until dropped.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where they listen.
+    /// The address of the listener.
     pub address: SocketAddr,
-    /// What they have done.
+    /// The servers' counters.
     pub counters: Arc<Counters>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Origin {
-    /// Starts them.
+    /// Starts the servers.
     ///
     /// # Errors
-    /// If the address can not be had.
+    /// If the address cannot be bound.
     pub fn start(
         servers: Servers,
         settings: server::Settings,
@@ -507,7 +506,7 @@ impl Drop for Origin {
     }
 }
 
-/// A size as people write it: `40 MiB`; as it is where no unit fits.
+/// A size with its unit, such as `40 MiB`; in bytes if no unit divides it.
 pub(crate) fn size_text(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = UNITS
@@ -519,7 +518,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
     )
 }
 
-/// A scale as people write it: `1/240` rather than 0.004166666666666667.
+/// A scale as a fraction if it is one: `1/240` rather than 0.004166666666666667.
 pub(crate) fn scale_text(scale: f64) -> String {
     let parts = (1.0 / scale).round();
     if parts > 1.0 && (parts * scale - 1.0).abs() < 1e-9 {

@@ -1,9 +1,9 @@
-//! The run, moment by moment.
+//! The course of a run, moment by moment.
 //!
-//! Answers belong to the moment in which they ended, requests to that in which they were made. What the load generator took
-//! (CPU, waiting for a core) is noted once a second.
+//! Answers count in the moment in which they ended, requests in the one in which they were made. The CPU time of the load generator,
+//! and its waiting for a core, are added once a second.
 //!
-//! Not known here: phases.   Limits: `SAMPLES_MAX` moments, then each stands for twice the time.
+//! Not known here: phases.   Limits: `SAMPLES_MAX` moments; beyond that, each moment becomes twice as long.
 
 use std::time::Duration;
 
@@ -14,51 +14,51 @@ use crate::request::Request;
 
 const SAMPLES_MAX: usize = 2_048;
 
-/// One moment of the run. Sums, so that moments may be added.
+/// Counts of one moment of the run. They are sums, so moments can be added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Requests made.
     pub requests: u64,
-    /// Right answers.
+    /// Correct answers.
     pub replies: u64,
-    /// Wrong ones.
+    /// Wrong answers.
     pub errors: u64,
-    /// Of the right ones, basic.
+    /// Correct answers to basic requests.
     pub basic: u64,
-    /// Basic ones that an ideal cache would have had.
+    /// Basic replies that an ideal cache would have answered.
     pub offered: u64,
-    /// Basic ones that an exact LRU of the cache's size would have had.
+    /// Basic replies that an exact LRU of the cache's size would have answered.
     pub lru: u64,
-    /// Of the basic ones, from a cache.
+    /// Basic replies from a cache.
     pub hits: u64,
-    /// Bytes of the bodies of basic ones.
+    /// Bytes of the bodies of basic replies.
     pub basic_bytes: u64,
     /// Bytes of the bodies of hits.
     pub hit_bytes: u64,
     /// Sum of response times, seconds.
     pub response_s: f64,
-    /// Of hits.
+    /// Sum of response times of hits, seconds.
     pub hit_s: f64,
-    /// Of basic misses.
+    /// Sum of response times of basic misses, seconds.
     pub miss_s: f64,
-    /// Sum of what the launches were late, seconds.
+    /// Sum of the delays of requests against the schedule, seconds.
     pub lag_s: f64,
-    /// Launches that this is the sum of.
+    /// Number of requests in that sum.
     pub launches: u64,
-    /// Most connections of robots at once.
+    /// Most open connections of robots at one time.
     pub connections_max: u64,
     /// CPU time of the robots' thread, seconds.
     pub cpu_s: f64,
-    /// How long that thread waited for a core, seconds.
+    /// Time that this thread waited for a core, seconds.
     pub core_wait_s: f64,
-    /// CPU time of the servers' thread, seconds, if they are ours.
+    /// CPU time of the servers' thread, seconds, if they are in this process.
     pub origin_cpu_s: f64,
 }
 
 /// The run, moment by moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What a sample stands for, seconds.
+    /// Length of a moment, seconds.
     pub interval_s: f64,
     /// From the beginning of the run on.
     pub samples: Vec<Sample>,
@@ -74,7 +74,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// The sample of a time.
+    /// The sample of a moment.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below SAMPLES_MAX
     pub fn at(&mut self, at: Duration) -> &mut Sample {
         while at.as_secs_f64() / self.interval_s >= SAMPLES_MAX as f64 {
@@ -95,7 +95,7 @@ impl Series {
             .collect();
     }
 
-    /// Adds a series of the same run, counted by another process at the same time. Intervals are powers of two.
+    /// Adds a series that another process counted in the same run at the same time. Intervals are powers of two.
     pub fn join(&mut self, other: &Self) {
         let mut other = other.clone();
         while self.interval_s < other.interval_s {
@@ -113,7 +113,7 @@ impl Series {
 }
 
 impl Sample {
-    /// This moment and the next as one.
+    /// This moment and the next one as one.
     #[must_use]
     pub fn then(self, next: &Self) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Sample {
         }
     }
 
-    /// What two processes did in the same moment.
+    /// The sum of what two processes counted in the same moment.
     fn beside(self, other: &Self) -> Self {
         Self {
             requests: self.requests + other.requests,
@@ -146,7 +146,7 @@ impl Sample {
         }
     }
 
-    /// Counts a right answer.
+    /// Counts a correct answer.
     pub fn finished(&mut self, request: &Request, finished: &Finished, response: Duration) {
         let seconds = response.as_secs_f64();
         self.replies += 1;
@@ -166,7 +166,7 @@ impl Sample {
         }
     }
 
-    /// Counts a request that was launched so late.
+    /// Counts a request that was sent this late.
     pub fn launched(&mut self, lag: Duration) {
         self.lag_s += lag.as_secs_f64();
         self.launches += 1;

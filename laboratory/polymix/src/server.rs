@@ -1,13 +1,13 @@
-//! The origin: one process that is all servers of the workload.
+//! The origin: all servers of the workload in one process.
 //!
-//! One listener answers for every server; which one is meant is in the URL. A connection lives for zipf(16) requests, or
-//! until it has been idle for 15 s; each reply is preceded by think time, norm(2.5 s, 1 s). Nothing is stored: heads are
-//! functions of name and time, and bodies are computed piece by piece as the socket takes them.
+//! One listener answers for every server; the URL says for which one. A connection lives for zipf(16) requests, or until it has been
+//! idle for 15 s. Before each reply is a think time, norm(2.5 s, 1 s). No object is stored: heads are functions of name and time,
+//! and bodies are computed piece by piece as the socket takes them.
 //!
-//! Clients from beyond this machine are turned away unless invited.
+//! Clients on other machines are refused unless `remote` is set.
 //!
-//! Limits: `CONNECTIONS_MAX` (more are closed at once), heads of `wire::HEAD_BYTES_MAX`.   Not known here: what a proxy is.
-//! Source: spec sections 3 and 4. The network before the servers, its delay and loss, is imitated here (`network`).
+//! Limits: `CONNECTIONS_MAX` (more are closed at once), heads of `wire::HEAD_BYTES_MAX`.   Not known here: the proxy.
+//! Source: spec sections 3 and 4. The delay and loss of the network in front of the servers are imitated here (`network`).
 
 use std::cell::RefCell;
 use std::io;
@@ -37,36 +37,36 @@ const REQUESTS_A_CONNECTION: u32 = 16;
 const IDLE: Duration = Duration::from_secs(15);
 const CONNECTIONS_MAX: u64 = 18_000;
 const PIECE_BYTES: usize = 64 * 1024;
-/// Who sends a head must send it whole within this time.
+/// A request head must be complete within this time.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// How the servers behave.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Which workload: aborts or none.
+    /// Which workload: only PolyMix-4 has aborts.
     pub mix: Mix,
     /// 1 is the specified think time, 0 none.
     pub think_scale: f64,
     /// Delay and loss between proxy and servers.
     pub network: Network,
-    /// Shortens life cycles, with the test.
+    /// Shortens life cycles along with the test.
     pub life_scale: f64,
     /// HTTP/1.0, as specified, or 1.1.
     pub minor: Minor,
-    /// For think times and connection use.
+    /// Seed of think times and connection lengths.
     pub seed: u64,
     /// Answer clients that are not on this machine.
     pub remote: bool,
-    /// Added to the clock: for tests of staleness.
+    /// Added to the clock, seconds: for tests of staleness.
     pub clock_shift_s: i64,
 }
 
-/// What the servers have done.
+/// Counts of the servers.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests answered.
     pub replies: AtomicU64,
-    /// Of them, 304.
+    /// Replies with status 304.
     pub not_modified: AtomicU64,
     /// Bytes of bodies.
     pub body_bytes: AtomicU64,
@@ -74,15 +74,15 @@ pub struct Counters {
     pub connections: AtomicU64,
     /// Connections open now.
     pub open: AtomicU64,
-    /// Connections turned away or dropped for what they sent.
+    /// Connections refused, or closed because of a bad request.
     pub refused: AtomicU64,
     /// Replies cut short on purpose.
     pub aborted: AtomicU64,
-    /// CPU time of the servers' thread, microseconds; brought up to date ten times a second.
+    /// CPU time of the servers' thread, microseconds; updated ten times a second.
     pub cpu_us: AtomicU64,
 }
 
-/// The counters that a report uses, at a moment or between two.
+/// The counters that a report uses, at a moment or as a difference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Requests answered.
@@ -96,7 +96,7 @@ pub struct Seen {
 }
 
 impl Counters {
-    /// As they are now.
+    /// The current values.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen {
@@ -107,7 +107,7 @@ impl Counters {
         }
     }
 
-    /// Keeps `cpu_us` up to date, for ever; on the servers' thread.
+    /// Updates `cpu_us` for ever; must run on the servers' thread.
     pub async fn watch_cpu(self: Arc<Self>) {
         loop {
             let us = Cores::of_this_thread().cpu.as_micros();
@@ -119,7 +119,7 @@ impl Counters {
 }
 
 impl Seen {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Seen {
         }
     }
 
-    /// What happened since then.
+    /// The difference since `then`.
     #[must_use]
     pub fn since(&self, then: &Self) -> Self {
         Self {
@@ -146,11 +146,10 @@ thread_local! {
     static PIECE: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES]);
 }
 
-/// A listener for all servers at this address. With addresses of their own for the servers, the caller gives the
-/// unspecified address and their port.
+/// A listener for all servers. If servers have their own addresses, the caller passes the unspecified address and their port.
 ///
 /// # Errors
-/// If the address can not be had.
+/// If the address cannot be bound.
 pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -168,7 +167,7 @@ pub async fn serve(listener: TcpListener, settings: Settings, counters: Arc<Coun
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
-                // Out of descriptors: those that are open will end.
+                // Out of descriptors: wait for open connections to end.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -198,11 +197,11 @@ struct Connection {
     settings: Rc<Settings>,
     counters: Arc<Counters>,
     chance: Chance,
-    /// Through the network.
+    /// The connection's path through the network.
     path: Path,
     /// When the last reply was sent.
     answered: Option<Instant>,
-    /// What has come and is not yet used.
+    /// Bytes received and not yet used.
     received: Vec<u8>,
 }
 
@@ -216,7 +215,7 @@ impl Connection {
     async fn run(mut self) {
         let _ = self.stream.set_nodelay(true);
         if self.exchanges().await.is_err() {
-            // The proxy went away, as it may, or said something that is not of this workload.
+            // The proxy closed the connection, which it may, or sent something that is not of this workload.
             self.counters
                 .refused
                 .fetch_add(u64::from(!self.received.is_empty()), Relaxed);
@@ -237,7 +236,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next request; none if the client has gone, or is idle for too long.
+    /// The next request; none if the client closed the connection or was idle for too long.
     async fn next(&mut self) -> io::Result<Option<Incoming>> {
         loop {
             if let Some(request) = wire::parse_request(&self.received)
@@ -279,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// A request's body.
+    /// Reads and drops a request's body.
     async fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let mut left = bytes;
         loop {
@@ -298,14 +297,14 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is still good.
+    /// Sends the answer; returns whether the connection can be used further.
     async fn answer(&mut self, request: &Incoming, keep_alive: bool) -> io::Result<bool> {
         let Some(id) = name::parse(&request.target) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let on_the_way = self.think(request).await;
         let shift_ms = self.settings.clock_shift_s * 1_000;
-        // The reply was made before it was on its way.
+        // The reply was made before it began to travel.
         let on_the_way_ms = u64::try_from(on_the_way.as_millis()).expect("a delay");
         let now_ms = now_ms().saturating_add_signed(shift_ms) - on_the_way_ms;
         let now_s = now_ms / 1_000;
@@ -317,7 +316,7 @@ impl Connection {
                 .since_s
                 .is_some_and(|since| version.since_s <= since);
         let size = id.size();
-        // rfc9110 §13.1.5: a range only of the version the client has.
+        // rfc9110 §13.1.5: a range is sent only if the client has this version.
         let same = request
             .if_range_s
             .is_none_or(|modified_s| modified_s == version.since_s);
@@ -368,7 +367,7 @@ impl Connection {
         Ok(!cut)
     }
 
-    /// Until the first byte of the reply arrives: the ways of request and reply, and the time between. Gives the reply's way.
+    /// Waits until the first byte of the reply arrives: both ways and the think time. Returns the reply's way.
     async fn think(&mut self, request: &Incoming) -> Duration {
         let on_the_way = self.path.reply();
         let mut wait = on_the_way;
@@ -391,8 +390,8 @@ impl Connection {
         on_the_way
     }
 
-    /// Sends the head and `len` bytes of the body from `first` on, from a piece of memory that all connections share; what a
-    /// full socket does not take is computed again. What the network lets arrive later is sent later.
+    /// Sends the head and `len` bytes of the body from `first` on. All connections share one piece of memory, so bytes that a full socket
+    /// does not take are computed again. Bytes that the network delays are sent later.
     async fn send(
         &mut self,
         head: &[u8],
@@ -402,7 +401,7 @@ impl Connection {
     ) -> io::Result<()> {
         let total = head.len() as u64 + len;
         let mut sent = 0_u64;
-        // What may have arrived by now, and how long it takes for more.
+        // Bytes that have arrived by now, and the wait until more arrive.
         let (mut arrived, mut pause) = (0_u64, Duration::ZERO);
         while sent < total {
             if sent == arrived {
@@ -441,7 +440,7 @@ impl Connection {
     }
 }
 
-/// Seconds before a reply; a number in [0, 1) says which.
+/// Think time before a reply, seconds, from a number in [0, 1).
 #[must_use]
 pub fn think_s(u: f64) -> f64 {
     //= spec section 3   negative is 0
@@ -483,7 +482,7 @@ mod tests {
         let draws = 200_000;
         let times: Vec<f64> = (0..draws).map(|_| think_s(chance.unit())).collect();
         let mean = times.iter().sum::<f64>() / f64::from(draws);
-        // Cutting at 0 moves the mean up by 0.002 s.
+        // Cutting off at 0 raises the mean by 0.002 s.
         assert!((mean - 2.502).abs() < 0.01, "{mean}");
         let zero = times.iter().filter(|t| **t == 0.0).count();
         #[allow(clippy::cast_precision_loss)]

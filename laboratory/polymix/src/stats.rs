@@ -1,10 +1,10 @@
-//! What is counted in a phase.
+//! The counts of a phase.
 //!
-//! A request belongs to the phase in which it was intended, however late its answer. Hits and misses are told apart for
-//! *basic* replies only (GET without condition, 200), as Polygraph does; so are the hit ratios. What an ideal cache would
-//! have answered, and an exact LRU of the cache's size, is counted beside it, from the requests alone.
+//! A request belongs to the phase in which it was intended, however late its answer. Hits and misses are distinguished only for *basic*
+//! replies (GET without condition, 200), as in Polygraph; hit ratios are of those. The hits of an ideal cache, and of an exact LRU
+//! of the cache's size, are computed from the requests alone and counted too.
 //!
-//! Not known here: what is done with the numbers; moments (`series`).
+//! Not known here: how the numbers are used; moments (`series`).
 //! Limits: `FAULTS_KEPT` examples.   Source: spec section 7.
 
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use crate::content::Kind;
 use crate::request::{Condition, Method, Request};
 use crate::times::Times;
 
-/// Faults that are told in full.
+/// Faults that are reported in full.
 pub const FAULTS_KEPT: usize = 20;
 
 /// Requests or replies, and the bytes of their bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// How many.
+    /// Number of requests or replies.
     pub count: u64,
     /// Bytes.
     pub bytes: u64,
@@ -42,82 +42,82 @@ impl Volume {
     }
 }
 
-/// One phase, or all of them.
+/// Counts of one phase, or of all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// Requests intended.
     pub requests: u64,
-    /// Those that an ideal cache answers, of all requests.
+    /// Requests that an ideal cache answers.
     pub offered: u64,
-    /// Basic requests whose answer came, and those among them that an ideal cache answers.
+    /// Basic replies that an ideal cache would have answered.
     pub offered_basic: u64,
-    /// Bytes of the latter.
+    /// Bytes of those.
     pub offered_bytes: u64,
-    /// Basic replies whose object a cache may keep: cachability is their share.
+    /// Basic replies whose object a cache may keep: their share is the cachability.
     pub cachable_basic: u64,
-    /// Of those, the ones whose object was asked for before: what Polygraph calls offered.
+    /// Those of them whose object was requested before: Polygraph's offered hits.
     pub repeated_basic: u64,
-    /// Those that an exact LRU of the cache's size answers, of all requests.
+    /// Requests that an exact LRU of the cache's size answers.
     pub lru: u64,
-    /// Of basic requests whose answer came.
+    /// Basic replies that this LRU would have answered.
     pub lru_basic: u64,
-    /// Bytes of the latter.
+    /// Bytes of those.
     pub lru_bytes: u64,
-    /// Right answers.
+    /// Correct answers.
     pub replies: Volume,
-    /// Of them, basic.
+    /// Correct answers to basic requests.
     pub basic: Volume,
-    /// Of the basic ones, from a cache.
+    /// Basic replies from a cache.
     pub hits: Volume,
     /// Cachable misses.
     pub fills: Volume,
     /// Replies of each kind.
     pub kinds: [Volume; 4],
-    /// 304.
+    /// Replies with status 304.
     pub not_modified: u64,
-    /// 200 where 304 was wanted; allowed, but a waste.
+    /// Replies with 200 where 304 was expected; allowed, but a waste.
     pub condition_ignored: u64,
-    /// Replies whose Content-MD5 was right.
+    /// Replies whose Content-MD5 was correct.
     pub checksums: u64,
-    /// Replies that had none, though the server sent one.
+    /// Replies without Content-MD5, though the server sent one.
     pub checksums_missing: u64,
     /// Wrong answers, by name.
     pub faults: BTreeMap<String, u64>,
-    /// Answers left by the robot, or cut by the server, on purpose.
+    /// Answers aborted on purpose by the robot or the server.
     pub aborted: u64,
-    /// Sent again because a kept connection had been closed.
+    /// Requests sent again because a kept connection had been closed.
     pub retried: u64,
-    /// Top-level requests not sent, because images had used up the budget.
+    /// Top-level requests not sent, because images used up the budget.
     pub skipped: u64,
     /// Connections opened.
     pub connections: u64,
-    /// From the intended start, or from when the robot had a connection free, to the last byte.
+    /// Response time: from the intended start, or from when the robot had a connection free, to the last byte.
     pub response: Times,
-    /// The same, of basic hits.
+    /// Response time of basic hits.
     pub hit: Times,
-    /// The same, of basic misses.
+    /// Response time of basic misses.
     pub miss: Times,
-    /// Until the first byte, of all.
+    /// Time until the first byte, of all correct answers.
     pub first_byte: Times,
-    /// In the robot's own queue, with four connections busy.
+    /// Time in the robot's own queue, while its four connections were busy.
     pub queued: Times,
-    /// How late the load generator was: from the intended start to the launch.
+    /// Lag of the load generator: from the intended start to the launch.
     pub lag: Times,
 }
 
-/// What happened to a request that ended well.
+/// Times of a request with a correct answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// Intended start (or connection free) to first byte.
+    /// From the intended start (or the time when a connection was free) to the first byte.
     pub first_byte: Duration,
-    /// To last byte.
+    /// From the same time to the last byte.
     pub response: Duration,
-    /// In the robot's queue, before.
+    /// Time in the robot's queue before that.
     pub queued: Duration,
 }
 
 impl Counted {
-    /// Counts a right answer.
+    /// Counts a correct answer.
     pub fn finished(&mut self, request: &Request, finished: &Finished, timing: &Timing) {
         let bytes = finished.body_bytes;
         self.replies.add(bytes);
@@ -156,7 +156,7 @@ impl Counted {
         }
     }
 
-    /// Counts a wrong one.
+    /// Counts a wrong answer.
     pub fn failed(&mut self, fault: &Fault) {
         *self.faults.entry(fault.name()).or_default() += 1;
     }
@@ -167,7 +167,7 @@ impl Counted {
         self.faults.values().sum()
     }
 
-    /// Counts what another counted.
+    /// Adds the counts of another.
     pub fn join(&mut self, other: &Self) {
         self.requests += other.requests;
         self.offered += other.offered;

@@ -1,4 +1,4 @@
-//! A run that never was, for the tests of what is said of runs.
+//! An invented run, for tests of reports.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub const PHASE_S: u64 = 10;
 pub const HIT_MS: u64 = 20;
 pub const MISS_MS: u64 = 2_600;
 
-/// A run at this peak: ramps, tops, an idle phase. Six of ten replies are hits, as offered; an LRU has five.
+/// A run at this peak: ramps, tops, an idle phase. Six in ten replies are hits, as many as offered; an LRU has five.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn report(label: &str, rate: f64) -> Report {
     let mut series = Series::default();
@@ -108,7 +108,7 @@ pub fn report(label: &str, rate: f64) -> Report {
     }
 }
 
-/// The same, with a fill that was given up at 37 %.
+/// The same run, with a fill that was given up at 37 %.
 pub fn fill_given_up(rate: f64) -> Report {
     let mut report = report("x", rate);
     report.phases[0].name = "fill".to_owned();

@@ -1,9 +1,9 @@
-//! Times of one sort: how many, their mean, how they are spread.
+//! Times of one sort: their number, mean and distribution.
 //!
-//! A histogram of two digits, and the exact sum beside it, so that a mean is not rounded. In a file only the buckets that
-//! hold something are kept; read back, two of them are joined as if one process had counted all.
+//! A histogram with two digits of precision, and the exact sum, so that the mean is not rounded. A file has only the buckets that are
+//! not empty. Two histograms read from files can be joined as if one process had counted all.
 //!
-//! Not known here: what took the time.   Limits: `US_MAX`; what takes longer counts as that long.
+//! Not known here: what the times are of.   Limits: `US_MAX`; longer times count as that.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,15 +22,15 @@ pub struct Times {
     sum_us: u64,
 }
 
-/// What a file has of them.
+/// The form in a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     sum_us: u64,
-    /// Microseconds, and how many took so long.
+    /// Microseconds, and the number of times in this bucket.
     buckets: Vec<(u64, u64)>,
 }
 
-/// A file that was not written by us.
+/// A bucket that we would not have written.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("a bucket of {0} us is beyond what is counted")]
 pub struct BeyondBounds(u64);
@@ -52,20 +52,20 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts one.
+    /// Counts a time.
     pub fn add(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.histogram.saturating_record(us.max(1));
         self.sum_us = self.sum_us.saturating_add(us);
     }
 
-    /// How many.
+    /// Number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Mean in milliseconds; 0 of none.
+    /// Mean in milliseconds; 0 if there are none.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn mean_ms(&self) -> f64 {
@@ -75,7 +75,7 @@ impl Times {
         }
     }
 
-    /// What so many percent were not above, in milliseconds.
+    /// The percentile in milliseconds.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn percentile_ms(&self, percent: f64) -> f64 {
@@ -96,7 +96,7 @@ impl Times {
         points
     }
 
-    /// Counts those of another, too.
+    /// Adds the times of another.
     pub fn join(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("same bounds");
         self.sum_us = self.sum_us.saturating_add(other.sum_us);

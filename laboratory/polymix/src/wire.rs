@@ -1,12 +1,12 @@
-//! Heads of requests and responses, as far as this workload has them.
+//! Heads of requests and responses, as far as this workload uses them.
 //!
-//! A line of our own, `X-Polymix`, carries the number of the exchange: the server gives back the number of the request that
-//! made it answer, so an answer with a foreign number came from a cache. Behind it: the version of the body, and when the
-//! server answered, by its own clock.
+//! A field of our own, `X-Polymix`, carries the number of the exchange. The server copies it from the request that it answers, so an
+//! answer with another number came from a cache. After it are the version of the body, and when the server answered, by its own
+//! clock.
 //!
-//! We read with `httparse` and not with the crate `http1`, so that proxy and benchmark do not share their mistakes.
+//! Heads are read with `httparse`, not with the crate `http1`, so that proxy and benchmark do not share mistakes.
 //!
-//! Limits: `HEAD_BYTES_MAX`, `FIELDS_MAX`; what goes beyond is malformed.   Source: spec section 4 (headers), RFC 9112.
+//! Limits: `HEAD_BYTES_MAX`, `FIELDS_MAX`; larger heads are malformed.   Source: spec section 4 (headers), RFC 9112.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ use crate::request::{Condition, Method, Request};
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 const FIELDS_MAX: usize = 64;
 
-/// How long messages call themselves.
+/// The minor version of HTTP/1 in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Minor {
     /// HTTP/1.0 with keep-alive, as in the workload.
@@ -36,13 +36,13 @@ pub struct Response {
     pub status: u16,
     /// Content-Length.
     pub length: Option<u64>,
-    /// Any Transfer-Encoding.
+    /// Whether there is a Transfer-Encoding.
     pub coded: bool,
-    /// The connection may be used again.
+    /// The connection can be used again.
     pub keep_alive: bool,
-    /// Of the exchange that made the server answer.
+    /// The exchange in which the server made this response.
     pub exchange: Option<u64>,
-    /// Of the body.
+    /// Version of the body.
     pub version: Option<u64>,
     /// Last-Modified, Unix seconds.
     pub modified_s: Option<u64>,
@@ -67,20 +67,20 @@ pub struct Incoming {
     pub exchange: u64,
     /// If-Modified-Since, Unix seconds.
     pub since_s: Option<u64>,
-    /// Range; one that we do not serve (several, another unit) is as good as none.
+    /// Range; none if it is one that we do not serve (several, another unit).
     pub range: Option<Wanted>,
     /// If-Range, as a date, Unix seconds; 0 if it is anything else.
     pub if_range_s: Option<u64>,
-    /// The connection may be used again.
+    /// The connection can be used again.
     pub keep_alive: bool,
 }
 
-/// This is no HTTP, or not ours.
+/// Not an HTTP/1 message, or not of this workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message")]
 pub struct Malformed;
 
-/// What a response says before its body.
+/// The head of a response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// 200, 206 or 304.
@@ -89,7 +89,7 @@ pub struct Reply {
     pub length: u64,
     /// Content-Range, of a 206.
     pub range: Option<ContentRange>,
-    /// Times, if it may be cached: now, Last-Modified, Expires.
+    /// A cache may store it: it gets Date, Last-Modified and Expires.
     pub cachable: bool,
     /// Unix seconds.
     pub now_s: u64,
@@ -97,9 +97,9 @@ pub struct Reply {
     pub modified_s: u64,
     /// Unix seconds.
     pub expires_s: u64,
-    /// From the request.
+    /// The exchange, from the request.
     pub exchange: u64,
-    /// Of the body.
+    /// Version of the body.
     pub version: u64,
     /// When the server answered, Unix milliseconds.
     pub made_ms: u64,
@@ -109,7 +109,7 @@ pub struct Reply {
     pub keep_alive: bool,
 }
 
-/// Appends the head of a request to a proxy. `modified_s` is the Last-Modified that conditions go by.
+/// Appends the head of a request to a proxy. Conditions are based on `modified_s`, the object's Last-Modified.
 pub fn write_request(
     request: &Request,
     servers: &Servers,
@@ -212,7 +212,7 @@ fn date(out: &mut Vec<u8>, name: &str, at_s: u64) {
     line(out, name, httpdate::fmt_http_date(at).as_bytes());
 }
 
-/// A response's head, if it is complete. A 100 (Continue) before it is skipped.
+/// Parses a response's head, if it is complete. A 100 (Continue) before it is skipped.
 ///
 /// # Errors
 /// If it is no HTTP/1 response, or longer than `HEAD_BYTES_MAX`.
@@ -260,7 +260,7 @@ pub fn parse_response(bytes: &[u8]) -> Result<Option<Response>, Malformed> {
     Ok(Some(found))
 }
 
-/// A request's head, if it is complete.
+/// Parses a request's head, if it is complete.
 ///
 /// # Errors
 /// If it is no HTTP/1 request of this workload.

@@ -1,6 +1,6 @@
-//! What the load generator can do by itself: robots straight against the servers, without a proxy and without think time.
+//! The capacity of the load generator: robots against the servers, without a proxy and without think time.
 //!
-//! In the ordinary test run it is small, and shows only that it works. To measure:
+//! In the ordinary test run it is small and shows only that it works. To measure:
 //! `POLYMIX_RATE=20000 POLYMIX_ROBOTS=5000 cargo test --release -p polymix --test capacity -- --nocapture`
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use polymix::phases::Sizing;
 use polymix::run::{Origin, Share, Test, robots};
 use polymix::wire::Minor;
 
-/// Requests a second, unless told otherwise.
+/// Requests a second by default.
 const RATE: f64 = 200.0;
 
 #[test]

@@ -273,7 +273,7 @@ mod tests {
         assert!(!text.contains("differ"), "{text}");
         let line = text.lines().find(|line| line.starts_with("DHR - LRU"));
         assert_eq!(line.unwrap().matches("+10.00").count(), 2, "{line:?}");
-        // What the figures depend on is said, also where it is the same.
+        // Settings that figures depend on are shown even if they are equal.
         for (name, value) in [
             ("think scale", "1"),
             ("time scale", "1/1440"),

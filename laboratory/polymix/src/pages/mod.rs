@@ -1,6 +1,6 @@
-//! What reports look like: one run, several side by side, a search; and the tables and figures of paper 004.
+//! The appearance of reports: one run, several side by side, a search; and the tables and figures of paper 004.
 //!
-//! Everything shown is in the report, so a page can be made again from the file.
+//! Everything shown is in the report, so a page can be made again from its file.
 //!
 //! Not known here: files.   Limits: those of the crate `page`.   Source: spec section 7; paper 004 section 6.
 
@@ -20,10 +20,10 @@ use page::Table;
 use crate::report::Plan;
 use crate::run::{scale_text, size_text};
 
-/// A name, and how its value is said.
+/// A setting's name, and its value as text.
 type Setting = (&'static str, fn(&Plan) -> String);
 
-/// What runs must have in common, besides the rate, to be compared.
+/// Settings in which runs must agree to be compared, besides the rate.
 const COMMON: [Setting; 7] = [
     ("workload", |plan| plan.mix.to_string()),
     ("cache size", |plan| size_text(plan.cache_bytes)),
@@ -34,13 +34,13 @@ const COMMON: [Setting; 7] = [
     ("share of ranges", |plan| plan.range_share.to_string()),
 ];
 
-/// A sentence if the values are not all the same.
+/// A sentence that lists the values if they differ.
 fn differing(whose: &str, what: &str, values: &[String]) -> Option<String> {
     let differ = values.windows(2).any(|pair| pair[0] != pair[1]);
     differ.then(|| format!("The {whose} differ in the {what}: {}.", values.join(", ")))
 }
 
-/// Names and values below each other.
+/// A table of names and values.
 fn facts_table<'a>(
     caption: &str,
     facts: impl IntoIterator<Item = (&'a String, &'a String)>,

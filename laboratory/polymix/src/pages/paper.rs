@@ -1,11 +1,11 @@
-//! Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, from runs of ours, beside what the paper printed.
+//! Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, from our runs, beside the paper's values.
 //!
-//! The paper made a run of hours for each rate. One run of ours has all rates too, in its ramps: what happened there is sorted
-//! by load, a tenth of the peak each. A search has a run for each rate, as the paper did. Who makes the runs otherwise (several
-//! proxies in turn) takes the parts from here: [`summary`], [`peaks`], [`table_6_6`] with [`printed_6_6`], [`figures`].
+//! The paper made a run of hours for each rate. One run of ours has all rates too, in its ramps: its samples are sorted by load, in
+//! tenths of the peak. A search has a run for each rate, as the paper did. Other callers (runs of several proxies in turn) use the
+//! parts: [`summary`], [`peaks`], [`table_6_6`] with [`printed_6_6`], [`figures`].
 //!
-//! Not known here: whether a peak is one (`search`).   Limits: the paper's figures are of the hardware of its day; only their
-//! shape compares.   Source: paper 004, section 6.
+//! Not known here: whether a peak is real (`search`).   Limits: the paper's figures are of the hardware of its day; only the shapes
+//! of curves compare.   Source: paper 004, section 6.
 
 use page::{Axis, Page, Plot, Series, Table};
 
@@ -13,7 +13,7 @@ use crate::report::{Report, Row, percent, ratio};
 use crate::search::{SearchReport, Step};
 use crate::series::Sample;
 
-/// What the paper printed in Tables 6.1 to 6.4.
+/// Values of the paper's Tables 6.1 to 6.4.
 struct Printed {
     table: &'static str,
     name: &'static str,
@@ -22,7 +22,7 @@ struct Printed {
     miss_ms: f64,
     hit_ms: f64,
     hit_percent: f64,
-    /// Table 6.5.
+    /// From Table 6.5.
     peak: f64,
 }
 
@@ -86,14 +86,14 @@ const PRINTED_6_6: [[f64; 5]; 13] = [
     [450.0, 2630.19, 4720.21, 1039.02, 52.11],
 ];
 
-/// Windows that a phase is cut into, at most.
+/// Most windows that a phase is cut into.
 const WINDOWS: usize = 10;
 /// Steps of load up to the peak.
 const LOADS: usize = 10;
-/// Our figures are drawn over the paper's if their highest rate is within this factor of its.
+/// The paper's curves are drawn too if our highest rate is within this factor of the paper's.
 const COMPARABLE: f64 = 3.0;
 
-/// What happens at a rate: a row of Table 6.6.
+/// Results at one rate: a row of Table 6.6.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Requests a second.
@@ -104,14 +104,14 @@ pub struct Point {
     pub miss_ms: f64,
     /// Mean of basic hits.
     pub hit_ms: f64,
-    /// Of documents.
+    /// Document hit ratio.
     pub hit_percent: f64,
-    /// What a cache without limits would have had.
+    /// Hit ratio of a cache without limits.
     pub offered_percent: f64,
 }
 
 impl Point {
-    /// Of a phase.
+    /// The results of a phase.
     #[must_use]
     pub fn of(rate: f64, row: &Row) -> Self {
         Self {
@@ -125,25 +125,25 @@ impl Point {
     }
 }
 
-/// What a system did at full load: one of Tables 6.1 to 6.4.
+/// The results of a system at full load: one of Tables 6.1 to 6.4.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tested {
-    /// What to call the system.
+    /// Name of the system.
     pub name: String,
-    /// Times and hit ratio; its rate is the one that was planned.
+    /// Times and hit ratio. Its rate is the planned one.
     pub point: Point,
     /// Replies a second.
     pub reply_rate: f64,
-    /// Of the replies.
+    /// Share of the replies that are errors.
     pub errors_percent: f64,
-    /// How long it lasted.
+    /// Length of those phases, seconds.
     pub length_s: f64,
     /// The phases at full load.
     pub phases: String,
 }
 
 impl Tested {
-    /// Of a run.
+    /// The results of a run.
     #[must_use]
     pub fn of(name: String, report: &Report) -> Self {
         let top = report.top();
@@ -158,7 +158,7 @@ impl Tested {
     }
 }
 
-/// The chapter of a page for one run.
+/// The section of a page for one run.
 pub(super) fn of_run(page: &mut Page, report: &Report) {
     page.heading("As in paper 004").text(
         "Tables and figures of Jan, Weng and Lai, from this run, and what they printed. Table 6.6 and the figures sort what happened after the fill by load, a tenth of the peak each: the ramps have them all. Their figures are of the hardware of 2001.",
@@ -173,7 +173,7 @@ pub(super) fn of_run(page: &mut Page, report: &Report) {
     curves(page, &[(String::new(), by_load(report))]);
 }
 
-/// The highest load of a search that was stood, for the table of results; nothing if none was.
+/// The highest load that a search found stood, for the table of results; empty if none was.
 pub(super) fn highest(label: &str, search: &SearchReport) -> Vec<Tested> {
     let step = search.highest_stood();
     step.map(|step| Tested::of(format!("{label} at {} req/s", step.rate), &step.report))
@@ -181,14 +181,14 @@ pub(super) fn highest(label: &str, search: &SearchReport) -> Vec<Tested> {
         .collect()
 }
 
-/// What happened in a search, by rate.
+/// The results of a search, by rate.
 pub(super) fn by_step(search: &SearchReport) -> Vec<Point> {
     let steps = search.by_rate();
     let point = |step: &&Step| Point::of(step.rate, &step.report.top());
     steps.iter().map(point).collect()
 }
 
-/// Tables 6.1 to 6.4: one system each; ours come first.
+/// Tables 6.1 to 6.4, one system a row; ours come first.
 #[must_use]
 pub fn summary(ours: &[Tested]) -> Table {
     let columns = [
@@ -232,7 +232,7 @@ pub fn summary(ours: &[Tested]) -> Table {
     table
 }
 
-/// Table 6.5: peaks, and by how much they are above the paper's two Squids. Ours are a name and a peak, if there is one.
+/// Table 6.5: peaks, and how far they are above those of the paper's two Squids. Ours are a name and a peak, if one was found.
 #[must_use]
 pub fn peaks(ours: &[(String, Option<f64>)]) -> Table {
     let names = PRINTED.iter().map(|printed| printed.name.to_owned());
@@ -270,7 +270,7 @@ pub fn peaks(ours: &[(String, Option<f64>)]) -> Table {
     table
 }
 
-/// Table 6.6 and Figures 6.1 and 6.2 of each, with its name if there are several; between them, once, what was printed.
+/// Table 6.6 and Figures 6.1 and 6.2 of each system, with its name if there are several; the paper's Table 6.6 comes between them.
 pub(super) fn curves(page: &mut Page, each: &[(String, Vec<Point>)]) {
     for (name, points) in each {
         page.table(&table_6_6(name, points));
@@ -292,7 +292,7 @@ const COLUMNS_6_6: [&str; 6] = [
     "offered (%)",
 ];
 
-/// A caption, and whose it is where there are several.
+/// A caption, with the system's name where there are several.
 fn of_system(caption: &str, name: &str) -> String {
     if name.is_empty() {
         caption.to_owned()
@@ -301,7 +301,7 @@ fn of_system(caption: &str, name: &str) -> String {
     }
 }
 
-/// Table 6.6 for a system, which is named where there are several.
+/// Table 6.6 of a system. Its name is empty if it is the only one.
 #[must_use]
 pub fn table_6_6(name: &str, points: &[Point]) -> Table {
     let mut table = Table::new(&of_system("Table 6.6: by request rate", name), &COLUMNS_6_6);
@@ -332,7 +332,7 @@ pub fn printed_6_6() -> Table {
     printed
 }
 
-/// Figures 6.1 and 6.2 for a system, which is named where there are several. What was printed is drawn too where the rates compare.
+/// Figures 6.1 and 6.2 of a system. Its name is empty if it is the only one. The paper's values are drawn if the rates compare.
 #[must_use]
 pub fn figures(name: &str, points: &[Point]) -> [Plot; 2] {
     let highest = points.iter().map(|p| p.rate).fold(0.0, f64::max);
@@ -377,7 +377,7 @@ pub fn figures(name: &str, points: &[Point]) -> [Plot; 2] {
     [times, ratios]
 }
 
-/// What to call a run.
+/// The name of a run.
 pub(super) fn name(report: &Report) -> String {
     if report.label.is_empty() {
         "this run".to_owned()
@@ -386,7 +386,7 @@ pub(super) fn name(report: &Report) -> String {
     }
 }
 
-/// What happened after the fill, by load.
+/// Results after the fill, sorted by load.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
-//! Several searches side by side: whose peak is highest, and how response grows with the rate.
+//! Several searches side by side: their peaks, and how response time grows with the rate.
 //!
-//! Not known here: how they were made.   Limits: as many as fit beside each other.
+//! Not known here: how the searches were made.   Limits: as many as fit beside each other.
 //! Source: paper 000, Figures 6 to 8, has such curves for two proxies.
 
 use page::{Axis, Page, Plot, Series, Table};
@@ -89,9 +89,9 @@ pub fn peaks_page(searches: &[SearchReport]) -> Page {
     page
 }
 
-/// What was asked for, and when a load is stood: a value for each search.
+/// Settings of the searches and their conditions for a load that is stood: a value for each search.
 fn asked(searches: &[SearchReport]) -> Vec<(&'static str, Vec<String>)> {
-    // The steps differ in the rate, and in what follows from it.
+    // The steps of a search differ only in the rate and what follows from it.
     let planned = COMMON.map(|(name, of)| {
         let plan = |search: &SearchReport| {
             let step = search.steps.first();

@@ -9,13 +9,13 @@ use crate::report::{Moment, Report, Summary};
 use crate::search::Conditions;
 use crate::times::Times;
 
-/// One run as text. It ends with the verdict.
+/// One run as text, with the verdict at the end.
 #[must_use]
 pub fn run_text(report: &Report) -> String {
     format!("{}\n{}\n", report.text(), verdict(report))
 }
 
-/// Whether the load was stood, and what that means.
+/// Whether the load was stood, and the conditions for it.
 fn verdict(report: &Report) -> String {
     let conditions = Conditions::for_think_scale(report.plan.think_scale);
     format!(
@@ -95,7 +95,7 @@ fn title(report: &Report) -> String {
     }
 }
 
-/// All sorts of times in the top phases.
+/// All response times in the top phases, by sort.
 fn times_table(report: &Report) -> Table {
     let top = report.top();
     let columns = ["time (ms)", "count", "mean", "p50", "p90", "p99", "max"];
@@ -125,12 +125,12 @@ fn over_time(report: &Report) -> Vec<Plot> {
         let points = report.series.iter().map(|m| (m.at_s, of(m))).collect();
         Series::line(name, points)
     };
-    // A mean of nothing is no 0.
+    // Moments without replies are left out: a mean of 0 would be wrong.
     let some = |name: &str, of: fn(&Moment) -> f64, any: fn(&Moment) -> u64| {
         let moments = report.series.iter().filter(|m| any(m) > 0);
         Series::line(name, moments.map(|m| (m.at_s, of(m))).collect())
     };
-    // Dashed, since the documents often lie on it.
+    // Dashed, because the line of documents often covers it.
     let offered = report.series.iter().filter(|m| m.sample.basic > 0);
     let offered = offered.map(|m| (m.at_s, m.offered_percent)).collect();
     let plot = |caption: &str, y: Axis| {

@@ -1,6 +1,6 @@
 //! A search for the peak, as text and as a page.
 //!
-//! Not known here: how it was made.   Limits: those of the crate `page`.
+//! Not known here: how the search was made.   Limits: those of the crate `page`.
 
 use page::{Axis, Page, Plot, Series, Table};
 
@@ -110,7 +110,7 @@ pub fn search_page(search: &SearchReport) -> Page {
     page
 }
 
-/// What the step at the highest rate had not of the specification.
+/// How the step at the highest rate differs from the specification.
 fn left_out(search: &SearchReport) -> Vec<String> {
     let steps = search.by_rate();
     let highest = steps.last();
@@ -125,7 +125,7 @@ pub(super) fn fills_given_up(search: &SearchReport) -> Vec<String> {
         .collect()
 }
 
-/// What came of it, in a sentence.
+/// The result of the search in a sentence.
 pub(super) fn said(found: &Found) -> String {
     match found {
         Found::Peak { rate, beyond, why } => {

@@ -1,8 +1,8 @@
-//! The parts of one run, each by a process of its own, as one report.
+//! Joins the parts of one run, each made by its own process, into one report.
 //!
-//! Counts add up, histograms are laid over each other; rates are those of all together. Phases are joined by name. A phase
-//! that ends when a goal is reached (fill) may end at different times in different processes; how far they were apart is
-//! said, because a joined rate means little if it is much.
+//! Counts and histograms are added, and rates are those of all parts together. Phases are joined by name. A phase that ends when a
+//! goal is reached (fill) may end at different times in different processes. The report says how far apart they were, because
+//! joined rates mean little if that is long.
 //!
 //! Not known here: files.   Limits: each part once, all of one run.   Source: issue 6, "robots may run in several processes".
 
@@ -10,7 +10,7 @@ use super::{Parts, Report, Row, moments};
 use crate::series::Series;
 use crate::stats::FAULTS_KEPT;
 
-/// These are not the parts of one run.
+/// Why these reports are not the parts of one run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Nothing to join.
@@ -30,23 +30,23 @@ pub enum JoinError {
 }
 
 impl Report {
-    /// Whether two reports are of one run.
+    /// Whether both reports are parts of the same run.
     #[must_use]
     pub fn is_part_of_same(&self, other: &Self) -> bool {
         self.parts.of > 1 && self.parts.of == other.parts.of && self.plan == other.plan
     }
 
-    /// Parts that are missing, from 1 on.
+    /// Numbers of the missing parts, from 1 on.
     #[must_use]
     pub fn missing_parts(&self) -> Vec<u32> {
         let here = &self.parts.here;
         (1..=self.parts.of).filter(|n| !here.contains(n)).collect()
     }
 
-    /// The parts of one run as one.
+    /// Joins the parts of one run.
     ///
     /// # Errors
-    /// If they are not.
+    /// If they are not parts of one run.
     pub fn joined(parts: &[Self]) -> Result<Self, JoinError> {
         let (first, others) = parts.split_first().ok_or(JoinError::None)?;
         if others.is_empty() {
@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// Most that two parts were apart at the begin of a phase.
+/// The longest time between the begins of a phase in two parts.
 fn apart_s(parts: &[Report]) -> f64 {
     let phases = parts.first().map_or(0, |part| part.phases.len());
     let begins = |n: usize| {
@@ -123,7 +123,7 @@ fn apart_s(parts: &[Report]) -> f64 {
     (0..phases).map(begins).fold(0.0, f64::max)
 }
 
-/// All series, each moved to where its process began.
+/// The sum of all series, each shifted to the begin of its process.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a few moments
 fn together(parts: &[Report]) -> Series {
     let began = parts
@@ -176,7 +176,7 @@ mod tests {
         assert!((both.apart_s - 1.0).abs() < 1e-6);
         assert!(both.missing_parts().is_empty());
         assert_eq!(one.missing_parts(), [2]);
-        // The second began a second later.
+        // The second part began a second later.
         assert_eq!(both.series.len(), one.series.len() + 1);
     }
 

@@ -1,15 +1,14 @@
-//! What a run was, for people and for programs.
+//! The report of a run, for people and for programs.
 //!
-//! One structure, written as JSON, read back, and shown as text (`text`) or as a page (`crate::pages`). It has what was counted
-//! (`Counted`, with whole histograms) and the figures that follow from it, so that programs need not know how they are
-//! computed and parts of one run, by several processes, can be joined (`join`) without losing a digit.
+//! One structure, written as JSON, read back, and shown as text (`text`) or as a page (`crate::pages`). It has the counts (`Counted`,
+//! with whole histograms) and the figures computed from them. Programs need not know how figures are computed, and parts of one
+//! run, by several processes, can be joined (`join`) without losing precision.
 //!
-//! Percentages are of basic replies (the client's view), or of what the servers did not have to answer (the traffic view,
-//! if the servers were ours). What an ideal cache would have had is *offered*, and what an
-//! exact LRU of the cache's size would have had stands beside it. Numbers that tell whether the load generator
-//! was the bottleneck (lag, CPU) come with the others.
+//! Percentages are of basic replies (the client's view), or of traffic that the servers did not have to answer (the traffic view, if
+//! the servers are ours). *Offered* is what an ideal cache would have answered; beside it is what an exact LRU of the cache's size
+//! would have answered. Also included are numbers that tell whether the load generator was the bottleneck (lag, CPU).
 //!
-//! Not known here: how the numbers came about.   Limits: a file of another `VERSION` is refused.
+//! Not known here: how the counts were made.   Limits: a file of another `VERSION` is refused.
 //! Source: spec section 7; issue 6, "honest load".
 
 mod join;
@@ -28,10 +27,10 @@ use crate::left_out::left_out;
 use crate::robots::Outcome;
 use crate::series::Sample;
 
-/// What the file says that it is.
+/// The format in the file's stamp.
 pub const FORMAT: &str = "polymix run";
-/// Of the file. Version 1 had no stamp, and lost what was counted; 2 did not know what an LRU would have had; 3 not what
-/// Polygraph would have called offered, nor what the run left out of the specification.
+/// Version of the format. 1 had no stamp and no counts; 2 had no LRU; 3 had neither Polygraph's offered hit ratio nor the differences
+/// from the specification.
 pub const VERSION: u32 = 4;
 
 /// What a file begins with.
@@ -44,7 +43,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// That of a format.
+    /// The stamp of a format.
     #[must_use]
     pub fn new(format: &str, version: u32) -> Self {
         Self {
@@ -56,7 +55,7 @@ impl Stamp {
     /// Reads `text`, if it is of this format and version.
     ///
     /// # Errors
-    /// What it is instead.
+    /// Why the text is not a report of this format and version.
     pub fn read<T: for<'a> Deserialize<'a>>(&self, text: &str) -> Result<T, ReadError> {
         #[derive(Deserialize)]
         struct Head {
@@ -79,24 +78,24 @@ impl Stamp {
 /// A file that is no report of ours.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No JSON, or not what the stamp promises.
+    /// Not JSON, or not what its stamp says.
     #[error("cannot be read: {0}")]
     NoJson(serde_json::Error),
-    /// JSON, of somebody else or from before there was a stamp.
+    /// JSON without a stamp: foreign, or from before stamps existed.
     #[error("is no report of `loligo bench`, or one of an older version; make it again")]
     NoStamp,
     /// Another format or version.
     #[error("is a {} of version {}, and a {} of version {} is wanted; make it again with this loligo",
         found.format, found.version, wanted.format, wanted.version)]
     Another {
-        /// What could have been read.
+        /// The stamp that was expected.
         wanted: Stamp,
-        /// What it says it is.
+        /// The stamp of the file.
         found: Stamp,
     },
 }
 
-/// What was asked for, in numbers.
+/// The settings of a run, as numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Which workload.
@@ -107,7 +106,7 @@ pub struct Plan {
     pub fill_rate: f64,
     /// Bytes of the proxy's cache.
     pub cache_bytes: u64,
-    /// 1 is the workload as it was.
+    /// 1 is the workload as specified.
     pub time_scale: f64,
     /// 1 is the specified think time.
     pub think_scale: f64,
@@ -115,76 +114,76 @@ pub struct Plan {
     pub delay_ms: f64,
     /// Packets lost there, each way, as a share.
     pub loss: f64,
-    /// Servers have names.
+    /// URLs have server names.
     pub named: bool,
-    /// All servers share an address.
+    /// All servers share one address.
     pub one_address: bool,
     /// HTTP version: `1.0` or `1.1`.
     pub http: String,
     /// Robots speak TLS to the proxy.
     #[serde(default)]
     pub https: bool,
-    /// Phases, if not all.
+    /// The phases to run; all if empty.
     pub only: Vec<String>,
-    /// Share of plain requests that ask for a part; PolyMix has none.
+    /// Share of plain requests that ask for a range; PolyMix has none.
     pub range_share: f64,
     /// Robots.
     pub robots: u32,
     /// Servers.
     pub servers: u32,
-    /// The first world of the run: the same for all its parts.
+    /// The first world of the run, the same for all its parts.
     pub world: u32,
-    /// For everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// Which part of a run a process did.
+/// Which parts of a run a report has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Those in this report, from 1 on.
+    /// Numbers of the parts in this report, from 1 on.
     pub here: Vec<u32>,
-    /// How many there are.
+    /// How many parts the run has.
     pub of: u32,
 }
 
-/// The whole of it.
+/// A whole report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Format and version.
     pub stamp: Stamp,
-    /// What to call this run beside others.
+    /// Name of this run beside others.
     pub label: String,
-    /// What was asked for, name and value, to be shown.
+    /// Settings to show: names and values.
     pub setup: BTreeMap<String, String>,
-    /// What was asked for, in numbers.
+    /// The same settings as numbers.
     pub plan: Plan,
-    /// Which part of the run this is.
+    /// Which parts of the run this report has.
     pub parts: Parts,
     /// When the run began, Unix seconds.
     pub began_s: f64,
-    /// Furthest that parts were apart in a phase, seconds.
+    /// The longest time that parts were apart in a phase, seconds.
     pub apart_s: f64,
     /// Phase by phase.
     pub phases: Vec<Row>,
     /// All phases together.
     pub total: Row,
-    /// What a moment of the series stands for, seconds.
+    /// Length of a moment of the series, seconds.
     pub interval_s: f64,
     /// Moment by moment.
     pub series: Vec<Moment>,
     /// The first faults, in full.
     pub faults: Vec<String>,
-    /// Requests unanswered when the run was over.
+    /// Requests unanswered at the end of the run.
     pub unfinished: u64,
     /// Directly requested objects in the working set at the end.
     pub working_set: u64,
-    /// Whether it was frozen.
+    /// Whether the working set was frozen.
     pub frozen: bool,
     /// Requests that were to repeat an old object.
     pub repeats_wanted: u64,
-    /// Repeats that became new objects, for want of old ones.
+    /// Those among them that became new objects, because there was no old one.
     pub nothing_to_repeat: u64,
-    /// Most connections of robots at once.
+    /// Most open connections of robots at one time.
     pub connections_max: u64,
 }
 
@@ -208,12 +207,12 @@ pub struct Moment {
     pub core_wait_percent: f64,
     pub origin_cpu_percent: f64,
     pub connections: u64,
-    /// What this follows from.
+    /// The counts from which the figures are computed.
     pub sample: Sample,
 }
 
 impl Moment {
-    /// The `n`-th of so many seconds each.
+    /// The `n`-th moment, each of `interval_s` seconds.
     #[allow(clippy::cast_precision_loss)]
     fn new(n: usize, interval_s: f64, sample: &Sample) -> Self {
         let share = |seconds: f64| seconds * 100.0 / interval_s;
@@ -239,21 +238,21 @@ impl Moment {
     }
 }
 
-/// What is known of a run beside what came of it.
+/// The settings of a run, without its results.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// To be shown.
+    /// Settings to show.
     pub setup: BTreeMap<String, String>,
-    /// In numbers.
+    /// The same settings as numbers.
     pub plan: Plan,
-    /// Which part.
+    /// Which parts of the run.
     pub parts: Parts,
-    /// Unix seconds.
+    /// When the run began, Unix seconds.
     pub began_s: f64,
 }
 
 impl Report {
-    /// Of a run.
+    /// The report of a run.
     #[must_use]
     pub fn new(about: About, outcome: &Outcome) -> Self {
         let phases: Vec<_> = outcome.phases.iter().map(Row::new).collect();
@@ -279,33 +278,33 @@ impl Report {
         }
     }
 
-    /// What the test had not of the specification, in sentences.
+    /// How the test differs from the specification, in sentences.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         left_out(&self.plan)
     }
 
-    /// For programs.
+    /// The report as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("plain data")
     }
 
-    /// What `json` wrote.
+    /// Reads a report that `json` wrote.
     ///
     /// # Errors
-    /// If it is something else, or of another version.
+    /// If the text is something else, or of another version.
     pub fn from_json(text: &str) -> Result<Self, ReadError> {
         Stamp::new(FORMAT, VERSION).read(text)
     }
 
-    /// A phase by its name.
+    /// The phase with this name.
     #[must_use]
     pub fn phase(&self, name: &str) -> Option<&Row> {
         self.phases.iter().find(|row| row.name == name)
     }
 
-    /// The phases that published figures come from, as one: top1 and top2, or all if there was none of them.
+    /// The phases that published figures are of, as one: top1 and top2, or all phases if neither was run.
     #[must_use]
     pub fn top(&self) -> Row {
         //= paper 004 section 6   the data of top1 and top2
@@ -333,14 +332,14 @@ fn moments(series: &crate::series::Series) -> Vec<Moment> {
         .collect()
 }
 
-/// A share in percent; 0 of nothing.
+/// A share in percent; 0 if `whole` is 0.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     ratio(part as f64 * 100.0, whole)
 }
 
-/// A mean; 0 of nothing.
+/// A mean; 0 if `count` is 0.
 #[must_use]
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn ratio(sum: f64, count: u64) -> f64 {

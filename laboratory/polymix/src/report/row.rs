@@ -1,4 +1,4 @@
-//! A phase in figures: what was counted, and what follows from it.
+//! A phase in figures: counts, and values computed from them.
 //!
 //! Not known here: where the counts come from.   Limits: none.   Source: spec section 7.
 
@@ -13,7 +13,7 @@ use crate::server::Seen;
 use crate::stats::{Counted, Volume};
 use crate::times::Times;
 
-/// Times of one sort, in milliseconds.
+/// Statistics of one sort of times, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Summary {
@@ -28,17 +28,17 @@ pub struct Summary {
 /// A phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// As in the papers.
+    /// Name of the phase, as in the papers.
     pub name: String,
-    /// Seconds since the run began.
+    /// Begin, seconds since the run began.
     pub from_s: f64,
-    /// Seconds since the run began.
+    /// End, seconds since the run began.
     pub to_s: f64,
-    /// How long it was, or all of them were, seconds.
+    /// Length, seconds; of several phases, the sum.
     pub length_s: f64,
-    /// Requests a second, by the plan.
+    /// Planned requests a second.
     pub intended_rate: f64,
-    /// A fill that was given up; of several parts, the one that came least far. Files of before do not say.
+    /// Set if the fill was given up; of several parts, the one that filled least. Older files do not have it.
     pub given_up: Option<GivenUp>,
     /// Requests a second that were made.
     pub request_rate: f64,
@@ -46,39 +46,39 @@ pub struct Row {
     pub reply_rate: f64,
     /// Requests made.
     pub requests: u64,
-    /// Right answers.
+    /// Correct answers.
     pub replies: u64,
-    /// Wrong ones.
+    /// Wrong answers.
     pub errors: u64,
-    /// Wrong ones of all, percent.
+    /// Wrong answers as a share of all answers, percent.
     pub errors_percent: f64,
-    /// Wrong ones by name.
+    /// Wrong answers by name.
     pub faults: BTreeMap<String, u64>,
     /// Response times.
     pub response: Summary,
-    /// Of basic hits.
+    /// Response times of basic hits.
     pub hit: Summary,
-    /// Of basic misses.
+    /// Response times of basic misses.
     pub miss: Summary,
     /// Time to the first byte.
     pub first_byte: Summary,
-    /// In the robot's queue, before that.
+    /// Time in the robot's queue, before the response time begins.
     pub queued: Summary,
-    /// How late the load generator was.
+    /// How late the load generator sent requests.
     pub lag: Summary,
-    /// Basic replies that an ideal cache would have had, percent.
+    /// Basic replies that an ideal cache would have answered, percent.
     pub offered_percent: f64,
     /// Basic replies for cachable objects that were asked for before, percent: Polygraph's offered hit ratio.
     pub repeated_percent: f64,
     /// Basic replies for objects that a cache may keep, percent.
     pub cachable_percent: f64,
-    /// Basic replies that an exact LRU of the cache's size would have had, percent.
+    /// Basic replies that an exact LRU of the cache's size would have answered, percent.
     pub lru_percent: f64,
     /// Document hit ratio, client's view, percent.
     pub dhr_percent: f64,
-    /// Bytes of basic replies that an ideal cache would have had, percent.
+    /// Bytes of basic replies that an ideal cache would have answered, percent.
     pub offered_bytes_percent: f64,
-    /// Bytes of basic replies that an exact LRU of the cache's size would have had, percent.
+    /// Bytes of basic replies that an exact LRU of the cache's size would have answered, percent.
     pub lru_bytes_percent: f64,
     /// Byte hit ratio, client's view, percent.
     pub bhr_percent: f64,
@@ -90,44 +90,44 @@ pub struct Row {
     pub reply_bytes_mean: f64,
     /// Cachable misses.
     pub fills: u64,
-    /// Mean bytes of them.
+    /// Mean bytes of a cachable miss.
     pub fill_bytes_mean: f64,
     /// Replies by kind, percent.
     pub kinds_percent: BTreeMap<String, f64>,
-    /// 304.
+    /// Replies with status 304.
     pub not_modified: u64,
     /// 200 where 304 was wanted.
     pub condition_ignored: u64,
     /// Replies whose Content-MD5 was right.
     pub checksums: u64,
-    /// Replies that had none, though the server sent one.
+    /// Replies without Content-MD5, though the server sent one.
     pub checksums_missing: u64,
-    /// Answers left or cut on purpose.
+    /// Answers aborted on purpose.
     pub aborted: u64,
-    /// Sent again.
+    /// Requests sent again.
     pub retried: u64,
-    /// Turns of robots given to images.
+    /// Turns in which a robot sent nothing, to make up for images.
     pub skipped: u64,
-    /// Connections of robots.
+    /// Connections opened by robots.
     pub connections: u64,
-    /// Right answers for each of them.
+    /// Correct answers for each connection of robots.
     pub replies_a_connection: f64,
     /// Connections to the servers.
     pub origin_connections: Option<u64>,
-    /// CPU of the robots' thread, percent of a core; of the busiest, if there were several.
+    /// CPU time of the robots' thread, percent of a core; if there were several, the largest.
     pub robots_cpu_percent: f64,
-    /// How long that thread waited for a core, percent; of the one that waited longest.
+    /// Time that the robots' thread waited for a core, percent; if there were several, the largest.
     pub core_wait_percent: f64,
-    /// CPU of the servers' thread, percent of a core.
+    /// CPU time of the servers' thread, percent of a core.
     pub origin_cpu_percent: Option<f64>,
-    /// What was counted: figures follow from it.
+    /// The counts from which the figures are computed.
     pub counted: Counted,
-    /// What the servers did meanwhile, if they were in the same process.
+    /// Counts of the servers in that time, if they were in the same process.
     pub origin: Option<Seen>,
 }
 
 impl Row {
-    /// Of a phase.
+    /// The figures of a phase.
     #[must_use]
     pub fn new(run: &PhaseRun) -> Self {
         let length_s = (run.to - run.from).as_secs_f64();
@@ -144,7 +144,7 @@ impl Row {
         }
     }
 
-    /// Several phases as one; loads are means over time.
+    /// Several phases as one. Rates and loads are means over time.
     #[must_use]
     pub fn total(rows: &[Self]) -> Self {
         let mut counted = Counted::default();
@@ -171,7 +171,7 @@ impl Row {
         }
     }
 
-    /// One phase of several processes at the same time.
+    /// One phase, run by several processes at the same time.
     #[must_use]
     pub(super) fn beside(rows: &[&Self]) -> Self {
         let mut counted = Counted::default();
@@ -182,7 +182,7 @@ impl Row {
         #[allow(clippy::cast_precision_loss)]
         let length_s = rows.iter().map(|row| row.length_s).sum::<f64>() / rows.len() as f64;
         let name = rows.first().map_or("", |row| row.name.as_str());
-        // The servers are those of all, so one look is enough; none of the processes can have had it alone.
+        // All parts share the same servers, so no process has their counts for itself: `origin` stays empty.
         Self {
             from_s: rows
                 .iter()
@@ -201,7 +201,7 @@ impl Row {
         }
     }
 
-    /// What follows from the counts alone.
+    /// The values that are computed from the counts alone.
     #[allow(clippy::cast_precision_loss)]
     fn settled(name: &str, counted: Counted, origin: Option<Seen>, length_s: f64) -> Self {
         let seconds = length_s.max(1e-9);

@@ -1,4 +1,4 @@
-//! A report for a terminal.
+//! A report as text for a terminal.
 //!
 //! Not known here: files, HTML (`crate::pages`).   Limits: none.
 
@@ -7,7 +7,7 @@ use page::Table;
 use super::{Report, Row, percent};
 
 impl Report {
-    /// For people.
+    /// The report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -70,7 +70,7 @@ impl Report {
         table
     }
 
-    /// Response times of all, of basic hits and of basic misses that so many percent did not exceed, phase by phase.
+    /// Percentiles of response times, phase by phase: of all replies, of basic hits and of basic misses.
     #[must_use]
     pub fn percentiles_table(&self) -> Table {
         let columns = [
@@ -97,7 +97,7 @@ impl Report {
         table
     }
 
-    /// What is to be said of a fill that did not reach its goal.
+    /// A sentence about a fill that did not reach its goal.
     #[must_use]
     pub fn fill_given_up(&self) -> Option<String> {
         self.phases.iter().find_map(|row| {
@@ -111,7 +111,7 @@ impl Report {
         })
     }
 
-    /// Hit ratios, connections and what the load generator took, phase by phase.
+    /// Hit ratios, connections, and resources used by the load generator, phase by phase.
     #[must_use]
     pub fn hits_table(&self) -> Table {
         let columns = [
@@ -157,7 +157,7 @@ impl Report {
         table
     }
 
-    /// What is said once of a run: name and value.
+    /// Facts about the whole run: names and values.
     #[must_use]
     pub fn facts(&self) -> Vec<(String, String)> {
         let all = &self.total;
@@ -293,7 +293,7 @@ mod tests {
             .skip(1)
             .map(|w| w.parse().unwrap())
             .collect();
-        // Six of ten are hits, so the median of all is one of them.
+        // Six in ten replies are hits, so the median of all is a hit.
         let (hit, miss) = (f64::from(HIT_MS as u32), f64::from(MISS_MS as u32));
         let expected = [hit, miss, miss, hit, hit, hit, miss, miss, miss];
         for (cell, expected) in cells.iter().zip(expected) {

@@ -1,12 +1,12 @@
-//! One of a robot's connections to the proxy: one request after the other, zipf(64) of them, then a new connection if there
-//! is more to do.
+//! One of a robot's connections to the proxy. It carries zipf(64) requests, one after the other; then a new one replaces it if more
+//! requests are waiting.
 //!
-//! A kept connection may be closed by the proxy at any time. If that happens before the first byte of an answer, the request
-//! is sent once more, on a new connection, as any client does; that is counted, and is no fault.
+//! The proxy may close a kept connection at any time. If it does so before the first byte of an answer, the request is sent once more
+//! on a new connection, as other clients do. That is counted, but is no fault.
 //!
-//! `stream` is what it goes over, TCP or TLS.
+//! The bytes go over a `stream`: TCP or TLS.
 //!
-//! Reads go to memory that all connections share: a connection has a buffer only while a head is incomplete.
+//! Reads use a buffer that all connections share: a connection has a buffer of its own only while a head is incomplete.
 //!
 //! Limits: an exchange takes `Settings::patience` at most.   Source: spec section 2.
 
@@ -41,11 +41,11 @@ thread_local! {
 /// How an exchange ends, if not with a fault.
 enum Ended {
     Right(Finished, Instant),
-    /// On purpose, by the robot or by the server.
+    /// Aborted on purpose, by the robot or by the server.
     Aborted,
 }
 
-/// Does this job and what comes after it, until there is nothing.
+/// Runs this job and then the robot's queued ones, until the queue is empty.
 pub(super) async fn run(shared: Rc<Shared>, robot: u32, first: Job) {
     let mut job = Some(first);
     while let Some(first) = job {
@@ -93,7 +93,7 @@ async fn connect(shared: &Shared, robot: u32) -> io::Result<Stream> {
     shaken.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// Whose fault it is that there is no connection.
+/// The fault for a connection that failed: this machine's or the proxy's.
 fn refused(error: &io::Error) -> Fault {
     match error.raw_os_error() {
         Some(code) if EXHAUSTED_CODES.contains(&code) => Fault::Exhausted,
@@ -101,7 +101,7 @@ fn refused(error: &io::Error) -> Fault {
     }
 }
 
-/// Requests on one connection. What is left to do comes back and needs another.
+/// Sends requests on one connection. Returns a job that still has to be done on another connection.
 async fn use_up(shared: &Rc<Shared>, robot: u32, stream: &Stream, first: Job) -> Option<Job> {
     let mut job = first;
     let requests = zipf(REQUESTS, shared.state.borrow_mut().chance.unit());
@@ -139,10 +139,10 @@ async fn use_up(shared: &Rc<Shared>, robot: u32, stream: &Stream, first: Job) ->
     None
 }
 
-/// Waits for a job on a kept connection; none if it was closed first, or nobody needs it.
+/// Waits for a job on a kept connection; none if the proxy closes it or `IDLE` passes.
 async fn idle(shared: &Shared, robot: u32, stream: &Stream) -> Option<Job> {
     let mut job = shared.keep(robot);
-    // In this order, so that a job sent down is never lost: nothing else runs between the looks.
+    // `biased` looks at the job first, so a job sent to this connection is never lost: no other task runs between the polls.
     tokio::select! {
         biased;
         job = &mut job => job.ok(),
@@ -151,7 +151,7 @@ async fn idle(shared: &Shared, robot: u32, stream: &Stream) -> Option<Job> {
     }
 }
 
-/// Until the proxy closes, or says something unasked.
+/// Waits until the proxy closes the connection, or sends something that was not requested.
 async fn closed(stream: &Stream) {
     loop {
         match stream.try_read(&mut [0]) {
@@ -212,7 +212,7 @@ async fn exchange(
     }
 }
 
-/// The answer, and when its first byte came; nothing if it was left in the middle.
+/// Receives the answer, with the time of its first byte; none if the robot aborted it.
 async fn receive(
     stream: &Stream,
     answer: &mut Answer,
@@ -242,7 +242,7 @@ async fn receive(
             return Ok(None);
         }
         if !has_more {
-            // A failure shows in the read.
+            // An error here shows again in the read.
             let _ = stream.readable().await;
         }
     }
@@ -255,7 +255,7 @@ impl Shared {
         state.exchange
     }
 
-    /// Whether there is one left.
+    /// Takes a socket from the budget; false if none is left.
     fn take_socket(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         let left = state.sockets < self.settings.sockets_max;

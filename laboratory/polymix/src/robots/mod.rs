@@ -1,16 +1,15 @@
 //! The clients: thousands of robots on one thread.
 //!
-//! `schedule` says whose turn it is; a robot's request goes out on a kept
-//! connection, on a new one if it has fewer than four, or waits in the robot's queue. Each connection is a task
-//! (`connection`). A page that was right has its images fetched at once; they are taken off the robot's budget, so that the
-//! rate includes them.
+//! `schedule` gives each robot its turns. A robot's request is sent on a kept connection; on a new one if the robot has fewer than
+//! four; otherwise it waits in the robot's queue. Each connection is a task (`connection`). After a correct page its images are
+//! requested at once. They are subtracted from the robot's later turns, so that the rate includes them.
 //!
-//! A response time begins when the request was intended; one that waited for the robot's own four connections, which is the
-//! workload's doing, begins when a connection was free, and its wait is counted apart. How late the schedule itself was is
-//! counted as lag: if it is more than a few milliseconds, the load generator is what is being measured.
+//! A response time begins at the intended time of the request. If the request waited for one of the robot's four connections, which
+//! the workload demands, the time begins when a connection was free, and the wait is counted apart. The delay of the schedule
+//! itself is counted as lag: if that is more than a few milliseconds, the load generator is what is being measured.
 //!
-//! Not known here: what the answers must be (`check`).
-//! Limits: `QUEUE_MAX` requests wait in a robot, more are faults; `IDLE` closes kept connections.
+//! Not known here: the right answers (`check`).
+//! Limits: `QUEUE_MAX` requests wait in a robot, more are faults; kept connections are closed after `IDLE`.
 //! Source: spec sections 2 and 6.
 
 mod connection;
@@ -54,59 +53,59 @@ use crate::wire::Minor;
 //= spec section 2   at most 4 connections a robot
 const CONNECTIONS_MAX: u8 = 4;
 const QUEUE_MAX: usize = 1_000;
-/// A kept connection that nobody uses is closed.
+/// A kept connection is closed after this long without use.
 const IDLE: Duration = Duration::from_secs(15);
-/// Turns after which a robot's debts are those of any time.
+/// Number of turns simulated to give a robot a typical debt of images.
 const DEBT_TURNS: u32 = 64;
-/// The schedule looks at least so often.
+/// The schedule checks the time at least this often.
 const TICK: Duration = Duration::from_millis(20);
-/// Answers that come later than this after the last phase are not waited for.
+/// Answers that arrive later than this after the last phase are not waited for.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Robots for a rate.
+/// Number of robots for a rate.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // thousands
 pub fn robots_for(rate: f64) -> u32 {
     (rate * GAP_S_MEAN).ceil().max(1.0) as u32
 }
 
-/// What robots must know.
+/// Settings of the robots.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Which workload.
     pub mix: Mix,
     /// The proxy under test.
     pub proxy: SocketAddr,
-    /// They speak TLS to it.
+    /// Robots speak TLS to the proxy.
     pub https: bool,
-    /// Whom to ask for.
+    /// The servers of the objects.
     pub servers: Servers,
-    /// How many robots.
+    /// Number of robots.
     pub robots: u32,
-    /// How much faster each of them is than specified.
+    /// Speed of a robot; 1 is as specified.
     pub speed: f64,
-    /// First of the addresses the robots have, one each; else the system chooses.
+    /// The first of the robots' addresses, one for each robot; otherwise the system chooses.
     pub addresses: Option<Ipv4Addr>,
-    /// Objects of their own: two groups of robots must differ in this.
+    /// Identifies the objects of these robots: two groups of robots must have different ones.
     pub world: u32,
-    /// For everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// HTTP/1.0, as specified, or 1.1.
     pub minor: Minor,
-    /// Shortens life cycles, with the test; as the servers'.
+    /// Shortens life cycles along with the test; the same as the servers'.
     pub life_scale: f64,
-    /// Share of plain requests, not for pages, that ask for a part of the object. PolyMix has none.
+    /// Share of plain requests, other than for pages, that ask for a range. PolyMix has none.
     pub range_share: f64,
-    /// Bytes of the proxy's cache: what an LRU of its size would have had is counted.
+    /// Bytes of the proxy's cache: size of the LRU whose hits are counted.
     pub cache_bytes: u64,
-    /// Fills until the working set is frozen.
+    /// Number of fills after which the working set is frozen.
     pub working_set_fills: u64,
-    /// Longest wait for an answer.
+    /// Longest wait for an answer, and for a connection.
     pub patience: Duration,
-    /// So many sockets, and no more: who needs another one has run out of them. The servers, if they are in this process,
-    /// must be able to go on, or nothing would ever end.
+    /// Most open sockets; beyond that a request fails as `Exhausted`. The servers, if they are in this process, need the other
+    /// descriptors to answer, or the run would not end.
     pub sockets_max: u64,
-    /// With more connections than this, those that are not in use are closed: descriptors are few.
+    /// Above this many connections, idle ones are closed at once: descriptors are scarce.
     pub kept_max: u64,
 }
 
@@ -114,27 +113,27 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy)]
 struct Job {
     request: Request,
-    /// In this phase.
+    /// The phase in which the request was intended.
     phase: usize,
     intended: Instant,
-    /// When the robot had a connection for it.
+    /// When the robot had a connection for the request.
     ready: Instant,
     retried: bool,
 }
 
 #[derive(Debug, Default)]
 struct Robot {
-    /// Images fetched that the schedule does not know of yet.
+    /// Images fetched that the schedule has not subtracted yet.
     owed: u32,
     open: u8,
     queue: VecDeque<Job>,
-    /// Kept connections: who sends a job down wakes the task.
+    /// Kept connections: sending a job wakes the connection's task.
     kept: Vec<oneshot::Sender<Job>>,
 }
 
 impl Robot {
-    /// As if it had been asking for a while. Without debts, all robots would fetch their first images on top of the rate,
-    /// and a short test would not get over it.
+    /// A robot that has been running for a while. Without debts, all robots would fetch their first images in addition to the planned rate,
+    /// and a short test would not make up for that.
     fn new(chance: &mut Chance) -> Self {
         let mut owed = 0_u32;
         for _ in 0..DEBT_TURNS {
@@ -153,7 +152,7 @@ impl Robot {
 
 struct Shared {
     settings: Settings,
-    /// Of connections to the proxy, if there is any.
+    /// TLS for connections to the proxy; none if they are plain.
     encryption: Option<Arc<ClientConfig>>,
     began: Instant,
     state: RefCell<State>,
@@ -167,7 +166,7 @@ struct State {
     chance: Chance,
     robots: Vec<Robot>,
     phase: usize,
-    /// All phases are; answers are waited for, and lead to no requests any more.
+    /// All phases are over. Remaining answers are awaited, but start no further requests.
     over: bool,
     counted: Vec<Counted>,
     series: Series,
@@ -177,17 +176,17 @@ struct State {
     errors: u64,
     in_flight: u64,
     exchange: u64,
-    /// Open, or on the way to be.
+    /// Sockets that are open or being opened.
     sockets: u64,
     connections: u64,
     connections_max: u64,
-    /// What the series has been told of the cores.
+    /// CPU times that are already in the series.
     noted: Cores,
     noted_origin: Duration,
 }
 
-/// Runs all phases. Must run on a `LocalSet`. Once a second, and after each phase, `progress` may look; `origin` are the servers' counters, if
-/// they are in this process.
+/// Runs all phases. Must run on a `LocalSet`. `progress` is called once a second and after each phase. `origin` has the servers'
+/// counters, if they are in this process.
 pub async fn run(
     settings: Settings,
     phases: &[Phase],
@@ -262,7 +261,7 @@ pub async fn run(
 }
 
 impl State {
-    /// Whether a phase has what it is there for. One that lasts its time has not.
+    /// Whether a phase has reached its goal. A phase of fixed length has none.
     fn reached(&self, phase: &Phase) -> bool {
         match phase.ends {
             Ends::After(_) => false,
@@ -279,7 +278,7 @@ impl Shared {
         state.phase = state.counted.len() - 1;
     }
 
-    /// When a phase ended, if it has. A phase of fixed length ends when it should have, however late we look.
+    /// When a phase ended, if it has. A phase of fixed length ends at its planned time, however late this is called.
     fn ended(&self, phase: &Phase, begins: Instant) -> Option<Instant> {
         let now = Instant::now();
         let state = self.state.borrow();
@@ -291,7 +290,7 @@ impl Shared {
         }
     }
 
-    /// How far a fill came that ended short of its goal.
+    /// How far a fill came that did not reach its goal.
     fn given_up(&self, phase: &Phase) -> Option<GivenUp> {
         let state = self.state.borrow();
         if state.reached(phase) {
@@ -300,7 +299,7 @@ impl Shared {
         GivenUp::of(phase, &state.fills, self.settings.working_set_fills)
     }
 
-    /// A robot's turn: it asks for something, or has asked enough for images.
+    /// A robot's turn: it sends a request, or pays for an image that it fetched.
     fn ask(self: &Rc<Self>, robot: u32, intended: Instant, recurrence: f64, special: f64) {
         let request = {
             let state = &mut *self.state.borrow_mut();
@@ -348,7 +347,7 @@ impl Shared {
                     state.in_flight += 1;
                     return;
                 }
-                // That connection has been closed meanwhile.
+                // That connection was closed meanwhile.
                 Err(back) => job = back,
             }
         }
@@ -365,7 +364,7 @@ impl Shared {
         }
     }
 
-    /// What a connection that is free now does next.
+    /// The next job for a connection that is free now.
     fn next(&self, robot: u32) -> Option<Job> {
         let mut job = self.state.borrow_mut().robots[robot as usize]
             .queue
@@ -451,7 +450,7 @@ impl Shared {
         }
     }
 
-    /// Tells the series what has been taken of the cores since the last time.
+    /// Adds the CPU time since the last call to the series.
     fn note(&self, origin: Option<&Counters>) {
         let state = &mut *self.state.borrow_mut();
         let (cores, seen) = (Cores::of_this_thread(), origin.map(Counters::seen));
@@ -483,7 +482,7 @@ impl Shared {
 
     fn outcome(&self, mut phases: Vec<PhaseRun>) -> Outcome {
         let state = &mut *self.state.borrow_mut();
-        // What a request is, is known when it ends, which may be after its phase.
+        // Copied at the end: a request is counted when it ends, which may be after its phase.
         for (run, counted) in phases.iter_mut().zip(state.counted.iter()) {
             run.counted = counted.clone();
         }

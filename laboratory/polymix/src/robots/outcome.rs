@@ -1,6 +1,6 @@
-//! How a run stands while it lasts, and what robots bring home from it.
+//! The state of a run under way, and the results that robots return.
 //!
-//! Not known here: what is made of it (`report`).   Limits: those of `stats` and `series`.
+//! Not known here: what is computed from the results (`report`).   Limits: those of `stats` and `series`.
 
 use std::time::Duration;
 
@@ -13,47 +13,47 @@ use crate::series::Series;
 use crate::server::Seen;
 use crate::stats::{Counted, Volume};
 
-/// How the run stands, once a second.
+/// State of the run, once a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Phase under way.
     pub phase: &'static str,
-    /// Since it began.
+    /// Time since the phase began.
     pub phase_time: Duration,
-    /// Since the run began.
+    /// Time since the run began.
     pub time: Duration,
-    /// Right answers so far.
+    /// Correct answers so far.
     pub replies: u64,
-    /// Wrong ones so far.
+    /// Wrong answers so far.
     pub errors: u64,
-    /// Requests on their way.
+    /// Requests in flight.
     pub in_flight: u64,
     /// Fills so far.
     pub fills: Volume,
-    /// The working set grows no more.
+    /// The size of the working set is fixed.
     pub frozen: bool,
 }
 
-/// What is told while a run lasts.
+/// What the caller is told during a run.
 #[derive(Debug, Clone, Copy)]
 pub enum News<'a> {
-    /// How it stands, once a second.
+    /// The state, once a second.
     Standing(&'a Progress),
-    /// A phase is over, and this is what there is so far. Answers to come will still be counted in it.
+    /// A phase is over; the outcome so far. Later answers will still be counted in their phase.
     PhaseOver(&'a Outcome),
 }
 
 /// A fill that took too long and was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GivenUp {
-    /// Seconds that it should have taken.
+    /// Planned length, seconds.
     pub planned_s: f64,
-    /// What was filled of what was to be, percent: of the bytes or of the working set's objects, whichever is less.
+    /// How much was filled, percent: of the bytes or of the working set's objects, whichever is less.
     pub filled_percent: f64,
 }
 
 impl GivenUp {
-    /// Of a phase that was to fill a cache, and a working set of so many objects.
+    /// For a phase that was to fill a cache, and a working set of `objects` fills.
     pub(super) fn of(phase: &Phase, fills: &Volume, objects: u64) -> Option<Self> {
         let Ends::Filled {
             bytes, planned_s, ..
@@ -61,7 +61,7 @@ impl GivenUp {
         else {
             return None;
         };
-        // Of nothing, all is there.
+        // A goal of nothing is always reached.
         let share = |done: u64, of: u64| {
             let done = done.min(of);
             if of == 0 { 100.0 } else { percent(done, of) }
@@ -73,28 +73,28 @@ impl GivenUp {
     }
 }
 
-/// What a phase was.
+/// A phase as it was run.
 #[derive(Debug, Clone)]
 pub struct PhaseRun {
-    /// As in the papers.
+    /// Name, as in the papers.
     pub name: &'static str,
-    /// When it began and ended, from the begin of the run.
+    /// Begin, since the begin of the run.
     pub from: Duration,
-    /// See `from`.
+    /// End, since the begin of the run.
     pub to: Duration,
-    /// Requests a second that the plan asks for, on average.
+    /// Planned requests a second, on average.
     pub intended_rate: f64,
-    /// A fill that was given up.
+    /// Set if the fill was given up.
     pub given_up: Option<GivenUp>,
-    /// What the robots' thread had of the cores.
+    /// CPU time of the robots' thread.
     pub cores: Cores,
-    /// What was counted.
+    /// Counts of the robots.
     pub counted: Counted,
-    /// What the servers did meanwhile, if they are ours.
+    /// Counts of the servers in that time, if they are in this process.
     pub origin: Option<Seen>,
 }
 
-/// What robots bring home.
+/// The results that robots return.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Phase by phase.
@@ -103,16 +103,16 @@ pub struct Outcome {
     pub series: Series,
     /// The first faults, in full.
     pub faults: Vec<String>,
-    /// Requests unanswered when the run was over.
+    /// Requests unanswered at the end of the run.
     pub unfinished: u64,
-    /// Direct objects of the working set at the end.
+    /// Directly requested objects in the working set at the end.
     pub working_set: u64,
-    /// Whether it was frozen.
+    /// Whether the working set was frozen.
     pub frozen: bool,
     /// Requests that were to repeat an old object.
     pub repeats_wanted: u64,
-    /// Repeats that became new objects, for want of old ones.
+    /// Those among them that became new objects, because there was no old one.
     pub nothing_to_repeat: u64,
-    /// Most connections at once.
+    /// Most open connections at one time.
     pub connections_max: u64,
 }

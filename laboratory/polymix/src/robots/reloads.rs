@@ -1,12 +1,12 @@
-//! What was reloaded lately, so that a cache that goes on serving what it had before is found out.
+//! The latest reloads, which show whether a cache goes on serving its older copy afterwards.
 //!
-//! Not known here: what becomes of the answers.   Limits: `KEPT_MAX` objects, the latest.
+//! Not known here: how answers are judged.   Limits: `KEPT_MAX` objects, the latest.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::content::ObjectId;
 
-/// At 5 % reloads: those of the last million requests or so.
+/// At 5 % reloads, those of about the last million requests.
 const KEPT_MAX: usize = 1 << 16;
 
 /// Objects, and when the server answered their latest reload.
@@ -17,7 +17,7 @@ pub(super) struct Reloads {
 }
 
 impl Reloads {
-    /// The answer to a reload has come; the server made it at `made_ms`.
+    /// Records the answer to a reload, which the server made at `made_ms`.
     pub(super) fn answered(&mut self, id: ObjectId, made_ms: u64) {
         let known = self.made_ms.entry(id).or_insert(0);
         if *known == 0 {

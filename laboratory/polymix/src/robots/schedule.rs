@@ -1,10 +1,10 @@
-//! When each robot asks next.
+//! When each robot sends its next request.
 //!
-//! A heap of robots by the work after which they ask (see `clock`). The phase says how fast work passes, and with what
-//! recurrence a robot whose turn it is asks. In PolyMix-4 the load of a phase is the share of robots at work: the others
-//! have turns too, and let them pass.
+//! A heap of robots, ordered by the work at which their next turn is (see `clock`). The phase sets how fast work passes and how often a
+//! robot repeats old objects. In PolyMix-4 the load of a phase is the share of active robots: the others have turns too, but send
+//! nothing.
 //!
-//! Not known here: what is asked, connections.   Limits: looks at least every `TICK`.   Source: spec sections 2 and 6.
+//! Not known here: which objects are requested, connections.   Limits: checks at least every `TICK`.   Source: spec sections 2 and 6.
 
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::phases::{Line, Phase};
 use crate::random::Chance;
 use crate::server::Counters;
 
-/// Who asks next.
+/// The turns of all robots.
 pub(super) struct Schedule {
     due: BinaryHeap<Due>,
     /// Work done in earlier phases.
@@ -36,7 +36,7 @@ struct Due {
 impl Eq for Due {}
 
 impl Ord for Due {
-    /// The earliest is the greatest.
+    /// The earliest turn is the greatest, as `BinaryHeap` wants it.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other
             .work
@@ -66,7 +66,7 @@ impl Schedule {
         }
     }
 
-    /// Runs a phase; when it ended.
+    /// Runs a phase; returns when it ended.
     pub(super) async fn run(
         &mut self,
         shared: &Rc<Shared>,
@@ -76,7 +76,7 @@ impl Schedule {
         progress: &mut impl FnMut(News<'_>),
     ) -> Instant {
         let length_s = phase.length_s();
-        // In PolyMix-4 the load is the share of robots at work, not their pace.
+        // In PolyMix-4 the load is the share of active robots, not their pace.
         let by_population = shared.settings.mix == Mix::Four;
         let speed = shared.settings.speed;
         let pace = if by_population {

@@ -1,7 +1,7 @@
 //! A robot's connection: TCP, or TLS over it.
 //!
-//! Reading and writing do not wait, as those of a `TcpStream`: plain bytes that are there come at once. A robot takes every
-//! certificate, since what is tested is what the proxy sends, and not who it is. Sessions are resumed, as browsers do.
+//! Reads and writes do not block, as with `TcpStream`. Robots accept every certificate, because the proxy's bytes are tested and not its
+//! identity. Sessions are resumed, as browsers do.
 //!
 //! Not known here: HTTP.   Limits: those of `rustls`, whose buffers hold a record each way.
 
@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use tokio::net::TcpStream;
 
-/// What all connections over TLS share: sessions to resume.
+/// The TLS configuration of all connections, with the sessions to resume.
 pub(super) fn encryption() -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let anyone = Arc::new(Anyone(Arc::clone(&provider)));
@@ -29,19 +29,19 @@ pub(super) fn encryption() -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// See the module.
+/// A connection; see the module.
 pub(super) struct Stream {
     tcp: TcpStream,
     tls: Option<RefCell<Box<ClientConnection>>>,
 }
 
 impl Stream {
-    /// As it is.
+    /// A plain TCP connection.
     pub(super) fn plain(tcp: TcpStream) -> Stream {
         Stream { tcp, tls: None }
     }
 
-    /// After a handshake with whoever has this address.
+    /// TLS, after a handshake with the proxy at this address.
     pub(super) async fn encrypted(
         tcp: TcpStream,
         config: &Arc<ClientConfig>,
@@ -61,7 +61,7 @@ impl Stream {
                 Ok(_) if !stream.is_shaking() => {}
                 Ok(_) => return Err(ErrorKind::UnexpectedEof.into()),
             }
-            // What it answers comes first.
+            // The peer's handshake messages come first.
             if stream.is_shaking() && !stream.wants_write() {
                 stream.tcp.readable().await?;
             }
@@ -78,12 +78,12 @@ impl Stream {
         (self.tls.as_ref()).is_some_and(|tls| tls.borrow().wants_write())
     }
 
-    /// Until something came; only after `try_read` had nothing.
+    /// Waits until bytes arrive. Call it only after `try_read` returned `WouldBlock`.
     pub(super) async fn readable(&self) -> io::Result<()> {
         self.tcp.readable().await
     }
 
-    /// Bytes that came; 0 at the end; `WouldBlock` if there is nothing yet.
+    /// Reads bytes that have arrived; 0 at the end; `WouldBlock` if there are none yet.
     pub(super) fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else {
             return self.tcp.try_read(into);
@@ -93,7 +93,7 @@ impl Stream {
             if !tls.is_handshaking() {
                 match tls.reader().read(into) {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                    // The end without a farewell. A body that is cut short shows by its length.
+                    // The peer closed without close_notify. A truncated body is detected by its length.
                     Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                     read => return read,
                 }
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// All of it.
+    /// Writes the whole message.
     pub(super) async fn write_all(&self, message: &[u8]) -> io::Result<()> {
         let mut left = message;
         while !left.is_empty() {
@@ -164,7 +164,7 @@ impl Write for Tcp<'_> {
     }
 }
 
-/// Whose certificate it is does not matter.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

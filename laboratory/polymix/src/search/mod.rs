@@ -1,11 +1,10 @@
-//! The peak: the highest rate that a proxy stands.
+//! Searches the peak: the highest rate that a proxy stands.
 //!
-//! From a first rate upwards the rate is doubled until a load is not stood (or halved, if the first one is not), then the gap
-//! is halved on a logarithmic scale until it is narrow enough. Each step is a run of its own, with objects of its own and a
-//! cache that is filled first. If at the upper end of the gap the load generator was at its limit, there is no peak to
-//! name, only a rate that was stood.
+//! From a first rate upwards, the rate is doubled until a load is not stood (or halved until one is). Then the gap between both is
+//! halved on a logarithmic scale until it is narrow enough. Each step is a run with its own objects and a cache that is filled
+//! first. If the load generator was at its limit at the upper end of the gap, the result is no peak, only a rate that was stood.
 //!
-//! Not known here: how a run is made; the caller does.   Limits: `STEPS_MAX` runs.   Source: issue 6.
+//! Not known here: how a run is made; the caller does that.   Limits: `STEPS_MAX` runs.   Source: issue 6.
 
 mod verdict;
 
@@ -17,27 +16,27 @@ pub use self::verdict::{Conditions, Verdict};
 
 use crate::report::{ReadError, Report, Stamp};
 
-/// What the file says that it is.
+/// The format in the file's stamp.
 pub const FORMAT: &str = "polymix search";
-/// Of the file. It has reports in it; 1 had those of version 2.
+/// Version of the format, which contains reports; 1 had reports of version 2.
 pub const VERSION: u32 = 2;
 /// Runs of a search, at most.
 pub const STEPS_MAX: usize = 40;
 
-/// Where is looked, and how closely.
+/// The range and precision of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
     /// The first rate, requests a second.
     pub first: f64,
-    /// Not below this.
+    /// Lowest rate to try.
     pub least: f64,
-    /// Not above this.
+    /// Highest rate to try.
     pub most: f64,
-    /// The gap is narrow enough when its upper end is so much above the lower, as a share: 0.05.
+    /// The gap is narrow enough when its upper end is this share above the lower one, such as 0.05.
     pub tolerance: f64,
 }
 
-/// A run, and what is said of it.
+/// A run and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Requests a second.
@@ -48,34 +47,34 @@ pub struct Step {
     pub report: Report,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "found")]
 pub enum Found {
-    /// The peak, and what was not stood above it.
+    /// The peak, and the rate above it that was not stood.
     Peak {
         /// Requests a second.
         rate: f64,
         /// The lowest rate not stood.
         beyond: f64,
-        /// Why not.
+        /// Why that rate was not stood.
         why: Vec<String>,
     },
-    /// The highest rate that was to be tried is stood.
+    /// The highest allowed rate is stood.
     AtLeast {
         /// Requests a second.
         rate: f64,
     },
-    /// The load generator gave out before the proxy did.
+    /// The load generator reached its limit before the proxy did.
     Generator {
         /// The highest rate that was stood, if any was.
         stood: Option<f64>,
         /// The lowest rate at which the load generator was at its limit.
         at: f64,
-        /// What showed it.
+        /// Why the generator counts as at its limit.
         why: Vec<String>,
     },
-    /// Not even the lowest rate is stood.
+    /// Not even the lowest allowed rate is stood.
     Nothing {
         /// Requests a second.
         least: f64,
@@ -90,7 +89,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// The highest rate that was stood, if it is the proxy that limits it (or the tester, with `--most`).
+    /// The highest rate that was stood, if the proxy is what limits it (or the tester, with `--most`).
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
         match self {
@@ -105,31 +104,31 @@ impl Found {
 pub struct SearchReport {
     /// Format and version.
     pub stamp: Stamp,
-    /// What to call it beside others.
+    /// Name of this search beside others.
     pub label: String,
-    /// What was asked for, to be shown.
+    /// Settings to show: names and values.
     pub setup: BTreeMap<String, String>,
-    /// Where was looked.
+    /// The range and precision of the search.
     pub bounds: Bounds,
-    /// When a load is stood.
+    /// The conditions for a load that is stood.
     pub conditions: Conditions,
-    /// In the order in which they were made.
+    /// The runs, in the order in which they were made.
     pub steps: Vec<Step>,
-    /// What came of it.
+    /// The result.
     pub found: Found,
 }
 
 impl SearchReport {
-    /// For programs.
+    /// The search as JSON.
     #[must_use]
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("plain data")
     }
 
-    /// What `json` wrote.
+    /// Reads a search that `json` wrote.
     ///
     /// # Errors
-    /// If it is something else, or of another version.
+    /// If the text is something else, or of another version.
     pub fn from_json(text: &str) -> Result<Self, ReadError> {
         Stamp::new(FORMAT, VERSION).read(text)
     }
@@ -141,7 +140,7 @@ impl SearchReport {
         self.by_rate().into_iter().rfind(stood)
     }
 
-    /// The steps by rate.
+    /// The steps, lowest rate first.
     #[must_use]
     pub fn by_rate(&self) -> Vec<&Step> {
         let mut steps: Vec<_> = self.steps.iter().collect();
@@ -150,7 +149,7 @@ impl SearchReport {
     }
 }
 
-/// What is known so far.
+/// What a search knows so far.
 #[derive(Debug, Clone)]
 pub struct Search {
     bounds: Bounds,
@@ -161,7 +160,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Nothing is known.
+    /// A search that has tried nothing yet.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         assert!(
@@ -177,7 +176,7 @@ impl Search {
         }
     }
 
-    /// The rate to try next; none if all is known that will be.
+    /// The rate to try next; none if the search is complete.
     #[must_use]
     pub fn next_rate(&self) -> Option<f64> {
         let Bounds {
@@ -199,7 +198,7 @@ impl Search {
                 (stood * beyond).sqrt()
             }
         };
-        // Rates that can be said, three digits.
+        // Round to three digits, for readable rates.
         let unit = 10_f64.powf(rate.log10().floor() - 2.0);
         let round = (rate / unit).round() * unit;
         let inside = self.stood.is_none_or(|stood| round > stood)
@@ -207,7 +206,7 @@ impl Search {
         Some(if inside { round } else { rate })
     }
 
-    /// A load was tried.
+    /// Records the verdict on a rate.
     pub fn tried(&mut self, rate: f64, verdict: &Verdict) {
         self.steps += 1;
         match verdict {
@@ -216,7 +215,7 @@ impl Search {
         }
     }
 
-    /// What came of it, when there is no rate to try next.
+    /// The result, once there is no rate to try next.
     #[must_use]
     pub fn found(&self) -> Found {
         let stood = self.stood;
@@ -242,7 +241,7 @@ impl Search {
     }
 }
 
-/// Searches, with a run for each rate.
+/// Searches, with a run at each rate.
 ///
 /// # Errors
 /// Those of a run.

@@ -10,7 +10,7 @@ const BOUNDS: Bounds = Bounds {
     tolerance: 0.05,
 };
 
-/// Rates tried, and what was found, with a proxy that stands less than `peak` and a generator that gives out at `limit`.
+/// Rates tried, and the result, for a proxy that stands less than `peak` and a generator whose limit is `limit`.
 fn found(peak: f64, limit: f64) -> (Vec<f64>, Found) {
     let mut search = Search::new(BOUNDS);
     let mut rates = Vec::new();
@@ -77,7 +77,7 @@ fn a_saturated_generator_gives_no_peak() {
         panic!("{found_there:?}");
     };
     assert!(stood < 700.0 && 700.0 <= at && at / stood < 1.06);
-    // The proxy gives out first: a generator that would give out later does not matter.
+    // The proxy fails first, so the limit of the generator does not matter.
     assert!(matches!(found(300.0, 700.0).1, Found::Peak { .. }));
     assert!(matches!(found(50.0, 20.0).1, Found::Generator { .. }));
 }

@@ -1,11 +1,11 @@
 //! Whether a proxy stood a load, and whether that could be told at all.
 //!
-//! A load is stood if the mean response was short enough, nothing was wrong, and the proxy hit about as often as it was
-//! offered. (A miss takes the servers' think time by itself: without the last condition a proxy that caches nothing would win.)
-//! If not, it may have been the load generator: when that was late with its requests, or it or the servers had no CPU
-//! left, nobody knows what the proxy would have done. A wrong answer is the proxy's whoever was busy.
+//! A load is stood if the mean response time was short enough, nothing was wrong, and the hit ratio was near the offered one. (Without
+//! the last condition a proxy that caches nothing would win, since a miss takes the servers' think time.) Otherwise the load
+//! generator may be the cause: if it sent requests late, or if it or the servers had no CPU left, the proxy's limit is unknown.
+//! A wrong answer is always the proxy's fault.
 //!
-//! Not known here: at which rate to go on.   Limits: what counts as late and busy is in the constants.
+//! Not known here: which rate to try next.   Limits: constants say what counts as late and busy.
 //! Source: issue 6 (search, honest load); paper 004 section 6, "under 3 seconds".
 
 use serde::{Deserialize, Serialize};
@@ -15,37 +15,37 @@ use crate::report::{Report, Row};
 
 //= paper 004 section 6   a response time under 3 seconds is acceptable
 const RESPONSE_MS_MAX: f64 = 3_000.0;
-/// However short the think time: less would measure the machine's scheduler.
+/// The limit is never below this: less would measure the machine's scheduler.
 const RESPONSE_MS_LEAST: f64 = 100.0;
-/// Points that the document hit ratio may be below what is offered.
+/// Percentage points that the document hit ratio may be below the offered one.
 const HIT_POINTS: f64 = 2.0;
-/// A thread with so much CPU, percent, has no more to give.
+/// A thread that uses this much of a core, percent, counts as busy.
 const BUSY_PERCENT: f64 = 90.0;
-/// Requests may be late, on average, by this share of the response limit, ...
+/// The mean lag of requests may be this share of the response limit, ...
 const LATE_SHARE: f64 = 0.02;
-/// ... and by this in any case.
+/// ... but is always allowed to be this.
 const LATE_MS: f64 = 5.0;
-/// A thread that waits so much for a core, percent, shares it.
+/// A thread that waits for a core this much of the time, percent, shares it with others.
 const WAIT_PERCENT: f64 = 10.0;
 
-/// When a load is stood.
+/// The conditions for a load that is stood.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// Mean response below this, milliseconds.
+    /// The mean response time is below this, milliseconds.
     pub response_ms_max: f64,
-    /// Document hit ratio at most so many points below what is offered.
+    /// The document hit ratio is at most this many percentage points below the offered one.
     pub hit_points: f64,
 }
 
-/// What is said of a load.
+/// The verdict on a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "why")]
 pub enum Verdict {
     /// The proxy stood it.
     Stood,
-    /// It did not, and why.
+    /// The proxy did not stand it, and why.
     Failed(Vec<String>),
-    /// It did not, but the load generator was at its limit: what shows that comes first.
+    /// The proxy did not stand it, but the load generator was at its limit. Signs of that come first.
     Unclear(Vec<String>),
 }
 
@@ -60,8 +60,8 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Conditions {
-    /// The papers' limit is 3 s where a miss takes 2.5 s. With think times shortened it shrinks in the same measure, so that
-    /// the proxy may always take as long again as it was allowed beside the specified think time.
+    /// The papers' limit is 3 s where a miss takes 2.5 s. Shorter think times shrink the limit in proportion, so the proxy keeps the
+    /// same share of it.
     #[must_use]
     pub fn for_think_scale(think_scale: f64) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Conditions {
         }
     }
 
-    /// When a load is stood, as the end of a sentence.
+    /// The conditions as the end of a sentence.
     #[must_use]
     pub fn meaning(&self) -> String {
         format!(
@@ -79,7 +79,7 @@ impl Conditions {
         )
     }
 
-    /// What is said of the load of a run.
+    /// The verdict on a run.
     #[must_use]
     pub fn judge(&self, report: &Report) -> Verdict {
         let top = report.top();
@@ -128,7 +128,7 @@ impl Conditions {
         }
     }
 
-    /// What shows that the load generator was at its limit; nothing, mostly.
+    /// Signs that the load generator was at its limit; mostly none.
     #[must_use]
     pub fn generator(&self, top: &Row) -> Vec<String> {
         let mut why = Vec::new();

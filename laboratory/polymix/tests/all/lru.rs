@@ -1,7 +1,7 @@
-//! The exact LRU beside an obvious twin, under the stream of requests of a day.
+//! Compares the exact LRU with a slow, obvious twin, on the requests of a day.
 //!
-//! The twin is a list of what it keeps, each with its version, and has the rules of RFC 9111 written out once more; nothing
-//! of `ideal` or `lru` is used in it.
+//! The twin is a list of objects with their versions, and has the rules of RFC 9111 written out once more. It uses nothing of `ideal`
+//! or `lru`.
 
 use polymix::Mix;
 use polymix::content::ObjectId;
@@ -11,11 +11,11 @@ use polymix::popularity::Popularity;
 use polymix::random::Chance;
 use polymix::request::{Condition, Method, Request};
 
-/// Shortens life cycles, so that objects change while they are watched.
+/// Shortens life cycles, so that objects change during the test.
 const LIFE_SCALE: f64 = 1e-3;
 const BEGAN_S: u64 = 1_700_000_000;
 
-/// The slow and obvious one: coldest first.
+/// The slow and obvious LRU; the coldest object comes first.
 struct Twin {
     capacity_bytes: u64,
     kept: Vec<(ObjectId, u64)>,
@@ -62,7 +62,7 @@ impl Twin {
     }
 }
 
-/// Requests of robots with images, ranges and all of PolyMix-4, four a second.
+/// Requests as robots make them, with images, ranges and all types of PolyMix-4, four a second.
 fn requests(count: usize) -> Vec<(Request, u64)> {
     let mut chance = Chance::new(17);
     let mut popularity = Popularity::new(Mix::Four, 1, 3);
@@ -81,7 +81,7 @@ fn requests(count: usize) -> Vec<(Request, u64)> {
     all
 }
 
-/// Hits of an LRU of this size, beside those of the ideal cache.
+/// Hits of an LRU of this size, and those of the ideal cache.
 fn hits(capacity_bytes: u64, requests: &[(Request, u64)]) -> (Vec<bool>, Vec<bool>) {
     let (mut ideal, mut lru) = (Ideal::new(3, LIFE_SCALE), ExactLru::new(capacity_bytes));
     let each = requests.iter().map(|(request, now_s)| {

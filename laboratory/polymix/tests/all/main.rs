@@ -1,4 +1,4 @@
-//! Tests from outside, in one program: it is linked once, and what waits in one of them holds up no other.
+//! Tests of the public interface in one program: it is linked once, and a test that waits does not hold up the others.
 
 mod lru;
 mod manners;

@@ -1,7 +1,7 @@
-//! Small proxies, honest and not.
+//! Small proxies, correct ones and ones that cheat.
 //!
-//! As simple as can be: a thread a connection, one request a connection, HTTP/1.0. The cache keeps what came with
-//! `Cache-Control: public` until it expires.
+//! Simple: a thread a connection, one request a connection, HTTP/1.0. The cache stores responses with `Cache-Control: public` until
+//! they expire.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write as _};
@@ -13,47 +13,47 @@ use std::time::SystemTime;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
-/// What a proxy does.
+/// The behaviour of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Passes everything on.
+    /// Forwards everything.
     Plain,
-    /// Caches, as it should.
+    /// Caches correctly.
     Cache,
     /// Answers reloads from the cache.
     IgnoresReload,
-    /// Keeps what is private.
+    /// Stores private responses.
     KeepsPrivate,
     /// Answers every GET with the object of another URL.
     MixesUp,
-    /// Spoils a byte in the middle.
+    /// Changes a byte of the body.
     Spoils,
-    /// Leaves out the end.
+    /// Cuts off the last byte.
     CutsShort,
-    /// Says 304 to everybody.
+    /// Answers every request with 304.
     NeverModified,
-    /// Passes a reload on, and keeps what it had.
+    /// Forwards a reload, but keeps its old copy.
     ForgetsReload,
-    /// Answers a range with another one, and says so.
+    /// Answers a range request with another range, and labels it so.
     OtherRange,
-    /// Answers a range with the bytes of another one, under the name of the right one.
+    /// Answers a range request with the bytes of another range, labelled as the requested one.
     ShiftsRange,
-    /// Answers all with a part.
+    /// Answers every request with a range.
     PartsOnly,
-    /// Leaves out the end of a range.
+    /// Cuts off the last byte of a range.
     CutsRange,
-    /// Says 502.
+    /// Answers 502.
     Breaks,
-    /// Closes without a word.
+    /// Closes the connection without an answer.
     HangsUp,
 }
 
-/// Answers by URL, and how many were served from here.
+/// Stored answers by URL, and the number of hits.
 #[derive(Default)]
 pub struct Cache {
     kept: Mutex<HashMap<String, Vec<u8>>>,
     pub hits: AtomicU64,
-    /// Servers that were asked, by address and port.
+    /// Servers that were contacted, by address and port.
     pub hosts: Mutex<BTreeSet<String>>,
 }
 
@@ -74,7 +74,7 @@ pub fn proxy(manner: Manner) -> (SocketAddr, Arc<Cache>) {
     (address, cache)
 }
 
-/// TLS before another proxy; how many sessions were resumed. It lives as long as the test process.
+/// A TLS front for another proxy, with the number of resumed sessions. It lives as long as the test process.
 pub fn encrypted(behind: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
     let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
@@ -120,7 +120,7 @@ fn relay(
     client.flush()
 }
 
-/// The head of a request, and the whole of it.
+/// Reads a request: its head, and all its bytes.
 fn receive(client: &mut impl Read) -> std::io::Result<Option<(String, Vec<u8>)>> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
@@ -181,7 +181,7 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
             answer
         }
     };
-    // The origin has closed without an answer.
+    // The origin closed without an answer.
     let Some(last) = answer.len().checked_sub(1) else {
         return Ok(());
     };
@@ -193,7 +193,7 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
         Manner::Breaks => answer = b"HTTP/1.0 502 Bad Gateway\r\n\r\n".to_vec(),
         Manner::HangsUp => answer.clear(),
         Manner::ShiftsRange => {
-            // The origin was asked for the bytes one later; the client is told that they are its own.
+            // The origin was asked for a range one byte later; label its bytes as the range that the client requested.
             if let Some((first, end)) = range.as_deref().and_then(bounds) {
                 let from = format!("bytes {}-{}/", first + 1, end + 1);
                 replace(&mut answer, &from, &format!("bytes {first}-{end}/"));
@@ -204,14 +204,14 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
     client.write_all(&answer)
 }
 
-/// It has not expired. An answer without Expires, which only a proxy that cheats keeps, never does.
+/// Whether the answer has not expired. An answer without Expires, which only a cheating proxy stores, never does.
 fn is_fresh(answer: &[u8]) -> bool {
     let head = String::from_utf8_lossy(answer);
     let expires = field(&head, "Expires").map(|text| httpdate::parse_http_date(&text).unwrap());
     expires.is_none_or(|expires| SystemTime::now() < expires)
 }
 
-/// What the origin is asked.
+/// The request that the proxy sends to the origin.
 fn asked(manner: Manner, request: &[u8], range: Option<&str>) -> Vec<u8> {
     let mut request = request.to_vec();
     match (manner, range) {
@@ -234,13 +234,13 @@ fn replace(message: &mut Vec<u8>, from: &str, to: &str) {
     }
 }
 
-/// `bytes=3-7`
+/// Parses `bytes=3-7`.
 fn bounds(range: &str) -> Option<(u64, u64)> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// One request to the origin; the connection is closed after it.
+/// Sends one request to the origin; the connection is closed afterwards.
 fn ask(host: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut origin = TcpStream::connect(host)?;
     let mut text = request.to_vec();

@@ -1,6 +1,6 @@
-//! The stream of requests as a whole, without sockets: the mix of replies, and the hit ratio it offers to an ideal cache.
+//! The stream of requests as a whole, without sockets: the mix of replies, and the hit ratio that it offers to an ideal cache.
 //!
-//! Robots are left out: a page is followed by its images at once, as if everything were answered in no time.
+//! There are no robots: a page is followed by its images at once, as if every answer took no time.
 
 use polymix::Mix;
 use polymix::content::{Kind, ObjectId};
@@ -16,10 +16,10 @@ struct Tally {
     hits: f64,
     basic: f64,
     basic_hits: f64,
-    /// Of basic ones, for cachable objects, and of those the ones asked for before: as Polygraph counts.
+    /// Basic replies for cachable objects, and those of them that were requested before: as Polygraph counts.
     basic_cachable: f64,
     basic_repeated: f64,
-    /// Hits, if nothing expired.
+    /// Basic hits, if nothing expired.
     basic_unexpired: f64,
     basic_bytes: f64,
     basic_hit_bytes: f64,
@@ -36,7 +36,7 @@ const BEGAN_S: u64 = 1_700_000_000;
 
 struct Stream {
     mix: Mix,
-    /// Requests so far: the clock.
+    /// Requests so far, which serve as the clock.
     made: f64,
     popularity: Popularity,
     ideal: Ideal,
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// A request of a robot, and those for its images.
+    /// A robot's request, and those for the images of the page.
     fn turn(&mut self, recurrence: f64, special: f64, tally: &mut Tally) {
         let wanted = Popularity::recurrence(self.mix) * recurrence;
         let picked = self.popularity.pick(wanted, &mut self.chance);
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// The fill phase, and a top phase after the freeze.
+    /// A fill phase, and a top phase after the freeze.
     fn day(mix: Mix) -> (Tally, Tally) {
         let sizing = Sizing {
             mix,
@@ -146,8 +146,8 @@ fn polymix_3_offers_what_the_specification_says() {
     within(100.0 * top.hits / top.replies, 53.0..=55.0);
 }
 
-/// Polygraph calls offered what is repeated and cachable. An ideal cache has less: an object that was first asked for with
-/// If-Modified-Since and answered 304 has not been seen, and objects expire.
+/// Polygraph calls a repeated and cachable request offered. An ideal cache has fewer hits: it has no copy of an object whose first
+/// request had If-Modified-Since and was answered 304, and objects expire.
 #[test]
 fn an_ideal_cache_has_less_than_polygraph_calls_offered() {
     let (_, top) = Stream::day(Mix::Three);
@@ -165,7 +165,7 @@ fn an_ideal_cache_has_less_than_polygraph_calls_offered() {
 #[test]
 fn polymix_4_offers_as_many_documents_but_fewer_bytes() {
     let (_, top) = Stream::day(Mix::Four);
-    // The recurrence of PolyMix-4 makes no allowance for reloads, and a POST drives an object out.
+    // The recurrence of PolyMix-4 does not allow for reloads, and a POST removes an object.
     within(100.0 * top.hits / top.replies, 49.5..=55.5);
     within(100.0 * top.basic_hits / top.basic, 52.5..=56.0);
     within(100.0 * top.basic_hit_bytes / top.basic_bytes, 36.0..=44.0);
@@ -182,7 +182,7 @@ fn replies_are_mixed_as_in_the_table() {
         within(share(Kind::Other), 18.5..=21.0);
         within(100.0 * tally.cachable / tally.replies, 78.5..=81.5);
         within(tally.bytes / tally.replies / 1024.0, 9.5..=11.5);
-        // The table of content types comes to 10.5 KB; the specification's text says 12.2 to 13.7.
+        // The table of content types gives 10.5 KB; the text of the specification says 12.2 to 13.7.
         within(tally.fill_bytes / tally.fills / 1024.0, 9.9..=11.1);
     }
 }

@@ -1,8 +1,7 @@
-//! The benchmark against small proxies in this process: honest ones pass, each kind of cheat is named.
+//! The benchmark against small proxies in this process: correct ones pass, and each kind of cheating is reported by name.
 //!
-//! What is asserted does not depend on how fast the machine is: which requests are made follows from plan and seed, a late
-//! one is made all the same, and hits are compared with what the proxy itself has counted. So the tests may run beside each
-//! other.
+//! The assertions do not depend on the speed of the machine: the requests follow from plan and seed, late ones are sent all the same,
+//! and hits are compared with the proxy's own count. So the tests may run in parallel.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
@@ -58,8 +57,8 @@ fn run(test: &Test) -> Report {
     report
 }
 
-/// One phase at full load, and one server: who cheats need not be filled. Some 200 requests, and four times as many if
-/// pages come through; the rarest sort is a twentieth of them.
+/// One phase at full load, and one server; to detect cheating no fill is needed. Some 200 requests, and four times as many if pages
+/// are delivered. The rarest type is a twentieth of them.
 fn brief(manner: Manner) -> Test {
     let mut test = test(Mix::Three, proxy(manner).0);
     (test.sizing.rate, test.sizing.fill_rate) = (1_000.0, 1_000.0);
@@ -77,7 +76,7 @@ fn has(report: &Report, names: &[&str]) {
     }
 }
 
-/// A brief run makes few requests of some kinds, fewer on a busy machine; so the next one is four times as long.
+/// A brief run makes few requests of some types, fewer on a busy machine, so each retry is four times as long.
 #[track_caller]
 fn caught(manner: Manner, names: &[&str]) {
     let mut test = brief(manner);
@@ -93,7 +92,7 @@ fn caught(manner: Manner, names: &[&str]) {
     has(&report, names);
 }
 
-/// The same, with requests for ranges among the others.
+/// Like `caught`, with range requests among the others.
 #[track_caller]
 fn caught_by_ranges(manner: Manner, names: &[&str]) {
     let report = run(&Test {
@@ -124,11 +123,11 @@ fn the_network_delays_what_comes_from_servers() {
         network: Network::new(delay, 0.02),
         ..brief(Manner::Plain)
     });
-    // Losses are no faults: TCP repeats what is lost.
+    // Losses are no faults: TCP sends lost packets again.
     assert_eq!(report.total.errors, 0, "{:?}", report.faults);
     let miss = report.total.miss;
     assert!(miss.p50_ms >= 20.0, "{miss:?}");
-    // A timeout, twice a delay and a think time of none.
+    // A timeout, two delays and a think time of 0.
     assert!(miss.max_ms >= 220.0, "{miss:?}");
 }
 
@@ -141,14 +140,14 @@ fn a_cache_is_right_and_hits_as_often_as_it_says() {
     });
     assert_eq!(report.total.errors, 0, "{:?}", report.faults);
     assert_eq!(report.unfinished, 0);
-    // It answers only what is basic, and all of that is counted.
+    // The proxy answers only basic requests, and all of its hits are counted.
     assert_eq!(report.total.counted.hits.count, cache.hits.load(Relaxed));
     let top = report.top();
-    // Some 300 requests in all: what they repeat varies by a few percent.
+    // Some 300 requests in all, so the number of repeats varies by a few percent.
     assert!(top.offered_percent > 35.0, "{}", top.offered_percent);
     assert!(top.dhr_percent > top.offered_percent / 2.0);
     assert!(top.dhr_percent < top.offered_percent + 2.0);
-    // A small part of the day in a small cache: an LRU has some of it, in each phase, and as the robots counted.
+    // The working set of a short test in a small cache: an LRU has some of it, in each phase, and the sums agree with the robots'.
     assert!(top.lru_percent > 0.0 && top.lru_percent <= top.offered_percent);
     assert!(report.total.counted.lru <= report.total.counted.offered);
     let phases = report.phases.iter().map(|p| p.counted.lru_basic);
@@ -181,7 +180,7 @@ fn ranges_pass_too() {
 
 #[test]
 fn parts_of_a_run_by_several_robots_make_one_report() {
-    // The servers once, the robots in two parts at the same time, as two processes would.
+    // The servers run once; the robots run in two parts at the same time, as two processes would.
     let (address, cache) = proxy(Manner::Cache);
     let mut test = Test {
         only: vec!["inc1".to_owned(), "top1".to_owned()],
@@ -198,7 +197,7 @@ fn parts_of_a_run_by_several_robots_make_one_report() {
     });
     let parts = parts.map(|part| part.join().unwrap());
     for part in &parts {
-        // Half of the requests each, and objects of its own. Fewer where the processors are busy: robots wait for answers.
+        // Each part makes half of the requests, for its own objects. Fewer on a busy machine, because robots wait for answers.
         assert!(
             (20..400).contains(&part.total.requests),
             "{}",
@@ -216,7 +215,7 @@ fn parts_of_a_run_by_several_robots_make_one_report() {
     assert!(whole.missing_parts().is_empty());
 }
 
-/// A thousand robots for a test that is put together by hand.
+/// A thousand robots for a test with phases of its own.
 fn robots(test: &Test, origin_port: u16) -> robots::Settings {
     let mut servers = test.servers();
     servers.first.set_port(origin_port);
@@ -267,7 +266,7 @@ fn a_fill_that_gets_nowhere_is_given_up_and_that_is_told() {
         let settings = robots(&test, origin.address.port());
         run_robots(settings, &fill).phases[0].given_up
     };
-    // Nothing comes through one of them.
+    // No fill succeeds through `Breaks`.
     let given_up = filling(Manner::Breaks, 1.0).expect("there was nothing to fill with");
     assert!((given_up.planned_s - 0.25).abs() < 1e-9 && given_up.filled_percent == 0.0);
     assert_eq!(filling(Manner::Plain, 60.0), None);
@@ -285,7 +284,7 @@ fn servers_may_have_addresses_of_their_own() {
     });
     assert_eq!(report.total.errors, 0, "{:?}", report.faults);
     assert!(report.total.replies > 20);
-    // Counted up from the first one, 250 in a network.
+    // Addresses count up from the first one, 250 in a network.
     let hosts = cache.hosts.lock().unwrap();
     let hosts: Vec<_> = hosts
         .iter()
@@ -321,7 +320,7 @@ fn a_search_goes_up_with_a_cache_and_stays_down_without() {
         most: 600.0,
         tolerance: 0.5,
     };
-    // Times do not matter here, so that a busy machine does not either.
+    // Times do not matter here, so a busy machine does not either.
     let conditions = Conditions {
         response_ms_max: 60_000.0,
         hit_points: 20.0,
@@ -355,7 +354,7 @@ fn a_search_goes_up_with_a_cache_and_stays_down_without() {
 
 #[test]
 fn an_answer_that_is_out_of_date_is_stale() {
-    // Its server lives in the past, as a cache does that ignores Expires.
+    // The clock of the server is in the past, so its answers look like those of a cache that ignores Expires.
     let mut test = brief(Manner::Plain);
     let mut settings = test.server();
     settings.clock_shift_s = -400 * 86_400;
@@ -372,7 +371,7 @@ fn ignoring_a_reload_is_caught() {
 
 #[test]
 fn a_cache_that_goes_on_as_before_after_a_reload_is_caught() {
-    // It takes a while until what is kept is so old that it cannot be an answer that was overtaken.
+    // Long enough for kept copies to be so old that they cannot be answers that were overtaken.
     let mut test = brief(Manner::ForgetsReload);
     (test.sizing.rate, test.sizing.fill_rate) = (400.0, 400.0);
     test.sizing.time_scale *= 16.0;
@@ -449,7 +448,7 @@ fn over_tls_every_byte_is_checked_too() {
         ..brief(Manner::Spoils)
     });
     has(&report, &["wrong bytes"]);
-    // Whoever speaks plain HTTP there is told nothing that he understands.
+    // A client that speaks plain HTTP to a TLS port gets no answer that it understands.
     let report = run(&Test {
         proxy: address,
         ..brief(Manner::Plain)

@@ -1,8 +1,8 @@
-//! The distributions of the workload, against what the specification says, by statistical tests with fixed seeds.
+//! Compares the distributions of the workload with the specification by statistical tests with fixed seeds.
 //!
-//! Continuous ones by Kolmogorov and Smirnov, counted ones by chi-squared, both at a level of 0.1 %. The seeds are fixed, so a
-//! test that passes today passes tomorrow; one that fails after a change says that the change moved a distribution.
-//! Mixes, shares and the offered hit ratio of whole streams are in `offered`; means and shares of single draws beside the code.
+//! Continuous distributions by Kolmogorov and Smirnov, discrete ones by chi-squared, both at a level of 0.1 %. The seeds are fixed, so
+//! a test that passes today passes tomorrow; if it fails after a change, the change moved a distribution. Mixes, shares and the
+//! offered hit ratio of whole streams are in `offered`; means and shares of single draws are tested beside the code.
 
 use polymix::Mix;
 use polymix::clock::{GAP_S_MEAN, gap};
@@ -17,10 +17,10 @@ const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.0 * DAY_S;
 const DRAWS: u32 = 20_000;
 
-/// Critical value of D times the root of n, at 0.1 %.
+/// Critical value of D times the square root of n, at 0.1 %.
 const KOLMOGOROV: f64 = 1.95;
 
-/// Whether a sample may come from this distribution.
+/// Asserts that a sample may come from this distribution.
 #[track_caller]
 #[allow(clippy::cast_precision_loss)]
 fn comes_from(what: &str, mut sample: Vec<f64>, distribution: impl Fn(f64) -> f64) {
@@ -37,7 +37,7 @@ fn comes_from(what: &str, mut sample: Vec<f64>, distribution: impl Fn(f64) -> f6
     assert!(statistic < KOLMOGOROV, "{what}: {statistic}");
 }
 
-/// Whether counts may come from these probabilities.
+/// Asserts that counts may come from these probabilities.
 #[track_caller]
 #[allow(clippy::cast_precision_loss)]
 fn fit(what: &str, counts: &[u64], probabilities: &[f64]) {
@@ -50,7 +50,7 @@ fn fit(what: &str, counts: &[u64], probabilities: &[f64]) {
         .zip(probabilities)
         .map(|(count, p)| (*count as f64 - p * n as f64).powi(2) / (p * n as f64))
         .sum();
-    // Wilson and Hilferty: chi-squared of k degrees at 0.1 % (3.09 deviations).
+    // Wilson and Hilferty's approximation of chi-squared with k degrees of freedom at 0.1 % (3.09 deviations).
     let k = counts.len() as f64 - 1.0;
     let critical = k * (1.0 - 2.0 / (9.0 * k) + 3.09 * (2.0 / (9.0 * k)).sqrt()).powi(3);
     assert!(
@@ -67,7 +67,7 @@ fn uniform(from: f64, to: f64) -> impl Fn(f64) -> f64 {
     move |x| ((x - from) / (to - from)).clamp(0.0, 1.0)
 }
 
-/// Abramowitz and Stegun 7.1.26, to 1.5e-7.
+/// The normal distribution by Abramowitz and Stegun 7.1.26, to 1.5e-7.
 fn normal(mean: f64, sdev: f64) -> impl Fn(f64) -> f64 {
     const A: [f64; 5] = [
         1.061_405_429,
@@ -88,7 +88,7 @@ fn normal(mean: f64, sdev: f64) -> impl Fn(f64) -> f64 {
     }
 }
 
-/// Mean and deviation of the variate itself.
+/// Log-normal; mean and deviation are those of the variate itself.
 fn lognormal(mean: f64, sdev: f64) -> impl Fn(f64) -> f64 {
     let variance = (1.0 + (sdev / mean).powi(2)).ln();
     let of_logarithm = normal(mean.ln() - variance / 2.0, variance.sqrt());
@@ -104,7 +104,7 @@ fn objects(kind: Kind) -> impl Iterator<Item = ObjectId> {
     })
 }
 
-/// Sizes in bytes; in the middle of the one that was cut off.
+/// Sizes in bytes, plus the half byte that cutting off the fraction takes on average.
 #[allow(clippy::cast_precision_loss)]
 fn sizes(kind: Kind) -> Vec<f64> {
     objects(kind).map(|id| id.size() as f64 + 0.5).collect()
@@ -119,7 +119,7 @@ fn sizes_are_distributed_as_in_the_table() {
         lognormal(300.0 * KB, 300.0 * KB),
     );
     comes_from("other", sizes(Kind::Other), lognormal(25.0 * KB, 10.0 * KB));
-    // A page is not shorter than the list of its images; beyond that, what is left of an exponential is one again.
+    // A page is at least as long as the list of its images. Beyond that, the rest of an exponential is exponential again.
     let longest_list = 700.0;
     let rest = sizes(Kind::Html)
         .into_iter()
@@ -217,7 +217,7 @@ fn gaps_of_robots_are_exponential_and_uniform_in_ramps() {
 
 #[test]
 fn requests_of_many_robots_are_a_poisson_process() {
-    // Requests of 1,000 robots in each tenth of a second: 40 on average, and as much variance.
+    // Counts requests of 1,000 robots in each tenth of a second: 40 on average, and a variance of 40.
     let mut chance = Chance::new(23);
     let mut counts = vec![0_u32; 1_000];
     for _ in 0..1_000 {
@@ -264,7 +264,7 @@ fn what_is_asked_for_directly_has_its_kinds() {
         let place = Kind::DIRECT.iter().position(|direct| direct.0 == kind);
         counts[place.expect("images are not asked for by themselves")] += 1;
     }
-    // 4.45 images a page make these shares of requests the shares of replies in the table: 15, 0.5 and 19.5 % of all.
+    // With 4.45 images a page, these shares of requests become the table's shares of replies: 15, 0.5 and 19.5 % of all.
     fit("kinds", &counts, &[15.0 / 35.0, 0.5 / 35.0, 19.5 / 35.0]);
 }
 
@@ -287,7 +287,7 @@ fn servers_and_old_objects_are_equally_popular() {
         }
     }
     fit("servers", &servers, &[0.125; 8]);
-    // Ten equal parts of one list. (No hot set before the freeze.)
+    // Ten equal parts of one list. There is no hot set before the freeze.
     let size = last / 10;
     let mut parts = [0_u64; 10];
     for number in numbers.into_iter().filter(|number| *number <= size * 10) {
@@ -317,7 +317,7 @@ fn the_window_slides_with_what_is_new() {
         }
     }
     assert_eq!(popularity.working_set(), set);
-    // Ten working sets later nothing of the first is asked for.
+    // Ten working sets later, no object of the first set is requested.
     let html = newest[Kind::Html.index()];
     assert!(html > 10_000 && oldest_old > 0, "{html}");
     for _ in 0..DRAWS {
