@@ -1,11 +1,10 @@
-//! What paper 003 claims of its model, and whether the model says so.
+//! The claims of paper 003 about its model, compared with the model.
 //!
-//! Each claim is a number of the model and the interval in which it has to be. *About* a printed number is within
-//! [`ABOUT`] of it.
+//! Each claim is a number of the model and the interval that it must be in. *About* a printed number means within [`ABOUT`] of it.
 //!
-//! The claims contradict each other, whatever the unprinted costs are: two fronts and four nodes are one front and two nodes
-//! twice, so `two-and-four` demands four times the throughput of two nodes where `three-times` says three; and a front that
-//! costs a node, doubles four nodes and so adds 60 % for the price, cannot add 40 %.
+//! The claims contradict each other, whatever the unprinted costs are. Two fronts and four nodes are one front and two nodes twice, so
+//! `two-and-four` demands four times the throughput of two nodes where `three-times` says three. And if a front costs as much as a
+//! node and doubles the throughput of four nodes, it adds 60 % for the price, not 40 %.
 //!
 //! Source: paper 003, section 3, introduction and conclusions.
 
@@ -15,49 +14,49 @@ use crate::paper::{
     improvement, throughput,
 };
 
-/// How far from a printed number is still *about* it, as a share.
+/// A number is *about* a printed one if it differs by at most this share.
 pub const ABOUT: f64 = 0.1;
 
 /// How many claims there are.
 pub const CLAIMS: usize = 14;
 
-/// Numbers of nodes at which *for some* and *for all* are tried.
+/// Numbers of nodes for which *for some* and *for all* are tested.
 const SIZES: [u32; 5] = [1, 2, 4, 8, NODES_MAX];
 
-/// One sentence of the paper.
+/// A sentence of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// A short name.
     pub name: &'static str,
-    /// Where the paper says so.
+    /// Section of the paper.
     pub place: &'static str,
-    /// What it says.
+    /// The sentence.
     pub says: &'static str,
-    /// What is computed.
+    /// The quantity that is computed.
     pub of: &'static str,
-    /// The printed number, where one is printed.
+    /// The printed number, if there is one.
     pub printed: Option<f64>,
-    /// The least that meets it.
+    /// The smallest value that meets the claim.
     pub low: f64,
-    /// The most that meets it.
+    /// The largest value that meets the claim.
     pub high: f64,
-    /// What the model gives.
+    /// The value from the model.
     pub found: f64,
 }
 
 impl Claim {
-    /// Whether the model agrees.
+    /// Whether the model meets the claim.
     pub fn is_met(&self) -> bool {
         (self.low..=self.high).contains(&self.found)
     }
 }
 
-/// Above 1 by more than rounding.
+/// More than 1, beyond rounding.
 const MORE: f64 = 1.0 + 1e-9;
-/// Below 1 by more than rounding.
+/// Less than 1, beyond rounding.
 const LESS: f64 = 1.0 - 1e-9;
 
-/// All claims, with what the model gives for these costs.
+/// All claims, with the values of the model for these costs.
 pub fn claims(unprinted: &Unprinted) -> [Claim; CLAIMS] {
     let costs = unprinted.costs(FRONT_MHZ);
     let faster = unprinted.costs(FASTER_FRONT_MHZ);

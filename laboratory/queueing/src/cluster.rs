@@ -1,23 +1,23 @@
-//! From costs and a mix of requests to a network of stations.
+//! Turns costs and a mix of requests into a network of stations.
 //!
 //! Stations are the processors of the fronts, the processors of the nodes, and the nodes' disks. The origin is a delay.
 //!
 //! | shape | a request that cannot be cached | a miss | a hit |
 //! |---|---|---|---|
-//! | nodes alone | a node passes it | the node fetches and stores | the node |
-//! | redirect | a front passes it | handed to a node | handed to a node |
-//! | hints | a front passes it | the front fetches and pushes to a node | handed to the node that has it, or from the front's memory |
-//! | hashing | handed to the node that the URL names, and passed there | handed to that node, which fetches and stores | handed to that node |
+//! | nodes alone | a node forwards it | the node fetches and stores | the node |
+//! | redirect | a front forwards it | handed to a node | handed to a node |
+//! | hints | a front forwards it | the front fetches and pushes to a node | handed to the node that has it, or from the front's memory |
+//! | hashing | handed to the node that the URL names, which forwards it | handed to that node, which fetches and stores | handed to that node |
 //! | equals | the machine that got it | that machine fetches and stores | that machine, or handed to the one that has it |
 //!
-//! Requests are dealt evenly, whatever deals them costs nothing here.
+//! Requests are distributed evenly among the machines; the distribution itself costs nothing here.
 //!
-//! Not known here: whose costs these are.
-//! Limits: every node has the same share of the hits, and no object is so hot that its node is busier than the others.
+//! Not known here: which system the costs are of.
+//! Limits: every node has the same share of the hits; no object is so hot that its node is busier than the others.
 
 use crate::station::{Event, Network, Path, Station};
 
-/// What a front's processor spends, microseconds an event.
+/// Costs of a front's processor, microseconds an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrontCosts {
     /// A request that cannot be cached, passed to the origin.
@@ -28,19 +28,19 @@ pub struct FrontCosts {
     pub memory_hit_us: f64,
     /// Handing a request to a node, and, if the answer goes through the front, relaying it.
     pub forward_us: f64,
-    /// The same of a balancer that hashes URLs and knows nothing of caches.
+    /// The same for a balancer that hashes URLs and has no hints.
     pub balance_us: f64,
-    /// Asking the hints.
+    /// Looking up the hints.
     pub look_up_us: f64,
     /// Sending an object to a node.
     pub push_us: f64,
     /// Taking a copy of a hot object from a node.
     pub take_copy_us: f64,
-    /// Enacting one entry of an update.
+    /// Applying one entry of an update.
     pub update_us: f64,
 }
 
-/// What a node's processor spends, microseconds an event.
+/// Costs of a node's processor, microseconds an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeCosts {
     /// A request that cannot be cached, passed to the origin.
@@ -51,9 +51,9 @@ pub struct NodeCosts {
     pub memory_hit_us: f64,
     /// A hit from disk.
     pub disk_hit_us: f64,
-    /// What a request that a front hands over costs beyond one that comes from a client; negative where it saves.
+    /// Extra cost of a request that a front hands over, compared with one from a client; negative if it is cheaper.
     pub forwarded_extra_us: f64,
-    /// Taking and storing what a front pushes.
+    /// Receiving and storing an object that a front pushes.
     pub take_push_us: f64,
     /// Sending a copy of a hot object to a front.
     pub give_copy_us: f64,
@@ -61,92 +61,92 @@ pub struct NodeCosts {
     pub update_us: f64,
 }
 
-/// What the disks of a node do.
+/// Costs of a node's disks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskCosts {
     /// One read, microseconds.
     pub read_us: f64,
-    /// What storing one object takes, microseconds.
+    /// Writes to store one object, microseconds.
     pub write_us: f64,
-    /// Disks of one node; 0 for *none that could be a bottleneck*.
+    /// Disks of one node; 0 for disks that are never the bottleneck.
     pub disks: u32,
     /// Variance over the square of the mean.
     pub variability: f64,
 }
 
-/// All of it.
+/// All costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// Of a front's processor.
+    /// Costs of a front's processor.
     pub front: FrontCosts,
-    /// Of a node's processor.
+    /// Costs of a node's processor.
     pub node: NodeCosts,
-    /// Of a node's disks.
+    /// Costs of a node's disks.
     pub disk: DiskCosts,
-    /// Processors of a machine that work at a time.
+    /// Processors of a machine that work at the same time.
     pub cores: u32,
-    /// Mean time of the origin for what it is asked, microseconds.
+    /// Mean time of a fetch from the origin, microseconds.
     pub origin_us: f64,
 }
 
-/// What requests are; shares of all requests unless said otherwise.
+/// The mix of requests; shares of all requests unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
-    /// Cannot be cached.
+    /// Requests that cannot be cached.
     pub uncachable: f64,
-    /// Cachable, in no cache. What is left of 1 are hits.
+    /// Cachable requests that are in no cache. The rest of 1 are hits.
     pub miss: f64,
-    /// Of the hits at nodes: those read from disk.
+    /// Share of the nodes' hits that are read from disk.
     pub from_disk: f64,
-    /// Of the misses: those for which the hints name a node nevertheless. That node fetches then.
+    /// Share of the misses for which the hints wrongly name a node. That node then fetches.
     pub false_hits: f64,
-    /// Of what fronts fetch: what they push. The rest finds no room in a queue that is full.
+    /// Share of the fronts' fetches that are pushed. The others find the queue full.
     pub pushed: f64,
 }
 
 impl Mix {
-    /// Hits.
+    /// Share of requests that hit.
     pub fn hit(&self) -> f64 {
         (1.0 - self.uncachable - self.miss).max(0.0)
     }
 }
 
-/// Who does what.
+/// How machines are arranged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// Nodes behind something that deals requests to them.
+    /// Nodes behind a balancer that distributes requests.
     Alone {
-        /// How many.
+        /// Number of nodes.
         nodes: u32,
     },
-    /// Fronts that take only what cannot be cached.
+    /// Fronts that handle only requests that cannot be cached.
     Redirect {
-        /// How many.
+        /// Number of fronts.
         fronts: u32,
-        /// Behind them.
+        /// Number of nodes behind them.
         nodes: u32,
     },
-    /// Fronts that know what the nodes hold.
+    /// Fronts with hints about what the nodes have.
     Hints {
-        /// How many.
+        /// Number of fronts.
         fronts: u32,
-        /// Behind them.
+        /// Number of nodes behind them.
         nodes: u32,
         /// Share of the hits that the fronts' memory answers.
         from_memory: f64,
         /// Share of the nodes' hits of which a copy goes to a front.
         copied: f64,
     },
-    /// Balancers that hand each URL to the node which a hash names.
+    /// Balancers that hand each URL to the node that its hash selects.
     Hashing {
-        /// How many.
+        /// Number of balancers.
         fronts: u32,
-        /// Behind them.
+        /// Number of nodes behind them.
         nodes: u32,
     },
-    /// Nodes that are fronts for each other.
+    /// Nodes that also are fronts for each other.
     Equals {
-        /// How many.
+        /// Number of nodes.
         nodes: u32,
     },
 }
@@ -200,7 +200,7 @@ pub fn network(costs: &Costs, mix: &Mix, shape: Shape) -> Network {
     }
 }
 
-/// Events for each request, by station.
+/// Events a request, by station.
 #[derive(Default)]
 struct Work {
     front: Vec<Event>,
@@ -250,7 +250,7 @@ impl Work {
         let fetched = mix.miss - wrong;
         let pushed = fetched * mix.pushed;
         let extra = node.forwarded_extra_us;
-        // Each front is told of every removal and of what nodes fetched by themselves; not of what fronts pushed (eager).
+        // Each front hears of every removal and of every fetch by a node itself, but not of objects that fronts pushed (eager).
         let entries = pushed + 2.0 * wrong;
         let told = entries * f64::from(fronts);
         let asked = mix.miss + handed;
@@ -297,7 +297,7 @@ impl Work {
         let (front, node) = (&costs.front, &costs.node);
         let elsewhere = mix.hit() * f64::from(nodes - 1) / f64::from(nodes);
         let wrong = mix.miss * mix.false_hits;
-        // What a node stores and what it removes is told to all others.
+        // A node tells all others what it stores and removes.
         let entries = 2.0 * mix.miss;
         let told = entries * f64::from(nodes - 1);
         self.node.extend([
@@ -318,7 +318,7 @@ impl Work {
         self.store(costs, mix.miss);
     }
 
-    /// Hits that nodes answer.
+    /// Adds hits that nodes answer.
     fn hits(&mut self, costs: &Costs, mix: &Mix, hits: f64, extra_us: f64) {
         let node = &costs.node;
         let read = hits * mix.from_disk;
@@ -334,7 +334,7 @@ impl Work {
         });
     }
 
-    /// Objects that nodes write.
+    /// Adds writes of objects by nodes.
     fn store(&mut self, costs: &Costs, stored: f64) {
         self.disk.push(Event {
             variability: costs.disk.variability,
@@ -347,7 +347,7 @@ impl Work {
 mod tests {
     use super::*;
 
-    /// Powers of ten, so that a sum shows its parts.
+    /// Powers of ten, so that a sum shows its terms.
     fn costs() -> Costs {
         Costs {
             front: FrontCosts {

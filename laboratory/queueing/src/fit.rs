@@ -1,10 +1,10 @@
-//! Which unprinted costs meet most of what paper 003 claims.
+//! Searches the unprinted costs that meet most claims of paper 003.
 //!
-//! A grid over the five costs that decide: handoff, what a node saves of a handed-over hit, push, storing what is pushed, and
-//! the disks. Of several points that meet equally many claims the one nearest to the printed numbers is taken. The grid also
-//! tells which claims no point meets together.
+//! A grid over the five costs that matter: handoff, a node's saving for a hit that is handed over, push, storing a pushed object, and
+//! the disks. Among points that meet equally many claims, the one nearest to the printed numbers is taken. The grid also tells
+//! which claims no point meets together.
 //!
-//! Limits: [`POINTS`] points; what lies between them is not tried.
+//! Limits: [`POINTS`] points; values between them are not tried.
 
 use crate::claims::{CLAIMS, Claim, claims};
 use crate::paper::Unprinted;
@@ -19,33 +19,33 @@ const DISK_US: [f64; 7] = [
     2_000.0, 4_000.0, 6_000.0, 8_000.0, 9_000.0, 9_500.0, 10_000.0,
 ];
 
-/// How many sets of costs are tried.
+/// Number of points in the grid.
 pub const POINTS: usize =
     HANDOFF_US.len() * SAVED_US.len() * PUSH_US.len() * TAKE_PUSH_US.len() * DISK_US.len();
 
 const _: () = assert!(CLAIMS <= 16, "a point's claims are bits of a u16");
 
-/// What the grid showed.
+/// The result of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
     /// The costs that meet most claims.
     pub best: Unprinted,
     /// The claims with those costs.
     pub claims: [Claim; CLAIMS],
-    /// For each claim in order: how many points meet it.
+    /// For each claim, in order: number of points that meet it.
     pub met_by: [usize; CLAIMS],
-    /// Pairs of claims that some point meets alone, and none together.
+    /// Pairs of claims that points meet one by one, but none meets together.
     pub never_together: Vec<(&'static str, &'static str)>,
 }
 
 impl Fit {
-    /// How many claims the best costs meet.
+    /// Number of claims that the best costs meet.
     pub fn met(&self) -> usize {
         self.claims.iter().filter(|c| c.is_met()).count()
     }
 }
 
-/// Tries the grid around `start`, whose other costs stay.
+/// Tries the grid around `start`. Costs that are not in the grid keep their values.
 pub fn fit(start: &Unprinted) -> Fit {
     let mut best = *start;
     let mut best_rank = (0, f64::NEG_INFINITY);
@@ -109,7 +109,7 @@ fn met_bits(claims: &[Claim; CLAIMS]) -> u16 {
     bits
 }
 
-/// How far the printed numbers are, as the sum of shares.
+/// Sum of the relative distances from the printed numbers.
 fn distance(claims: &[Claim; CLAIMS]) -> f64 {
     let off = |claim: &Claim| {
         let printed = claim.printed?;

@@ -1,14 +1,14 @@
-//! What a cluster of caches with fronts can carry: a model of stations with queues.
+//! The capacity of a cluster of caches with fronts: a queueing model.
 //!
-//! [`station`] knows queues (M/G/1): how busy a station is, how long its queue is, which rate a network of stations stands.
-//! [`cluster`] turns costs (microseconds of a processor an event) and a mix of requests into such a network: nodes alone,
-//! fronts that know what nodes hold, fronts that take only what cannot be cached, a cluster of equals. [`paper`] has the
-//! costs of paper 003, [`claims`] the sentences of that paper which can be held against the model, [`fit`] looks for the
-//! unprinted costs that meet most of them. [`own`] has the costs of Loligo, and [`pays`] says where a front pays.
+//! [`station`] has queues (M/G/1): utilization of a station, waiting time, and the capacity of a network of stations. [`cluster`] turns
+//! costs (microseconds of a processor an event) and a mix of requests into such a network: nodes alone, fronts with hints, fronts
+//! that handle only requests that cannot be cached, a cluster of equals. [`paper`] has the costs of paper 003, [`claims`] the
+//! sentences of that paper that can be compared with the model. [`fit`] searches the unprinted costs that meet most of them.
+//! [`own`] has the costs of Loligo, and [`pays`] compares the use of machines as fronts with other uses.
 //!
 //! Not known here: drawing, the command line, the proxy.
-//! Limits: a model in the mean. Arrivals at every station are taken as Poisson, which they are not behind a busy station with
-//! constant service; `tests/simulated.rs` compares with an event-by-event simulation and says how far off that is.
+//! Limits: a model of means. Arrivals at every station are taken as Poisson, although behind a busy station with constant service they
+//! are not. `tests/simulated.rs` compares with an event-by-event simulation and asserts the difference.
 //! Source: paper 003, section 3.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! What Loligo costs, and for which requests.
+//! Loligo's costs and mix of requests.
 //!
-//! Defaults are measured where `docs/measurements.md` has a figure; the others are assumptions, and each says so. They are
-//! meant to be replaced by figures of one's own machine, all measured in one session.
+//! Defaults are measured where `docs/measurements.md` has a figure; the others are assumptions and say so. Users should replace them
+//! by figures of their own machine, all measured in one session.
 
 use crate::cluster::{Costs, DiskCosts, FrontCosts, Mix, NodeCosts};
 use crate::parameters::parameters;
@@ -38,7 +38,7 @@ parameters! {
 }
 
 impl Own {
-    /// Fails with what to say if the numbers do not fit together.
+    /// Returns an error message if the numbers do not fit together.
     pub fn check(&self) -> Result<(), String> {
         if self.uncachable + self.hit > 1.0 {
             return Err(format!(
@@ -49,7 +49,7 @@ impl Own {
         Ok(())
     }
 
-    /// The costs, front and node on the same machine.
+    /// The costs, with front and node on machines of the same type.
     pub fn costs(&self) -> Costs {
         Costs {
             front: FrontCosts {
@@ -84,12 +84,12 @@ impl Own {
         }
     }
 
-    /// The requests, if all stores are one.
+    /// The mix if all stores together are one.
     pub fn mix(&self) -> Mix {
         self.mix_of_hits(self.hit)
     }
 
-    /// The requests, if each of `nodes` has a store of its own that others do not use.
+    /// The mix if each of `nodes` has its own store, which the others do not use.
     pub fn mix_apart(&self, nodes: u32) -> Mix {
         let lost = self.hit_per_doubling * f64::from(nodes).log2();
         self.mix_of_hits((self.hit - lost).max(0.0))

@@ -1,8 +1,8 @@
-//! The model of paper 003: what it prints, and what it leaves open.
+//! The model of paper 003: its printed numbers, and those that it leaves open.
 //!
-//! The paper prints what a hit and a miss cost in its two systems, the mix of requests, and the speeds of the processors. It
-//! does not print what a handoff, a push, a look-up, an update and an access to the disk cost. Those are [`Unprinted`], with
-//! bounds; [`crate::fit`] looks for the values that meet most of what the paper claims, and the defaults are what it finds.
+//! The paper prints the costs of a hit and a miss in its two systems, the mix of requests, and the speeds of the processors. It does not
+//! print the costs of a handoff, a push, a look-up, an update and a disk access. Those are [`Unprinted`], with bounds.
+//! [`crate::fit`] searches the values that meet most of the paper's claims; the defaults are its result.
 //!
 //! Processor costs scale with 1/MHz.
 //!
@@ -11,12 +11,12 @@
 use crate::cluster::{Costs, DiskCosts, FrontCosts, Mix, NodeCosts, Shape, network};
 use crate::parameters::parameters;
 
-/// Speed of the accelerator whose costs are printed.
+/// Speed of the accelerator at which the costs are printed.
 pub const FRONT_MEASURED_MHZ: f64 = 200.0;
-/// A miss there.
+/// A miss at that accelerator.
 //= paper 003 section 3   514 us a miss (1,945/s) on a 200 MHz Power PC
 pub const FRONT_MISS_US: f64 = 514.0;
-/// A hit there.
+/// A hit at that accelerator.
 //= paper 003 section 3   209 us a hit (4,783/s)
 pub const FRONT_HIT_US: f64 = 209.0;
 /// Speed of a proxy node.
@@ -29,21 +29,21 @@ pub const NODE_MISS_US: f64 = 2_518.0;
 pub const NODE_HIT_US: f64 = 1_392.0;
 /// A proxy node's context switch.
 pub const NODE_SWITCH_US: f64 = 30.0;
-/// Share of requests for what cannot be cached.
+/// Share of requests that cannot be cached.
 pub const UNCACHABLE: f64 = 0.40;
 /// Share of misses.
 pub const MISS: f64 = 0.25;
 /// Share of the nodes' hits that need the disk, one access each.
 pub const FROM_DISK: f64 = 0.75;
-/// Share of the nodes' hits that are pushed to a front which caches.
+/// Share of the nodes' hits that are pushed to a front with a cache.
 pub const COPIED: f64 = 0.25;
-/// Speed of a front, unless said otherwise.
+/// Speed of a front by default.
 pub const FRONT_MHZ: f64 = 450.0;
 /// The other speed of Figure 5.
 pub const FASTER_FRONT_MHZ: f64 = 700.0;
-/// Nodes in the figures, at most.
+/// Most nodes in the figures.
 pub const NODES_MAX: u32 = 16;
-/// Fronts in the figures, at most.
+/// Most fronts in the figures.
 pub const FRONTS_MAX: u32 = 4;
 
 parameters! {
@@ -63,7 +63,7 @@ parameters! {
     }
 }
 
-/// Requests as in the paper.
+/// The mix of requests in the paper.
 pub const MIX: Mix = Mix {
     uncachable: UNCACHABLE,
     miss: MISS,
@@ -111,7 +111,7 @@ impl Unprinted {
     }
 }
 
-/// Fronts without a cache of their own, by hints; nodes alone if there are none.
+/// Fronts with hints and without caches; nodes alone if `fronts` is 0.
 pub fn hints(fronts: u32, nodes: u32) -> Shape {
     hints_with_memory(fronts, nodes, 0.0)
 }
@@ -129,12 +129,12 @@ pub fn hints_with_memory(fronts: u32, nodes: u32, from_memory: f64) -> Shape {
     }
 }
 
-/// Requests a second that `shape` stands with these costs and the paper's mix.
+/// Capacity of `shape` in requests a second, with these costs and the paper's mix.
 pub fn throughput(costs: &Costs, shape: Shape) -> f64 {
     network(costs, &MIX, shape).capacity()
 }
 
-/// What `fronts` add to the requests a second for the price of the machines; a front costs what a node costs.
+/// Relative gain in requests a second for the price when `fronts` are added; a front costs as much as a node.
 ///
 /// 0.6 is 60 % more.
 pub fn improvement(costs: &Costs, fronts: u32, nodes: u32) -> f64 {
@@ -162,7 +162,7 @@ mod tests {
         let costs = Unprinted::default().costs(FRONT_MHZ);
         let one = throughput(&costs, hints(1, 2));
         let two = throughput(&costs, hints(2, 4));
-        // But for updates, of which every front enacts all.
+        // Slightly less than twice, because every front applies all updates.
         assert!(two <= 2.0 * one && two > 1.99 * one, "{one}, {two}");
     }
 }

@@ -1,29 +1,29 @@
-//! Named numbers with bounds: what a user may set, and where the default comes from.
+//! Named numbers with bounds, which a user may set, and the sources of their defaults.
 //!
-//! [`parameters!`] makes a struct of `f64` fields together with the table that help texts, documentation and checks are made
-//! of, so that none of them can say anything else than the struct.
+//! [`parameters!`] makes a struct of `f64` fields and its table. Help texts, documentation and checks are made from that table, so they
+//! always agree with the struct.
 //!
 //! Not known here: what the numbers mean.
 
-/// One number that may be set.
+/// A number that a user may set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameter {
-    /// As it is written: words and hyphens, the unit last.
+    /// The name: words and hyphens, the unit last.
     pub name: &'static str,
-    /// The smallest that is accepted.
+    /// The smallest accepted value.
     pub low: f64,
-    /// The largest.
+    /// The largest accepted value.
     pub high: f64,
-    /// What holds if nothing is said.
+    /// The value if the user sets none.
     pub default: f64,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
     /// Where the default comes from.
     pub source: &'static str,
 }
 
 impl Parameter {
-    /// Whether `value` may be set; else what to say.
+    /// Checks that `value` is within bounds; returns an error message if not.
     pub fn check(&self, value: f64) -> Result<(), String> {
         if (self.low..=self.high).contains(&value) {
             return Ok(());
@@ -35,7 +35,7 @@ impl Parameter {
     }
 }
 
-/// Makes a struct of numbers, its default, and the table of them.
+/// Makes a struct of numbers, its defaults, and its table.
 macro_rules! parameters {
     ($(#[$doc:meta])* $name:ident { $($field:ident = $text:literal, $low:literal ..= $high:literal, $default:literal, $what:literal, $source:literal;)* }) => {
         $(#[$doc])*
@@ -51,7 +51,7 @@ macro_rules! parameters {
         }
 
         impl $name {
-            /// What may be set, with bounds and the sources of the defaults.
+            /// The numbers that can be set, with bounds and the sources of the defaults.
             pub const TABLE: &[$crate::parameters::Parameter] = &[
                 $($crate::parameters::Parameter {
                     name: $text,
@@ -63,7 +63,7 @@ macro_rules! parameters {
                 },)*
             ];
 
-            /// Sets the number called `name`. Fails with what to say if there is none, or the value is out of bounds.
+            /// Sets the number called `name`. Returns an error message if there is none, or if the value is out of bounds.
             pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
                 let Some(parameter) = Self::TABLE.iter().find(|p| p.name == name) else {
                     let names: Vec<&str> = Self::TABLE.iter().map(|p| p.name).collect();

@@ -1,34 +1,34 @@
-//! Where a front pays: the same machines put to use in four ways.
+//! Compares four uses of the same machines, to find where a front pays.
 //!
-//! - *apart*: nodes behind anything that deals connections. Each has a store of its own, so the same object is in many, and
-//!   together they hold less.
-//! - *hashing*: HTTP balancers that give each URL to one node. All stores are one; every request takes two machines.
-//! - *fronts*: fronts that know what nodes hold. All stores are one; misses and what cannot be cached end at the front.
-//! - *equals*: nodes that know what the others hold. All stores are one; a hit takes two machines if another one has it.
+//! - *apart*: nodes behind a balancer of connections. Each has its own store, so the same object is in many stores, and together
+//!   they hold fewer objects.
+//! - *hashing*: HTTP balancers that send each URL to one node. All stores together are one; every request takes two machines.
+//! - *fronts*: fronts with hints. All stores together are one; misses and requests that cannot be cached end at the front.
+//! - *equals*: nodes with hints about each other. All stores together are one; a hit takes two machines if another one has it.
 //!
-//! Of the splits into fronts and nodes the best is taken.
+//! Where machines are split into fronts and nodes, the best split is taken.
 //!
 //! Limits: those of the model; [`MACHINES_MAX`] machines.
 
 use crate::cluster::{Costs, Mix, Shape, network};
 use crate::own::Own;
 
-/// Machines in the tables, at most.
+/// Most machines in the tables.
 pub const MACHINES_MAX: u32 = 64;
 
-/// Numbers of machines that are shown.
+/// Numbers of machines in the tables.
 pub const SIZES: [u32; 7] = [2, 3, 4, 6, 8, 12, 16];
 
-/// Some machines used in one way.
+/// Some machines in one use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Use {
-    /// Of the machines, those that only route.
+    /// Number of machines that only route.
     pub fronts: u32,
-    /// The others.
+    /// Number of the other machines.
     pub nodes: u32,
-    /// Requests a second that they stand.
+    /// Capacity, requests a second.
     pub rate: f64,
-    /// The station that is busy first.
+    /// The station that saturates first.
     pub bottleneck: &'static str,
     /// Share of the requests that go to the origin.
     pub to_origin: f64,
@@ -44,11 +44,11 @@ impl Use {
 /// The same number of machines in four ways.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
-    /// How many.
+    /// Number of machines.
     pub machines: u32,
-    /// Stores apart.
+    /// Separate stores.
     pub apart: Use,
-    /// URLs dealt by a hash.
+    /// URLs distributed by hash.
     pub hashing: Use,
     /// Fronts with hints.
     pub fronts: Use,
@@ -56,7 +56,7 @@ pub struct Line {
     pub equals: Use,
 }
 
-/// `machines`, at least 2, in four ways.
+/// Compares the four uses of `machines`, at least 2.
 pub fn compare(own: &Own, machines: u32) -> Line {
     let machines = machines.clamp(2, MACHINES_MAX);
     let (costs, mix) = (own.costs(), own.mix());
@@ -79,9 +79,9 @@ pub fn compare(own: &Own, machines: u32) -> Line {
     }
 }
 
-/// The most that a front may cost, in prices of a node, so that fronts and nodes carry as much for the money as equals.
+/// The highest price of a front, in prices of a node, at which fronts and nodes carry as much for the money as equals.
 ///
-/// `None` if they do not even if a front costs nothing.
+/// `None` if they carry less even with free fronts.
 pub fn break_even(own: &Own, machines: u32) -> Option<f64> {
     let machines = machines.clamp(2, MACHINES_MAX);
     let (costs, mix) = (own.costs(), own.mix());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn on_equal_machines_a_front_costs_what_it_relays() {
-        // Without pushes and updates, a hit through a front takes what one through an equal takes, and 1/n of those need no second machine.
+        // Without pushes and updates, a hit through a front costs as much as through an equal, but 1/n of the equals' hits need no second machine.
         let mut own = Own::default();
         for name in [
             "push-us",

@@ -1,34 +1,34 @@
 //! Stations with queues, and open networks of them.
 //!
-//! A *station* is a processor or a disk, or several alike of them (*copies*) between which work is dealt evenly. Each copy
-//! has one queue, first come first served. Work comes as *events*, each with visits per request, a mean service time and a
-//! variability (the squared coefficient of variation: 0 constant, 1 exponential). With Poisson arrivals (M/G/1; Pollaczek,
-//! Khinchine) the mean wait of a copy is `lambda E[S^2] / (2 (1 - rho))`.
+//! A *station* is a processor or a disk, or several of the same type (*copies*) with an even share of the work each. Each copy has one
+//! queue, first come first served. Work comes as *events*, each with visits a request, a mean service time and a variability
+//! (the squared coefficient of variation: 0 constant, 1 exponential). With Poisson arrivals (M/G/1; Pollaczek, Khinchine) the
+//! mean wait of a copy is `lambda E[S^2] / (2 (1 - rho))`.
 //!
 //! The *capacity* of a network is the rate of requests at which its busiest station has no idle time left.
 //!
-//! Not known here: what the stations are.   Limits: means only; a network's arrivals are taken as Poisson everywhere.
+//! Not known here: what the stations are.   Limits: means only; arrivals in a network are taken as Poisson everywhere.
 
 const US_PER_S: f64 = 1e6;
 
-/// Halvings of the interval in which a rate is looked for: as many as an `f64` has digits.
+/// Steps of the bisection for a rate: more than the 53 binary digits of an `f64`.
 const HALVINGS: u32 = 60;
 
-/// Whether a client waits for an event.
+/// Whether the client waits for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// The answer waits for it.
+    /// The answer waits for the event.
     Waited,
-    /// It happens beside the answer: a push, an update of hints, a write.
+    /// The event does not delay the answer: a push, an update of hints, a write.
     Aside,
 }
 
 /// One kind of work at a station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What is done.
+    /// The work.
     pub name: &'static str,
-    /// How often for each request to the whole network; may be above 1.
+    /// Number of times a request to the whole network; may be above 1.
     pub visits: f64,
     /// Mean service time in microseconds.
     pub mean_us: f64,
@@ -38,23 +38,23 @@ pub struct Event {
     pub path: Path,
 }
 
-/// Copies of one server, each with a queue of its own and an even share of the work.
+/// Copies of one server, each with its own queue and an even share of the work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Station {
-    /// Which one: `front`, `node`, `disk`.
+    /// Its name: `front`, `node`, `disk`.
     pub name: &'static str,
-    /// How many, at least one.
+    /// Number of copies, at least one.
     pub copies: u32,
-    /// What is done there.
+    /// The work at this station.
     pub events: Vec<Event>,
 }
 
-/// Stations that a request goes through, and time spent where there is no queue.
+/// The stations of a request, and time without a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// In any order.
+    /// The stations, in any order.
     pub stations: Vec<Station>,
-    /// Mean time a request spends outside of the stations, microseconds: the origin.
+    /// Mean time that a request spends outside of the stations, microseconds: at the origin.
     pub delay_us: f64,
 }
 
@@ -65,7 +65,7 @@ impl Station {
         work.sum::<f64>() / f64::from(self.copies)
     }
 
-    /// Share of the time that a copy is busy at `rate` requests a second to the network; above 1 is more than it can do.
+    /// Share of the time that a copy is busy at `rate` requests a second to the network; above 1 it is overloaded.
     pub fn busy(&self, rate: f64) -> f64 {
         rate * self.demand_us() / US_PER_S
     }
@@ -98,7 +98,7 @@ impl Network {
         US_PER_S / self.largest().map_or(0.0, Station::demand_us)
     }
 
-    /// The name of the busiest station, the first of several alike; empty without stations.
+    /// The name of the busiest station, the first one if several are equal; empty without stations.
     pub fn bottleneck(&self) -> &'static str {
         self.largest().map_or("", |station| station.name)
     }
@@ -113,7 +113,7 @@ impl Network {
         largest
     }
 
-    /// Mean time of a request at `rate` in the stations, without the origin, in microseconds; `None` above the capacity.
+    /// Mean time that a request at `rate` spends in the stations, without the origin, in microseconds; `None` above the capacity.
     pub fn stay_us(&self, rate: f64) -> Option<f64> {
         self.stations.iter().map(|s| s.response_us(rate)).sum()
     }
@@ -125,7 +125,7 @@ impl Network {
 
     /// The rate at which the stay in the stations is twice that of an idle network, in requests a second.
     ///
-    /// The origin's time is left out: it is the same at every rate and would hide the queues.
+    /// The time at the origin is not counted: it is the same at every rate and would hide the queues.
     pub fn comfortable(&self) -> f64 {
         let limit_us = 2.0 * self.stay_us(0.0).unwrap_or(0.0);
         let (mut below, mut above) = (0.0, self.capacity());
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn known_queues() {
-        // M/M/1 of 1 ms at half load: wait 1 ms. M/D/1: half of that.
+        // M/M/1 with 1 ms at half load: wait 1 ms. M/D/1: half of that.
         near(
             station(1, vec![event(1.0, 1000.0, 1.0)])
                 .wait_us(500.0)
@@ -188,7 +188,7 @@ mod tests {
                 .unwrap(),
             500.0,
         );
-        // Two kinds: 0.5 x 1 ms and 0.5 x 3 ms; E[S] = 2 ms, E[S^2] = 5 ms^2; at 250/s rho is 0.5.
+        // Two types: 0.5 x 1 ms and 0.5 x 3 ms; E[S] = 2 ms, E[S^2] = 5 ms^2; at 250/s rho is 0.5.
         let mixed = station(1, vec![event(0.5, 1000.0, 0.0), event(0.5, 3000.0, 0.0)]);
         near(mixed.wait_us(250.0).unwrap(), 1250.0);
         assert_eq!(mixed.wait_us(500.0), None);
