@@ -1,24 +1,24 @@
-//! Axes: what stretches where, and where the ticks are.
+//! Axes: scales and ticks.
 //!
-//! An axis is linear, logarithmic, or decides for itself once it has seen the values ([`Axis::spread`]). Two kinds have ticks of
-//! their own: moments ([`Axis::utc`], [`Axis::of_day`]) and sizes ([`Axis::bytes`]).
+//! An axis is linear, logarithmic, or chooses one of both when it knows the values ([`Axis::spread`]). Moments ([`Axis::utc`],
+//! [`Axis::of_day`]) and sizes ([`Axis::bytes`]) have ticks of their own.
 //!
-//! Not known here: points on the screen; a place is a share of the axis between 0 and 1.   Limits: about eight ticks.
+//! Not known here: points on the screen; a position is a share of the axis between 0 and 1.   Limits: about eight ticks.
 
 use crate::moments;
 
 const TICKS: f64 = 6.0;
 
-/// Greatest over least, from where on an undecided axis is logarithmic: smaller values would be lost on the floor.
+/// An undecided axis is logarithmic if the greatest value is this many times the least. Otherwise small values could not be seen.
 const SPREAD: f64 = 30.0;
-/// How many times as long an axis of moments may be as what is shown there.
+/// An axis of moments may be this many times as long as the data of a panel.
 const LOST: f64 = 1.5;
-/// Ticks of an axis of moments.
+/// Most ticks of an axis of moments.
 const MOMENTS_MAX: f64 = 9.0;
-/// Ticks of an axis of sizes.
+/// Most ticks of an axis of sizes.
 const SIZES_MAX: i32 = 11;
 
-/// What is written at the ticks.
+/// The texts at the ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Texts {
     Numbers,
@@ -34,7 +34,7 @@ enum Texts {
 enum Scale {
     Linear,
     Log,
-    /// Not decided before the values are known.
+    /// To be decided when the values are known.
     Either,
 }
 
@@ -44,12 +44,12 @@ pub struct Axis {
     pub(crate) label: String,
     scale: Scale,
     texts: Texts,
-    /// What must be in view whatever the points are.
+    /// Values that are always in view.
     must_show: Vec<f64>,
 }
 
 impl Axis {
-    /// Equal steps are equal lengths; 0 is in view. Say the unit in the label.
+    /// A linear axis; 0 is in view. The label should have the unit.
     pub fn linear(label: &str) -> Axis {
         Axis {
             label: label.to_owned(),
@@ -59,7 +59,7 @@ impl Axis {
         }
     }
 
-    /// Equal factors are equal lengths; what is not above 0 is left out.
+    /// A logarithmic axis; values of 0 and below are left out.
     pub fn log(label: &str) -> Axis {
         Axis {
             label: label.to_owned(),
@@ -69,7 +69,7 @@ impl Axis {
         }
     }
 
-    /// Linear from 0, unless the values differ by so much that the small ones would not be seen: then logarithmic.
+    /// Linear from 0, or logarithmic if small values could not be seen otherwise.
     pub fn spread(label: &str) -> Axis {
         Axis {
             label: label.to_owned(),
@@ -79,7 +79,7 @@ impl Axis {
         }
     }
 
-    /// Moments as seconds since 1970, in UTC; the axis ends where the points do.
+    /// Moments as seconds since 1970, in UTC; the axis begins and ends with the data.
     pub fn utc(label: &str) -> Axis {
         Axis {
             texts: Texts::Utc,
@@ -88,7 +88,7 @@ impl Axis {
         }
     }
 
-    /// Seconds since midnight, all 24 hours: for days over each other.
+    /// Seconds since midnight, all 24 hours: to compare days.
     pub fn of_day(label: &str) -> Axis {
         Axis {
             texts: Texts::OfDay,
@@ -105,13 +105,13 @@ impl Axis {
         }
     }
 
-    /// As a linear axis, but it begins where the points do.
+    /// Does not keep 0 in view: the axis begins with the data.
     pub fn without_zero(mut self) -> Axis {
         self.must_show.retain(|&value| value != 0.0);
         self
     }
 
-    /// Keeps `value` in view: the upper end of a share, a target.
+    /// Keeps `value` in view, such as the upper end of a share, or a target.
     pub fn showing(mut self, value: f64) -> Axis {
         self.must_show.push(value);
         self
@@ -125,7 +125,7 @@ impl Axis {
         self.scale == Scale::Log
     }
 
-    /// The same axis, decided.
+    /// The same axis, with its scale decided from the values.
     pub(crate) fn decided(&self, values: impl Iterator<Item = f64>) -> Axis {
         let mut axis = self.clone();
         if self.scale == Scale::Either {
@@ -146,7 +146,7 @@ impl Axis {
         axis
     }
 
-    /// The part of the axis that is seen when these values are.
+    /// The range of the axis for these values.
     pub(crate) fn span(&self, values: impl Iterator<Item = f64>) -> Span {
         let mut low = f64::INFINITY;
         let mut high = f64::NEG_INFINITY;
@@ -202,19 +202,19 @@ impl Axis {
     }
 }
 
-/// The part of an axis that is seen.
+/// The visible range of an axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     scale: Scale,
     texts: Texts,
     low: f64,
     high: f64,
-    /// Between two ticks of a linear axis; both ends are ticks.
+    /// Distance of ticks on a linear axis; both ends are ticks.
     step: f64,
 }
 
 impl Span {
-    /// Where `value` is: 0 at the lower end, 1 at the upper.
+    /// The position of `value`: 0 at the lower end, 1 at the upper.
     pub(crate) fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Log => {
@@ -224,7 +224,7 @@ impl Span {
         }
     }
 
-    /// Where bars stand on.
+    /// The value at which bars begin.
     pub(crate) fn floor(&self) -> f64 {
         match self.scale {
             Scale::Log => self.low,
@@ -232,12 +232,12 @@ impl Span {
         }
     }
 
-    /// Can this value be shown?
+    /// Whether this value can be shown.
     pub(crate) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale != Scale::Log || value > 0.0)
     }
 
-    /// Would `own` be lost on this axis of moments: does it take only a small part of it?
+    /// Whether `own` covers so little of this axis of moments that it could hardly be seen.
     pub(crate) fn dwarfs(&self, own: &Span) -> bool {
         self.texts == Texts::Utc && self.high - self.low > LOST * (own.high - own.low)
     }
@@ -247,7 +247,7 @@ impl Span {
         (self.low, self.high)
     }
 
-    /// Values with a line, and what is written there.
+    /// Values of the ticks, and their texts.
     pub(crate) fn named_ticks(&self) -> Vec<(f64, String)> {
         match self.texts {
             Texts::Numbers => self
@@ -264,7 +264,7 @@ impl Span {
                 );
                 let stride = ((last - first) / SIZES_MAX + 1).max(1);
                 let stride = stride.unsigned_abs().next_power_of_two().cast_signed();
-                // At multiples of the stride, so that 1 KiB and 1 MiB are among them.
+                // Ticks are at multiples of the stride, so that 1 KiB and 1 MiB are among them.
                 let powers = (first..=last).filter(|power| power.rem_euclid(stride) == 0);
                 powers
                     .map(|power| f64::from(power).exp2())
@@ -274,7 +274,7 @@ impl Span {
         }
     }
 
-    /// A value as it is said under the mouse and in a table.
+    /// The text of a value in a tooltip or a table.
     pub(crate) fn value_text(&self, value: f64) -> String {
         match self.texts {
             Texts::Numbers => value_text(value),
@@ -284,7 +284,7 @@ impl Span {
         }
     }
 
-    /// Values with a line and a number.
+    /// Values of the ticks.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.scale != Scale::Log && self.step <= 0.0 {
             return vec![self.low, self.high];
@@ -313,7 +313,7 @@ impl Span {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten that is not above `value`.
+/// The largest of 1, 2, 5 times a power of ten that is not above `value`.
 fn round_down(value: f64) -> f64 {
     let power = 10f64.powf((value.log10() + 1e-9).floor());
     let digit = [5.0, 2.0]
@@ -322,7 +322,7 @@ fn round_down(value: f64) -> f64 {
     digit.unwrap_or(1.0) * power
 }
 
-/// The next of 1, 2, 5 times a power of ten that is not below `value`.
+/// The smallest of 1, 2, 5 times a power of ten that is not below `value`.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powf((value.log10() + 1e-9).floor());
     let digit = [1.0, 2.0, 5.0]
@@ -331,7 +331,7 @@ fn round_up(value: f64) -> f64 {
     digit.unwrap_or(10.0) * power
 }
 
-/// 1, 2 or 5 times a power of ten, for about six steps.
+/// 1, 2 or 5 times a power of ten, so that `length` has about six steps.
 fn step(length: f64) -> f64 {
     let rough = length / TICKS;
     let power = 10f64.powf(rough.log10().floor());
@@ -345,7 +345,7 @@ fn step(length: f64) -> f64 {
     rounded * power
 }
 
-/// Bytes in the largest unit of 1024 that is not above them.
+/// Bytes in the largest unit, by factors of 1024, that is not above them.
 pub fn bytes_text(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;
@@ -357,7 +357,7 @@ pub fn bytes_text(bytes: f64) -> String {
     format!("{} {}", value_text(value), units[at])
 }
 
-/// A number at a tick, as short as it can be said.
+/// The shortest text for a number at a tick.
 pub(crate) fn tick_text(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
@@ -370,7 +370,7 @@ pub(crate) fn tick_text(value: f64) -> String {
     format!("{}{suffix}", without_tail(&text))
 }
 
-/// A measured value in three digits or a few more: beside a bar, under the mouse.
+/// A measured value, rounded to three digits or a few more: beside a bar, in a tooltip.
 pub fn value_text(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_linear_axis_are_ticks() {
-        // The step was once found anew from the rounded ends: 20, 30, … 60 on an axis that went on to 65.
+        // The step was once computed again from the rounded ends: 20, 30, … 60 on an axis that ended at 65.
         for values in [[20.4, 62.0], [0.0, 44.7], [38.0, 44.7], [-8.4, 3.0]] {
             let span = Axis::linear("x").without_zero().span(values.into_iter());
             let ticks = span.ticks();
@@ -449,7 +449,7 @@ mod tests {
             ticks(&axis, &[0.02, 3000.0, 0.0]),
             ["0.1", "1", "10", "100", "1000"]
         );
-        // Three decades for two: most of the plot was empty.
+        // Regression: an axis of three decades for two decades of values, so most of the plot was empty.
         assert_eq!(
             ticks(&axis, &[0.011, 1.1]),
             ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"]

@@ -1,9 +1,9 @@
-//! From values to shapes: lines, marks of points, bars.
+//! Draws values as lines, marks and bars.
 //!
-//! Colours are those of Okabe and Ito, which people tell apart whatever their eyes; each has a mark of its own shape, too,
-//! for those who print in black.
+//! Colours are those of Okabe and Ito, which colour-blind readers can distinguish. Each series also has marks of its own shape, for
+//! prints in black.
 //!
-//! Not known here: axes' labels, legends.   Limits: colours come again after [`COLOURS`], dashed.
+//! Not known here: labels of axes, legends.   Limits: after [`COLOURS`], colours repeat, dashed.
 
 use std::fmt::Write as _;
 
@@ -16,20 +16,20 @@ pub(crate) const COLOURS: [&str; 8] = [
 
 /// Bars narrower than this have no number above them.
 const VALUE_WIDTH: f64 = 22.0;
-/// A character of such a number.
+/// Width of a character of such a number.
 const VALUE_CHARACTER: f64 = 6.2;
 
-/// How far the x axis goes.
+/// The range of the x axis.
 pub(crate) enum Reach {
     Spanned(Span),
-    /// Names at 0, 1, 2, …; from half a step before the first to half a step behind the last.
+    /// Names at 0, 1, 2, …; the range is from half a step before the first to half a step after the last.
     Named([f64; 2]),
 }
 
-/// What tells a series from the others.
+/// How a series differs from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// Of the colours, and of the marks.
+    /// Index of the colour and of the mark.
     pub nth: usize,
     /// A dashed line, without marks.
     pub dashed: bool,
@@ -49,11 +49,11 @@ impl Look {
     }
 }
 
-/// From values to points of the drawing.
+/// Maps values to points of the drawing.
 pub(crate) struct Frame {
     pub x: Reach,
     pub y: Span,
-    /// Where the x axis is.
+    /// The y of the x axis.
     pub bottom: f64,
 }
 
@@ -70,7 +70,7 @@ impl Frame {
         TOP + (1.0 - self.y.place(value)) * (self.bottom - TOP)
     }
 
-    /// Width of a bar, with the room between two of them.
+    /// Width of a bar, with its gap to the next one.
     fn bar_width(&self, points: usize, of: usize) -> f64 {
         let group = match &self.x {
             Reach::Named(_) => (self.x_at(1.0) - self.x_at(0.0)) * 0.8,
@@ -79,7 +79,7 @@ impl Frame {
         group / of as f64
     }
 
-    /// Bars of one series, the `at`-th of `of`, with their values where there is room.
+    /// Bars of the `at`-th of `of` series, with their values if there is room.
     pub(crate) fn bars(
         &self,
         points: &[(f64, f64)],
@@ -126,7 +126,7 @@ pub(crate) fn polyline(frame: &Frame, points: &[(f64, f64)], look: Look, out: &m
     out.push_str("\"/>\n");
 }
 
-/// A mark at each point, with its values under the mouse.
+/// A mark at each point, with its values as a tooltip.
 pub(crate) fn marks(frame: &Frame, points: &[(f64, f64)], look: Look, out: &mut String) {
     for &(x, y) in points {
         let title = match frame.x {
@@ -160,19 +160,19 @@ pub(crate) fn mark(x: f64, y: f64, look: Look, title: &str, out: &mut String) {
     );
 }
 
-/// Where text of a row of bars or ticks would cover its neighbours, it is turned by this many degrees.
+/// If the texts of bars or ticks would overlap, they are rotated by this many degrees.
 pub(crate) const TURN_DEGREES: f64 = 30.0;
 
-/// How far turned text of this width reaches down.
+/// Height of a rotated text of this width.
 pub(crate) fn turned_height(width: f64) -> f64 {
     width * TURN_DEGREES.to_radians().sin() + 12.0
 }
 
-/// How far below the x axis the legend begins: behind the names at the ticks and the label.
+/// Distance of the legend from the x axis: below the names at the ticks and the label.
 pub(crate) fn below_axis(label: &str, names_height: f64) -> f64 {
     let label = if label.is_empty() { 0.0 } else { 20.0 };
     names_height + label + 14.0
 }
 
-// The plot's own room must hold what is drawn above and left of it.
+// The margins must hold the texts above and left of the plot.
 const _: () = assert!(TOP >= 13.0 && LEFT >= 50.0 && HEIGHT > 200.0);

@@ -1,6 +1,6 @@
 //! The legend: a sample of each series and its name, in as many columns as fit.
 //!
-//! Not known here: values.   Limits: names are not cut; one that is wider than the plot goes over its edge.
+//! Not known here: values.   Limits: names are not cut; a name wider than the plot goes beyond its edge.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use crate::escaped;
 use crate::plot::{CHARACTER, LEFT, RIGHT, WIDTH};
 
 const LINE: f64 = 18.0;
-/// The sample, and the room behind a name.
+/// Width of the sample, and of the gap after a name.
 const SAMPLE: f64 = 26.0;
 const BETWEEN: f64 = 22.0;
 const COLUMNS_MAX: usize = 6;
 
-/// How a sample looks.
+/// The form of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
     Line,
@@ -36,12 +36,12 @@ fn columns(entries: &[Entry]) -> usize {
     (((WIDTH - LEFT - RIGHT) / width) as usize).clamp(1, COLUMNS_MAX)
 }
 
-/// What the entries need.
+/// Height of all entries.
 pub(crate) fn height(entries: &[Entry]) -> f64 {
     entries.len().div_ceil(columns(entries)) as f64 * LINE
 }
 
-/// Draws them below `top`.
+/// Draws the entries below `top`.
 pub(crate) fn draw(entries: &[Entry], top: f64, out: &mut String) {
     let columns = columns(entries);
     let width = (WIDTH - LEFT - RIGHT) / columns as f64;

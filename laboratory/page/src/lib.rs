@@ -1,8 +1,8 @@
-//! Reports to look at: tables and plots, as text for a terminal and as one HTML page for a browser.
+//! Reports as tables and plots: as text for a terminal, and as one HTML page for a browser.
 //!
-//! A [`Page`] is a heading and parts in order: paragraphs, tables ([`Table`]), plots ([`Plot`]). The page needs nothing
-//! besides itself: style and SVG are in it, and it prints and reads well in light and dark. Only a page with charts
-//! ([`chart::Chart`]) has a script, which is in it too and without which nothing is missing but a choice.
+//! A [`Page`] is a heading and parts in order: paragraphs, tables ([`Table`]), plots ([`Plot`]). The page needs no other files: it contains
+//! style and SVG, and is readable on paper and in light and dark mode. Only a page with charts ([`chart::Chart`]) contains a script;
+//! without it, only the choice of a statistic is missing.
 //!
 //! ```
 //! use page::{Axis, Page, Plot, Series, Table};
@@ -34,7 +34,7 @@ pub use table::Table;
 
 use chart::{CHART_DARK, CHART_DRAWING, CHART_SCRIPT, CHART_STYLE, Chart};
 
-/// What is light is dark for those who asked for it, but not on paper.
+/// Colours of drawings. Dark mode on a screen swaps them for [`DARK`]; print keeps these.
 const LIGHT: &str = "\
 svg{font:12px system-ui,sans-serif}svg text{fill:#1b2733}svg .tick{fill:#5c6773}svg .grid{stroke:#d5dbe1}\
 svg .mark{stroke:#5c6773}svg .frame{stroke:#5c6773}svg .halo{stroke:#fff}svg .point{stroke:#fff}
@@ -43,7 +43,7 @@ const DARK: &str = "\
 svg text{fill:#dfe5eb}svg .tick{fill:#95a1ad}svg .grid{stroke:#36404a}\
 svg .mark{stroke:#95a1ad}svg .frame{stroke:#95a1ad}svg .halo{stroke:#14191e}svg .point{stroke:#14191e}
 ";
-/// Of drawings, whatever the colours.
+/// Style of drawings that is independent of colours.
 const DRAWING: &str = "\
 svg .frame{fill:none}svg .mark{stroke-dasharray:1 3}svg .halo{paint-order:stroke;stroke-width:4px}\
 svg .value{font-size:10px}svg .caption{font-size:14px;font-weight:600}svg .point{stroke-width:.8}
@@ -62,19 +62,19 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding:.6rem;bor
 @media print{body{max-width:none;margin:0}table{font-size:11px}th,td{padding-left:.5rem}svg{min-width:0}
 h2,figcaption{break-after:avoid}tr,svg{break-inside:avoid}.wide{overflow:visible}}
 ";
-/// Around [`DARK`].
+/// Precedes [`DARK`].
 const FOR_SCREENS: &str = "\
 @media screen and (prefers-color-scheme:dark){:root{--ink:#dfe5eb;--paper:#14191e;--faint:#95a1ad;--rule:#36404a}
 ";
 
-/// A report in the making.
+/// A report under construction.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
     body: String,
     plots: Vec<Plot>,
     charts: Vec<Chart>,
-    /// Whether there is a table of contents.
+    /// Whether there is a table of contents at the top.
     has_contents: bool,
 }
 
@@ -90,7 +90,7 @@ impl Page {
         }
     }
 
-    /// A heading: a new section begins.
+    /// Begins a new section.
     pub fn heading(&mut self, text: &str) -> &mut Page {
         self.element("h2", text)
     }
@@ -100,7 +100,7 @@ impl Page {
         self.element("p", text)
     }
 
-    /// Text as it stands, in lines: a configuration, a command.
+    /// Preformatted text: a configuration, a command.
     pub fn verbatim(&mut self, text: &str) -> &mut Page {
         self.element("pre", text)
     }
@@ -170,7 +170,7 @@ impl Page {
         )
     }
 
-    /// Each plot and each chart as a file of its own: its name, and SVG with a ground and style of its own.
+    /// Each plot and chart as a separate file: its name, and SVG with its own background and style.
     pub fn svg_files(&self) -> Vec<(String, String)> {
         let mut files: Vec<(String, String)> = Vec::new();
         for plot in &self.plots {
@@ -215,7 +215,7 @@ impl Page {
     }
 }
 
-/// `text` with nothing in it that means something in HTML.
+/// `text` with the special characters of HTML escaped.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! Moments on an axis: where the ticks of a day, an hour or a minute are, and what is written at them.
+//! Ticks of moments on an axis: where they are in a day, an hour or a minute, and their texts.
 //!
 //! Moments are seconds since 1970, in UTC. Leap seconds are not counted, as in Unix time.
 //!
-//! Not known here: plots.   Limits: years 1970 to 9999; other moments are shown as numbers of that range's ends.
+//! Not known here: plots.   Limits: years 1970 to 9999; other moments are shown as the nearest end of that range.
 
 /// Steps between ticks, in seconds: parts of a minute, an hour, a day; then days.
 const STEPS: [f64; 21] = [
@@ -34,8 +34,8 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// Ticks from `low` to `high`, at most about `most`, with their texts. Where a day begins, its date is written in place of 00:00,
-/// unless the axis is a day without a date.
+/// About `most` ticks at most from `low` to `high`, with their texts. At midnight the text is the date instead of 00:00, unless the axis
+/// is a day without a date.
 pub(crate) fn ticks(low: f64, high: f64, most: f64, has_dates: bool) -> Vec<(f64, String)> {
     let fits = |step: &&f64| (high - low) / **step <= most;
     let step = *STEPS.iter().find(fits).unwrap_or(&STEPS[STEPS.len() - 1]);
@@ -44,7 +44,7 @@ pub(crate) fn ticks(low: f64, high: f64, most: f64, has_dates: bool) -> Vec<(f64
     let text = |at: f64| {
         let is_midnight = at.rem_euclid(DAY) == 0.0;
         if !has_dates {
-            // The end of a day is not the beginning of one.
+            // The end of a day is 24:00, not 00:00.
             return clock(if at == DAY { at } else { at.rem_euclid(DAY) }, step < 60.0);
         }
         if is_midnight || step >= DAY {
@@ -83,7 +83,7 @@ pub fn utc_text(unix_s: f64) -> String {
     format!("{year}-{month:02}-{day:02} {clock}")
 }
 
-/// A second of a day: `10:54`, or `10:54:28`.
+/// A time of day: `10:54`, or `10:54:28`.
 pub fn clock_text(second_of_day: f64) -> String {
     clock(
         second_of_day.clamp(0.0, DAY),
@@ -93,7 +93,7 @@ pub fn clock_text(second_of_day: f64) -> String {
 
 /// Year, month (1 to 12) and day (1 to 31) in the Gregorian calendar.
 fn civil(unix_s: f64) -> (i64, usize, i64) {
-    // Counted from 1 March of year 0, so that the day that comes and goes is the last of a year.
+    // Days are counted from 1 March of year 0, so that a leap day is the last of a year.
     let days = (unix_s.clamp(0.0, LAST_SECOND) / DAY).floor() as i64 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,10 +1,10 @@
 //! Plots as SVG: lines, points, bars; a legend; both axes linear or logarithmic.
 //!
-//! What a dashed series is called after another one (`hits, paper` after `hits`) has that one's colour. A series without a
-//! point that the axes can show has no place in the legend.
+//! A dashed series whose name begins with another's (`hits, paper` after `hits`) has the same colour. A series without a point that the
+//! axes can show is not in the legend.
 //!
 //! Not known here: what is measured; how shapes are drawn (`drawing`, `legend`).
-//! Limits: [`POINTS_MAX`] points a series; of more, every n-th is drawn.
+//! Limits: [`POINTS_MAX`] points a series; of a longer series every n-th point is drawn.
 
 use std::fmt::Write as _;
 
@@ -15,22 +15,22 @@ use crate::drawing::{
 use crate::escaped;
 use crate::legend::{self, Entry, Sample};
 
-/// Points of a series that are drawn.
+/// Most points of a series that are drawn.
 pub const POINTS_MAX: usize = 2_000;
 
-/// Lines of more points have no marks.
+/// Lines with more points than this have no marks.
 const MARKS_MAX: usize = 40;
 
 pub(crate) const WIDTH: f64 = 860.0;
-/// From the upper edge to the x axis, and what is below it at least.
+/// Height from the upper edge to the x axis, and the least below it.
 pub(crate) const HEIGHT: f64 = 400.0;
 pub(crate) const LEFT: f64 = 70.0;
 pub(crate) const RIGHT: f64 = 20.0;
 pub(crate) const TOP: f64 = 16.0;
 const BOTTOM: f64 = 52.0;
-/// A character of 12 px, roughly, in the wider of the usual fonts.
+/// Width of a character of 12 px, approximately, in the wider of the usual fonts.
 pub(crate) const CHARACTER: f64 = 6.8;
-/// Above a drawing that stands alone, for its caption.
+/// Height of the caption above a drawing in its own file.
 const CAPTION: f64 = 30.0;
 const MARGIN: f64 = 8.0;
 
@@ -39,7 +39,7 @@ enum Shape {
     Line,
     Points,
     Bars,
-    /// A line across: a target, a ceiling.
+    /// A dashed line: a target, a ceiling.
     Dashes,
 }
 
@@ -76,7 +76,7 @@ impl Series {
         Series::new(name, points, Shape::Bars)
     }
 
-    /// A dashed line: what is expected, printed elsewhere, or the ceiling.
+    /// A dashed line: an expectation, a printed value, or a ceiling.
     pub fn dashes(name: &str, points: Vec<(f64, f64)>) -> Series {
         Series::new(name, points, Shape::Dashes)
     }
@@ -89,16 +89,16 @@ pub struct Plot {
     x: Axis,
     y: Axis,
     series: Vec<Series>,
-    /// Names in place of numbers on the x axis: 0, 1, 2, …
+    /// Names instead of numbers on the x axis: 0, 1, 2, …
     names: Vec<String>,
-    /// Where something begins.
+    /// Where something begins, with its name.
     marks: Vec<(f64, String)>,
-    /// Of a file with this plot alone.
+    /// Name of a file with only this plot.
     stem: String,
 }
 
 impl Plot {
-    /// Axes without curves.
+    /// A plot without curves.
     pub fn new(caption: &str, x: Axis, y: Axis) -> Plot {
         Plot {
             caption: caption.to_owned(),
@@ -111,28 +111,28 @@ impl Plot {
         }
     }
 
-    /// One more curve.
+    /// Adds a curve.
     #[must_use]
     pub fn with(mut self, series: Series) -> Plot {
         self.series.push(series);
         self
     }
 
-    /// Names at x = 0, 1, 2, … instead of numbers: for bars.
+    /// Sets names at x = 0, 1, 2, … instead of numbers: for bars.
     #[must_use]
     pub fn named(mut self, names: &[&str]) -> Plot {
         self.names = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
-    /// What a file with this plot alone is called, without its ending; otherwise it follows from the caption.
+    /// Names a file with only this plot, without its ending; by default the name is made from the caption.
     #[must_use]
     pub fn called(mut self, stem: &str) -> Plot {
         self.stem = stem.to_owned();
         self
     }
 
-    /// The name of a file with this plot alone, without its ending: small letters, digits, and hyphens.
+    /// The name of a file with only this plot, without its ending: small letters, digits, and hyphens.
     pub fn stem(&self) -> String {
         let name = if self.stem.is_empty() {
             &self.caption
@@ -150,7 +150,7 @@ impl Plot {
         stem.trim_end_matches('-').to_owned()
     }
 
-    /// A line upright at `x`, with a name: something begins here.
+    /// A vertical line at `x` with a name: something begins here.
     #[must_use]
     pub fn mark(mut self, x: f64, name: &str) -> Plot {
         self.marks.push((x, name.to_owned()));
@@ -166,7 +166,7 @@ impl Plot {
         );
     }
 
-    /// The drawing alone, in the style of the page it is on.
+    /// The drawing in the style of its page.
     pub fn svg(&self) -> String {
         let (body, height) = self.body();
         format!(
@@ -175,7 +175,7 @@ impl Plot {
         )
     }
 
-    /// The drawing as a file of its own: caption, style and a light ground, so that it can be read wherever it is put.
+    /// The drawing as a separate file: with caption, style and a light background, so that it is readable anywhere.
     pub fn svg_file(&self) -> String {
         let (body, height) = self.body();
         let caption = escaped(&self.caption);
@@ -195,13 +195,13 @@ impl Plot {
         )
     }
 
-    /// The points that can be shown on these axes.
+    /// All points that these axes can show.
     fn shown<'a>(&'a self, x: &'a Axis, y: &'a Axis) -> impl Iterator<Item = (f64, f64)> + 'a {
         let points = self.series.iter().flat_map(|s| s.points.iter().copied());
         points.filter(|point| x.takes(point.0) && y.takes(point.1))
     }
 
-    /// How each series looks: dashes take the colour of the series they are named after.
+    /// The look of each series. A dashed one takes the colour of the series that it is named after.
     fn looks(&self) -> Vec<Look> {
         let mut next = 0;
         let mut looks: Vec<Look> = Vec::new();
@@ -227,7 +227,7 @@ impl Plot {
         looks
     }
 
-    /// What is inside of the drawing, and how high it is.
+    /// The content of the drawing, and its height.
     fn body(&self) -> (String, f64) {
         let all = || self.series.iter().flat_map(|s| &s.points);
         let x = self.x.decided(all().map(|p| p.0));
@@ -279,7 +279,7 @@ impl Plot {
                 });
             }
         }
-        // The caption says what the only bars are.
+        // A single series of bars is described by the caption.
         if entries.len() == 1 && bars == 1 {
             entries.clear();
         }
@@ -294,7 +294,7 @@ impl Plot {
             if !(LEFT..=WIDTH - RIGHT).contains(&x) {
                 continue;
             }
-            // Neighbours at three heights, so that short ones do not cover each other.
+            // Neighbours have three different heights, so that short names do not overlap.
             let y = TOP + 12.0 + (n % 3) as f64 * 13.0;
             let _ = writeln!(
                 out,
@@ -307,7 +307,7 @@ impl Plot {
         }
     }
 
-    /// Lines, ticks and labels; returns how far the names below the x axis reach down.
+    /// Lines, ticks and labels; returns the height of the names below the x axis.
     fn grid(&self, frame: &Frame, log_bars: bool, out: &mut String) -> f64 {
         let (right, bottom) = (WIDTH - RIGHT, frame.bottom);
         for value in frame.y.ticks() {
@@ -358,7 +358,7 @@ impl Plot {
             );
         }
         let names_height = if turned { turned_height(longest) } else { 18.0 };
-        // Heights of bars mislead where equal lengths are factors; at least it is said.
+        // On a logarithmic axis the heights of bars mislead, so the label says that the axis is one.
         let note = if log_bars {
             " (equal steps are factors)"
         } else {

@@ -1,6 +1,6 @@
 //! Tables: the first column names the row, the others are figures.
 //!
-//! Not known here: what is in them.   Limits: none but memory.
+//! Not known here: the meaning of cells.   Limits: none but memory.
 
 use crate::escaped;
 
@@ -13,7 +13,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows. Say the unit in the column's name: `response (ms)`.
+    /// A table without rows. Column names should have the unit: `response (ms)`.
     pub fn new(caption: &str, columns: &[&str]) -> Table {
         Table {
             caption: caption.to_owned(),
@@ -22,7 +22,7 @@ impl Table {
         }
     }
 
-    /// One more row; missing cells stay empty.
+    /// Adds a row; missing cells stay empty.
     ///
     /// # Panics
     ///
@@ -41,7 +41,7 @@ impl Table {
         self
     }
 
-    /// For a terminal: caption, columns, rows; the first column to the left, figures to the right.
+    /// The table as text: caption, columns, rows; the first column is left-aligned, the others right-aligned.
     pub fn text(&self) -> String {
         let mut widths: Vec<usize> = self.columns.iter().map(|c| c.chars().count()).collect();
         for row in &self.rows {
@@ -59,7 +59,7 @@ impl Table {
                     line.push_str(&format!("  {cell:>width$}"));
                 }
             }
-            // Cells may hold names of foreign files, which must not move a terminal's cursor.
+            // Cells may contain names of foreign files, which must not move the cursor of a terminal.
             let safe = |c: char| if c.is_control() { '\u{fffd}' } else { c };
             out.extend(line.trim_end().chars().map(safe));
             out.push('\n');
@@ -68,7 +68,7 @@ impl Table {
     }
 
     pub(crate) fn html(&self, out: &mut String) {
-        // The caption is no <caption>: that would be folded to the width of a narrow table.
+        // No <caption> element, because it would be wrapped to the width of a narrow table.
         out.push_str(&format!(
             "<figure><figcaption>{}</figcaption><div class=\"wide\"><table>\n",
             escaped(&self.caption)
@@ -83,17 +83,17 @@ impl Table {
         out.push_str("</table></div></figure>\n");
     }
 
-    /// Whether a column is read rather than compared: the first, and those whose cells are mostly words.
+    /// Whether a column is text rather than figures: the first column, and those whose cells are mostly words.
     fn is_text(&self, at: usize) -> bool {
         let cells = self.rows.iter().map(|row| row[at].as_str());
         let cells: Vec<&str> = cells.filter(|cell| !matches!(*cell, "" | "-")).collect();
         let words = cells.iter().filter(|cell| !is_figure(cell)).count();
-        // A column without a name has facts of all kinds, one below the other.
+        // A column without a name contains facts of different kinds.
         at == 0 || self.columns[at].is_empty() || (words > 0 && 2 * words >= cells.len())
     }
 }
 
-/// A number, with a unit or a second number at most: `12.5 MiB`, `46:31`, `50~60`, `1.2 to 3.4`.
+/// A number, with at most a unit or a second number: `12.5 MiB`, `46:31`, `50~60`, `1.2 to 3.4`.
 fn is_figure(cell: &str) -> bool {
     let number = cell.trim_start_matches(['+', '-', '.', '<', '>', '~']);
     number.starts_with(|c: char| c.is_ascii_digit()) && cell.split_whitespace().count() <= 3

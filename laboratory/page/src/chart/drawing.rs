@@ -1,6 +1,6 @@
-//! From a panel to shapes: grid, bands, counts, curves, areas, strips that say their values under the mouse.
+//! Draws a panel: grid, bands, counts, curves, areas, and invisible strips with tooltips.
 //!
-//! Colours are classes (`c0` to `c7`), so that dark and light may differ.
+//! Colours are CSS classes (`c0` to `c7`), so that dark and light mode can have different ones.
 //!
 //! Not known here: the page around the drawing.   Limits: those of [`super`].
 
@@ -13,17 +13,17 @@ use crate::escaped;
 
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 18.0;
-/// A tick's text nearer to the right edge than this ends there.
+/// A tick's text is right-aligned if it is nearer to the right edge than this.
 const NEAR: f64 = 24.0;
-/// With a second axis.
+/// The right margin if there is a second axis.
 const RIGHT_COUNTS: f64 = 48.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
-/// Room of a tick's text on the x axis.
+/// Width reserved for the text of a tick on the x axis.
 const TICK_ROOM: f64 = 52.0;
 const RADIUS: f64 = 2.8;
 
-/// Width and height of a panel, in user units of its drawing: the whole width of the page, or half of it, or a third.
+/// Width and height of a panel, in user units: the whole width of the page, half of it, or a third.
 pub(super) fn extent(panels: usize) -> (f64, f64) {
     match panels {
         0 | 1 => (860.0, 340.0),
@@ -32,17 +32,17 @@ pub(super) fn extent(panels: usize) -> (f64, f64) {
     }
 }
 
-/// The y axes of all layers; x is one.
+/// The x axis, and the y axis of each layer.
 #[derive(Clone)]
 pub(super) struct Scales {
     x: Span,
     y: Vec<Span>,
-    /// Of the counts.
+    /// The axis of the counts.
     counts: Option<Span>,
 }
 
 impl Scales {
-    /// Those of one panel beside others: shared, but each its own x axis where they show different days.
+    /// The scales of one panel beside others. They are shared, but a panel gets its own x axis if it shows other days.
     pub(super) fn beside(shared: &Scales, chart: &Chart, panel: &Panel) -> Scales {
         let own = Scales::of(chart, &[panel]);
         if chart.own_scales {
@@ -59,7 +59,7 @@ impl Scales {
         }
     }
 
-    /// Those that hold what these panels show.
+    /// Scales that fit the data of these panels.
     pub(super) fn of(chart: &Chart, panels: &[&Panel]) -> Scales {
         let spots = |layer: usize| panels.iter().flat_map(move |panel| panel.spots(layer));
         let layers = chart.layers();
@@ -90,7 +90,7 @@ impl Scales {
     }
 }
 
-/// What the y axis has to hold: the values of lines, the sums of areas.
+/// The values that the y axis must include: those of lines, and the sums of areas.
 fn values(panel: &Panel, layer: usize) -> Vec<f64> {
     let lines = panel.curves.iter().filter(|c| c.style != Style::Area);
     let lines = lines.flat_map(|curve| curve.layer(layer).iter().map(|spot| spot.y));
@@ -101,7 +101,7 @@ fn values(panel: &Panel, layer: usize) -> Vec<f64> {
     lines.chain(tops).collect()
 }
 
-/// The upper and the lower edge of an area.
+/// The upper and lower edge of an area at one x.
 #[derive(Clone, Copy)]
 struct Edge {
     x: f64,
@@ -109,7 +109,7 @@ struct Edge {
     foot: f64,
 }
 
-/// Areas on top of each other. At an x where a curve has no value, it adds nothing.
+/// Stacks the areas. Where a curve has no value, it adds nothing.
 fn stacked(panel: &Panel, layer: usize) -> Vec<(&Curve, Vec<Edge>)> {
     let areas: Vec<&Curve> = panel
         .curves
@@ -129,7 +129,7 @@ fn stacked(panel: &Panel, layer: usize) -> Vec<(&Curve, Vec<Edge>)> {
             .collect();
         for spot in area.layer(layer) {
             if let Ok(at) = xs.binary_search_by(|x| x.total_cmp(&spot.x)) {
-                edges[at].top += spot.y; // a gap stays one: it is not a number
+                edges[at].top += spot.y; // A gap is NaN and stays one.
             }
         }
         feet = edges.iter().map(|edge| edge.top).collect();
@@ -138,7 +138,7 @@ fn stacked(panel: &Panel, layer: usize) -> Vec<(&Curve, Vec<Edge>)> {
     out
 }
 
-/// A panel's drawing, with so many layers.
+/// The SVG of a panel with this many layers.
 pub(super) fn svg(
     chart: &Chart,
     panel: &Panel,
@@ -188,7 +188,7 @@ pub(super) fn svg(
     out
 }
 
-/// From values to points of the drawing.
+/// Maps values to points of the drawing.
 struct Frame {
     x: Span,
     left: f64,
@@ -217,7 +217,7 @@ impl Frame {
         }
     }
 
-    /// Bars in grey, and their axis to the right.
+    /// Grey bars, and their axis on the right.
     fn counts(&self, span: &Span, counts: &[(f64, f64)], out: &mut String) {
         let width = 0.7 * (self.right - self.left) / counts.len().max(4) as f64;
         for &(x, count) in counts {
@@ -303,7 +303,7 @@ impl Frame {
 
     fn area(&self, y: &Span, area: &Curve, edges: &[Edge], out: &mut String) {
         for run in edges.split(|edge| !edge.top.is_finite() || !self.x.takes(edge.x)) {
-            // A single place is a bar of a few points, or it would not be seen.
+            // A single point is drawn as a narrow bar, so that it can be seen.
             let wide = if run.len() == 1 { 2.0 } else { 0.0 };
             let mut path = String::new();
             for edge in run {
@@ -332,7 +332,7 @@ impl Frame {
         }
     }
 
-    /// Strong points are joined where nothing lies between them; weak ones, and strong ones alone, are marks.
+    /// Neighbouring strong points are joined. Weak points, and strong ones without neighbours, are drawn as marks.
     fn curve(&self, y: &Span, curve: &Curve, layer: usize, out: &mut String) {
         let class = curve_class(curve);
         let seen = |spot: &Spot| self.x.takes(spot.x) && y.takes(spot.y);
@@ -371,7 +371,7 @@ impl Frame {
         let inside = marks.iter().filter(|(x, _)| (low..=high).contains(x));
         for (n, (value, name)) in inside.enumerate() {
             let x = self.x_at(*value);
-            // A name at the right end would go over the edge.
+            // Text at the right end is right-aligned, so that it stays inside.
             let (dx, anchor) = if x > self.right - 80.0 {
                 (-3.0, " text-anchor=\"end\"")
             } else {
@@ -389,7 +389,7 @@ impl Frame {
         }
     }
 
-    /// Strips without colour over the drawing, one for each x, that say the values there.
+    /// Invisible strips over the drawing, one for each x, with the values there as tooltips.
     fn strips(&self, chart: &Chart, panel: &Panel, scales: &Scales, out: &mut String) {
         let spots = panel.curves.iter().flat_map(|curve| curve.layer(0));
         let mut xs: Vec<f64> = spots
@@ -427,7 +427,7 @@ impl Frame {
     }
 }
 
-/// The curve's values at `x`, on a line.
+/// Appends the curve's values at `x`, on one line.
 fn said(chart: &Chart, curve: &Curve, x: f64, text: &mut String) {
     let at = |layer: usize| {
         let spots = curve.layer(layer).iter();
@@ -452,7 +452,7 @@ fn said(chart: &Chart, curve: &Curve, x: f64, text: &mut String) {
     }
 }
 
-/// The classes that make a curve's colour and dashes.
+/// The CSS classes for a curve's colour and dashes.
 pub(super) fn curve_class(curve: &Curve) -> String {
     let dash = match curve.style {
         Style::Line => "",

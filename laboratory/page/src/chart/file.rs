@@ -1,8 +1,8 @@
-//! A chart as an SVG file of its own: panels, titles, legend, on a light ground.
+//! A chart as a separate SVG file: panels, titles, legend, on a light background.
 //!
-//! The first statistic is drawn; remarks and tables stay on the page.
+//! Only the first statistic is drawn; remarks and tables are left out.
 //!
-//! Not known here: where the file is put.   Limits: three panels a row.
+//! Not known here: where the file is stored.   Limits: three panels a row.
 
 use std::fmt::Write as _;
 
@@ -13,15 +13,15 @@ use crate::escaped;
 
 const PANELS_A_ROW: usize = 3;
 const MARGIN: f64 = 10.0;
-/// Above the panels, for the caption; above each, for its title; below all, for a line of the legend.
+/// Heights: the caption above the panels, the title above each, a line of the legend below all.
 const CAPTION: f64 = 28.0;
 const TITLE: f64 = 20.0;
 const LINE: f64 = 20.0;
-/// A character of 12 px, roughly, in the wider of the usual fonts.
+/// Width of a character of 12 px, approximately, in the wider of the usual fonts.
 const CHARACTER: f64 = 6.8;
 const INK: &str = "svg{--ink:#1b2733;--paper:#fff;--faint:#5c6773;--rule:#d5dbe1}";
 
-/// Words in lines of at most so many characters, a longer word in a line of its own.
+/// Breaks words into lines of at most `characters` characters; a longer word gets its own line.
 fn folded(text: &str, characters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -37,7 +37,7 @@ fn folded(text: &str, characters: usize) -> Vec<String> {
 }
 
 impl Chart {
-    /// The file.
+    /// The content of the file.
     pub fn svg_file(&self) -> String {
         let drawn: Vec<&Panel> = self.panels.iter().filter(|p| p.is_drawn()).collect();
         let shared = Scales::of(self, &drawn);
@@ -85,7 +85,7 @@ impl Chart {
         )
     }
 
-    /// Returns where it ends.
+    /// Draws the legend; returns the y where it ends.
     fn legend_of_file(&self, drawn: &[&Panel], (top, width): (f64, f64), out: &mut String) -> f64 {
         let entries = self.entries(drawn);
         if entries.len() < 2 {
@@ -112,7 +112,7 @@ impl Chart {
     }
 }
 
-/// The name of a panel, with its source's colour before it.
+/// The title of a panel, after a box in the colour of its source.
 fn title(panel: &Panel, x: f64, y: f64, out: &mut String) {
     if panel.title.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! A chart on its page: heading, what can be chosen, panels, legend, remarks, tables.
+//! A chart on its page: heading, choices, panels, legend, remarks, tables.
 //!
 //! Not known here: coordinates.   Limits: none but memory.
 
@@ -8,7 +8,7 @@ use super::drawing::{Scales, curve_class, svg};
 use super::{Chart, Panel, Style};
 use crate::escaped;
 
-/// Of drawings. Colours of curves are those of Okabe and Ito, lighter on dark ground.
+/// Style of drawings. Colours of curves are those of Okabe and Ito, lighter on a dark background.
 pub(crate) const CHART_DRAWING: &str = "\
 .c0{--c:#0072b2}.c1{--c:#d55e00}.c2{--c:#009e73}.c3{--c:#b85c92}.c4{--c:#c98a00}.c5{--c:#3a97d4}.c6{--c:#8c510a}.c7{--c:#6f6f6f}
 .chart .curve{fill:none;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round}.chart .dot{fill:var(--c)}
@@ -17,7 +17,7 @@ pub(crate) const CHART_DRAWING: &str = "\
 .chart .band{fill:var(--ink);fill-opacity:.07}.chart .count{fill:var(--ink);fill-opacity:.1}.chart .faint{fill:var(--faint);font-size:11px}
 .chart .strip{fill:transparent}.legend .curve{stroke:var(--c);fill:none;stroke-width:2}.legend .box{fill:var(--c);fill-opacity:.78}
 ";
-/// Only on pages with charts.
+/// Style that is only on pages with charts.
 pub(crate) const CHART_STYLE: &str = "\
 .chart .strip:hover{fill:var(--ink);fill-opacity:.08}.chart{min-width:0}
 .layer:not(.y0){display:none}
@@ -39,7 +39,7 @@ nav ol{columns:20rem;list-style:none;padding:0;font-size:14px}nav a{color:inheri
 @media(max-width:40rem){.legend,dl.remarks,details,.panel h4{margin-left:0}dl.remarks{grid-template-columns:1fr}}
 @media print{details,.choice,.chart .strip{display:none}figure.figure{break-inside:avoid}body.charts{max-width:none}.panels{grid-template-columns:repeat(auto-fit,minmax(45%,1fr))}}
 ";
-/// Inside of the block for dark screens.
+/// Goes into the block for dark screens.
 pub(crate) const CHART_DARK: &str = "\
 .c0{--c:#4ba3e3}.c1{--c:#f08a4b}.c2{--c:#2fc79b}.c3{--c:#e08fbd}.c4{--c:#f0b429}.c5{--c:#8fd0ff}.c6{--c:#c8945a}.c7{--c:#a3a3a3}
 ";
@@ -84,7 +84,7 @@ impl Chart {
         out.push_str("</figure>\n");
     }
 
-    /// What the script needs to know.
+    /// The attribute that tells the script which statistics there are.
     fn choices(&self) -> String {
         if self.layers() < 2 {
             return String::new();
@@ -115,14 +115,14 @@ impl Chart {
         out.push_str("</div>\n");
     }
 
-    /// Panels and layers.
+    /// Number of panels and layers.
     fn size(&self) -> (usize, usize) {
         (self.panels.len(), self.layers())
     }
 
     fn legend(&self, drawn: &[&Panel], out: &mut String) {
         let entries = self.entries(drawn);
-        // The title says what a single curve is.
+        // A single curve is described by the title.
         if entries.len() < 2 {
             return;
         }
@@ -138,7 +138,7 @@ impl Chart {
         out.push_str("</ul>\n");
     }
 
-    /// One entry for each name and look.
+    /// One entry for each name and style.
     pub(super) fn entries(&self, drawn: &[&Panel]) -> Vec<Entry> {
         let mut entries: Vec<(&str, String, Style)> = Vec::new();
         for curve in drawn.iter().flat_map(|panel| &panel.curves) {
@@ -163,9 +163,9 @@ impl Chart {
     }
 }
 
-/// Of the legend.
+/// An entry of the legend.
 pub(super) struct Entry {
     pub name: String,
-    /// A drawing of 26 by 10.
+    /// SVG of 26 by 10.
     pub sample: String,
 }

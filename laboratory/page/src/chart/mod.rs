@@ -1,8 +1,8 @@
-//! Charts: one figure of several proxies or days, as small drawings side by side on one scale, with what belongs to it.
+//! Charts: one figure of several proxies or days, as small panels side by side on one scale.
 //!
-//! A [`Chart`] is more than a [`crate::Plot`]: it has an anchor, an alternative text, a panel for each source, several statistics of one
-//! curve of which the reader chooses (`layers`), points that are based on too little, bands in which nothing happened, stacked areas,
-//! remarks, and the tables behind it. Without scripts the first statistic is seen; `script.js` lets the reader choose.
+//! A [`Chart`] has more than a [`crate::Plot`]: an anchor, an alternative text, a panel for each source, several statistics of one curve
+//! from which the reader chooses (`layers`), points that are based on too few values, bands without activity, stacked areas,
+//! remarks, and tables of the data. Without scripts the first statistic is visible; `script.js` lets the reader choose.
 //!
 //! ```
 //! use page::chart::{Chart, Curve, Panel, Spot};
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Not known here: what is measured; how shapes are drawn (`drawing`).
-//! Limits: [`STRIPS_MAX`] places of a panel say their values under the mouse; tables are not cut.
+//! Limits: [`STRIPS_MAX`] values of x in a panel have tooltips; tables are not cut.
 
 mod drawing;
 mod file;
@@ -24,27 +24,27 @@ mod html;
 pub(crate) use self::html::{CHART_DARK, CHART_DRAWING, CHART_SCRIPT, CHART_STYLE};
 use crate::{Axis, Table};
 
-/// Places of a panel that say their values under the mouse; a panel with more places says none.
+/// Values of x in a panel that have tooltips; a panel with more has no tooltips.
 pub const STRIPS_MAX: usize = 300;
 
-/// The first colours, in order, are those of `Curve::colour`; they come again after so many.
+/// Number of colours. `Curve::colour` counts them in order; after the last one the first follows.
 pub const COLOURS: usize = 8;
 
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spot {
-    /// Where on the x axis.
+    /// Position on the x axis.
     pub x: f64,
-    /// Where on the y axis; not a number: a gap in the curve.
+    /// Position on the y axis; NaN is a gap in the curve.
     pub y: f64,
     /// Based on too few values: drawn hollow, not joined to its neighbours.
     pub is_weak: bool,
-    /// Of how many values, if that is to be said.
+    /// The number of values behind the point, if it is shown.
     pub count: Option<u64>,
 }
 
 impl Spot {
-    /// A point that can be relied on.
+    /// A point based on enough values.
     pub fn new(x: f64, y: f64) -> Spot {
         Spot {
             x,
@@ -54,19 +54,19 @@ impl Spot {
         }
     }
 
-    /// The curve is interrupted at `x`.
+    /// A gap in the curve at `x`.
     pub fn gap(x: f64) -> Spot {
         Spot::new(x, f64::NAN)
     }
 
-    /// The same, based on too few values.
+    /// Marks the point as based on too few values.
     #[must_use]
     pub fn weak(mut self) -> Spot {
         self.is_weak = true;
         self
     }
 
-    /// The same, with the number of values it is made of.
+    /// Sets the number of values behind the point.
     #[must_use]
     pub fn of(mut self, count: u64) -> Spot {
         self.count = Some(count);
@@ -80,7 +80,7 @@ pub(crate) enum Style {
     Line,
     Dashed,
     Dotted,
-    /// On top of the areas before it.
+    /// Stacked on the areas before it.
     Area,
 }
 
@@ -90,7 +90,7 @@ pub struct Curve {
     name: String,
     colour: usize,
     style: Style,
-    /// By [`Chart::statistics`]; a single one is seen with each.
+    /// One for each of [`Chart::statistics`]; a single layer is shown with all of them.
     layers: Vec<Vec<Spot>>,
 }
 
@@ -104,22 +104,22 @@ impl Curve {
         }
     }
 
-    /// Points joined in the order given. Curves of one name and colour in several panels have one entry in the legend.
+    /// Points joined in the order given. Curves with the same name and colour in several panels share one entry in the legend.
     pub fn line(name: &str, colour: usize, layers: Vec<Vec<Spot>>) -> Curve {
         Curve::new(name, colour, Style::Line, layers)
     }
 
-    /// A dashed line: the same from another point of view.
+    /// A dashed line: the same quantity from another point of view.
     pub fn dashed(name: &str, colour: usize, layers: Vec<Vec<Spot>>) -> Curve {
         Curve::new(name, colour, Style::Dashed, layers)
     }
 
-    /// A dotted line: where colour and dashes are not enough.
+    /// A dotted line, for where colours and dashes are not enough.
     pub fn dotted(name: &str, colour: usize, layers: Vec<Vec<Spot>>) -> Curve {
         Curve::new(name, colour, Style::Dotted, layers)
     }
 
-    /// An area on top of those before it in the panel.
+    /// An area that is stacked on those before it in the panel.
     pub fn area(name: &str, colour: usize, layers: Vec<Vec<Spot>>) -> Curve {
         Curve::new(name, colour, Style::Area, layers)
     }
@@ -145,7 +145,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// Without curves.
+    /// A panel without curves.
     pub fn new(title: &str) -> Panel {
         Panel {
             title: title.to_owned(),
@@ -158,42 +158,42 @@ impl Panel {
         }
     }
 
-    /// The source's colour, in front of the title.
+    /// Sets the colour of the source, shown in front of the title.
     #[must_use]
     pub fn colour(mut self, colour: usize) -> Panel {
         self.colour = Some(colour);
         self
     }
 
-    /// One more curve.
+    /// Adds a curve.
     #[must_use]
     pub fn curve(mut self, curve: Curve) -> Panel {
         self.curves.push(curve);
         self
     }
 
-    /// On how many values the points are based, in grey against an axis of its own to the right.
+    /// Sets the numbers of values behind the points, drawn in grey against an axis on the right.
     #[must_use]
     pub fn counts(mut self, counts: Vec<(f64, f64)>) -> Panel {
         self.counts = counts;
         self
     }
 
-    /// From where to where on the x axis (almost) nothing happened: grey.
+    /// Sets ranges of the x axis with (almost) no activity, drawn in grey.
     #[must_use]
     pub fn bands(mut self, bands: Vec<(f64, f64)>) -> Panel {
         self.bands = bands;
         self
     }
 
-    /// Something happened at `x`.
+    /// Marks an event at `x`.
     #[must_use]
     pub fn mark(mut self, x: f64, name: &str) -> Panel {
         self.marks.push((x, name.to_owned()));
         self
     }
 
-    /// Said in place of a drawing: why there is none.
+    /// Shows this text instead of a drawing: the reason why there is none.
     #[must_use]
     pub fn without(mut self, why: &str) -> Panel {
         self.note = Some(why.to_owned());
@@ -211,7 +211,7 @@ impl Panel {
     }
 }
 
-/// A figure.
+/// A figure with one or more panels.
 #[derive(Debug, Clone)]
 pub struct Chart {
     id: String,
@@ -227,7 +227,7 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// Without panels. `id` is the anchor: small letters, digits, hyphens.
+    /// A chart without panels. `id` is the anchor: small letters, digits, hyphens.
     pub fn new(id: &str, title: &str, x: Axis, y: Axis) -> Chart {
         Chart {
             id: id.to_owned(),
@@ -243,42 +243,42 @@ impl Chart {
         }
     }
 
-    /// What the drawing shows, in words, for those who do not see it.
+    /// Describes the drawing in words, for readers who cannot see it.
     #[must_use]
     pub fn alternative(mut self, text: &str) -> Chart {
         self.alternative = text.to_owned();
         self
     }
 
-    /// The names of the curves' layers, of which the reader chooses one; the first is seen without scripts.
+    /// Sets the names of the curves' layers. The reader chooses one; without scripts the first is visible.
     #[must_use]
     pub fn statistics(mut self, names: &[&str]) -> Chart {
         self.statistics = names.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
-    /// One more panel.
+    /// Adds a panel.
     #[must_use]
     pub fn with(mut self, panel: Panel) -> Chart {
         self.panels.push(panel);
         self
     }
 
-    /// Each panel has a y axis that fits its own values.
+    /// Lets each panel have a y axis that fits its own values.
     #[must_use]
     pub fn own_scales(mut self, own: bool) -> Chart {
         self.own_scales = own;
         self
     }
 
-    /// Something to be read with the drawing: a term, and what is said under it.
+    /// Adds a remark to the drawing: a term, and its explanation.
     #[must_use]
     pub fn remark(mut self, term: &str, text: &str) -> Chart {
         self.remarks.push((term.to_owned(), text.to_owned()));
         self
     }
 
-    /// The numbers behind the drawing, folded.
+    /// Adds a table of the data, which the reader can unfold.
     #[must_use]
     pub fn table(mut self, table: Table) -> Chart {
         self.tables.push(table);

@@ -1,4 +1,4 @@
-//! What of a chart must be seen, and where.
+//! Tests of what a chart shows, and where.
 
 use super::*;
 use crate::Page;

@@ -1,4 +1,4 @@
-//! What of a plot must be seen, and where.
+//! Tests of what a plot shows, and where.
 
 use super::*;
 
@@ -128,6 +128,6 @@ fn a_file_of_its_own_has_style_ground_and_caption() {
     let svg = file.svg_file();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width="));
     assert!(svg.contains("fill=\"#fff\"/>") && svg.contains(">Gets/s: &lt;all&gt;</text>"));
-    // Nothing that an image viewer without style sheets for pages would not know.
+    // No CSS that only the page defines: an image viewer does not have it.
     assert!(!svg.contains("var(") && svg.contains(".grid{stroke:#"));
 }
