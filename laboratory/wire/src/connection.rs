@@ -1,4 +1,4 @@
-//! One end of a connection: messages, and the raw bytes between them.
+//! One end of a connection: reads and writes messages, and raw bytes between them.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -6,21 +6,21 @@ use std::io::{self, Read, Write};
 use crate::head::{Fields, Framing, HEAD_BYTES_MAX, Head, Malformed};
 
 const READ_BYTES: usize = 64 << 10;
-/// Digits of a chunk's size.
+/// Most digits in a chunk's size.
 const CHUNK_DIGITS_MAX: usize = 16;
 
-/// Why a message did not come whole.
+/// Why a message is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// The other side has finished sending.
+    /// The peer has finished sending.
     Closed,
     /// The connection broke.
     Reset,
-    /// Nothing came, or nothing was taken, for as long as the stream waits.
+    /// The peer sent nothing, or took nothing, for the stream's time limit.
     Silent,
-    /// It is not HTTP.
+    /// The bytes are not HTTP.
     Malformed(Malformed),
-    /// Whoever took the body has seen enough.
+    /// The sink of the body asked to stop.
     Enough,
 }
 
@@ -51,21 +51,21 @@ impl From<io::Error> for Cut {
     }
 }
 
-/// Takes a body piece by piece. False: enough.
+/// Takes a body piece by piece; returns false to stop.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> bool;
 
-/// One end of a connection over a blocking stream, which sets the time limits.
+/// One end of a connection over a blocking stream. The stream sets the time limits.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
-    /// Read and not yet used: `buffer[used..filled]`.
+    /// Bytes that were read and not yet used: `buffer[used..filled]`.
     buffer: Vec<u8>,
     used: usize,
     filled: usize,
 }
 
 impl<S: Read + Write> Connection<S> {
-    /// Nothing has been read yet.
+    /// A connection of which nothing has been read yet.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -75,17 +75,17 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// The stream; what was read ahead is not in it any more.
+    /// The stream. Bytes that were read ahead are no longer in it.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The same, to change it.
+    /// The stream, mutable.
     pub fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// What has been read and not yet used.
+    /// Bytes that were read and not yet used.
     #[must_use]
     pub fn unused(&self) -> &[u8] {
         &self.buffer[self.used..self.filled]
@@ -94,23 +94,23 @@ impl<S: Read + Write> Connection<S> {
     /// Sends bytes as they are.
     ///
     /// # Errors
-    /// If the other side does not take them.
+    /// If the peer does not take them.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Cut> {
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// The next head.
+    /// Reads the next head.
     ///
     /// # Errors
-    /// If none comes, or none that is well-formed.
+    /// If no head arrives, or a malformed one.
     pub fn head<H: Head>(&mut self) -> Result<H, Cut> {
         self.parsed(H::parse)
     }
 
-    /// A body that ends so, piece by piece; the trailers behind it.
+    /// Reads a body with this framing, piece by piece; returns its trailers.
     ///
     /// # Errors
-    /// If it does not end so. What came before has been handed on.
+    /// If the body does not end as framed. Earlier bytes have been passed to the sink.
     pub fn body(&mut self, framing: Framing, to: Sink<'_>) -> Result<Fields, Cut> {
         match framing {
             Framing::Empty => {}
@@ -127,10 +127,10 @@ impl<S: Read + Write> Connection<S> {
         Ok(Fields::default())
     }
 
-    /// So many bytes as they are.
+    /// Reads `length` bytes without interpreting them.
     ///
     /// # Errors
-    /// If fewer come.
+    /// If fewer bytes arrive.
     pub fn exactly(&mut self, length: u64, to: Sink<'_>) -> Result<(), Cut> {
         let mut left = length;
         while left > 0 {
@@ -139,10 +139,10 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// What has come, but no more than `most` bytes of it, and at least one; how many.
+    /// Reads the bytes that have arrived, at least one and at most `most`; returns their number.
     ///
     /// # Errors
-    /// If nothing comes.
+    /// If no bytes arrive.
     pub fn at_most(&mut self, most: usize, to: Sink<'_>) -> Result<usize, Cut> {
         if self.used == self.filled {
             self.fill()?;
@@ -175,7 +175,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Reads until `parse` finds what it looks for, and how many bytes that has.
+    /// Reads until `parse` returns a value and the number of its bytes.
     fn parsed<T>(
         &mut self,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Malformed>,
@@ -189,7 +189,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Reads at least one byte more.
+    /// Reads at least one more byte.
     fn fill(&mut self) -> Result<(), Cut> {
         if self.used == self.filled {
             (self.used, self.filled) = (0, 0);
@@ -215,7 +215,7 @@ impl<S: Read + Write> Connection<S> {
     }
 }
 
-/// A line of at most so many bytes, without its CRLF.
+/// A line of at most `max` bytes, without its CRLF.
 fn line(bytes: &[u8], max: usize) -> Result<Option<&[u8]>, Malformed> {
     let is_end = |b: &u8| matches!(b, b'\r' | b'\n');
     match bytes.iter().take(max + 1).position(is_end) {
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::head::Response;
 
-    /// Comes in pieces of so many bytes, and ends.
+    /// A stream that delivers this many bytes a read, and then ends.
     struct Trickle(&'static [u8], usize);
 
     impl Read for Trickle {
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The body of the next response, its trailers, or why there is none.
+    /// The body of the next response with its trailers, or why there is none.
     fn next(connection: &mut Connection<Trickle>) -> Result<(String, Fields), Cut> {
         let head: Response = connection.head()?;
         let mut body = Vec::new();

@@ -1,11 +1,11 @@
-//! Heads: bytes to method, status and fields, and where the body behind them ends.
+//! Parses heads into method, status and fields, and determines where the body ends.
 
-/// A longer head is malformed.
+/// Longest head; a longer one is malformed.
 pub const HEAD_BYTES_MAX: usize = 256 << 10;
-/// So is one with more fields.
+/// Most fields of a head; one with more is malformed.
 pub const FIELDS_MAX: usize = 1024;
 
-/// This is not the HTTP that was expected; why.
+/// The message is not valid HTTP, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -15,22 +15,22 @@ impl From<httparse::Error> for Malformed {
     }
 }
 
-/// Field lines in their order.
+/// Field lines in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields(pub Vec<(String, String)>);
 
 impl Fields {
-    /// The values of all lines of this name.
+    /// The values of all lines with this name.
     #[must_use]
     pub fn all(&self, name: &str) -> Vec<&str> {
         let lines = self.0.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         lines.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The value of the one line of this name.
+    /// The value of the only line with this name.
     ///
     /// # Panics
-    /// If there are two.
+    /// If there are several.
     #[must_use]
     #[track_caller]
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -39,7 +39,7 @@ impl Fields {
         all.first().copied()
     }
 
-    /// The value of the first line of this name.
+    /// The value of the first line with this name.
     #[must_use]
     pub fn first(&self, name: &str) -> Option<&str> {
         let mut lines = self.0.iter();
@@ -47,7 +47,7 @@ impl Fields {
         line.map(|(_, value)| value.as_str())
     }
 
-    /// Field lines up to and with the empty line, as they end a chunked body too.
+    /// Parses field lines up to and including the empty line, such as the trailers of a chunked body.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
         match httparse::parse_headers(bytes, &mut lines)? {
@@ -71,7 +71,7 @@ impl Fields {
         lines.iter().map(line).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What these say of the body: nothing, or one thing.
+    /// The framing that these fields declare, if any.
     fn framing(&self) -> Result<Option<Framing>, Malformed> {
         match (
             &self.all("transfer-encoding")[..],
@@ -93,31 +93,31 @@ impl Fields {
 /// Where a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     Empty,
-    /// After so many bytes.
+    /// After this many bytes.
     Length(u64),
-    /// As the chunked coding says.
+    /// After the last chunk.
     Chunked,
-    /// With the connection.
+    /// When the connection is closed.
     Close,
 }
 
-/// What a message begins with.
+/// The head of a message.
 pub trait Head: Sized {
-    /// The head at the beginning of `bytes` and its length; none if it is not complete.
+    /// Parses the head at the beginning of `bytes`, and returns its length too; none if it is not complete.
     ///
     /// # Errors
-    /// If this is no head, or one that is too long.
+    /// If this is not a head, or one that is too long.
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed>;
 }
 
 /// The head of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Such as GET.
+    /// The method, such as GET.
     pub method: String,
-    /// As it was sent.
+    /// The target as it was sent.
     pub target: String,
     /// HTTP/1.`minor`.
     pub minor: u8,
@@ -156,7 +156,7 @@ impl Request {
 /// The head of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Response {
-    /// Such as 200.
+    /// The status code, such as 200.
     pub status: u16,
     /// HTTP/1.`minor`.
     pub minor: u8,
@@ -185,10 +185,10 @@ impl Head for Response {
 }
 
 impl Response {
-    /// Where the body ends that answers `method`.
+    /// Where the body of this response to `method` ends.
     ///
     /// # Errors
-    /// If the fields contradict each other, or the status.
+    /// If the fields contradict each other or the status.
     pub fn framing(&self, method: &str) -> Result<Framing, Malformed> {
         //= rfc9112 §6.3   HEAD and 304 say how long the body would be
         if method == "HEAD" || self.status == 304 {
@@ -204,7 +204,7 @@ impl Response {
         }
     }
 
-    /// May another request follow on this connection?
+    /// Whether another request may follow on this connection.
     #[must_use]
     pub fn keeps_alive(&self) -> bool {
         let options = self.fields.all("connection");
@@ -214,7 +214,7 @@ impl Response {
     }
 }
 
-/// The length of the head as `httparse` found it in `len` bytes; none if it is not complete.
+/// The length of the head that `httparse` found in `len` bytes; none if it is not complete.
 fn head_bytes(parsed: httparse::Result<usize>, len: usize) -> Result<Option<usize>, Malformed> {
     match parsed? {
         httparse::Status::Complete(bytes) => Ok(Some(bytes)),
@@ -223,7 +223,7 @@ fn head_bytes(parsed: httparse::Result<usize>, len: usize) -> Result<Option<usiz
     }
 }
 
-/// `httparse` takes a bare LF for the end of a line, and skips empty lines in front.
+/// Refuses what `httparse` accepts: a bare LF as the end of a line, and empty lines in front.
 fn strict_line_ends(head: &[u8]) -> Result<(), Malformed> {
     let is_bare = |at: usize| match head[at] {
         b'\n' => at == 0 || head[at - 1] != b'\r',
@@ -239,14 +239,14 @@ fn strict_line_ends(head: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Digits as a number.
+/// Parses decimal digits.
 fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().ok())?
 }
 
-/// Does a connection live on by these options of a Connection field?
+/// Whether these options of a Connection field keep the connection open.
 fn keeps_alive(options: &[u8], otherwise: bool) -> bool {
     let mut options = options.split(|b| *b == b',').map(<[u8]>::trim_ascii);
     if options.clone().any(|o| o.eq_ignore_ascii_case(b"close")) {
