@@ -1,7 +1,7 @@
-//! Compares the formulas with an event-by-event simulation of the same stations.
+//! The formulas beside an event-by-event simulation of the same stations.
 //!
-//! Requests arrive at random times (Poisson), go through their events one after another, and wait at each station in order of arrival.
-//! Every copy of a station is simulated with its own queue.
+//! Requests arrive at random times (Poisson), go through their events one after another, and wait at each station in the order
+//! in which they came. Every copy of a station is simulated with a queue of its own.
 
 use queueing::cluster::{Shape, network};
 use queueing::paper::{FRONT_MHZ, MIX, Unprinted};
@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 struct Chance(u64);
 
 impl Chance {
-    /// Uniform in (0, 1].
+    /// Even in (0, 1].
     fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -26,7 +26,7 @@ impl Chance {
         -mean * self.share().ln()
     }
 
-    /// A service time with the event's mean and variability: a constant part plus an exponential one.
+    /// Of this mean and variability: constant, or a constant part and an exponential one.
     fn service(&mut self, event: &Event) -> f64 {
         let random = event.variability.sqrt();
         assert!(random <= 1.0, "only up to exponential");
@@ -35,17 +35,17 @@ impl Chance {
     }
 }
 
-/// A visit of a request: index of the station, index of its event.
+/// A visit to be made: which station, which of its events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Visit(usize, usize);
 
 struct Found {
     stay_us: f64,
-    /// Completed requests a second.
+    /// Requests a second that ended.
     rate: f64,
 }
 
-/// Simulates `requests` at `rate`; the first fifth is not measured.
+/// Simulates `requests` at `rate`, and measures those after a first fifth.
 fn simulate(network: &Network, rate: f64, requests: usize, seed: u64) -> Found {
     let mut chance = Chance(seed);
     let mut free_us: Vec<Vec<f64>> = network
@@ -55,7 +55,7 @@ fn simulate(network: &Network, rate: f64, requests: usize, seed: u64) -> Found {
         .collect();
     let mut plans: Vec<Vec<Visit>> = Vec::new();
     let mut began_us: Vec<f64> = Vec::new();
-    // Next steps: time in nanoseconds (an integer, for the order), request, number of its visits that are done.
+    // What happens next: time in nanoseconds (ordered), request, how many of its visits are done.
     let mut next: BinaryHeap<Reverse<(u64, usize, usize)>> = BinaryHeap::new();
     let mut now_us = 0.0;
     for request in 0..requests {
@@ -82,7 +82,7 @@ fn simulate(network: &Network, rate: f64, requests: usize, seed: u64) -> Found {
         *free = free.max(at_us) + chance.service(&of.events[event]);
         match of.events[event].path {
             Path::Waited => next.push(Reverse(((*free * 1e3) as u64, request, done + 1))),
-            // The request goes on without waiting for this work.
+            // The request goes on; the work stays behind.
             Path::Aside => next.push(Reverse((time_ns, request, done + 1))),
         }
     }
@@ -92,7 +92,7 @@ fn simulate(network: &Network, rate: f64, requests: usize, seed: u64) -> Found {
     }
 }
 
-/// The visits of one request: each event as often, on average, as it says.
+/// What one request visits: each event as often as it says in the mean.
 fn plan(network: &Network, chance: &mut Chance) -> Vec<Visit> {
     let mut visits = Vec::new();
     for (at, station) in network.stations.iter().enumerate() {
