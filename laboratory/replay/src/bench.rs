@@ -1,15 +1,15 @@
-//! What is out now, who begins next, and what was counted.
+//! Requests under way, the next request to begin, and the counts.
 //!
-//! Requests begin in the order of the row. So at most as many are out as there are connections, and a request is overtaken only by
-//! those that began while it was out. Two rules keep the meaning of the row:
+//! Requests begin in the order of the row. So at most as many are under way as there are connections, and a request is overtaken only
+//! by requests that began while it was under way. Two rules keep the meaning of the row:
 //!
-//! - A request waits while an earlier one for the same object is out. In the row there are seconds between the two, and the second
-//!   one meets a copy that is whole.
-//! - Before the first request that counts, nothing is out ([`Bench::begin`] waits).
+//! - A request waits while an earlier one for the same object is under way. In the original row they are seconds apart, and the second
+//!   one meets a complete copy.
+//! - Before the first request that counts, no request is under way ([`Bench::begin`] waits).
 //!
 //! Invariants:
-//!   B1  each request that ended is counted once, in the part of the row that it belongs to
-//!   B2  what the origin was asked for counts for the request that is out for it; if none is, it counts as unasked
+//!   B1  each request that ended is counted once, in its part of the row
+//!   B2  a request to the origin counts for the request under way with the same name; if there is none, it counts as unasked
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,62 +20,62 @@ use serde::{Deserialize, Serialize};
 use crate::name::Ask;
 use crate::proc_io::DeviceBytes;
 
-/// Examples of faults that are kept to be shown.
+/// Examples of faults that are kept for the report.
 pub(crate) const EXAMPLES_MAX: usize = 5;
-/// How often whoever waits looks whether it should end.
+/// Interval at which waiting threads check whether they should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What became of the requests of a part of the row.
+/// Counts of a part of the row.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests.
     pub requests: u64,
-    /// Bytes that they asked for.
+    /// Bytes of the requested objects.
     pub bytes: u64,
-    /// Answered well, and the origin did not see them.
+    /// Correct answers without a request to the origin.
     pub hits: u64,
-    /// Bytes of these.
+    /// Bytes of those.
     pub hit_bytes: u64,
-    /// Answered well by a copy that the origin had only to confirm.
+    /// Correct answers from a copy that the origin only confirmed.
     pub confirmed: u64,
-    /// Bytes of these.
+    /// Bytes of those.
     pub confirmed_bytes: u64,
-    /// Answered well with bytes of the origin.
+    /// Correct answers with bytes from the origin.
     pub misses: u64,
-    /// Bytes of these.
+    /// Bytes of those.
     pub missed_bytes: u64,
-    /// Not answered, cut off, or with another status than 200.
+    /// Requests without an answer, with an incomplete one, or with a status other than 200.
     pub failed: u64,
-    /// Those, by reason.
+    /// Failed requests by reason.
     pub failures: BTreeMap<String, u64>,
-    /// Answered with bytes that the origin did not send for this name.
+    /// Answers whose bytes are not the origin's for this name.
     pub wrong: u64,
-    /// Sent again, because the proxy had closed a connection that was idle.
+    /// Requests sent again, because the proxy had closed an idle connection.
     pub sent_again: u64,
-    /// What the origin was asked.
+    /// Requests to the origin.
     pub origin: OriginCounts,
-    /// What the proxy's processes exchanged with devices, if they were named.
+    /// Bytes that the proxy's processes read from and wrote to devices, if the processes are known.
     pub device: Option<DeviceBytes>,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
-/// What the origin was asked.
+/// Counts of requests to the origin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginCounts {
-    /// For objects, with GET.
+    /// GET requests for objects.
     pub requests: u64,
-    /// Bytes of bodies that it sent.
+    /// Bytes of bodies sent.
     pub bytes: u64,
-    /// Of the requests those with a condition that held: answered 304.
+    /// Those with a condition that held: answered 304.
     pub not_modified: u64,
-    /// Of the requests those for a part: answered 206.
+    /// Those for a range: answered 206.
     pub parts: u64,
-    /// Of the requests those that nobody was waiting for.
+    /// Those for which no request was under way.
     pub unasked: u64,
-    /// Other than GET, or for no object: the probes of the proxy.
+    /// Requests with another method or for no object: probes by the proxy.
     pub others: u64,
-    /// Connections that were refused because there were too many.
+    /// Connections refused because there were too many.
     pub refused: u64,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Ended {
     Well,
     Failed(String),
     Wrong(String),
-    /// The replay was broken off.
+    /// The replay was stopped.
     Stopped,
 }
 
@@ -97,13 +97,13 @@ pub(crate) enum Answered {
     NotModified,
 }
 
-/// A request that has been given out.
+/// A request under way.
 #[derive(Debug)]
 struct Out {
-    /// Its place in the row.
+    /// Its position in the row.
     place: u64,
     ask: Ask,
-    /// The origin was asked for bytes of it.
+    /// The origin was asked for bytes of the object.
     fetched: bool,
     /// The origin confirmed a copy.
     confirmed: bool,
@@ -118,9 +118,9 @@ pub(crate) struct Turn {
 
 struct Inner<R> {
     row: R,
-    /// Given out so far.
+    /// Requests begun so far.
     given: u64,
-    /// Of those, how many belong to the part that only fills the cache.
+    /// Number of requests in the part that only fills the cache.
     warm: u64,
     is_warm: bool,
     out: Vec<Out>,
@@ -130,11 +130,11 @@ struct Inner<R> {
     device: Option<DeviceBytes>,
     failed_in_row: u32,
     examples: Vec<String>,
-    /// Nobody begins any more; why.
+    /// Set if no more requests may begin, with the reason.
     stopped: Option<Stop>,
 }
 
-/// Why the replay ended before the row.
+/// Why the replay ended before the end of the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
     Asked,
@@ -143,7 +143,7 @@ pub(crate) enum Stop {
     Device(String),
 }
 
-/// What connections and origin share.
+/// State shared by connections and origin.
 pub(crate) struct Bench<R> {
     inner: Mutex<Inner<R>>,
     changed: Condvar,
@@ -151,7 +151,7 @@ pub(crate) struct Bench<R> {
     look: Box<dyn Fn() -> Result<Option<DeviceBytes>, String> + Send + Sync>,
 }
 
-/// What is left when all is over.
+/// The results of a replay.
 pub(crate) struct Finished {
     pub warming: Counts,
     pub counted: Counts,
@@ -159,20 +159,20 @@ pub(crate) struct Finished {
     pub stopped: Option<Stop>,
 }
 
-/// What the origin tells the bench.
+/// Hears from the origin what it was asked.
 pub(crate) trait Watcher: Send + Sync {
-    /// It is asked for this, and is about to answer with so many bytes.
+    /// The origin was asked for this object, and is about to answer with `bytes` bytes.
     fn asked(&self, ask: &Ask, answered: Answered, bytes: u64);
-    /// Of these, so many were not taken.
+    /// `bytes` bytes of an announced answer were not sent.
     fn unsent(&self, bytes: u64);
-    /// It was asked for something else.
+    /// The origin was asked for something else.
     fn other(&self);
-    /// It refused a connection.
+    /// The origin refused a connection.
     fn refused(&self);
 }
 
 impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
-    /// The first `warm` requests of the row only fill the cache. `look` says what the proxy has exchanged with devices so far.
+    /// The first `warm` requests of the row only fill the cache. `look` reads the proxy's device counters.
     pub fn new(
         row: R,
         warm: u64,
@@ -205,7 +205,7 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next request, once it may begin; none: there is no more, or somebody wants to stop.
+    /// The next request, once it may begin; none if the row is at its end or the replay is stopped.
     pub fn begin(&self, wants_to_stop: &dyn Fn() -> bool) -> Option<Turn> {
         let mut inner = self.lock();
         while !inner.is_warm && inner.given == inner.warm && inner.stopped.is_none() {
@@ -262,7 +262,7 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
         inner
     }
 
-    /// The cache is filled: from here on it counts.
+    /// The cache is filled: the part that counts begins.
     fn turn_over(&self, inner: &mut Inner<R>) {
         inner.is_warm = true;
         self.close_part(inner);
@@ -270,7 +270,7 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
         inner.begun = Instant::now();
     }
 
-    /// Time and bytes of the part that ends here.
+    /// Records the duration and device bytes of the part that ends here.
     fn close_part(&self, inner: &mut Inner<R>) {
         inner.counts.seconds = inner.begun.elapsed().as_secs_f64();
         match (self.look)() {
@@ -284,7 +284,7 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
         }
     }
 
-    /// A request has ended, after it was sent so many times.
+    /// Ends a request that was sent `sent` times.
     pub fn end(&self, turn: Turn, ended: Ended, sent: u32) {
         let mut inner = self.lock();
         let Some(at) = inner.out.iter().position(|it| it.place == turn.place) else {
@@ -334,12 +334,12 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Bench<R> {
         self.changed.notify_all();
     }
 
-    /// Requests given out so far.
+    /// Requests begun so far.
     pub fn given(&self) -> u64 {
         self.lock().given
     }
 
-    /// All connections have ended.
+    /// Returns the results, once all connections have ended.
     pub fn finish(&self) -> Finished {
         let mut inner = self.lock();
         self.close_part(&mut inner);
@@ -384,7 +384,7 @@ impl<R: Iterator<Item = Result<Ask, String>> + Send> Watcher for Bench<R> {
 
     fn unsent(&self, bytes: u64) {
         let origin = &mut self.lock().counts.origin;
-        // The answer may have begun in the part before.
+        // The answer may have begun in the previous part.
         origin.bytes = origin.bytes.saturating_sub(bytes);
     }
 
@@ -436,7 +436,7 @@ mod tests {
             }
             bench.end(turn, Ended::Well, 1);
         }
-        // Somebody comes late.
+        // The origin is asked again after the request has ended.
         bench.asked(&ask(1), Answered::Whole, 10);
         bench.unsent(5);
         assert!(bench.begin(GO_ON).is_none());

@@ -1,6 +1,6 @@
-//! The bytes of an object: a stretch of noise whose beginning follows from the object and its version.
+//! The bytes of an object: a piece of pseudorandom noise. Object and version determine where it begins.
 //!
-//! Limits: the noise repeats after [`PERIOD`] bytes; two objects have the same beginning once in a million.
+//! Limits: the noise repeats after [`PERIOD`] bytes; two objects begin at the same place once in a million.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ fn mixed(state: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A body as it is sent, or as it should come.
+/// A body while it is sent or compared.
 #[derive(Debug, Clone)]
 pub struct Body {
     at: usize,
@@ -34,7 +34,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Of this version of this object, from `first` on, so many bytes.
+    /// `bytes` bytes of this version of this object, from `first` on.
     pub fn new(object: u32, version: u32, first: u64, bytes: u64) -> Self {
         let start = mixed(u64::from(object) << 32 | u64::from(version)) % PERIOD as u64;
         Self {
@@ -43,7 +43,7 @@ impl Body {
         }
     }
 
-    /// What is still to come.
+    /// Number of bytes that remain.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -54,13 +54,13 @@ impl Body {
         &NOISE[self.at..self.at + bytes]
     }
 
-    /// So many bytes of the piece have gone.
+    /// Moves past `bytes` bytes of the piece.
     pub fn advance(&mut self, bytes: usize) {
         self.at = (self.at + bytes) % PERIOD;
         self.left -= bytes as u64;
     }
 
-    /// Are these the bytes that come next?
+    /// Whether these are the next bytes; if so, moves past them.
     pub fn takes(&mut self, bytes: &[u8]) -> bool {
         bytes.chunks(PERIOD).all(|bytes| {
             let same = self.piece().get(..bytes.len()) == Some(bytes);

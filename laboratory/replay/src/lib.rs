@@ -1,15 +1,15 @@
-//! A row of requests played through any proxy, against an origin of ours that counts what the proxy did not have.
+//! Plays a row of requests through a proxy, against an origin of ours that counts the proxy's misses.
 //!
 //! ```text
-//! row of Ask --player--> proxy --origin--> the size and the bytes that the name tells
+//! row of Ask --player--> proxy --origin--> size and bytes, computed from the name
 //!       |                                    |
-//!     bench: what is out now, and for which of it the origin was asked: a hit is what the origin did not see
+//!     bench: the requests under way, and those that reached the origin: a hit is one that did not
 //! ```
 //!
-//! A name tells all that the origin has to know: size, version, and so the bytes ([`content`]). The origin keeps no table, and each
-//! answer can be checked. No header of the proxy is believed.
+//! A name says all that the origin has to know: size and version, and so the bytes ([`content`]). The origin needs no table, and every
+//! answer can be checked. Header fields of the proxy are not trusted.
 //!
-//! Memory: what is out, and two MiB of noise.
+//! Memory: the requests under way, and two MiB of noise.
 //! Not known here: traces, the command line, which proxy it is.
 //! Limits: [`CONNECTIONS_MAX`] requests at a time, [`origin::CONNECTIONS_MAX`] connections of the proxy; plain HTTP/1.1.
 #![forbid(unsafe_code)]

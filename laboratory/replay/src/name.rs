@@ -1,9 +1,9 @@
 //! A request and its name: `/WORLD/sSERVER/oOBJECT.VERSION/BYTES`.
 //!
-//! Another version is another name, because a cache cannot see a new version behind an old name. The version before stays in the
-//! cache until it is evicted.
+//! A new version has a new name, because a cache cannot see a new version behind an old name. The previous version stays in the cache
+//! until it is evicted.
 //!
-//! A world is one replay: what a proxy kept of another replay answers nothing.
+//! Each replay has its own world, so that responses stored in an earlier replay are never used.
 
 /// A request of the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,14 +12,14 @@ pub struct Ask {
     pub object: u32,
     /// Number of its server, which is part of its name.
     pub server: u32,
-    /// Which version of the object.
+    /// Version of the object.
     pub version: u32,
-    /// How long this version is.
+    /// Length of this version.
     pub size_bytes: u32,
 }
 
 impl Ask {
-    /// Where it is.
+    /// The path of its URL.
     pub fn path(&self, world: &str) -> String {
         format!(
             "/{world}/s{}/o{}.{}/{}",
@@ -27,7 +27,7 @@ impl Ask {
         )
     }
 
-    /// World and request of a target, in origin form or in absolute form.
+    /// World and request of a request target, in origin form or absolute form.
     pub fn of(target: &str) -> Option<(&str, Ask)> {
         let path = match target.strip_prefix("http://") {
             Some(rest) => &rest[rest.find('/')?..],

@@ -1,10 +1,10 @@
-//! The origin: each name tells how long the object is, and so it is answered.
+//! The origin: answers each request with the size and bytes that the name determines.
 //!
-//! Answers may be stored for a year and have both validators. Conditions and single ranges are obeyed. A thread a connection, because a
-//! proxy has few of them. What is no object is 404 and may not be stored.
+//! Answers may be stored for a year and have both validators. Conditions and single ranges are honoured. There is a thread a
+//! connection, because a proxy opens few. A name that is no object gets a 404 that may not be stored.
 //!
 //! Not known here: what counts as a hit.
-//! Limits: [`CONNECTIONS_MAX`] connections, more are closed at once; a peer that takes nothing for [`STALL_MAX`] is left.
+//! Limits: [`CONNECTIONS_MAX`] connections, more are closed at once; a connection whose peer takes nothing for [`STALL_MAX`] is closed.
 //! Source: RFC 9110 sections 13 and 14.
 
 use std::io::{self, IoSlice, Write as _};
@@ -21,18 +21,18 @@ use crate::bench::{Answered, Watcher};
 use crate::content::Body;
 use crate::name::Ask;
 
-/// A proxy that opens more at a time has them closed.
+/// Most open connections; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// A peer that takes no byte for so long is left.
+/// A connection is closed if its peer takes no byte for this long.
 pub const STALL_MAX: Duration = Duration::from_secs(60);
 /// Connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
-/// The accepting thread looks so often whether it should end.
+/// Interval at which the accepting thread checks whether it should end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const MODIFIED: &str = "Sat, 01 Jan 2022 00:00:00 GMT";
 const FOREVER_S: u32 = 365 * 86_400;
 
-/// Where the origin will answer: the port is taken, and connections wait.
+/// An origin with a bound port: connections wait until it serves.
 #[derive(Debug)]
 pub struct Origin {
     listener: TcpListener,
@@ -46,15 +46,15 @@ pub(crate) struct Serving {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// The connections, so that they can be ended.
+/// The open connections, so that they can be closed.
 #[derive(Default)]
 struct Open(Mutex<Vec<(u64, TcpStream)>>);
 
 impl Origin {
-    /// Takes the address; port 0 is a free one.
+    /// Binds the address; port 0 means a free one.
     ///
     /// # Errors
-    /// Somebody else has it, or it is not of this machine.
+    /// If the address is in use, or not of this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
@@ -62,13 +62,13 @@ impl Origin {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         let listener: TcpListener = socket.into();
-        // Looked at now and then, so that dropping ends it.
+        // Accepting must not block, so that dropping can end the thread.
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Where it can be reached from this machine.
+    /// The address at which this machine can reach the origin.
     pub fn address(&self) -> SocketAddr {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -80,7 +80,7 @@ impl Origin {
         address
     }
 
-    /// Answers from here on.
+    /// Starts to answer.
     pub(crate) fn serve(&self, watcher: &Arc<dyn Watcher>) -> io::Result<Serving> {
         let listener = self.listener.try_clone()?;
         let stops = Arc::new(AtomicBool::new(false));
@@ -101,11 +101,11 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.stops.store(true, Ordering::SeqCst);
         if let Some(accepting) = self.accepting.take() {
-            // It has told its panic already.
+            // The thread has already reported its panic.
             let _ = accepting.join();
         }
         for (_, stream) in self.open.lock().iter() {
-            // Its thread ends with it.
+            // Ends the thread of this connection.
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
@@ -136,14 +136,14 @@ fn accept(
         }
         let (open, watcher) = (open.clone(), watcher.clone());
         std::thread::spawn(move || {
-            // A proxy that leaves or errs is its own affair; the client sees what comes of it.
+            // An error of the proxy is not handled here; the client sees its consequences.
             let _ = converse(stream, watcher.as_ref());
             open.lock().retain(|(other, _)| *other != number);
         });
     }
 }
 
-/// Noted, and with its time limits.
+/// Sets the time limits, and adds the connection to the open ones.
 fn is_ready(stream: &TcpStream, number: u64, open: &Open) -> bool {
     let prepared = stream
         .set_nonblocking(false)
@@ -169,7 +169,7 @@ fn converse(stream: TcpStream, watcher: &dyn Watcher) -> Result<(), wire::Cut> {
     }
 }
 
-/// Answers one request. May another follow?
+/// Answers one request; returns whether another may follow.
 fn answer(request: &Request, stream: &mut TcpStream, watcher: &dyn Watcher) -> io::Result<bool> {
     let closes = request.fields.all("connection").iter().any(|options| {
         let mut options = options.split(',').map(str::trim);
@@ -213,7 +213,7 @@ fn answer(request: &Request, stream: &mut TcpStream, watcher: &dyn Watcher) -> i
         stream.write_all(head.as_bytes())?;
         return Ok(keeps);
     }
-    // Before the first byte goes out: what the client has been answered must have been counted.
+    // Before the first byte is sent: the client's request must be counted before the client has its answer.
     let length = part.end - part.start;
     watcher.asked(&ask, answered, length);
     let mut body = Body::new(ask.object, ask.version, part.start, length);
@@ -235,7 +235,7 @@ fn is_unchanged(request: &Request, tag: &str) -> bool {
     since.is_some_and(|since| modified.is_some_and(|modified| modified <= since))
 }
 
-/// A single range that can be answered; with any other one the whole is.
+/// The requested range if it is a single one that can be satisfied; otherwise none, and the whole object is sent.
 //= rfc9110 §14.2   a server may ignore Range
 //= rfc9110 §13.1.5   If-Range that does not hold: the whole
 fn wanted_part(request: &Request, tag: &str, size: u64) -> Option<Range<u64>> {
@@ -256,7 +256,7 @@ fn wanted_part(request: &Request, tag: &str, size: u64) -> Option<Range<u64>> {
     (part.start < part.end).then_some(part)
 }
 
-/// Sends head and body; what is left of the body has not gone.
+/// Sends head and body; bytes left in `body` were not sent.
 fn send(stream: &mut TcpStream, mut head: &[u8], body: &mut Body) -> io::Result<()> {
     while !head.is_empty() || body.left() > 0 {
         let pieces = [IoSlice::new(head), IoSlice::new(body.piece())];

@@ -1,10 +1,10 @@
-//! The clients: so many connections to the proxy, each with one request at a time.
+//! The clients: several connections to the proxy, each with one request at a time.
 //!
-//! Before the row, one request of its own proves that the proxy asks this origin and hands its bytes on. After that every answer is
+//! First, a request outside of the row proves that the proxy asks this origin and forwards its bytes. After that, every answer is
 //! compared byte by byte.
 //!
-//! Limits: [`CONNECTIONS_MAX`] connections; an answer has the time-out for each of its pieces, and as a whole the time-out beside what
-//! it would take at [`SLOWEST_BYTES_PER_S`]; the replay ends when [`FAILED_IN_ROW_MAX`] requests in a row have failed.
+//! Limits: [`CONNECTIONS_MAX`] connections; each read of an answer has the time-out, and the whole answer has the time-out plus the time
+//! that it takes at [`SLOWEST_BYTES_PER_S`]; the replay ends when [`FAILED_IN_ROW_MAX`] requests in a row have failed.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -19,85 +19,85 @@ use crate::origin::Origin;
 use crate::proc_io::DeviceBytes;
 use crate::report::Report;
 
-/// More are refused.
+/// Most connections; a larger number is refused.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// A slower answer is given up.
+/// A slower answer is aborted.
 pub const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
-/// After so many failures in a row the replay ends.
+/// The replay ends after this many failures in a row.
 pub const FAILED_IN_ROW_MAX: u32 = 200;
-/// How long the proxy may take until the first request of all works. Some take an origin for dead when they start.
+/// Time for the proxy until the very first request works. Some proxies take an origin for dead when they start.
 const FIRST_MAX: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const FIRST_BYTES: u32 = 5000;
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// How the proxy is asked.
+/// The form of requests to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// As a forward proxy: with whole URLs, in which this is the authority of the origin.
+    /// As to a forward proxy: with absolute URLs, in which this is the origin's authority.
     Forward {
         /// Such as `127.0.0.1:8000`.
         authority: String,
     },
-    /// As if it were the origin, with this Host.
+    /// As to the origin itself, with this Host.
     Reverse {
         /// Such as `www.example.org`.
         host: String,
     },
 }
 
-/// What a replay is made of, beside the row and the origin.
+/// Settings of a replay, besides the row and the origin.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Name of the row, for the report.
     pub trace: String,
-    /// Where the proxy listens.
+    /// The proxy's address.
     pub proxy: SocketAddr,
-    /// How it is asked.
+    /// The form of requests to it.
     pub way: Way,
-    /// First part of all names: what was stored under another one answers nothing.
+    /// First part of all names. Responses stored under another one are never used.
     pub world: String,
-    /// Requests of the row.
+    /// Requests in the row.
     pub requests: u64,
-    /// Bytes of its different objects.
+    /// Bytes of its different objects, each counted once.
     pub object_bytes: u64,
-    /// Of these, the first so many fill the cache and are not counted.
+    /// Number of requests at the beginning that only fill the cache and are not counted.
     pub warm: u64,
-    /// Requests at a time.
+    /// Requests at the same time.
     pub connections: usize,
-    /// Requests a second at most.
+    /// Most requests a second, if limited.
     pub pace: Option<f64>,
-    /// How long nothing may come.
+    /// Longest time without progress on a connection.
     pub timeout: Duration,
-    /// The proxy's processes, whose bytes to devices are counted with those of their descendants.
+    /// The proxy's processes: bytes that they and their descendants exchange with devices are counted.
     pub pids: Vec<u32>,
 }
 
-/// Why there was no replay.
+/// Why a replay failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The proxy does not take a connection.
+    /// The proxy does not accept a connection.
     #[error("{0}: {1}; is the proxy running, and --proxy its address?")]
     Unreachable(SocketAddr, String),
-    /// The first request did not reach the origin, or its answer was another one.
+    /// The first request did not reach the origin, or its answer was not the origin's.
     #[error("{0}")]
     Unfit(String),
-    /// The row can not be read on.
+    /// The row cannot be read further.
     #[error("{0}")]
     Row(String),
-    /// The origin can not be started.
+    /// The origin cannot be started.
     #[error("the origin: {0}")]
     Origin(String),
-    /// The counters of a process can not be read.
+    /// The counters of a process cannot be read.
     #[error("{0}")]
     Device(String),
 }
 
-/// Plays the row. `told` is called now and then with how many requests have begun; whoever wants to stop says so by `wants_to_stop`.
+/// Plays the row. `told` is called at intervals with the number of requests begun; `wants_to_stop` returns true to stop the replay.
 ///
 /// # Errors
-/// The proxy can not be reached or does not ask the origin; the row can not be read.
+/// If the proxy cannot be reached or does not ask the origin, or the row cannot be read.
 pub fn play(
     settings: &Settings,
     origin: &Origin,
@@ -152,7 +152,7 @@ struct Player<'a> {
     begun: Instant,
 }
 
-/// A connection to the proxy; there may be none at the moment.
+/// A connection to the proxy; none if it is not open.
 #[derive(Default)]
 struct Line(Option<Connection<TcpStream>>);
 
@@ -169,7 +169,7 @@ impl Player<'_> {
         }
     }
 
-    /// Waits for the time of a request, if there is a pace. False: somebody wants to stop.
+    /// Waits until a request is due, if there is a pace. Returns false if the replay is to be stopped.
     fn paces(&self, turn: Turn) -> bool {
         let Some(pace) = self.settings.pace else {
             return !(self.wants_to_stop)();
@@ -187,11 +187,11 @@ impl Player<'_> {
         }
     }
 
-    /// One request and its answer, and how often it was sent.
+    /// Sends a request and reads its answer; returns how often it was sent.
     fn get(&self, line: &mut Line, ask: &Ask) -> (Ended, u32) {
         let is_used = line.0.is_some();
         match self.try_get(line, ask) {
-            // A proxy may close what is idle, and the request may meet that on its way.
+            // A proxy may close an idle connection while the request is on its way.
             Err(Lost::BeforeHead(_)) if is_used => match self.try_get(line, ask) {
                 Ok(ended) => (ended, 2),
                 Err(Lost::BeforeHead(why) | Lost::After(why)) => (Ended::Failed(why), 2),
@@ -271,13 +271,13 @@ impl Player<'_> {
         )
     }
 
-    /// Does the proxy ask this origin, and hand on what it answers?
+    /// Proves that the proxy asks this origin and forwards its answer.
     fn prove(&self, origin: &Origin) -> Result<(), Fault> {
         let proxy = self.settings.proxy;
         let unreachable = |e: std::io::Error| Fault::Unreachable(proxy, e.to_string());
         self.connect().map_err(unreachable)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        // A name of its own each time: what was stored in an earlier proof proves nothing.
+        // A new name each time: a response stored in an earlier proof would prove nothing.
         let now = now.unwrap_or_default();
         let first = |try_number: u32| Ask {
             object: u32::MAX - try_number,
@@ -318,7 +318,7 @@ impl Player<'_> {
         }
     }
 
-    /// Why the first request did not work, and what to do about it.
+    /// The message for a first request that failed: the reason, and the remedy.
     fn unfit(&self, said: &str, asked: bool, origin: SocketAddr) -> String {
         let proxy = self.settings.proxy;
         let said = if said.is_empty() { "answered" } else { said };
@@ -341,16 +341,16 @@ impl Player<'_> {
     }
 }
 
-/// Why there was no whole answer.
+/// Why there is no complete answer.
 enum Lost {
     /// The connection ended before a byte of the answer's head.
     BeforeHead(String),
     After(String),
 }
 
-/// The head of the answer itself, behind those of 1xx.
+/// Reads heads until one is not 1xx.
 fn final_head(connection: &mut Connection<TcpStream>) -> Result<Response, Cut> {
-    /// More are no HTTP.
+    /// With more than this, the message counts as malformed.
     const INTERIM_MAX: u32 = 16;
     for _ in 0..INTERIM_MAX {
         let head: Response = connection.head()?;
@@ -361,7 +361,7 @@ fn final_head(connection: &mut Connection<TcpStream>) -> Result<Response, Cut> {
     Err(Cut::Malformed(wire::Malformed("1xx without end".into())))
 }
 
-/// Compares an answer as it comes.
+/// Compares an answer as it arrives.
 struct Checking {
     body: Body,
     came: u64,
@@ -370,7 +370,7 @@ struct Checking {
 }
 
 impl Checking {
-    /// `is_ours`: the answer says that it is the object.
+    /// `is_ours`: the answer claims to be the object.
     fn new(ask: &Ask, is_ours: bool) -> Self {
         Self {
             body: Body::new(ask.object, ask.version, 0, u64::from(ask.size_bytes)),
@@ -387,7 +387,7 @@ impl Checking {
         self.came += piece.len() as u64;
     }
 
-    /// Of an error page some bytes are read, so that the connection can go on; not more.
+    /// Reads at most some bytes of an error page, so that the connection can be used again.
     fn goes_on(&self) -> bool {
         const PAGE_BYTES_MAX: u64 = 1 << 20;
         match self.is_ours {
@@ -400,7 +400,7 @@ impl Checking {
         self.is_ours && !self.is_wrong && self.body.left() > 0
     }
 
-    /// What is wrong with the answer, if it says that it is the object.
+    /// What is wrong with the answer, if it claims to be the object.
     fn objection(&self, head: &Response, ask: &Ask, is_whole: bool) -> Option<String> {
         if !self.is_ours {
             return None;

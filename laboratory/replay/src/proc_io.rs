@@ -1,28 +1,28 @@
-//! What processes have exchanged with block devices, as `/proc/PID/io` counts it.
+//! Bytes that processes exchanged with block devices, as counted in `/proc/PID/io`.
 //!
-//! A write counts when a page becomes dirty, or when a direct write is submitted; `cancelled` is what became dirty and was removed
-//! before it went to the device. A read counts if the page cache did not have it. File systems in memory count nothing.
+//! A write counts when a page becomes dirty, or when a direct write is submitted. `cancelled` counts dirty pages that were dropped
+//! before they were written. A read counts if the page cache did not have the data. File systems in memory count nothing.
 //!
-//! Limits: a process that ended between two looks is not counted; nor is one that has left its family.   Source: proc(5).
+//! Limits: a process that ended between two readings is not counted, nor one that is no longer a descendant.   Source: proc(5).
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes so far, or between two looks.
+/// Bytes so far, or between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBytes {
-    /// From devices.
+    /// Bytes read from devices.
     pub read: u64,
-    /// To devices, without what was cancelled.
+    /// Bytes written to devices, without cancelled ones.
     pub written: u64,
 }
 
 impl DeviceBytes {
-    /// Of these processes and all their descendants.
+    /// The counts of these processes and all their descendants.
     ///
     /// # Errors
-    /// One of the named ones is not there, or may not be looked at.
+    /// If one of the given processes does not exist, or may not be read.
     pub fn of(roots: &[u32]) -> Result<Self, String> {
         let mut sum = Self::default();
         for pid in family(roots) {
@@ -32,7 +32,7 @@ impl DeviceBytes {
                     sum.written += one.written;
                 }
                 Err(why) if roots.contains(&pid) => return Err(why),
-                // A child may have ended just now.
+                // A descendant may have ended just now.
                 Err(_) => {}
             }
         }
@@ -60,7 +60,7 @@ impl DeviceBytes {
         })
     }
 
-    /// What was added since `then`; nothing where a process has ended meanwhile.
+    /// The bytes since `then`; 0 if the counts fell because a process ended.
     pub fn since(&self, then: &Self) -> Self {
         Self {
             read: self.read.saturating_sub(then.read),

@@ -1,4 +1,4 @@
-//! What a replay found, as values and as a table.
+//! The results of a replay, as values and as a table.
 
 use std::net::SocketAddr;
 
@@ -13,25 +13,25 @@ use crate::player::Settings;
 pub struct Report {
     /// Name of the row.
     pub trace: String,
-    /// Where the proxy listened.
+    /// The proxy's address.
     pub proxy: SocketAddr,
-    /// Where the origin did.
+    /// The origin's address.
     pub origin: SocketAddr,
     /// First part of all names.
     pub world: String,
-    /// Requests at a time.
+    /// Requests at the same time.
     pub connections: usize,
-    /// Requests of the row.
+    /// Requests in the row.
     pub requests: u64,
-    /// Bytes of its different objects.
+    /// Bytes of its different objects, each counted once.
     pub object_bytes: u64,
-    /// The part that only filled the cache.
+    /// Counts of the part that only fills the cache.
     pub warming: Counts,
-    /// The part that counts.
+    /// Counts of the part that counts.
     pub counted: Counts,
     /// The first faults.
     pub examples: Vec<String>,
-    /// Why it ended before the row did.
+    /// Why the replay ended before the row did.
     pub cut_short: Option<String>,
 }
 
@@ -57,33 +57,33 @@ impl Report {
         }
     }
 
-    /// Answers with other bytes than the origin's, in the whole replay.
+    /// Answers with bytes other than the origin's, in the whole replay.
     pub fn wrong(&self) -> u64 {
         self.warming.wrong + self.counted.wrong
     }
 
-    /// Requests without an answer, in the whole replay.
+    /// Failed requests in the whole replay.
     pub fn failed(&self) -> u64 {
         self.warming.failed + self.counted.failed
     }
 
-    /// Of the part that counts.
+    /// Object hit ratio of the part that counts.
     pub fn object_hit_percent(&self) -> f64 {
         percent(self.counted.hits, self.counted.requests)
     }
 
-    /// Likewise, by bytes.
+    /// Byte hit ratio of the part that counts.
     pub fn byte_hit_percent(&self) -> f64 {
         percent(self.counted.hit_bytes, self.counted.bytes)
     }
 
-    /// Bytes to devices for each byte asked for, if they were counted.
+    /// Bytes written to devices for each requested byte, if they were counted.
     pub fn written_per_byte(&self) -> Option<f64> {
         let device = self.counted.device?;
         Some(device.written as f64 / self.counted.bytes.max(1) as f64)
     }
 
-    /// For a terminal.
+    /// The results as a table.
     pub fn table(&self) -> Table {
         let counts = &self.counted;
         let caption = format!(
