@@ -1,7 +1,7 @@
-//! How long a report takes, and how much memory: made-up requests of a day, in the order in which they ended.
+//! Measures the time and memory of a report: invented requests of a day, in the order in which they ended.
 //!
-//! `cargo run --release -p report --example speed -- 10000000 1200` takes ten million requests at 1,000 a second, in slots of 1,200 s. The records go through the profile's
-//! format, as a report of a file does; making them up is timed apart and taken off.
+//! `cargo run --release -p report --example speed -- 10000000 1200` takes ten million requests at 1,000 a second, in slots of 1,200 s.
+//! The records go through the profile format, as with a file; the time to invent them is measured and subtracted.
 
 use std::io::{self, BufRead, Read};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use report::{Builder, Known, Options, Source};
 
 /// 22 November 2026.
 const BEGIN_US: u64 = 1_795_305_600_000_000;
-/// At 1,000 requests a second.
+/// One request each 1,000 us: 1,000 a second.
 const STEP_US: u64 = 1_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The most memory that this process ever had.
+/// The largest resident memory of this process so far.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -76,7 +76,7 @@ fn peak_bytes() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// A profile that is made while it is read.
+/// A profile that is generated while it is read.
 struct MadeUp {
     next: u64,
     count: u64,
@@ -107,7 +107,7 @@ impl MadeUp {
         (self.seed >> 11) % below
     }
 
-    /// Most values small, a few a hundred times as large.
+    /// Mostly small values, some a hundred times as large.
     fn skewed(&mut self, scale: u64) -> u32 {
         let (a, b) = (self.random(1000) + 1, self.random(1000) + 1);
         (scale * 1000 / a * b / 1000 + 1) as u32

@@ -1,8 +1,8 @@
-//! What was asked for, by name: hosts, content types, URLs.
+//! Requested names: hosts, content types, URLs.
 //!
-//! Only a log has names; a profile has hashes of them. Names tell what people read, so they are counted only where it is asked for.
+//! Only a log has names; a profile has hashes. Names reveal what people read, so they are counted only on request.
 //!
-//! Hits, misses and documents are those of the other tables.
+//! Hits, misses and documents are defined as in the other tables.
 
 use profile::Record;
 
@@ -11,18 +11,18 @@ use crate::heavy::{Heavy, Tally};
 use crate::kinds::{Group, HITS, MISSES};
 use crate::model::{Fact, Table};
 
-/// What one request was about, as the log has it.
+/// The names of one request, from a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// The URL as it is logged.
+    /// The URL as in the log.
     pub url: &'a [u8],
-    /// Its host and port.
+    /// Host and port of the URL.
     pub host: &'a [u8],
-    /// The answer's content type; `-` if there was none.
+    /// Content type of the answer; `-` if it has none.
     pub content_type: &'a [u8],
 }
 
-/// Counts of names.
+/// Counts by name.
 pub(crate) struct Names {
     hosts: Heavy,
     types: Heavy,
@@ -44,7 +44,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Counts a request; tunnels are none.
+    /// Counts a request, unless it is a tunnel.
     pub(crate) fn see(&mut self, record: &Record, asked: &Asked) {
         let Some(group) = Group::of(record, asked_a_server(record)) else {
             return;
@@ -70,7 +70,7 @@ impl Names {
 const UNNAMED: &str = "not recorded by this source: names of hosts and URLs, content types (a profile has hashes of names; loligo top counts names while \
                        a proxy runs)";
 
-/// The tables, with so many rows each. Without `names` they say that this source has none.
+/// The tables, with `rows` rows each. Without `names` they say that this source has none.
 pub(crate) fn tables(names: Option<&Names>, rows: usize) -> Vec<Table> {
     let empty = Names::default();
     let of = names.unwrap_or(&empty);

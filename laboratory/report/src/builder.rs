@@ -1,7 +1,7 @@
-//! Takes requests and events of one source in any order, and gives its report.
+//! Takes requests and events of one source in any order, and makes its report.
 //!
-//! Everything is put away by time while it comes (`spill`), because nobody knows before the end how long a slot is to be. `finish` goes
-//! through it slot by slot. So memory does not depend on the length of the source.
+//! All records are first stored by time (`spill`), because the length of a slot is known only at the end. `finish` then reads them slot
+//! by slot. So memory does not depend on the length of the source.
 //!
 //! Not known here: where the records come from.   Limits: those of `spill`, `uniques`, `cells`; [`MARKS_MAX`].
 
@@ -18,21 +18,21 @@ use crate::slots::{Seconds, auto_slot, whole};
 use crate::spill::{Spill, SpillError};
 use crate::uniques::{Access, Distinct, Documents};
 
-/// Marks that are kept; later ones are counted only.
+/// Most marks that are kept; later ones are only counted.
 const MARKS_MAX: usize = 1000;
-/// Bytes of the text of one mark, pieces put together.
+/// Most bytes of a mark's text, all its pieces together.
 const MARK_TEXT_MAX: usize = 4000;
-/// 1995 to 2200: outside a clock was wrong.
+/// 1995 to 2200. An instant outside means a wrong clock.
 const INSTANTS_US: std::ops::Range<u64> = 788_918_400_000_000..7_258_118_400_000_000;
 
-/// What a thing that was put away is.
+/// First byte of a stored record: a request.
 pub(crate) const REQUEST: u8 = 0;
-/// A request of version 1.
+/// A request of profile version 1.
 pub(crate) const REQUEST_1: u8 = 1;
 /// An event.
 pub(crate) const EVENT: u8 = 2;
 
-/// A report in the making.
+/// A report under construction.
 pub struct Builder {
     pub(crate) source: Source,
     pub(crate) options: Options,
@@ -55,7 +55,7 @@ pub struct Builder {
     pub(crate) seen: Seen,
 }
 
-/// What the records turned out to have.
+/// The kinds of data that were present in the records.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) version_1: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 }
 
 impl Builder {
-    /// Nothing yet. No file is written before there is much.
+    /// An empty builder. Temporary files are created only when memory is full.
     pub fn new(source: Source, options: Options) -> Self {
         Builder {
             things: Spill::new(&options.spill_dir),
@@ -93,10 +93,10 @@ impl Builder {
         }
     }
 
-    /// A finished request. One with an instant before 1995 or after 2200 is left out, as a trouble.
+    /// Adds a finished request. If it began before 1995 or after 2200, it is left out and counts as a trouble.
     ///
     /// # Errors
-    /// A temporary file can not be written.
+    /// If a temporary file cannot be written.
     pub fn request(&mut self, record: &Record) -> Result<(), SpillError> {
         let at = record.began_unix_us;
         if !INSTANTS_US.contains(&at) {
@@ -139,7 +139,7 @@ impl Builder {
         })
     }
 
-    /// What a finished request was about, of a source that has names. Counted only with [`Options::top`].
+    /// Adds the names of a finished request, if the source has names. Counted only with [`Options::top`].
     pub fn named(&mut self, record: &Record, asked: &Asked) {
         if self.options.top > 0 {
             self.names.get_or_insert_default().see(record, asked);
@@ -175,10 +175,10 @@ impl Builder {
         })
     }
 
-    /// Anything else that the source has.
+    /// Adds an event of the source.
     ///
     /// # Errors
-    /// A temporary file can not be written.
+    /// If a temporary file cannot be written.
     pub fn event(&mut self, event: &Event) -> Result<(), SpillError> {
         let at = match event {
             Event::Write(write) => write.start_unix_us,
@@ -212,13 +212,13 @@ impl Builder {
 
     fn mark(&mut self, mark: &Mark) {
         let kind = mark.kind.as_str();
-        // A long text comes in several marks.
+        // A long text is split into several marks.
         let has_room = self.marks.len() < MARKS_MAX;
         let same = (self.marks.iter_mut().rev().take(8))
             .find(|moment| moment.at_unix_us == mark.at_unix_us && moment.kind == kind)
             .filter(|_| mark.kind != MarkKind::Purge);
         match same {
-            // Told once more, because the file was opened anew.
+            // The mark was repeated when a new file began.
             Some(moment) if is_complete(&moment.text) => {}
             Some(moment) if moment.text.len() + mark.text.len() <= MARK_TEXT_MAX => {
                 moment.text.push_str(&mark.text);
@@ -233,35 +233,35 @@ impl Builder {
         }
     }
 
-    /// Something in the input that could not be used: what, with file and line or offset.
+    /// Adds a part of the input that could not be used; `text` has file and line or offset.
     pub fn trouble(&mut self, text: impl Into<String>) {
         self.troubles.add(text);
     }
 
-    /// Something that a reader of this source's figures has to know.
+    /// Adds a note for readers of this source's figures.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// When the first request began and the last began, microseconds since 1970; `None`: there was no request.
+    /// When the first and the last request began, microseconds since 1970; `None` if there are no requests.
     pub fn span(&self) -> Option<(u64, u64)> {
         self.began.map(|began| (began, self.last_began))
     }
 
-    /// How many requests came.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// The length of a slot, rounded up to whole seconds, at most an hour: for sources that are to be shown side by side.
+    /// Sets the length of a slot, rounded up to whole seconds, at most an hour, so that several sources have the same slots.
     pub fn set_slot(&mut self, slot: Duration) {
         self.options.slot = Some(slot);
     }
 
-    /// Gives back most of its memory until it is finished: for several sources at a time.
+    /// Frees most of its memory until it is finished, for when several sources are built.
     ///
     /// # Errors
-    /// A temporary file can not be written.
+    /// If a temporary file cannot be written.
     pub fn rest(&mut self) -> Result<(), SpillError> {
         self.documents.forget_recent();
         self.things.flush()?;
@@ -273,7 +273,7 @@ impl Builder {
         whole(self.options.slot.unwrap_or_else(|| auto_slot(first, last)))
     }
 
-    /// What the source can tell, now that it was seen.
+    /// What the source can tell, after all its records were seen.
     pub(crate) fn known(&self) -> Known {
         let mut known = self.source.known;
         if self.requests > 0 && self.seen.version_1 == self.requests {
@@ -283,7 +283,7 @@ impl Builder {
             (self.seen.keys, Known::KEYS),
             (self.seen.clients, Known::CLIENTS),
             (self.seen.servers, Known::SERVERS),
-            // Nobody was asked at all.
+            // Without requests, no peer can have been asked.
             (self.seen.peers || self.requests == 0, Known::PEERS),
             (self.seen.writes, Known::WRITES),
             (self.seen.reads, Known::READS),
@@ -303,7 +303,7 @@ fn write_bytes(write: &Write, out: &mut Vec<u8>) {
         out.extend_from_slice(&number.to_le_bytes());
     }
 }
-/// Is this JSON, to its end?
+/// Whether this is complete JSON.
 fn is_complete(text: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(text).is_ok()
 }

@@ -1,6 +1,6 @@
-//! All figures and curves, as a table: what is drawn, of what it is made, what a source must know for it.
+//! The table of all figures and curves: form, origin of the numbers, and what a source must know.
 //!
-//! Not known here: the numbers.
+//! Not known here: the numbers themselves.
 
 mod disk;
 mod figures;
@@ -20,7 +20,7 @@ pub(crate) struct FigureSpec {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) form: Form,
-    /// Of the axis that runs up.
+    /// Label of the vertical axis.
     pub(crate) label: &'static str,
     pub(crate) kind: AxisKind,
     pub(crate) paper_saw: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct FigureSpec {
 }
 
 impl FigureSpec {
-    /// Is each of its curves of one disk? Those of disks that there are not are left out.
+    /// Whether each of its curves is of one disk. Curves of disks that do not exist are left out.
     pub(crate) fn is_by_disk(&self) -> bool {
         self.curves.iter().all(CurveSpec::is_of_a_disk)
     }
@@ -42,11 +42,11 @@ pub(crate) struct CurveSpec {
     pub(crate) role: Role,
     pub(crate) is_dashed: bool,
     pub(crate) how: How,
-    /// Besides what `how` needs.
+    /// Needed in addition to what `how` needs.
     also: Known,
 }
 
-/// How a curve comes about.
+/// How a curve is computed.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     /// The distribution of times of these groups, milliseconds.
@@ -55,54 +55,54 @@ pub(crate) enum How {
     Rate(&'static [Count]),
     /// Bytes a second, in millions.
     Megabytes(&'static [Count]),
-    /// One count in hundreds of another.
+    /// The first count in percent of the second.
     Percent(&'static [Count], &'static [Count]),
-    /// One count over another.
+    /// The first count divided by the second.
     Mean(&'static [Count], Count),
-    /// How many were there: a percentile of [`crate::cells::SETS`].
+    /// Concurrency: a percentile of one of [`crate::cells::SETS`].
     There(usize, u64),
     /// The share of time with at least one.
     Busy(usize),
-    /// The median of a stage in the sum of the medians of all.
+    /// The median of a stage, as a share of the sum of the medians of all.
     Share(
         &'static [Timed],
         &'static [&'static [Timed]],
         &'static [Group],
     ),
-    /// The share of a part in all.
+    /// The share of a part in all parts.
     Part(Part, usize),
-    /// What gauges rose by a second, times this.
+    /// The increase of gauges a second, times this factor.
     Rise(&'static [Gauge], f64),
-    /// The mean of gauges, times this.
+    /// The mean of gauges, times this factor.
     Level(&'static [Gauge], f64),
     /// The cumulative distribution of sizes.
     Sizes(&'static [Size]),
     /// Times over sizes.
     Over(Over),
-    /// Swap requests a second of the disk of that number.
+    /// Swap requests a second of the disk with this number.
     DiskRate(u8),
-    /// The share of time in which it had something to do, as the kernel counts.
+    /// The share of time in which the disk was busy, as counted by the kernel.
     DiskBusy(u8),
-    /// Its swap-ins, milliseconds.
+    /// Swap-in times of the disk, milliseconds.
     DiskTime(u8),
 }
 
-/// All, the paper's first.
+/// All figures, those of the paper first.
 pub(crate) fn figures() -> impl Iterator<Item = &'static FigureSpec> {
     (figures::NETWORK.iter())
         .chain(disk::DISK)
         .chain(ours::OURS)
 }
 
-/// Is it one of the paper's 25?
+/// Whether the figure is one of the paper's 25.
 pub(crate) fn is_of_the_paper(figure: &FigureSpec) -> bool {
     figure.id.parse::<u32>().is_ok()
 }
 
-/// Which requests or events put points into it, and which run or setting brings them: for those who see it empty.
+/// Which requests or events fill a figure, and which run or setting brings them: shown with an empty figure.
 pub(crate) use self::filled::{TWO_READS, filled_by};
 
-/// Any connection to a server.
+/// Connections to a server, new or reused.
 const CONNECT: &[Timed] = &[Timed::ConnectNew, Timed::ConnectReused];
 
 /// A figure of lines over time.
@@ -171,7 +171,7 @@ impl CurveSpec {
         CurveSpec { also, ..self }
     }
 
-    /// What a source must know for it.
+    /// What a source must know for this curve.
     pub(crate) fn needs(&self) -> Known {
         self.also.and(self.how.needs())
     }
@@ -183,14 +183,14 @@ impl CurveSpec {
         )
     }
 
-    /// How two of it become one.
+    /// How two curves of this type are joined.
     pub(crate) fn combine(&self) -> Combine {
         match self.how {
             How::Time(..) | How::Over(_) | How::DiskTime(_) => Combine::Sketch,
             How::Rate(_) | How::DiskRate(_) => Combine::Rate,
             How::Megabytes(_) => Combine::Megabytes,
             How::Percent(..) | How::Mean(..) => Combine::Ratio,
-            // Of two sources nobody knows which documents are the same.
+            // Reports do not say which documents two sources have in common.
             How::Sizes(which) if which.iter().any(|size| size.is_of_first_accesses()) => {
                 Combine::Apart
             }
@@ -204,7 +204,7 @@ impl CurveSpec {
     }
 }
 
-/// A curve for each disk that is drawn; roles only give them colours that differ.
+/// A curve for each disk that is drawn; roles are used only for different colours.
 macro_rules! by_disk {
     ($how:path) => {
         &[

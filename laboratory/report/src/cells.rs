@@ -1,6 +1,6 @@
-//! What is kept of one slot, or of all slots of the day: every number that a curve may want.
+//! The numbers of one slot, or of the day, from which all curves are made.
 //!
-//! A request goes to exactly one group, and each of its times to one cell, so that nothing is kept twice; curves are unions of cells.
+//! A request belongs to exactly one group, and each of its times to one cell, so nothing is stored twice. Curves are unions of cells.
 //!
 //! Not known here: figures, files.   Limits: [`SLOT_VALUES_MAX`] values a cell are exact, [`INTERVALS_MAX`] intervals a slot.
 
@@ -15,18 +15,18 @@ use crate::kinds::{Count, Group, Part, Presence, Timed};
 use crate::known::Known;
 use crate::values::{Union, Values};
 
-/// Values of a cell in a slot that are kept one by one.
+/// Most values of a cell in a slot that are kept one by one.
 //= report section 1   exact up to 1 M values a slot
 pub(crate) const SLOT_VALUES_MAX: usize = 1_000_000;
-/// The same for the whole day, and for a size class.
+/// The same limit for the whole day, and for a size class.
 pub(crate) const DAY_VALUES_MAX: usize = 32_768;
-/// Intervals of all kinds in a slot: 64 MB, and as much again where several kinds are put together. A request has up to three, so that
-/// a slot of 20 minutes takes 2,000 requests a second. More are left out of concurrency, and counted.
+/// Intervals of all kinds in a slot: 64 MB, and as much again where several kinds are combined. A request has up to three, so a slot of 20
+/// minutes has room for 2,000 requests a second. Further intervals are left out of concurrency, and counted.
 const INTERVALS_MAX: usize = 8_000_000;
-/// Intervals that reach into later slots. More are cut at the slot's end, and counted.
+/// Intervals that extend into later slots. Further ones are cut at the slot's end, and counted.
 const CARRIED_MAX: usize = 1_000_000;
 
-/// Sets of presences that a curve may want.
+/// Sets of presences that curves use.
 pub(crate) const SETS: [&[Presence]; 11] = [
     &[
         Presence::Hit,
@@ -51,30 +51,30 @@ pub(crate) const SETS: [&[Presence]; 11] = [
     &[Presence::OutPeer],
 ];
 
-/// For each of [`SETS`]: its levels exactly, and by the grid.
+/// Levels of each of [`SETS`]: exact, and by the grid.
 pub(crate) type SetLevels = [[Levels; 2]; SETS.len()];
 
-/// Numbers of a slot, or of several.
+/// Numbers of one slot, or of several.
 pub(crate) struct Cells {
     times: Vec<Values>,
     counts: [u64; Count::COUNT],
-    /// Microseconds without overlap, of misses that asked a server themselves and of 200 hits that asked no server.
+    /// Microseconds by part, without overlap: of misses that asked a server themselves, and of 200 hits that asked none.
     pub(crate) parts: [[u64; Part::COUNT]; 2],
     pub(crate) levels: SetLevels,
     pub(crate) courses: Courses,
-    /// By the number of the store.
+    /// Disks by the number of their store.
     pub(crate) disks: Disks,
-    /// How long they last, seconds.
+    /// Length of the slots together, seconds.
     pub(crate) seconds: f64,
 }
 
-/// Which of [`Cells::parts`].
+/// Index into [`Cells::parts`].
 pub(crate) const OF_MISSES: usize = 0;
 /// See [`OF_MISSES`].
 pub(crate) const OF_HITS: usize = 1;
 
 impl Cells {
-    /// Empty; so many values of a cell are kept one by one.
+    /// Empty cells; up to `values_max` values of each are kept one by one.
     pub(crate) fn new(values_max: usize) -> Self {
         Cells {
             times: vec![Values::new(values_max); Timed::COUNT * Group::COUNT],
@@ -87,34 +87,34 @@ impl Cells {
         }
     }
 
-    /// The cell of this time and group.
+    /// The cell for this time and group.
     pub(crate) fn values(&self, timed: Timed, group: Group) -> &Values {
         &self.times[timed as usize * Group::COUNT + group as usize]
     }
 
-    /// Several cells as one. Sorted before by `sort`.
+    /// Several cells as one. They must be sorted by `sort`.
     pub(crate) fn union(&self, timed: &[Timed], groups: &[Group]) -> Union<'_> {
         let cells = (timed.iter())
             .flat_map(|&timed| groups.iter().map(move |&group| self.values(timed, group)));
         Union::new(cells)
     }
 
-    /// A count.
+    /// The value of a count.
     pub(crate) fn count(&self, count: Count) -> u64 {
         self.counts[count as usize]
     }
 
-    /// Several counts, added.
+    /// The sum of several counts.
     pub(crate) fn sum(&self, counts: &[Count]) -> u64 {
         (counts.iter()).fold(0, |sum, &count| sum.saturating_add(self.count(count)))
     }
 
-    /// Is every percentile exact?
+    /// Whether every percentile is exact.
     pub(crate) fn is_exact(&self) -> bool {
         self.times.iter().all(Values::is_exact) && self.disks.is_exact()
     }
 
-    /// Before anything is asked of it.
+    /// Sorts the values; needed before percentiles are read.
     pub(crate) fn sort(&mut self) {
         self.times.iter_mut().for_each(Values::sort);
         self.disks.sort();
@@ -176,17 +176,17 @@ impl Cells {
     }
 }
 
-/// The whole source.
+/// The numbers of the whole source.
 pub(crate) struct Day {
     /// Of the slots that are not idle.
     pub(crate) busy: Cells,
     /// Counts of all slots.
     pub(crate) all: Cells,
-    /// Distinct keys.
+    /// Number of distinct keys.
     pub(crate) documents: u64,
 }
 
-/// Where a write began and ended, by its cluster.
+/// Begin and end of writes, by cluster.
 pub(crate) type Writes = HashMap<u64, (u64, u64)>;
 
 struct Carried {
@@ -195,9 +195,9 @@ struct Carried {
     end_unix_us: u64,
 }
 
-/// The slot that is being read; slots follow each other in time.
+/// The slot that is being read. Slots are read in order of time.
 pub(crate) struct OpenSlot {
-    /// What came so far.
+    /// Numbers so far.
     pub(crate) cells: Cells,
     start_unix_us: u64,
     slot_us: u64,
@@ -206,12 +206,12 @@ pub(crate) struct OpenSlot {
     present: [Intervals; Presence::COUNT],
     carried: Vec<Carried>,
     gauges: Gauges,
-    /// Intervals that found no room.
+    /// Intervals for which there was no room.
     pub(crate) left_out: u64,
 }
 
 impl OpenSlot {
-    /// The first slot begins with [`OpenSlot::begin`].
+    /// No slot yet; [`OpenSlot::begin`] begins the first.
     pub(crate) fn new(slot_us: u64, with_aborted: bool, known: Known) -> Self {
         OpenSlot {
             cells: Cells::new(SLOT_VALUES_MAX),
@@ -226,7 +226,7 @@ impl OpenSlot {
         }
     }
 
-    /// The next slot.
+    /// Begins the next slot.
     pub(crate) fn begin(&mut self, start_unix_us: u64) {
         self.cells.clear();
         self.cells.seconds = self.slot_us as f64 / 1e6;
@@ -237,8 +237,8 @@ impl OpenSlot {
         }
     }
 
-    /// Everything of it came: levels, courses and sorted values are there now. Of the slot, `covered_us` are the source's; the rest, at
-    /// the source's ends, is no time with nothing in it.
+    /// Ends the slot: computes levels and courses, and sorts the values. `covered_us` is how much of the slot the source covers. The rest, at
+    /// the begin or end of the source, does not count as time with nothing present.
     pub(crate) fn close(&mut self, covered_us: u64) {
         let outside_us = self.slot_us.saturating_sub(covered_us);
         for (set, levels) in SETS.iter().zip(&mut self.cells.levels) {
@@ -280,7 +280,7 @@ impl OpenSlot {
         self.present[kind as usize].push(start.max(from) - from, end.min(to) - from);
     }
 
-    /// A request that began in the slot.
+    /// Adds a request that began in the slot.
     pub(crate) fn request(&mut self, record: &Record, writes: &Writes) {
         let asked = asked_a_server(record);
         let group = Group::of(record, asked);
@@ -377,7 +377,7 @@ impl OpenSlot {
             if record.cluster != 0 {
                 self.cells.add_to(Count::WritesNamed, 1);
             }
-            // A response waits in its cluster, often for seconds, before the disk has anything to do with it.
+            // A response waits in its cluster, often for seconds, before its write to the disk begins.
             let (mut start, mut end) = (at(swap.start_us), began.saturating_add(ends(swap)));
             if let Some((began, on_disk)) = written(record, writes) {
                 self.cells.add_to(Count::WritesFound, 1);
@@ -388,7 +388,7 @@ impl OpenSlot {
         }
     }
 
-    /// Something else that happened in the slot.
+    /// Adds another event of the slot.
     pub(crate) fn event(&mut self, event: &Event) {
         let cells = &mut self.cells;
         match event {
@@ -422,12 +422,12 @@ impl OpenSlot {
     }
 }
 
-/// Was it broken off?
+/// Whether the request was aborted.
 pub(crate) fn is_aborted(record: &Record) -> bool {
     (record.flags).intersects(Flags::CLIENT_ABORTED | Flags::ORIGIN_ABORTED)
 }
 
-/// Was a server asked, be it for nothing but whether the response is still valid?
+/// Whether a server was asked, even if only to validate a response.
 pub(crate) fn asked_a_server(record: &Record) -> bool {
     let stages = [
         StageName::Dns,
@@ -444,7 +444,7 @@ fn ends(stage: Stage) -> u64 {
     u64::from(stage.start_us) + u64::from(stage.total_us)
 }
 
-/// When the write of its last byte began and ended.
+/// Begin and end of the write with the response's last byte.
 fn written(record: &Record, writes: &Writes) -> Option<(u64, u64)> {
     record.stage(StageName::SwapOut)?;
     (record.cluster != 0).then(|| writes.get(&record.cluster).copied())?
@@ -502,7 +502,7 @@ fn times(cells: &mut Cells, record: &Record, group: Group) {
     }
 }
 
-/// The request's time in parts that do not overlap and add up to all of it.
+/// Splits the request's time into parts that do not overlap and add up to the total.
 //= report section 2   overlaps given to the later stage
 fn parts(record: &Record) -> [u32; Part::COUNT] {
     const STAGES: [StageName; Part::COUNT - 1] = [
@@ -518,7 +518,7 @@ fn parts(record: &Record) -> [u32; Part::COUNT] {
     let total = record.total_us;
     let within = |us: u64| us.min(total.into()) as u32;
     let mut parts = [0; Part::COUNT];
-    // The pieces that no later stage has taken, in order and apart.
+    // Pieces of time that no later stage has taken, in order and disjoint.
     let (mut free, mut pieces) = ([(0, 0); Part::COUNT], 1);
     free[0] = (0, total);
     for (part, name) in STAGES.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! Two reports, measure by measure.
+//! Compares two reports, measure by measure.
 
 use std::collections::HashMap;
 
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use crate::model::{Measured, SourceReport};
 
-/// One measure of two reports.
+/// One measure in two reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// As in [`Measured`].
+    /// The id, as in [`Measured`].
     pub id: String,
-    /// In words.
+    /// Its name in words.
     pub name: String,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: String,
-    /// Of the first report.
+    /// Value in the first report.
     pub a: Option<f64>,
-    /// Of the second.
+    /// Value in the second report.
     pub b: Option<f64>,
-    /// How much larger the second is, in hundreds of the first; `None` if one is missing, or the first is 0 and the second is not.
+    /// Difference of the second in percent of the first; `None` if one is missing, or if only the first is 0.
     pub difference_percent: Option<f64>,
-    /// Quartiles over the slots of the first.
+    /// Quartiles over the slots of the first report.
     pub quartiles_a: Option<[f64; 3]>,
-    /// And of the second. A difference that lies within the quartiles of both says little.
+    /// Quartiles over the slots of the second. A difference within the quartiles of both says little.
     pub quartiles_b: Option<[f64; 3]>,
 }
 
-/// Every measure that one of the two has, in the order of the first; those of the second alone follow.
+/// All measures of both reports, in the order of the first; then those that only the second has.
 pub fn compare(a: &SourceReport, b: &SourceReport) -> Vec<Compared> {
     let theirs: HashMap<&str, &Measured> = b.measures.iter().map(|m| (m.id.as_str(), m)).collect();
     let ours: HashMap<&str, &Measured> = a.measures.iter().map(|m| (m.id.as_str(), m)).collect();

@@ -1,7 +1,7 @@
-//! What each disk did: the numbers of one store beside those of the others.
+//! The numbers of each disk (store) apart.
 //!
 //! Not known here: paths of disks (a mark has them), figures.
-//! Limits: as many disks as a byte has numbers; values of a disk as those of a cell.
+//! Limits: 256 disks, because a store's number is a byte; values of a disk as those of a cell.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use profile::{Read, Record, StageName, Write};
 use crate::gauges::Course;
 use crate::values::Values;
 
-/// Disks that have curves of their own; the others are only in the table.
+/// Disks that have their own curves; further disks are only in the table.
 pub(crate) const DISKS_DRAWN_MAX: usize = 8;
 
-/// Of one disk.
+/// The numbers of one disk.
 pub(crate) struct Disk {
     /// Swap-ins, microseconds.
     pub(crate) swap_in: Values,
@@ -21,18 +21,18 @@ pub(crate) struct Disk {
     pub(crate) read: Values,
     /// Writes of the device, microseconds.
     pub(crate) write: Values,
-    /// How often each.
+    /// Counts of requests, reads and writes.
     pub(crate) counts: DiskCounts,
-    /// Its time with something to do, as the kernel counts, microseconds.
+    /// The time in which the disk was busy, as counted by the kernel, microseconds.
     pub(crate) busy: Option<Course>,
 }
 
-/// What is counted of a disk.
+/// Counts of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct DiskCounts {
-    /// Requests that read from it.
+    /// Requests that read from the disk.
     pub(crate) swap_ins: u64,
-    /// Requests whose answer it took.
+    /// Requests whose response was written to the disk.
     pub(crate) swap_outs: u64,
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
@@ -55,14 +55,14 @@ impl DiskCounts {
     }
 }
 
-/// By the number of the store.
+/// Disks by the number of their store.
 pub(crate) struct Disks {
     all: BTreeMap<u8, Disk>,
     values_max: usize,
 }
 
 impl Disks {
-    /// None yet; so many values of a disk are kept one by one.
+    /// No disks; up to `values_max` values of each are kept one by one.
     pub(crate) fn new(values_max: usize) -> Self {
         Disks {
             all: BTreeMap::new(),
@@ -70,12 +70,12 @@ impl Disks {
         }
     }
 
-    /// The disk of that number, if it did anything.
+    /// The disk with this number, if it was used.
     pub(crate) fn get(&self, number: u8) -> Option<&Disk> {
         self.all.get(&number)
     }
 
-    /// Those that did anything, by number.
+    /// The disks that were used, by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Disk)> {
         self.all.iter().map(|(&number, disk)| (number, disk))
     }
@@ -91,7 +91,7 @@ impl Disks {
         })
     }
 
-    /// A request, aborted or not.
+    /// Counts a request, aborted or not.
     pub(crate) fn swapped(&mut self, record: &Record) {
         let has = |name| record.stage(name).is_some();
         let (reads, writes) = (has(StageName::SwapIn), has(StageName::SwapOut));
@@ -102,14 +102,14 @@ impl Disks {
         }
     }
 
-    /// A request whose times count.
+    /// Adds the times of a request.
     pub(crate) fn timed(&mut self, record: &Record) {
         if let Some(stage) = record.stage(StageName::SwapIn) {
             self.of(record.store).swap_in.push(stage.total_us.into());
         }
     }
 
-    /// A read of the device.
+    /// Adds a read of the device.
     pub(crate) fn read(&mut self, read: &Read) {
         let disk = self.of(read.store);
         disk.read.push(read.total_us.into());
@@ -117,7 +117,7 @@ impl Disks {
         disk.counts.read_bytes = disk.counts.read_bytes.saturating_add(read.bytes);
     }
 
-    /// A write of the device.
+    /// Adds a write of the device.
     pub(crate) fn wrote(&mut self, write: &Write) {
         let disk = self.of(write.store);
         disk.write.push(write.total_us.into());
@@ -125,14 +125,14 @@ impl Disks {
         disk.counts.write_bytes = disk.counts.write_bytes.saturating_add(write.bytes);
     }
 
-    /// What the kernel counted of each.
+    /// Adds the kernel's busy time of each disk.
     pub(crate) fn ran(&mut self, busy: &BTreeMap<u8, Course>) {
         for (&number, course) in busy {
             self.of(number).busy.get_or_insert_default().add(course);
         }
     }
 
-    /// The times of another slot.
+    /// Adds the times of another slot.
     pub(crate) fn add_times(&mut self, other: &Disks) {
         for (number, theirs) in other.iter() {
             let ours = self.of(number);
@@ -145,14 +145,14 @@ impl Disks {
         }
     }
 
-    /// The counts of another slot.
+    /// Adds the counts of another slot.
     pub(crate) fn add_counts(&mut self, other: &Disks) {
         for (number, theirs) in other.iter() {
             self.of(number).counts.add(&theirs.counts);
         }
     }
 
-    /// Before anything is asked of it.
+    /// Sorts the values; needed before percentiles are read.
     pub(crate) fn sort(&mut self) {
         for disk in self.all.values_mut() {
             [&mut disk.swap_in, &mut disk.read, &mut disk.write]
@@ -161,14 +161,14 @@ impl Disks {
         }
     }
 
-    /// Is every percentile exact?
+    /// Whether every percentile is exact.
     pub(crate) fn is_exact(&self) -> bool {
         let is_exact =
             |disk: &Disk| disk.swap_in.is_exact() && disk.read.is_exact() && disk.write.is_exact();
         self.all.values().all(is_exact)
     }
 
-    /// None again.
+    /// Removes all disks.
     pub(crate) fn clear(&mut self) {
         self.all.clear();
     }

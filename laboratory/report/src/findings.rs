@@ -1,6 +1,6 @@
-//! What is to be said of a source beside what the paper saw, and where the two grids differ.
+//! The findings of a source, beside those of the paper, and the differences between the two grids.
 //!
-//! All of it is of the period without idle slots.
+//! All findings are about the period without idle slots.
 
 use crate::cells::Day;
 use crate::kinds::{CACHABLE, MISSES, Timed};
@@ -8,11 +8,11 @@ use crate::model::{AxisKind, Curve, Figure, Grid, Point, SourceReport};
 use crate::sizes::{class_of, middle};
 use crate::tables::one_and_two_reads;
 
-/// Where the two ways of counting differ by more than this, both are said.
+/// Both values are given if the two ways of counting differ by more than this.
 //= report section 1   names the paper's where they differ by over a tenth
 const DIFFERENT: f64 = 0.1;
 
-/// Fills in `ours` of the figures, and adds to their notes.
+/// Sets `ours` of the figures, and adds to their notes.
 pub(crate) fn add(report: &mut SourceReport, day: &Day) {
     let concurrent_misses = mean(report, "4", "miss");
     let grid = report.grid;
@@ -36,7 +36,7 @@ pub(crate) fn add(report: &mut SourceReport, day: &Day) {
     }
 }
 
-/// An axis of powers of ten has no place for 0: which points are not seen because of that.
+/// A note about points that a logarithmic axis cannot show, because they are 0.
 fn not_on_the_axis(figure: &Figure) -> Option<String> {
     if figure.y.kind != AxisKind::Log || figure.x.kind != AxisKind::TimeUtc {
         return None;
@@ -81,7 +81,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Noughts behind the point before the first other digit, and that digit.
+/// Decimals up to and including the first digit that is not 0.
 fn digits_before(tiny: f64) -> usize {
     (-tiny.log10()).ceil().clamp(0.0, 12.0) as usize
 }
@@ -98,7 +98,7 @@ fn mean(report: &SourceReport, figure: &str, curve: &str) -> Option<f64> {
     Some(day(report.figure(figure)?, curve)?.spread?.mean)
 }
 
-/// `None` for a division by nothing.
+/// `a / b`; `None` if `b` is not positive.
 fn over(a: f64, b: f64) -> Option<f64> {
     (b > 0.0).then(|| a / b)
 }
@@ -107,7 +107,7 @@ fn percent_less(a: f64, b: f64) -> Option<f64> {
     over(a, b).map(|share| (1.0 - share) * 100.0)
 }
 
-/// The highest point of a curve that is not hollow.
+/// The highest point of a curve, hollow ones excluded.
 fn peak(figure: &Figure, curve: &str) -> Option<f64> {
     let points = figure
         .curve(curve)?
@@ -127,7 +127,7 @@ fn at_size(figure: &Figure, curve: &str, bytes: u64) -> Option<f64> {
         .map(|point| point.value)
 }
 
-/// In hundreds, of a cumulative curve at a power of two.
+/// The value of a cumulative curve at a power of two, percent.
 fn up_to(figure: &Figure, curve: &str, bytes: u64) -> Option<f64> {
     let curve = figure.curve(curve)?;
     curve
@@ -246,7 +246,7 @@ fn of_hits(figure: &Figure, concurrent_misses: Option<f64>) -> Option<String> {
     })
 }
 
-/// Medians of hits and of misses, and how much shorter the first is.
+/// A sentence with the medians of hits and misses, and their difference in percent.
 fn compared(figure: &Figure, what: &str) -> Option<String> {
     let (hit, miss) = (value(figure, "hit")?, value(figure, "miss")?);
     let less = percent_less(hit, miss)?;

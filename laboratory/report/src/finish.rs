@@ -1,4 +1,4 @@
-//! The second pass: slot by slot from what was put away to figures, tables and measures.
+//! The second pass: makes figures, tables and measures from the stored records, slot by slot.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use crate::spill::{Spill, SpillError};
 use crate::tables;
 use crate::uniques::Uniques;
 
-/// With more slots than this the slots' distributions are not kept for joining: they would take hundreds of megabytes.
+/// With more slots than this, the distributions of slots are not kept for joining: they would take hundreds of megabytes.
 const SKETCHED_SLOTS_MAX: usize = 200;
-/// A write is looked for so long after the slot in which its request began.
+/// Writes are searched up to this long after the slot in which the request began.
 const WRITE_AFTER: Duration = Duration::from_secs(120);
-/// Writes that are known at a time: about 100 MB. Requests of others are as if their write were not known.
+/// Most writes in memory: about 100 MB. For requests of other writes, the write counts as unknown.
 const WRITES_MAX: usize = 2_000_000;
 
-/// Points by curve, in the order of the catalogue.
+/// Points of the curves, in the order of the catalogue.
 type Drawn = Vec<Vec<Point>>;
 
 impl Builder {
-    /// The report. A source without requests has figures without points.
+    /// Makes the report. If the source has no requests, its figures have no points.
     ///
     /// # Errors
-    /// A temporary file can not be written or read.
+    /// If a temporary file cannot be written or read.
     pub fn finish(mut self) -> Result<SourceReport, SpillError> {
         self.rest()?;
         finish(self)
@@ -206,14 +206,14 @@ impl Pass {
             _ if missing.is_some() => (Vec::new(), None),
             How::Sizes(which) => points::cumulative(sizes, which, self.manner),
             How::Over(over) => points::over(sizes, over, self.manner),
-            // Without a second in any slot there is no length of the day.
+            // If no slot has a second, the day has no length.
             how if day.busy.seconds > 0.0 => (
                 points,
                 points::point(&day.busy, how, 0.0, false, self.manner),
             ),
             _ => (points, None),
         };
-        // A gauge that was never there is not known.
+        // A gauge without any sample counts as unknown.
         let is_gauge = matches!(spec.how, How::Rise(..) | How::Level(..));
         let never = (is_gauge && points.is_empty() && missing.is_none())
             .then(|| "not recorded by this source: this number of the machine. The kernel, or this version, does not tell it.".to_owned());
@@ -247,7 +247,7 @@ fn uniques(builder: &Builder, day: &Day, known: Known) -> Uniques {
     }
 }
 
-/// Writes that requests of the slot may name.
+/// Writes that requests of the slot may refer to.
 fn writes(spill: &Spill, slot: &Range<u64>) -> Result<Writes, SpillError> {
     let mut writes = Writes::new();
     let to = slot.end.saturating_add(WRITE_AFTER.as_micros() as u64);
@@ -273,7 +273,7 @@ fn figure(spec: &FigureSpec, mut curves: Vec<Curve>, slot_us: u64) -> Figure {
             kind: AxisKind::LogBytes,
         },
     };
-    // The figure as a whole is not there if no curve is.
+    // The figure is not recorded if none of its curves is.
     let first = curves.first().and_then(|curve| curve.not_recorded.clone());
     let not_recorded = curves
         .iter()
@@ -320,7 +320,7 @@ fn length(us: u64) -> String {
     }
 }
 
-/// What this source could not tell, and what is not exact.
+/// What this source cannot tell, and what is not exact.
 fn notes(builder: &Builder, pass: &Pass, day: &Day, outside: u64, slots: usize) -> Vec<String> {
     let mut notes = builder.notes.clone();
     notes.extend(pass.known.all_missing(pass.kind));

@@ -1,22 +1,22 @@
-//! The machine's state, second by second, as numbers of a slot.
+//! The machine's state, sampled each second, as numbers of a slot.
 //!
-//! A gauge that counts from the start of something gives what it rose by; where it fell, the process had begun anew, and it rose by its new value.
-//! Others give the mean of their samples. A gauge of several workers or disks is summed over them.
+//! For a gauge that counts up, the number is its increase. If it fell, the process had restarted, so the increase is its new value. For
+//! other gauges the number is the mean of the samples. Gauges of several workers or disks are summed.
 //!
-//! Limits: [`SAMPLES_MAX`] samples of a gauge of one worker or disk in a slot; more are left out.
+//! Limits: [`SAMPLES_MAX`] samples a slot of a gauge of one worker or disk; further ones are left out.
 
 use std::collections::BTreeMap;
 
 use profile::{Gauge, Second};
 
-/// One a second for more than the longest slot.
+/// More than the number of seconds in the longest slot.
 const SAMPLES_MAX: usize = 8192;
 
 #[derive(Default)]
 struct Samples {
-    /// Instant and value.
+    /// Instant and value of each sample.
     all: Vec<(u64, u64)>,
-    /// The last of an earlier slot.
+    /// The last sample of an earlier slot.
     before: Option<(u64, u64)>,
 }
 
@@ -24,23 +24,23 @@ struct Samples {
 #[derive(Default)]
 pub(crate) struct Gauges(BTreeMap<(u8, u8), Samples>);
 
-/// What a gauge did in some slots.
+/// The course of a gauge over some slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Course {
-    /// It rose by this.
+    /// Increase.
     pub(crate) rise: f64,
-    /// In so many seconds.
+    /// Length of the time of that increase, seconds.
     pub(crate) seconds: f64,
     /// Sum of the means of the slots.
     means: f64,
-    /// Slots.
+    /// Number of slots.
     slots: f64,
-    /// Samples.
+    /// Number of samples.
     pub(crate) samples: u64,
 }
 
 impl Course {
-    /// How fast it rose, a second.
+    /// Increase a second.
     pub(crate) fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.rise / self.seconds)
     }
@@ -50,7 +50,7 @@ impl Course {
         (self.slots > 0.0).then(|| self.means / self.slots)
     }
 
-    /// And what it did in others.
+    /// Adds the course over other slots.
     pub(crate) fn add(&mut self, other: &Course) {
         self.rise += other.rise;
         self.seconds += other.seconds;
@@ -60,11 +60,11 @@ impl Course {
     }
 }
 
-/// By gauge.
+/// Courses by gauge.
 pub(crate) type Courses = BTreeMap<u8, Course>;
 
 impl Gauges {
-    /// A second of the slot.
+    /// Adds the samples of a second.
     pub(crate) fn put(&mut self, second: &Second) {
         for &(gauge, value) in &second.gauges {
             let samples = self.0.entry((gauge as u8, second.number)).or_default();
@@ -74,7 +74,7 @@ impl Gauges {
         }
     }
 
-    /// What the gauges did in the slot, and the busy time of each disk by its number. The next slot begins.
+    /// Ends the slot: returns the courses of gauges, and the busy time of each disk by its number.
     pub(crate) fn close(&mut self) -> (Courses, Courses) {
         let (mut courses, mut of_disks) = (Courses::new(), Courses::new());
         for (&(gauge, number), samples) in &mut self.0 {
@@ -117,7 +117,7 @@ impl Gauges {
     }
 }
 
-/// Is it one of those that are timed, not counted?
+/// Whether it is a gauge of lag, which is a time and not a count.
 pub(crate) fn is_lag(gauge: Gauge) -> bool {
     matches!(gauge, Gauge::LagP50Us | Gauge::LagP99Us | Gauge::LagMaxUs)
 }
@@ -147,7 +147,7 @@ mod tests {
         let course = gauges.close().0[&(Gauge::DeviceReads as u8)];
         assert_eq!((course.rate(), course.samples), (Some(17.0), 5));
         assert_eq!(course.mean(), Some(340.0 / 3.0 + 7.0));
-        // The next slot goes on from the last value; the process began anew in it.
+        // The next slot continues from the last value; in this slot the process restarted.
         put(&mut gauges, 14, 0, 170);
         put(&mut gauges, 16, 0, 20);
         let course = gauges.close().0[&(Gauge::DeviceReads as u8)];

@@ -1,19 +1,19 @@
 //! The heaviest names of a stream, in bounded memory.
 //!
-//! A table of names and what was counted of each. When it is full, the lighter half goes, and `lost` remembers how heavy the heaviest of
-//! those could have been. A name that comes (again) afterwards may have had that much before, so its true weight is at most
-//! `lost` above what was counted. Every name whose weight is above `lost` is in the table.
+//! A table of names with their tallies. When it is full, the lighter half is removed, and `lost` records the largest possible weight of
+//! a removed name. A name that comes (again) later may have had that weight before, so its true weight is at most `lost` more than
+//! its tally. Every name whose weight is above `lost` is in the table.
 //!
-//! Not known here: what is named.   Limits: [`KEPT_MAX`] names after a clearing, twice that before; [`NAME_BYTES_MAX`].
+//! Not known here: what the names are of.   Limits: [`KEPT_MAX`] names after a clearing, twice that before; [`NAME_BYTES_MAX`].
 
 use std::collections::HashMap;
 
-/// Names that stay when the table is cleared.
+/// Names that are kept when the table is cleared.
 const KEPT_MAX: usize = 1000;
-/// Longer names are cut, and counted together if they begin the same.
+/// Longer names are cut off; those with the same beginning are counted together.
 const NAME_BYTES_MAX: usize = 256;
 
-/// What is counted of a name.
+/// The counts of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -33,7 +33,7 @@ impl Tally {
     }
 }
 
-/// The table.
+/// The table of names.
 pub(crate) struct Heavy {
     weight: fn(&Tally) -> u64,
     names: HashMap<Box<[u8]>, Counted>,
@@ -43,12 +43,12 @@ pub(crate) struct Heavy {
 #[derive(Default)]
 struct Counted {
     tally: Tally,
-    /// What it may have weighed before it came (again).
+    /// The largest weight that the name may have had before it was (again) added.
     before: u64,
 }
 
 impl Heavy {
-    /// An empty one, for names that weigh so much.
+    /// An empty table; `weight` gives the weight of a tally.
     pub(crate) fn by(weight: fn(&Tally) -> u64) -> Heavy {
         Heavy {
             weight,
@@ -57,7 +57,7 @@ impl Heavy {
         }
     }
 
-    /// Counts.
+    /// Adds to the tally of a name.
     pub(crate) fn add(&mut self, name: &[u8], tally: &Tally) {
         let name = &name[..name.len().min(NAME_BYTES_MAX)];
         if let Some(counted) = self.names.get_mut(name) {
@@ -74,7 +74,7 @@ impl Heavy {
         }
     }
 
-    /// The lighter half goes.
+    /// Removes the lighter half.
     fn clear(&mut self) {
         let weight = self.weight;
         let bound = |counted: &Counted| weight(&counted.tally).saturating_add(counted.before);
@@ -85,7 +85,7 @@ impl Heavy {
         self.lost = limit;
     }
 
-    /// The heaviest, heaviest first, at most so many; and how much too low their weights may be, at most.
+    /// At most `most` of the heaviest names, heaviest first; and the largest amount by which their weights may be too low.
     pub(crate) fn heaviest(&self, most: usize) -> (Vec<(&[u8], Tally)>, u64) {
         let mut all: Vec<(&[u8], Tally)> = (self.names.iter())
             .map(|(name, counted)| (&**name, counted.tally))
@@ -137,7 +137,7 @@ mod tests {
         let (found, lost) = heavy.heaviest(1);
         let (name, tally) = found[0];
         assert_eq!(name, b"often");
-        // Never too high, and too low by no more than is said.
+        // Never too high, and too low by at most `lost`.
         assert!(tally.requests <= 10_000 && tally.requests + lost >= 10_000);
     }
 
@@ -148,7 +148,7 @@ mod tests {
             heavy.add(&i.to_le_bytes(), &ONE);
         }
         assert!(heavy.names.len() < 2 * KEPT_MAX);
-        // Nothing weighs anything.
+        // All weights are 0.
         assert!(heavy.heaviest(5).0.is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! How many are there at a time, from when each came and went.
+//! Concurrency: how many intervals are open at a time, from their begins and ends.
 //!
-//! Two ways of counting give two numbers. *Exact* weighs each number by the time that it lasted. The *grid* of paper 001 divides the slot
-//! into 2 ms and asks for each piece how many touched it, so that something of 60 us counts as 2 ms.
+//! Two ways of counting give two numbers. *Exact* weighs each number by how long it lasted. The *grid* of paper 001 divides the slot into
+//! pieces of 2 ms and counts how many intervals touch each piece, so that an interval of 60 us counts as 2 ms.
 //!
-//! Not known here: what comes and goes.   Limits: a slot of at most [`SLOT_US_MAX`]; instants within it fit 32 bits.
+//! Not known here: what the intervals are.   Limits: a slot of at most [`SLOT_US_MAX`]; instants within it fit 32 bits.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) const GRID_US: u64 = 2000;
 pub(crate) const SLOT_US_MAX: u64 = 3_600_000_000;
 const _: () = assert!(SLOT_US_MAX <= u32::MAX as u64);
 
-/// Those that were there in a slot at some time: for each the two ends, from the slot's start, cut at the slot's borders.
+/// The intervals that touch a slot: both ends, relative to the slot's start and cut at its borders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Intervals {
     starts: Vec<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// One more. `start <= end <= SLOT_US_MAX`.
+    /// Adds an interval. `start <= end <= SLOT_US_MAX`.
     pub(crate) fn push(&mut self, start: u64, end: u64) {
         assert!(
             start <= end && end <= SLOT_US_MAX,
@@ -35,18 +35,18 @@ impl Intervals {
         self.ends.push(end as u32);
     }
 
-    /// How many.
+    /// Number of intervals.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Forgets all of them, and keeps the room.
+    /// Removes all intervals, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.starts.clear();
         self.ends.clear();
     }
 
-    /// All of several kinds.
+    /// The intervals of several kinds together.
     pub(crate) fn union<'a>(parts: impl IntoIterator<Item = &'a Intervals>) -> Intervals {
         let mut all = Intervals::default();
         for part in parts {
@@ -56,12 +56,12 @@ impl Intervals {
         all
     }
 
-    /// Exactly: how long each number lasted, microseconds. And by the grid: in how many of its pieces each number was there.
+    /// Exact: how long each number lasted, microseconds. By the grid: in how many pieces each number was reached.
     pub(crate) fn levels(&mut self, slot_us: u64) -> [Levels; 2] {
         self.starts.sort_unstable();
         self.ends.sort_unstable();
         let pieces = slot_us.div_ceil(GRID_US).max(1);
-        // An end on a border belongs to the piece before it. Both grow with the instant, so they stay sorted.
+        // An end on a border belongs to the piece before it. Both functions are monotonic, so the order stays.
         let first = |start: u32| (u64::from(start) / GRID_US).min(pieces - 1);
         let behind = |end: u32| (u64::from(end).saturating_sub(1) / GRID_US).min(pieces - 1) + 1;
         [
@@ -70,12 +70,12 @@ impl Intervals {
         ]
     }
 
-    /// Goes through starts and ends, both sorted and on another scale, from 0 to `length`.
+    /// Sweeps over starts and ends, both sorted and mapped to another scale, from 0 to `length`.
     fn sweep(&self, length: u64, start: impl Fn(u32) -> u64, end: impl Fn(u32) -> u64) -> Levels {
         let mut levels = Levels::default();
         let (mut begun, mut ended, mut now) = (0, 0, 0);
         while ended < self.ends.len() {
-            // At one instant those who go leave before others come, but none before it has come.
+            // At the same instant, intervals end before others begin, but none ends before it has begun.
             let goes = end(self.ends[ended]);
             let comes = self.starts.get(begun).map(|&came| start(came));
             let coming = comes.filter(|&comes| comes < goes || begun == ended);
@@ -92,7 +92,7 @@ impl Intervals {
     }
 }
 
-/// For each number that were there at a time, how long it was so: microseconds or pieces of the grid.
+/// For each number of open intervals: how long it lasted, in microseconds or pieces of the grid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Levels(BTreeMap<u32, u64>);
 
@@ -103,14 +103,14 @@ impl Levels {
         }
     }
 
-    /// The same for a longer time.
+    /// Adds the levels of another time.
     pub(crate) fn extend(&mut self, other: &Levels) {
         for (&level, &weight) in &other.0 {
             self.add(level, weight);
         }
     }
 
-    /// Leaves out time in which nobody looked; it was counted as a time with none.
+    /// Subtracts time that the source does not cover; it was counted as time with no open interval.
     pub(crate) fn leave_out(&mut self, weight: u64) {
         if let Some(none) = self.0.get_mut(&0) {
             *none = none.saturating_sub(weight);
@@ -130,7 +130,7 @@ impl Levels {
         (all - self.0.get(&0).copied().unwrap_or(0).min(all)) as f64 / all as f64
     }
 
-    /// Numbers times how long they lasted.
+    /// The sum of numbers, each times how long it lasted.
     pub(crate) fn sum(&self) -> f64 {
         let product = |(&level, &weight): (&u32, &u64)| f64::from(level) * weight as f64;
         self.0.iter().map(product).sum()
@@ -190,7 +190,7 @@ mod tests {
         let one = [(4_000, 4_060)];
         assert_eq!(grid(&one, 10_000).busy(), 0.2);
         assert_eq!(exact(&one, 10_000).busy(), 0.006);
-        // Two that overlap for 1 ms.
+        // Two intervals that overlap for 1 ms.
         let two = [(0, 3_000), (2_000, 4_000)];
         assert_eq!(
             grid(&two, 10_000).0,
@@ -202,13 +202,13 @@ mod tests {
             BTreeMap::from([(0, 6_000), (1, 3_000), (2, 1_000)])
         );
         assert_eq!(levels.spread().unwrap().mean, 0.5);
-        // One goes when another comes: never two.
+        // One ends when the other begins: never two.
         assert_eq!(exact(&[(0, 5), (5, 10)], 10).0, BTreeMap::from([(1, 10)]));
-        // No time at all is seen by the grid only.
+        // Intervals of length 0 are seen only by the grid.
         let point = [(10, 10), (10, 10)];
         assert_eq!(exact(&point, 2_000).busy(), 0.0);
         assert_eq!(grid(&point, 2_000).spread().unwrap().max, 2.0);
-        // At a border.
+        // An end on a border of the grid.
         assert_eq!(grid(&[(0, 2_000)], 4_000).busy(), 0.5);
     }
 
@@ -220,7 +220,7 @@ mod tests {
         ) {
             let slot = 40 * step;
             let pairs: Vec<_> = (pairs.iter()).map(|&(a, b)| (a.min(b) * step, a.max(b) * step)).collect();
-            // At a border `x` of the grid an interval of no length counts for the piece that begins there, so leave those out.
+            // At a border of the grid, an interval of length 0 counts for the piece that begins there; leave those out.
             let lasting: Vec<_> = pairs.iter().filter(|(start, end)| start < end).copied().collect();
             let mut slow = Levels::default();
             for piece in 0..slot.div_ceil(GRID_US) {

@@ -1,7 +1,7 @@
-//! Several reports as one, from what JSON keeps of them: of proxies behind one name, or of the days of a week.
+//! Joins several reports from their JSON: of proxies behind one name, or of the days of a week.
 //!
-//! Counts and sums are added and distributions are merged within 1 %. What can not be made from two numbers is not made: how many requests were in all
-//! proxies at a time, how many documents were new to all. For these give the profiles themselves to one report.
+//! Counts and sums are added, and distributions are merged within 1 %. Numbers that cannot be computed from two reports are left out:
+//! requests in all proxies at the same time, documents new to all proxies. For those, make one report from the profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,35 +16,35 @@ use crate::tables;
 use crate::uniques::Uniques;
 use crate::values::join_sketches;
 
-/// Moments that a joined report keeps.
+/// Most marks of a joined report.
 const MARKS_MAX: usize = 1000;
 const APART: &str = "can not be made from reports: give the profiles themselves to one report";
 
-/// Reports that can not be joined.
+/// Why reports cannot be joined.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum JoinError {
     /// There is nothing to join.
     #[error("there is no report to join; name at least one")]
     Nothing,
-    /// They differ where they must not.
+    /// The reports differ in a property that must be equal.
     #[error("{first} and {second} differ in {what}: make both again with the same")]
     Different {
-        /// The name of one.
+        /// The name of one report.
         first: String,
-        /// The name of another.
+        /// The name of another report.
         second: String,
-        /// In what.
+        /// The property.
         what: &'static str,
     },
-    /// Together they would have too many slots.
+    /// The joined report would have too many slots.
     #[error(
         "together they last {slots} slots, and a report has at most {SLOTS_MAX}: make them again with a longer --slot"
     )]
     TooLong {
-        /// So many.
+        /// The number of slots.
         slots: u64,
     },
-    /// A distribution of it was not kept.
+    /// A report has no sketches of its distributions.
     #[error(
         "{name} does not have its distributions (it has too many slots): make it again with a longer --slot"
     )]
@@ -54,10 +54,10 @@ pub enum JoinError {
     },
 }
 
-/// One report of these, under that name.
+/// Joins these reports into one with this name.
 ///
 /// # Errors
-/// Other lengths of slots, other figures, another treatment of aborted requests; too many slots; a report without sketches.
+/// If lengths of slots, figures, or the treatment of aborted requests differ; too many slots; a report without sketches.
 pub fn join(name: &str, reports: &[SourceReport]) -> Result<SourceReport, JoinError> {
     let Some((first, rest)) = reports.split_first() else {
         return Err(JoinError::Nothing);
@@ -193,7 +193,7 @@ fn notes(reports: &[SourceReport]) -> Vec<String> {
     notes
 }
 
-/// What the classes of the joined source may show.
+/// What the joined source can tell about classes.
 fn known(reports: &[SourceReport]) -> Known {
     let has = |figure: &str, curve: &str| {
         reports.iter().all(|report| {
@@ -209,7 +209,7 @@ fn known(reports: &[SourceReport]) -> Known {
     if !reports.iter().all(has_protocols) {
         known = known.without(Known::PROTOCOLS);
     }
-    // A source without peers has no hits there.
+    // A source without peers has no hits at peers.
     let has_peers = |report: &SourceReport| {
         (report.figure("8b")).is_some_and(|figure| figure.not_recorded.is_none())
     };
@@ -259,7 +259,7 @@ impl Joining<'_> {
             .map(|report| &report.figures[number])
             .collect();
         let missing = all.iter().find_map(|figure| figure.not_recorded.clone());
-        // A figure that is empty in all of them is empty in the joined one, for the same reason.
+        // A figure that is empty in all reports is empty in the joined one, for the same reason.
         let is_empty = all.iter().all(|figure| figure.empty.is_some());
         let mut joined = Figure {
             curves: Vec::new(),
@@ -342,12 +342,12 @@ impl Joining<'_> {
         Ok(joined)
     }
 
-    /// How long the slots last that are not idle.
+    /// Length of all slots that are not idle.
     fn busy_seconds(&self) -> f64 {
         self.slots.iter().filter(|slot| !slot.is_idle).count() as f64 * self.slot_s
     }
 
-    /// One point of some with the same `x`.
+    /// Joins points with the same `x`.
     fn point(
         &self,
         points: &[&Point],
@@ -369,7 +369,7 @@ impl Joining<'_> {
             }
             Combine::Rate => joined.value = sum / seconds,
             Combine::Megabytes => joined.value = sum / seconds / 1e6,
-            // Of all curves of the figure, once they are there.
+            // Computed from all curves of the figure, once they exist.
             Combine::Share => {}
             Combine::Sketch | Combine::MedianShare => {
                 self.distribution(points, combine, &mut joined)?
@@ -405,7 +405,7 @@ impl Joining<'_> {
         }
         let sketched = join_sketches(points.iter().map(|point| &point.sketch[..]));
         joined.sketch = sketched.sketch();
-        // The unit of the sketch is the microsecond or the byte, that of the point the millisecond or the byte.
+        // The unit of a sketch is microseconds or bytes; that of a point is milliseconds or bytes.
         let unit = points.iter().find_map(|point| {
             let sum = point.spread?.mean * point.count as f64;
             (sum > 0.0).then(|| (point.sum / sum).round())
@@ -427,7 +427,7 @@ impl Joining<'_> {
     }
 }
 
-/// Shares are of the sums of all curves, at each `x` and for the day.
+/// Computes shares from the sums of all curves, at each `x` and for the day.
 fn shares(curves: &mut [Curve]) {
     let is_share = |curve: &Curve| matches!(curve.combine, Combine::Share | Combine::MedianShare);
     if !curves.iter().all(is_share) {

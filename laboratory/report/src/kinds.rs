@@ -1,4 +1,4 @@
-//! The small sets that everything is counted by: groups of requests, what is timed, what is counted, what comes and goes.
+//! The enumerations by which everything is counted: groups of requests, times, counts, presences and parts.
 
 use profile::{Class, Flags, Hierarchy, Record};
 
@@ -11,19 +11,19 @@ macro_rules! set {
         pub(crate) enum $name { $($(#[doc = $each])+ $value,)+ }
 
         impl $name {
-            /// All, in order.
+            /// All values, in order.
             #[allow(dead_code)]
             pub(crate) const ALL: &'static [$name] = &[$($name::$value,)+];
-            /// How many there are.
+            /// Number of values.
             pub(crate) const COUNT: usize = Self::ALL.len();
         }
     };
 }
 
 set! {
-    /// Groups do not overlap: each request is in one, tunnels in none.
+    /// Groups of requests. They do not overlap: each request is in one, tunnels in none.
     Group {
-        /// A hit with status 200, and no server was asked.
+        /// A hit with status 200 for which no server was asked.
         OkAlone,
         /// A hit with status 200 for which a server was asked.
         OkAsked,
@@ -33,11 +33,11 @@ set! {
         OtherHit,
         /// A miss that asked a server itself.
         Miss,
-        /// A miss that shared another's fetch.
+        /// A miss that shared another request's fetch.
         Collapsed,
-        /// No hit here, but one of the peer that was asked, or of a proxy beyond it.
+        /// A miss here, but a hit at the peer that was asked, or at a proxy beyond it.
         PeerHit,
-        /// What can not be cached, and errors: only in *all*.
+        /// Requests that cannot be cached, and errors: only in *all*.
         Rest,
     }
 }
@@ -56,7 +56,7 @@ pub(crate) const OK_HITS: &[Group] = &[Group::OkAlone, Group::OkAsked];
 pub(crate) const MISSES: &[Group] = &[Group::Miss, Group::Collapsed];
 /// Misses that asked a server themselves.
 pub(crate) const OWN_MISSES: &[Group] = &[Group::Miss];
-/// Hits at peers and beyond.
+/// Hits at peers and at proxies beyond them.
 pub(crate) const PEERS: &[Group] = &[Group::PeerHit];
 /// Hits, here and at peers, and misses.
 pub(crate) const CACHABLE: &[Group] = &[
@@ -68,7 +68,7 @@ pub(crate) const CACHABLE: &[Group] = &[
     Group::Collapsed,
     Group::PeerHit,
 ];
-/// All.
+/// All groups.
 pub(crate) const ALL: &[Group] = Group::ALL;
 
 impl Group {
@@ -93,22 +93,22 @@ impl Group {
     }
 }
 
-/// Whose hit a request was that is none of our own.
+/// The cache that a hit elsewhere came from.
 //= report section 5   Cache-Status gets a member at each hop, so the leaf's report knows at which level a hit was
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
-    /// Of a member of the cluster.
+    /// A member of the cluster.
     Member,
-    /// Of a sibling.
+    /// A sibling.
     Sibling,
-    /// Of a parent.
+    /// A parent.
     Parent,
-    /// Of a proxy beyond the one that was asked.
+    /// A proxy beyond the peer that was asked.
     Beyond,
 }
 
 impl Level {
-    /// `None`: a hit of our own, or of nobody. A collapsed request asked nobody itself; an error or a tunnel is no document of a cache.
+    /// `None` for a hit of our own or no hit. A collapsed request did not ask anyone itself; an error or a tunnel is no document of a cache.
     pub(crate) fn of(record: &Record) -> Option<Level> {
         if !matches!(record.class, Class::Miss | Class::Uncachable) {
             return None;
@@ -127,7 +127,7 @@ impl Level {
 }
 
 set! {
-    /// What is timed, in microseconds.
+    /// Times, in microseconds.
     Timed {
         /// The request, from its beginning to the last byte of the answer.
         Response,
@@ -135,27 +135,27 @@ set! {
         ClientConnect,
         /// From the first byte of a request to its parsed head.
         Head,
-        /// `proxy-connect` over a new connection, or over one of which that is not known.
+        /// `proxy-connect` over a new connection, or one of unknown age.
         ConnectNew,
-        /// `proxy-connect` over a connection that was used before.
+        /// `proxy-connect` over a reused connection.
         ConnectReused,
         /// `server-reply`
         ServerReply,
-        /// `proxy-connect` and `server-reply` of one request, added.
+        /// Sum of `proxy-connect` and `server-reply` of a request.
         ServerResponse,
         /// `proxy-reply`
         ProxyReply,
         /// `swap-in`
         SwapIn,
-        /// `swap-out`: until the store had it.
+        /// `swap-out`: until the store has the whole response.
         SwapOut,
         /// From the beginning of `swap-out` until the write with its last byte was on the device.
         SwapOutOnDisk,
-        /// What came after the first read, of swap-ins with two.
+        /// The time after the first read, for swap-ins with two reads.
         SecondIn,
-        /// `swap-in` of those with one read.
+        /// `swap-in` with one read.
         OneRead,
-        /// `swap-in` of those with two reads.
+        /// `swap-in` with two reads.
         TwoReads,
         /// `dns`
         Dns,
@@ -165,53 +165,53 @@ set! {
         Peer,
         /// A read of the device.
         DeviceRead,
-        /// What of it was spent in the elevator.
+        /// The part of a device read spent in the elevator.
         DeviceReadWait,
         /// A write of the device.
         DeviceWrite,
-        /// Medians of a worker's timer being late, a value each second.
+        /// Median lateness of a worker's timer, a value each second.
         LagP50,
-        /// 99th percentiles of it.
+        /// 99th percentile of that lateness.
         LagP99,
-        /// Maxima of it.
+        /// Maximum of that lateness.
         LagMax,
     }
 }
 
 set! {
-    /// What is counted.
+    /// Counts.
     Count {
         /// All requests, tunnels too.
         Requests,
-        /// Requests but tunnels.
+        /// Requests without tunnels.
         Documents,
         /// Hits.
         Hits,
-        /// Misses, collapsed ones too.
+        /// Misses, including collapsed ones.
         Misses,
         /// Collapsed requests.
         Collapsed,
-        /// Could not be cached.
+        /// Requests that could not be cached.
         Uncachable,
-        /// Answered with an error of the proxy, or not at all.
+        /// Requests answered with an error of the proxy, or not at all.
         Errors,
         /// Tunnels.
         Tunnels,
-        /// Broken off by client or server, tunnels not counted.
+        /// Requests aborted by client or server, without tunnels.
         Aborted,
-        /// By the client.
+        /// Requests aborted by the client.
         ClientAborted,
-        /// By the server.
+        /// Requests aborted by the server.
         OriginAborted,
         /// Hits in memory.
         MemoryHits,
         /// Hits on disk.
         DiskHits,
-        /// 304 from the cache.
+        /// Answers 304 from the cache.
         ImsHits,
-        /// Stored errors.
+        /// Hits on stored errors.
         NegativeHits,
-        /// Revalidated or stale.
+        /// Hits that were revalidated or stale.
         OtherHits,
         /// Hits of a member of the cluster.
         MemberHits,
@@ -221,11 +221,11 @@ set! {
         ParentHits,
         /// Hits of a proxy beyond the peer that was asked.
         FartherHits,
-        /// Bytes sent for these four.
+        /// Bytes sent for these four counts.
         PeerHitBytes,
         /// Bytes sent for hits.
         HitBytes,
-        /// Bytes sent, but in tunnels.
+        /// Bytes sent, without tunnels.
         Bytes,
         /// Bytes received from servers.
         ServerBytes,
@@ -235,23 +235,23 @@ set! {
         SwapOuts,
         /// Responses that the store refused.
         NotKept,
-        /// Misses, not collapsed, that had a look-up.
+        /// Misses with a DNS look-up, without collapsed ones.
         MissLookups,
-        /// Misses, not collapsed, whose look-up took time.
+        /// Misses whose DNS look-up took time, without collapsed ones.
         MissLookupsWaited,
-        /// Misses, not collapsed.
+        /// Misses without collapsed ones.
         OwnMisses,
-        /// Look-ups.
+        /// DNS look-ups.
         Lookups,
-        /// Look-ups that led to no connection.
+        /// DNS look-ups that led to no connection.
         LookupsFailed,
         /// Reads of the device.
         DeviceReads,
         /// Writes of the device.
         DeviceWrites,
-        /// Bytes read.
+        /// Bytes read from devices.
         DeviceReadBytes,
-        /// Bytes written.
+        /// Bytes written to devices.
         DeviceWriteBytes,
         /// Objects in those writes.
         DeviceWriteRecords,
@@ -263,7 +263,7 @@ set! {
 }
 
 set! {
-    /// What comes and goes.
+    /// What can be present at a time, for concurrency.
     Presence {
         /// Hits.
         Hit,
@@ -277,9 +277,9 @@ set! {
         OutHit,
         /// Connections to servers for misses.
         OutMiss,
-        /// Connections to peers that had it.
+        /// Connections to peers that had the object.
         OutPeer,
-        /// Connections to servers for others.
+        /// Connections to servers for other requests.
         OutRest,
         /// Swap-ins.
         SwapIn,
@@ -289,7 +289,7 @@ set! {
 }
 
 set! {
-    /// Parts of a request's time, without overlap: where two stages overlap, the later in this order has it.
+    /// Parts of a request's time, without overlap: where two stages overlap, the time belongs to the later one in this order.
     Part {
         /// Until the head was parsed.
         ClientConnect,
@@ -299,7 +299,7 @@ set! {
         Dns,
         /// Connecting to the server.
         ProxyConnect,
-        /// Waiting for another's fetch.
+        /// Waiting for another request's fetch.
         Wait,
         /// The server's reply.
         ServerReply,
@@ -307,12 +307,12 @@ set! {
         SwapIn,
         /// The reply to the client.
         ProxyReply,
-        /// No stage.
+        /// Time in no stage.
         Rest,
     }
 }
 
-/// Hits at peers and beyond.
+/// Hits at peers and at proxies beyond them.
 pub(crate) const PEER_HITS: &[Count] = &[
     Count::MemberHits,
     Count::SiblingHits,
@@ -320,7 +320,7 @@ pub(crate) const PEER_HITS: &[Count] = &[
     Count::FartherHits,
 ];
 
-/// Hits of our own and of others.
+/// Hits here and at peers.
 pub(crate) const HITS_WITH_PEERS: &[Count] = &[
     Count::Hits,
     Count::MemberHits,
@@ -330,7 +330,7 @@ pub(crate) const HITS_WITH_PEERS: &[Count] = &[
 ];
 
 impl Count {
-    /// The one class that a request counts in: their sum is [`Count::Requests`].
+    /// The one class in which a request counts: the sum of all classes is [`Count::Requests`].
     pub(crate) fn class_of(record: &Record) -> Count {
         if let Some(level) = Level::of(record) {
             return match level {
@@ -354,7 +354,7 @@ impl Count {
         }
     }
 
-    /// As JSON calls it: `memory_hits`.
+    /// The name in JSON: `memory_hits`.
     pub(crate) fn name(self) -> String {
         let mut name = String::new();
         for letter in format!("{self:?}").chars() {
@@ -368,12 +368,12 @@ impl Count {
 }
 
 impl SourceReport {
-    /// A count of all slots.
+    /// The value of a count over all slots.
     pub(crate) fn counted(&self, count: Count) -> u64 {
         self.counts.get(&count.name()).copied().unwrap_or(0)
     }
 
-    /// Several, added.
+    /// The sum of several counts.
     pub(crate) fn counted_all(&self, counts: &[Count]) -> u64 {
         (counts.iter()).fold(0, |sum, &count| sum.saturating_add(self.counted(count)))
     }

@@ -1,4 +1,4 @@
-//! What a source can tell. What it can not must never look like zero.
+//! What a source can tell. A missing number must never look like zero.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use profile::StageName;
 
 use crate::model::{Grid, Level, SourceKind};
 
-/// A set of kinds of facts that the records of a source have.
+/// A set of facts that the records of a source have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known(u32);
 
 const STAGES: u32 = (1 << StageName::ALL.len()) - 1;
 
 impl Known {
-    /// Nothing beyond instants, classes, statuses and bytes sent.
+    /// Only instants, classes, statuses and bytes sent.
     pub const NOTHING: Known = Known(0);
     /// Sizes of objects as they are stored.
     pub const OBJECT_BYTES: Known = Known(1 << 9);
-    /// Which document it was.
+    /// The document of a request.
     pub const KEYS: Known = Known(1 << 10);
-    /// Which client.
+    /// The client of a request.
     pub const CLIENTS: Known = Known(1 << 11);
-    /// Which server.
+    /// The server of a request.
     pub const SERVERS: Known = Known(1 << 12);
     /// Whether a request was aborted.
     pub const ABORTS: Known = Known(1 << 13);
@@ -30,9 +30,9 @@ impl Known {
     pub const REUSE: Known = Known(1 << 14);
     /// How many reads of a device a request took.
     pub const DEVICE_READS: Known = Known(1 << 15);
-    /// What could not be cached is told apart from misses.
+    /// Whether a miss could not be cached.
     pub const UNCACHABLE: Known = Known(1 << 16);
-    /// Whether a server was asked: with the stages of that, exactly; without them, as an upper bound.
+    /// Whether a server was asked: exact with the stages for that, an upper bound without them.
     pub const OUTGOING: Known = Known(1 << 17);
     /// Writes of the disk.
     pub const WRITES: Known = Known(1 << 18);
@@ -40,15 +40,15 @@ impl Known {
     pub const READS: Known = Known(1 << 19);
     /// The state of the machine, second by second.
     pub const SECONDS: Known = Known(1 << 20);
-    /// Connecting to the server and its reply as one time: the stage `server-reply` holds both if their own are not known.
+    /// Connecting to the server and its reply as one time; `server-reply` holds both if their own times are not known.
     pub const SERVER_RESPONSE: Known = Known(1 << 21);
     /// The client's protocol, and whether its connection is encrypted.
     pub const PROTOCOLS: Known = Known(1 << 22);
 
-    /// At which level a hit was that was none of the proxy's own.
+    /// The level of a hit that was not the proxy's own.
     pub const PEERS: Known = Known(1 << 23);
 
-    /// A profile. What its files turn out not to have, such as those of version 1, is taken away while they are read.
+    /// A profile. Facts that its files do not have, such as those of version 1, are removed while they are read.
     pub const PROFILE: Known = Known((1 << 24) - 1);
     /// Squid's native access.log.
     pub const SQUID: Known = Known(
@@ -59,7 +59,7 @@ impl Known {
             | Self::OUTGOING.0
             | Self::PEERS.0,
     );
-    /// What version 1 of the profile has.
+    /// Facts in version 1 of the profile.
     pub(crate) const VERSION_1: Known = Known(
         (STAGES & !(1 << StageName::Wait as u32) & !(1 << StageName::Peer as u32))
             | Self::UNCACHABLE.0
@@ -67,12 +67,12 @@ impl Known {
             | Self::OUTGOING.0,
     );
 
-    /// The time of a stage.
+    /// The times of a stage.
     pub const fn stage(name: StageName) -> Known {
         Known(1 << name as u32)
     }
 
-    /// The same, and the times of these stages.
+    /// Adds the times of these stages.
     #[must_use]
     pub fn with_stages(self, names: &[StageName]) -> Known {
         names
@@ -80,30 +80,30 @@ impl Known {
             .fold(self, |known, &name| known.and(Known::stage(name)))
     }
 
-    /// Both.
+    /// All facts of both.
     #[must_use]
     pub const fn and(self, other: Known) -> Known {
         Known(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The facts that both have.
     #[must_use]
     pub(crate) const fn common(self, other: Known) -> Known {
         Known(self.0 & other.0)
     }
 
-    /// Without these.
+    /// The facts without those of `other`.
     #[must_use]
     pub const fn without(self, other: Known) -> Known {
         Known(self.0 & !other.0)
     }
 
-    /// Is all of `other` known?
+    /// Whether all of `other` is known.
     pub const fn has(self, other: Known) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Why something that needs `needs` is not there; `None`: it is.
+    /// Why something that needs `needs` is not available; `None` if it is.
     pub(crate) fn missing(self, needs: Known, kind: SourceKind) -> Option<String> {
         let missing = needs.without(self);
         (missing != Known::NOTHING).then(|| {
@@ -115,7 +115,7 @@ impl Known {
         })
     }
 
-    /// All that a profile may have and this source has not, a sentence for each way to get it.
+    /// All facts that a profile may have and this source does not, a sentence for each way to get them.
     pub(crate) fn all_missing(self, kind: SourceKind) -> Vec<String> {
         let missing = Known::PROFILE.without(self);
         let mut ways: Vec<(&str, Known)> = Vec::new();
@@ -136,7 +136,7 @@ impl Known {
         ways.into_iter().map(sentence).collect()
     }
 
-    /// Which setting or run brings what is missing from a source of that kind.
+    /// The setting or run that brings what a source of that kind is missing.
     fn brought_by(self, kind: SourceKind) -> &'static str {
         const STAGES_OF_LOGFORMAT: Known = Known::stage(StageName::Dns)
             .and(Known::stage(StageName::ProxyConnect))
@@ -172,7 +172,7 @@ impl Known {
         }
     }
 
-    /// In words.
+    /// The facts in words.
     pub(crate) fn words(self) -> Vec<&'static str> {
         const WORDS: [&str; 24] = [
             "time to connect to the client",
@@ -210,28 +210,28 @@ impl Known {
 /// A source of requests and events.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// On the page.
+    /// Its name on the page.
     pub name: String,
     /// Its place in a hierarchy.
     pub level: Option<Level>,
-    /// What it is made from.
+    /// The format of its data.
     pub kind: SourceKind,
-    /// What it can tell.
+    /// What the source can tell.
     pub known: Known,
 }
 
-/// How a report is to be made.
+/// How to make a report.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The length of a slot, whole seconds up to an hour; `None`: [`crate::auto_slot`].
+    /// The length of a slot, whole seconds up to an hour; `None` means [`crate::auto_slot`].
     pub slot: Option<Duration>,
     /// How concurrency and utilisation are shown.
     pub grid: Grid,
-    /// Are aborted requests to be in the times?
+    /// Whether the times include aborted requests.
     pub with_aborted: bool,
-    /// Rows of the tables of hosts, content types and URLs; 0: no such tables.
+    /// Rows of the tables of hosts, content types and URLs; 0 means no such tables.
     pub top: usize,
-    /// Where temporary files go; about 50 bytes a request.
+    /// Directory of temporary files; about 50 bytes a request.
     pub spill_dir: PathBuf,
 }
 

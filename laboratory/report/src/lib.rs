@@ -1,8 +1,8 @@
-//! The figures of a proxy's day: what paper 001 measured of seven Squids, of any source of [`profile::Record`]s.
+//! The figures of a proxy's day: the measurements of paper 001 on seven Squids, for any source of [`profile::Record`]s.
 //!
-//! A [`Builder`] takes the requests and events of one source in any order and gives a [`model::SourceReport`]: slots of 20 minutes, 25 figures with
-//! medians and percentiles, tables, about 200 measures ([`measures()`]). What a source can tell is said by [`Known`]; a figure that needs
-//! more says so and is never zero. Reports are compared ([`compare()`]) and joined ([`join()`]).
+//! A [`Builder`] takes the requests and events of one source in any order and makes a [`model::SourceReport`]: slots of 20 minutes, 25
+//! figures with medians and percentiles, tables, about 200 measures ([`measures()`]). [`Known`] says what a source can tell; a figure
+//! that needs more says so instead of showing zero. Reports are compared ([`compare()`]) and joined ([`join()`]).
 //!
 //! ```
 //! use report::{Builder, Known, Options, Source, model::SourceKind};

@@ -12,16 +12,16 @@ use crate::sizes::{class_of, middle};
 use crate::uniques::Uniques;
 use crate::values::nearest_rank;
 
-/// What is taken of a curve.
+/// The statistic of a curve that is a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Statistic {
-    /// The number itself.
+    /// The number of the day.
     Value,
     /// A percentile of a distribution.
     P50,
     P90,
     P99,
-    /// The median in the size class that begins with so many bytes.
+    /// The median in the size class that begins with this many bytes.
     At(u64),
 }
 
@@ -56,14 +56,14 @@ impl Statistic {
     }
 }
 
-/// One of the measures, without a value.
+/// The definition of a measure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
     /// Figure, curve and statistic: `5.hit.p50`.
     pub id: String,
-    /// In words.
+    /// Its name in words.
     pub name: String,
-    /// Of the value.
+    /// Unit of the value.
     pub unit: &'static str,
 }
 
@@ -87,7 +87,7 @@ fn unit(figure: &FigureSpec, how: How) -> &'static str {
     }
 }
 
-/// Of the paper's figures.
+/// The measures of the paper's figures.
 fn of_figures() -> impl Iterator<Item = (&'static FigureSpec, &'static CurveSpec, Statistic)> {
     (catalogue::figures().filter(|figure| catalogue::is_of_the_paper(figure)))
         .flat_map(|figure| figure.curves.iter().map(move |curve| (figure, curve)))
@@ -96,7 +96,7 @@ fn of_figures() -> impl Iterator<Item = (&'static FigureSpec, &'static CurveSpec
         })
 }
 
-/// Table 3 and the totals: id, name, unit.
+/// The measures of Table 3 and the totals: id, name, unit.
 const TOTALS: [(&str, &str, &str); 14] = [
     ("table-3.documents", "requests", ""),
     ("table-3.unique-documents", "unique documents", ""),
@@ -162,7 +162,7 @@ pub fn measures() -> Vec<Measure> {
     figures.chain(totals).collect()
 }
 
-/// Their values in a report.
+/// The values of all measures in a report.
 pub(crate) fn measure(report: &SourceReport, uniques: Uniques, known: Known) -> Vec<Measured> {
     let mut values: Vec<_> = of_figures()
         .map(|(figure, curve, statistic)| {
@@ -186,7 +186,7 @@ pub(crate) fn measure(report: &SourceReport, uniques: Uniques, known: Known) -> 
     measures().into_iter().zip(values).map(measured).collect()
 }
 
-/// Of the day, and its quartiles over the slots that are not idle.
+/// The value of the day, and its quartiles over the slots that are not idle.
 fn value(
     report: &SourceReport,
     form: Form,
@@ -216,7 +216,7 @@ fn value(
     (day, quartiles(values.collect()))
 }
 
-/// By nearest rank; `None` if there is no value.
+/// Quartiles by nearest rank; `None` if there is no value.
 pub(crate) fn quartiles(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
     let count = values.len() as u64;

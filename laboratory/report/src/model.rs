@@ -1,13 +1,13 @@
-//! What a report is, as data.
+//! The data of a report.
 //!
-//! A [`Report`] is some [`SourceReport`]s side by side. Each has the same figures in the same order, so figure `i` of one source
-//! belongs beside figure `i` of another. Everything is kept as JSON and read back unchanged; a report written by a later program may
+//! A [`Report`] has some [`SourceReport`]s side by side. Each has the same figures in the same order, so figure `i` of one source
+//! belongs beside figure `i` of another. Reports are kept as JSON and read back unchanged; a report written by a later program may
 //! have more fields.
 //!
 //! Times are in milliseconds unless a name says otherwise, instants are microseconds since 1970, the `x` of a time plot is the
 //! *start of its slot* in seconds since 1970, and sizes are bytes.
 //!
-//! Not known here: how the numbers come about, how they are drawn.
+//! Not known here: how numbers are computed or drawn.
 
 use std::collections::BTreeMap;
 
@@ -21,29 +21,29 @@ pub const FORMAT: u32 = 1;
 pub struct Report {
     /// [`FORMAT`].
     pub format: u32,
-    /// In the order that they were given in.
+    /// In the order in which they were given.
     pub sources: Vec<SourceReport>,
 }
 
-/// Where a source stands in a hierarchy of caches.
+/// The position of a source in a hierarchy of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Its clients are people.
+    /// The cache of end users.
     Leaf,
     /// Between leaves and tops.
     Intermediate,
-    /// The highest of a country or an enterprise.
+    /// The highest cache of a country or an enterprise.
     Top,
-    /// Above all.
+    /// The cache above all others.
     Root,
 }
 
-/// What a source is made from.
+/// The format of a source's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
-    /// Profile files of Loligo, or its stream of them.
+    /// Loligo's profile, from files or a stream.
     Profile,
     /// Squid's native access.log, or one with stages.
     Squid,
@@ -51,14 +51,14 @@ pub enum SourceKind {
     Joined,
 }
 
-/// How the number of requests in the proxy is counted.
+/// How concurrency is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grid {
-    /// By the time that each number lasted.
+    /// Each number weighted by how long it lasted.
     #[default]
     #[serde(rename = "exact")]
     Exact,
-    /// The number that touch each interval of 2 ms, as in the paper.
+    /// The number of requests that touch each interval of 2 ms, as in the paper.
     #[serde(rename = "2ms")]
     TwoMs,
 }
@@ -66,79 +66,79 @@ pub enum Grid {
 /// The report of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// As the user called it.
+    /// The name that the user gave it.
     pub name: String,
-    /// Its place in a hierarchy, if it was said.
+    /// Its position in a hierarchy, if known.
     pub level: Option<Level>,
-    /// What it is made from.
+    /// The format of its data.
     pub kind: SourceKind,
-    /// When the first request began, and the last answer ended.
+    /// When the first request began.
     pub began_unix_us: u64,
-    /// See `began_unix_us`.
+    /// When the last answer ended.
     pub ended_unix_us: u64,
     /// Requests counted, tunnels included.
     pub requests: u64,
-    /// The length of a slot.
+    /// The length of a slot, microseconds.
     pub slot_us: u64,
     /// How concurrency and utilisation are shown.
     pub grid: Grid,
-    /// Are aborted requests in the times?
+    /// Whether the times include aborted requests.
     pub with_aborted: bool,
-    /// One after the other without a gap.
+    /// All slots, without gaps.
     pub slots: Vec<Slot>,
-    /// Figures 1 to 25 of the paper, then ours. The same list for every source.
+    /// Figures 1 to 25 of the paper, then ours. Every source has the same list.
     pub figures: Vec<Figure>,
-    /// Tables 1 to 3, the day's classes, aborts.
+    /// Tables 1 to 3, the classes of the day, aborts, and others.
     pub tables: Vec<Table>,
     /// Every measure, in the order of `--list`.
     pub measures: Vec<Measured>,
-    /// What was counted in all slots, by name: `requests`, `memory_hits`, `bytes`.
+    /// Counts over all slots, by name: `requests`, `memory_hits`, `bytes`.
     pub counts: BTreeMap<String, u64>,
-    /// Moments to be marked on a time axis: start, stop, purge.
+    /// Events to be marked on a time axis: start, stop, purge.
     pub marks: Vec<Moment>,
-    /// What this source could not tell, and what is not exact.
+    /// What this source cannot tell, and what is not exact.
     pub notes: Vec<String>,
-    /// What was wrong with the input.
+    /// Input that could not be used.
     pub troubles: Troubles,
 }
 
-/// A piece of the time axis.
+/// A slot of the time axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// When it begins; a multiple of its length.
+    /// Its begin; a multiple of its length.
     pub start_unix_us: u64,
-    /// Requests that began in it, tunnels included.
+    /// Requests that began in the slot, tunnels included.
     pub requests: u64,
-    /// Under 5 % of the busiest slot's requests: grey, and left out of the medians of the day.
+    /// It has under 5 % of the busiest slot's requests: drawn grey, and left out of the day's medians.
     pub is_idle: bool,
-    /// The source begins or ends within it, so numbers per second are too low.
+    /// The source begins or ends in the slot, so numbers a second are too low.
     pub is_partial: bool,
 }
 
 /// One figure of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// `1` to `25` for the paper's, `24b` and `25b` for their second versions, words for ours: the anchor is `figure-` and this.
+    /// `1` to `25` for the paper's, `24b` and `25b` for their second versions, words for ours. The anchor is `figure-` and this.
     pub id: String,
-    /// As the paper calls it.
+    /// Its title, as in the paper.
     pub title: String,
-    /// How its curves are to be drawn.
+    /// How its curves are drawn.
     pub form: Form,
-    /// What runs to the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// What runs up.
+    /// The vertical axis.
     pub y: Axis,
-    /// The curves; at least one unless there is `not_recorded`.
+    /// The curves; at least one unless `not_recorded` is set.
     pub curves: Vec<Curve>,
-    /// What the paper's authors found, in a sentence; empty for figures of our own.
+    /// The finding of the paper's authors, in a sentence; empty for our own figures.
     pub paper_saw: String,
-    /// The same of this source; empty if it can not be told.
+    /// The same finding for this source; empty if it cannot be computed.
     pub ours: String,
-    /// What to know when reading it: definitions, approximations.
+    /// Definitions and approximations that a reader should know.
     pub notes: Vec<String>,
-    /// Why this source can not fill it. Then there are no points, and the page says this sentence.
+    /// Why this source cannot fill the figure. Then there are no points, and the page shows this sentence.
     pub not_recorded: Option<String>,
-    /// Why there are no points, though this source could have some, and which run or setting brings them.
+    /// Why there are no points, though this source could have some; names the run or setting that brings them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty: Option<String>,
 }
@@ -149,9 +149,9 @@ pub struct Figure {
 pub enum Form {
     /// Lines over time.
     Lines,
-    /// Areas on top of each other, in the order of the curves; the lowest first.
+    /// Stacked areas in the order of the curves; the lowest first.
     Stacked,
-    /// Shares up to a size, which never fall.
+    /// Cumulative shares up to a size.
     Cumulative,
     /// Lines over size classes, with the number of values on a second axis in grey.
     OverSize,
@@ -160,25 +160,25 @@ pub enum Form {
 /// One axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// The quantity and its unit.
     pub label: String,
-    /// How it is divided.
+    /// Its scale.
     pub kind: AxisKind,
 }
 
-/// How an axis is divided.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AxisKind {
-    /// Seconds since 1970, labelled in UTC.
+    /// Linear, seconds since 1970, labelled in UTC.
     TimeUtc,
-    /// Bytes, by powers.
+    /// Logarithmic, bytes.
     LogBytes,
-    /// By powers of ten.
+    /// Logarithmic.
     Log,
-    /// From zero.
+    /// Linear from zero.
     Linear,
-    /// From 0 to 100.
+    /// Linear from 0 to 100.
     Percent,
 }
 
@@ -187,23 +187,23 @@ pub enum AxisKind {
 pub struct Curve {
     /// Unique in the figure: `hit`, `swap-in-first`.
     pub id: String,
-    /// In the legend.
+    /// Its name in the legend.
     pub name: String,
-    /// What it is about, which gives its colour when there is one source.
+    /// Its subject, which determines its colour when there is one source.
     pub role: Role,
-    /// Drawn dashed: what the kernel or the device says, or a part of another curve.
+    /// Drawn dashed: a number of the kernel or the device, or a part of another curve.
     pub is_dashed: bool,
-    /// How the same curve of two sources becomes one.
+    /// How the same curve of two sources is joined.
     pub combine: Combine,
-    /// By `x`, rising. Where there was no value there is no point.
+    /// Points by rising `x`. A slot without a value has no point.
     pub points: Vec<Point>,
-    /// Over all slots that are not idle; its `x` is 0.
+    /// The value over all slots that are not idle; its `x` is 0.
     pub day: Option<Point>,
-    /// Why this source can not fill it, though it fills others of the figure.
+    /// Why this source cannot fill the curve, though it fills others of the figure.
     pub not_recorded: Option<String>,
 }
 
-/// What a curve is about.
+/// The subject of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -236,23 +236,23 @@ pub enum Role {
     Rest,
 }
 
-/// How the same curve of several sources becomes one.
+/// How the same curve of several sources is joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combine {
-    /// Its points are distributions, kept as sketches, which are added.
+    /// Points are distributions with sketches; the sketches are added.
     Sketch,
-    /// The value is `sum / count`; both are added. (In a figure of percents, times 100.)
+    /// The value is `sum / count`; both are added. In a figure of percents it is multiplied by 100.
     Ratio,
-    /// The value is `sum` per second of the slot; sums are added.
+    /// The value is `sum` a second of the slot; sums are added.
     Rate,
-    /// The same, in millions.
+    /// As `Rate`, in millions.
     Megabytes,
     /// The value is the share of the curve's `sum` in the sums of all curves of the figure.
     Share,
     /// The value is the share of the sketch's median in the medians of all curves of the figure.
     MedianShare,
-    /// It can not be made from the two curves.
+    /// Cannot be joined.
     Apart,
 }
 
@@ -261,20 +261,20 @@ pub enum Combine {
 pub struct Point {
     /// Start of the slot in seconds since 1970, or bytes.
     pub x: f64,
-    /// What a plot shows without a script: the median of a distribution, else the number.
+    /// The number that a plot shows without a script: the median of a distribution, or a plain number.
     pub value: f64,
-    /// Values that it is made of.
+    /// Number of values behind it.
     pub count: u64,
-    /// Too few values, or a slot that is not whole: drawn hollow, and not joined to its neighbours.
+    /// Set if there are too few values, or the slot is partial. Drawn hollow, and not joined to its neighbours.
     pub is_hollow: bool,
-    /// What was added up, in the unit of `Combine`: microseconds, bytes, requests.
+    /// The sum that `Combine` adds, in its unit: microseconds, bytes, requests.
     pub sum: f64,
-    /// More of a distribution.
+    /// Further statistics of a distribution.
     pub spread: Option<Spread>,
-    /// Concurrency and utilisation: the value by the other grid.
+    /// For concurrency and utilisation: the value by the other grid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_grid: Option<f64>,
-    /// The distribution in steps of 1 %, so that reports can be joined: value and number of each step, values as differences.
+    /// The distribution in steps of 1 %, for joining reports: value and count of each step, values as differences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sketch: Vec<u64>,
 }
@@ -293,25 +293,25 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// A table: facts of this source, each a column when several sources are the rows.
+/// A table: facts of one source. Where several sources are rows, each fact is a column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// `1` to `3` for the paper's, words for ours: the anchor is `table-` and this.
+    /// `1` to `3` for the paper's, words for ours. The anchor is `table-` and this.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// In order; the same names for every source that has the table.
+    /// In order; every source with this table has the same names.
     pub facts: Vec<Fact>,
-    /// Why this source can not fill it.
+    /// Why this source cannot fill the table.
     pub not_recorded: Option<String>,
 }
 
-/// One cell and its heading.
+/// A cell and its heading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
     /// The heading.
     pub name: String,
-    /// As it is to be shown.
+    /// The text of the cell.
     pub value: String,
 }
 
@@ -320,41 +320,41 @@ pub struct Fact {
 pub struct Measured {
     /// Figure, curve and statistic: `5.hit.p50`.
     pub id: String,
-    /// In words.
+    /// Its name in words.
     pub name: String,
-    /// Of the value: `ms`, `%`, `1/s`, `bytes`, or nothing for a number.
+    /// Unit: `ms`, `%`, `1/s`, `bytes`; empty for a plain number.
     pub unit: String,
-    /// Over all slots that are not idle; `None`: not recorded, or there was none.
+    /// Value over all slots that are not idle; `None` if not recorded or if there was none.
     pub value: Option<f64>,
-    /// First, second and third quartile of the slots' values, if there are slots.
+    /// Quartiles of the slots' values, if there are slots.
     pub quartiles: Option<[f64; 3]>,
 }
 
-/// Something that happened at a moment.
+/// An event at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// When.
+    /// Its time.
     pub at_unix_us: u64,
     /// `start`, `stop`, `configuration`, `purge`, `scan-end`.
     pub kind: String,
-    /// More about it.
+    /// Details.
     pub text: String,
 }
 
-/// Places in the input that could not be used.
+/// Parts of the input that could not be used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Troubles {
-    /// How many there were.
+    /// Their number.
     pub count: u64,
     /// The first of them, with file and line or offset; at most [`TROUBLES_SHOWN_MAX`].
     pub first: Vec<String>,
 }
 
-/// The most troubles that are kept word by word; the others are counted.
+/// Most troubles whose text is kept; further ones are only counted.
 pub const TROUBLES_SHOWN_MAX: usize = 10;
 
 impl Troubles {
-    /// Counts one more, and keeps its text if there is room.
+    /// Counts a trouble, and keeps its text if there is room.
     pub fn add(&mut self, text: impl Into<String>) {
         self.count += 1;
         if self.first.len() < TROUBLES_SHOWN_MAX {
@@ -364,7 +364,7 @@ impl Troubles {
 }
 
 impl Troubles {
-    /// And those of another input.
+    /// Adds the troubles of another input.
     pub(crate) fn extend(&mut self, other: &Troubles) {
         self.count += other.count;
         let room = TROUBLES_SHOWN_MAX - self.first.len();
@@ -383,19 +383,19 @@ impl Report {
 }
 
 impl SourceReport {
-    /// The figure of that id.
+    /// The figure with this id.
     pub fn figure(&self, id: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.id == id)
     }
 
-    /// The measure of that id.
+    /// The measure with this id.
     pub fn measure(&self, id: &str) -> Option<&Measured> {
         self.measures.iter().find(|measured| measured.id == id)
     }
 }
 
 impl Figure {
-    /// The curve of that id.
+    /// The curve with this id.
     pub fn curve(&self, id: &str) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.id == id)
     }

@@ -1,4 +1,4 @@
-//! From what was kept of a slot to the point of a curve.
+//! Makes the points of curves from the numbers of a slot.
 //!
 //! Not known here: where the numbers come from.
 
@@ -12,17 +12,17 @@ use crate::model::{Grid, Point, Spread};
 use crate::sizes::{CLASSES, Over, Size, Sizes, cumulative_sizes, middle};
 use crate::values::Union;
 
-/// Fewer values than this make a hollow point.
+/// A point with fewer values than this is hollow.
 //= report section 1   a slot needs 30 values of a measure, else its point is hollow
 const FEW: u64 = 30;
-/// Microseconds of a millisecond.
+/// Microseconds in a millisecond.
 const MS: f64 = 1000.0;
 
-/// How points are to be made.
+/// How to make points.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
     pub(crate) grid: Grid,
-    /// Are distributions to be kept for joining?
+    /// Whether to keep distributions for joining.
     pub(crate) with_sketches: bool,
 }
 
@@ -39,7 +39,7 @@ fn plain(x: f64, value: f64, count: u64, sum: f64) -> Point {
     }
 }
 
-/// The point of a slot, or of the day; `None` if there is nothing to be said. A partial slot has too few of what is counted by the second.
+/// The point of a slot, or of the day; `None` if there are no values. In a partial slot, counts a second are too low.
 pub(crate) fn point(
     cells: &Cells,
     how: How,
@@ -169,7 +169,7 @@ fn share(cells: &Cells, (stage, all, groups): Stages<'_>, x: f64, manner: Manner
     let median = union.at_percent(50);
     let mut point = plain(
         x,
-        // All medians may be 0; the point is there all the same, so that a joined report knows of its requests.
+        // All medians may be 0. The point exists even then, so that a joined report knows its number of requests.
         median as f64 / total.max(1) as f64 * 100.0,
         count,
         median as f64,
@@ -202,7 +202,7 @@ fn gauge(
     Some(plain(x, value, samples, value * cells.seconds))
 }
 
-/// All points of a curve over sizes, and the point of the whole.
+/// All points of a curve over sizes, and the point of all sizes together.
 pub(crate) fn over(sizes: &Sizes, over: Over, manner: Manner) -> (Vec<Point>, Option<Point>) {
     let points = (0..CLASSES)
         .filter_map(|class| distribution(&sizes.over(over, class), middle(class), manner));

@@ -1,6 +1,6 @@
 //! Requests by the client's protocol and the encryption of its connection.
 //!
-//! They are counted by name among the counts of a report (`requests over HTTP/2, TLSv1.3, full`), so that reports can be joined.
+//! The counts have names among those of a report (`requests over HTTP/2, TLSv1.3, full`), so that reports can be joined.
 //!
 //! Not known here: slots.   Limits: a row for each protocol with each encryption, 35 at most.
 
@@ -13,14 +13,14 @@ use crate::kinds::{Group, HITS};
 use crate::known::Known;
 use crate::model::{Fact, SourceReport, Table};
 
-/// What is counted of each.
+/// What is counted for each row.
 const MEASURES: [&str; 4] = ["requests", "documents", "hits", "bytes"];
-/// Between the measure and the name of the row.
+/// Separates the measure from the name of the row.
 const OVER: &str = " over ";
-/// A table's id.
+/// The table's id.
 pub(crate) const ID: &str = "protocols";
 
-/// Counts in the making.
+/// Counts under construction.
 #[derive(Default)]
 pub(crate) struct Protocols(BTreeMap<(Protocol, bool, Encryption), [u64; MEASURES.len()]>);
 
@@ -37,7 +37,7 @@ impl Protocols {
         }
     }
 
-    /// With their names.
+    /// The counts with their names.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (String, u64)> {
         self.0.iter().flat_map(|(row, counts)| {
             let name = name_of(*row);
@@ -63,7 +63,7 @@ fn name_of((protocol, is_encrypted, encryption): (Protocol, bool, Encryption)) -
     format!("{protocol}, {session}")
 }
 
-/// The table, of what a report has counted.
+/// The table, from the counts of a report.
 pub(crate) fn table(report: &SourceReport, known: Known) -> Table {
     let count = |measure: &str, row: &str| {
         let name = format!("{measure}{OVER}{row}");

@@ -1,6 +1,6 @@
-//! Distributions of sizes, and times over sizes: of the whole source, not slot by slot.
+//! Distributions of sizes, and times by size: of the whole source, not slot by slot.
 //!
-//! Size classes are powers of two from 64 B to 64 MB, one below and one above; a class stands at its geometric middle.
+//! Size classes are powers of two from 64 B to 64 MB, with one class below and one above. A class is drawn at its geometric middle.
 //!
 //! Not known here: slots.   Limits: [`DAY_VALUES_MAX`] values of a class are exact.
 
@@ -11,32 +11,32 @@ use crate::kinds::{Group, HITS, MISSES};
 use crate::uniques::CURVES;
 use crate::values::{Union, Values};
 
-/// Distributions of sizes, bytes.
+/// Distributions of sizes, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Size {
     /// Bytes sent for hits, each access.
     Hit,
-    /// For misses.
+    /// Bytes sent for misses.
     Miss,
-    /// For hits at peers.
+    /// Bytes sent for hits at peers.
     Peer,
-    /// For others.
+    /// Bytes sent for other requests.
     Rest,
-    /// Stored sizes of what was read from the disk, each time.
+    /// Stored sizes of objects read from the disk, each time.
     SwapIn,
-    /// Of what was given to it.
+    /// Stored sizes of objects given to the disk.
     SwapOut,
     /// Sizes of documents at the first hit.
     HitFile,
-    /// At the first miss.
+    /// Sizes of documents at the first miss.
     MissFile,
-    /// At the first swap-in.
+    /// Sizes of documents at the first swap-in.
     SwapInFile,
-    /// At the first swap-out.
+    /// Sizes of documents at the first swap-out.
     SwapOutFile,
 }
 
-/// Those of first accesses, in the order of the bits of [`crate::uniques::Access::curves`].
+/// Sizes of first accesses, in the order of the bits of [`crate::uniques::Access::curves`].
 pub(crate) const FILES: [Size; CURVES] = [
     Size::HitFile,
     Size::MissFile,
@@ -46,34 +46,34 @@ pub(crate) const FILES: [Size; CURVES] = [
 const SIZES: usize = 10;
 
 impl Size {
-    /// Is it one of [`FILES`]?
+    /// Whether this is one of [`FILES`].
     pub(crate) fn is_of_first_accesses(self) -> bool {
         FILES.contains(&self)
     }
 }
 
-/// Times over sizes, microseconds.
+/// Times by size, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
     /// Response time of hits over bytes sent.
     Hit,
-    /// Of misses.
+    /// Response time of misses over bytes sent.
     Miss,
     /// Server reply of hits over the object's size.
     ReplyHit,
-    /// Of misses.
+    /// Server reply of misses over the object's size.
     ReplyMiss,
     /// Proxy reply of 200 hits over bytes sent.
     SentHit,
-    /// Of misses.
+    /// Proxy reply of misses over bytes sent.
     SentMiss,
     /// Swap-in over the object's size.
     In,
-    /// To its first page.
+    /// Swap-in to its first page, over the object's size.
     InFirst,
     /// Swap-out over the object's size.
     Out,
-    /// To its first page.
+    /// Swap-out to its first page, over the object's size.
     OutFirst,
 }
 
@@ -82,10 +82,10 @@ const OVERS: usize = 10;
 const SMALLEST_LOG2: u32 = 6;
 /// 64 MB.
 const LARGEST_LOG2: u32 = 26;
-/// With one below and one above.
+/// Number of classes, with one below and one above.
 pub(crate) const CLASSES: usize = (LARGEST_LOG2 - SMALLEST_LOG2) as usize + 2;
 
-/// The number of a size's class.
+/// The index of a size's class.
 pub(crate) fn class_of(bytes: u64) -> usize {
     let log2 = bytes.max(1).ilog2().min(LARGEST_LOG2);
     (log2 + 1).saturating_sub(SMALLEST_LOG2) as usize
@@ -96,13 +96,13 @@ pub(crate) fn middle(class: usize) -> f64 {
     (class as f64 + f64::from(SMALLEST_LOG2) - 0.5).exp2()
 }
 
-/// Sizes at which a cumulative curve has a point: a fourth of a power of two apart.
+/// Sizes at which a cumulative curve has a point: four for each power of two.
 pub(crate) fn cumulative_sizes() -> impl Iterator<Item = f64> {
     let (first, last) = (SMALLEST_LOG2 * 4, LARGEST_LOG2 * 4);
     (first..=last).map(|fourths| (f64::from(fourths) / 4.0).exp2())
 }
 
-/// All of them.
+/// All distributions of a source.
 pub(crate) struct Sizes {
     sizes: Vec<Values>,
     over: Vec<Values>,
@@ -110,7 +110,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// None yet.
+    /// Empty distributions.
     pub(crate) fn new(with_aborted: bool) -> Self {
         Sizes {
             sizes: vec![Values::new(DAY_VALUES_MAX); SIZES],
@@ -119,12 +119,12 @@ impl Sizes {
         }
     }
 
-    /// One more of a distribution.
+    /// Adds a value to a distribution.
     pub(crate) fn push(&mut self, size: Size, bytes: u64) {
         self.sizes[size as usize].push(bytes);
     }
 
-    /// Before anything is asked of it.
+    /// Sorts the values; needed before percentiles are read.
     pub(crate) fn sort(&mut self) {
         self.sizes
             .iter_mut()
@@ -132,22 +132,22 @@ impl Sizes {
             .for_each(Values::sort);
     }
 
-    /// Some distributions as one.
+    /// Several distributions as one.
     pub(crate) fn union(&self, sizes: &[Size]) -> Union<'_> {
         Union::new(sizes.iter().map(|&size| &self.sizes[size as usize]))
     }
 
-    /// A class of times.
+    /// The times in one size class.
     pub(crate) fn over(&self, over: Over, class: usize) -> Union<'_> {
         Union::new([&self.over[over as usize * CLASSES + class]])
     }
 
-    /// All classes of times.
+    /// The times in all size classes.
     pub(crate) fn over_all(&self, over: Over) -> Union<'_> {
         Union::new(&self.over[over as usize * CLASSES..][..CLASSES])
     }
 
-    /// A request of this group.
+    /// Adds a request of this group.
     pub(crate) fn request(&mut self, record: &Record, group: Group) {
         let (sent, stored) = (record.bytes_out, record.object_bytes);
         let stage = |name| record.stage(name);
@@ -163,7 +163,7 @@ impl Sizes {
             },
             sent,
         );
-        // 0: it is not known.
+        // 0 means unknown.
         if stored > 0 {
             reads.inspect(|_| self.push(Size::SwapIn, stored));
             writes.inspect(|_| self.push(Size::SwapOut, stored));

@@ -1,4 +1,4 @@
-//! The time axis: how long a slot is, which slots there are, which are idle.
+//! The time axis: length of a slot, list of slots, idle slots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use crate::intervals::SLOT_US_MAX;
 use crate::model::Slot;
 
-/// A slot of the paper.
+/// Length of a slot in the paper.
 //= paper 001 section 4.2   most of the measurements were grouped using 20 minute slots
 const PAPER_SLOT: Duration = Duration::from_secs(20 * 60);
-/// From here on the paper's slot is taken.
+/// A source of at least this length has the paper's slots.
 const LONG: Duration = Duration::from_secs(6 * 3600);
-/// So many slots there are in less than that; 20-minute slots in a day.
+/// Number of slots of a shorter source; the same as 20-minute slots in a day.
 const SLOTS: u64 = 72;
-/// A report has no more slots: four weeks of 20 minutes. Requests outside the busiest stretch of this length are left out.
+/// Most slots of a report: four weeks of 20 minutes. Requests outside the busiest period of this length are left out.
 pub(crate) const SLOTS_MAX: u64 = 2016;
-/// Seconds that are counted apart; beyond it each two become one.
+/// Most seconds that are counted separately; beyond that, pairs are merged.
 const SECONDS_MAX: usize = 1 << 17;
 const SECOND_US: u64 = 1_000_000;
-/// In hundreds of the busiest slot.
+/// A slot is idle below this percentage of the busiest slot.
 const IDLE_PERCENT: u64 = 5;
 
-/// The length of a slot for a source that lasts from its first to its last request: 20 minutes from six hours on, below that a 72nd of
-/// the length in whole seconds, at least one.
+/// The length of a slot for a source from its first to its last request: 20 minutes for six hours or more; for less, a 72nd of the length
+/// in whole seconds, at least one.
 pub fn auto_slot(first_unix_us: u64, last_unix_us: u64) -> Duration {
     let length_us = last_unix_us.saturating_sub(first_unix_us);
     if u128::from(length_us) >= LONG.as_micros() {
@@ -39,7 +39,7 @@ fn longest() -> Duration {
     Duration::from_micros(SLOT_US_MAX)
 }
 
-/// Whole seconds, at least one and at most an hour.
+/// A length in whole seconds, at least one and at most an hour.
 pub(crate) fn whole(slot: Duration) -> Duration {
     let seconds = slot
         .as_secs()
@@ -47,18 +47,18 @@ pub(crate) fn whole(slot: Duration) -> Duration {
     Duration::from_secs(seconds.max(1)).min(longest())
 }
 
-/// How many requests began in each second.
+/// Number of requests that began in each second.
 #[derive(Default)]
 pub(crate) struct Seconds {
-    /// Seconds that one count stands for less one.
+    /// A count stands for 2^doublings seconds.
     doublings: u32,
     counts: BTreeMap<u64, u64>,
-    /// The last one seen, not yet in `counts`: requests come nearly in order.
+    /// The last second seen, not yet in `counts`: requests come nearly in order.
     last: (u64, u64),
 }
 
 impl Seconds {
-    /// One more.
+    /// Counts a request.
     pub(crate) fn see(&mut self, at_unix_us: u64) {
         let second = (at_unix_us / SECOND_US) >> self.doublings;
         if self.last.0 == second {
@@ -84,7 +84,7 @@ impl Seconds {
         }
     }
 
-    /// By slot.
+    /// Number of requests by slot.
     fn by_slot(&mut self, slot_us: u64) -> BTreeMap<u64, u64> {
         self.settle();
         let mut slots = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Seconds {
         slots
     }
 
-    /// All slots from the first request to the last, and how many requests lie outside because there would be too many slots.
+    /// All slots from the first request to the last, and the number of requests outside, if there would be too many slots.
     pub(crate) fn slots(&mut self, slot_us: u64, began: u64, ended: u64) -> (Vec<Slot>, u64) {
         let counts = self.by_slot(slot_us);
         let (first, last, outside) = busiest(&counts);
@@ -123,12 +123,12 @@ impl Seconds {
     }
 }
 
-/// Has a slot so few requests that it is left out of the medians of the day?
+/// Whether a slot has so few requests that it is left out of the day's medians.
 pub(crate) fn is_idle(requests: u64, most: u64) -> bool {
     requests * 100 < most * IDLE_PERCENT
 }
 
-/// The stretch of at most [`SLOTS_MAX`] slots with the most requests: first, last, and requests outside.
+/// The period of at most [`SLOTS_MAX`] slots with the most requests: first slot, last slot, and requests outside.
 fn busiest(counts: &BTreeMap<u64, u64>) -> (u64, u64, u64) {
     let all: Vec<(u64, u64)> = counts.iter().map(|(&slot, &count)| (slot, count)).collect();
     let total: u64 = all.iter().map(|(_, count)| count).sum();

@@ -1,13 +1,13 @@
-//! Things put away by when they were, to be taken out slot by slot.
+//! Stores records by time, on disk if needed, to be read slot by slot.
 //!
-//! Records come in the order in which requests ended, the batches of several workers mixed, and several files may follow each
-//! other. So each is put into the bucket of its instant. When the buckets hold more than [`BUFFER_BYTES`], all are appended to
-//! one temporary file, and only their places in it stay in memory. Nobody knows in advance how long the source lasts: a bucket begins with
-//! one second, and when there would be more than [`BUCKETS_MAX`], each two become one.
+//! Records come in the order in which requests ended, with batches of several workers mixed, and several files may follow each other.
+//! So each record is put into the bucket of its instant. When the buckets hold more than [`BUFFER_BYTES`], all are appended to one
+//! temporary file, and only their positions in it stay in memory. The length of the source is not known in advance: a bucket first
+//! covers one second, and when there would be more than [`BUCKETS_MAX`], pairs of buckets are merged.
 //!
-//! The file has no name any more once it is open, so nothing of it remains when the program ends, however it ends.
+//! The file is unlinked as soon as it is open, so nothing of it remains when the program ends, even by a crash.
 //!
-//! Not known here: what is put away, beyond an instant and bytes.   Limits: memory is [`BUFFER_BYTES`], and 16 bytes for each
+//! Not known here: the content of records, beyond an instant and bytes.   Limits: memory is [`BUFFER_BYTES`], and 16 bytes for each
 //! mebibyte of the file.
 
 use std::collections::BTreeMap;
@@ -17,37 +17,37 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// All buckets together hold less than this in memory.
+/// Most bytes in memory of all buckets together.
 const BUFFER_BYTES: usize = 32 << 20;
-/// A bucket that is longer is written.
+/// A bucket longer than this is written.
 const BUCKET_BYTES: usize = 1 << 20;
-/// There are no more buckets than this.
+/// Most buckets.
 const BUCKETS_MAX: usize = 2048;
 const SECOND_US: u64 = 1_000_000;
-/// Of the bytes of one thing.
+/// Bytes of the length in front of each record.
 const LENGTH_BYTES: usize = 2;
 
-/// A temporary file could not be written or read.
+/// A temporary file cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{}: {source}; a report needs room for temporary files: name another directory with TMPDIR",
     directory.display()
 )]
 pub struct SpillError {
-    /// Where it was to be.
+    /// The directory of the file.
     pub directory: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// One temporary file, to which pieces are appended.
+/// A temporary file to which pieces are appended.
 pub(crate) struct Scratch {
     directory: PathBuf,
     file: Option<File>,
     length: u64,
 }
 
-/// A piece of it.
+/// A piece of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     at: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Piece {
 }
 
 impl Scratch {
-    /// In that directory, once there is something to write.
+    /// The file is created in that directory, once there is something to write.
     pub(crate) fn new(directory: &Path) -> Self {
         Scratch {
             directory: directory.to_owned(),
@@ -98,7 +98,7 @@ impl Scratch {
     }
 }
 
-/// A file of our own, which nobody else can open.
+/// Creates a file that only this program can open.
 fn unnamed(directory: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -126,17 +126,17 @@ struct Bucket {
     buffer: Vec<u8>,
 }
 
-/// Things by their instants.
+/// Records by their instants.
 pub(crate) struct Spill {
     scratch: Scratch,
-    /// A power of two of seconds.
+    /// Length of a bucket: a power of two of seconds.
     bucket_us: u64,
     buckets: BTreeMap<u64, Bucket>,
     buffered: usize,
 }
 
 impl Spill {
-    /// Empty; its file will be in that directory.
+    /// Empty; the file will be in that directory.
     pub(crate) fn new(directory: &Path) -> Self {
         Spill {
             scratch: Scratch::new(directory),
@@ -146,7 +146,7 @@ impl Spill {
         }
     }
 
-    /// Puts away what `write` appends, at most 64 KiB.
+    /// Stores the bytes that `write` appends, at most 64 KiB.
     pub(crate) fn put(
         &mut self,
         at_unix_us: u64,
@@ -161,7 +161,7 @@ impl Spill {
         bucket.buffer[begin..begin + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         self.buffered += bucket.buffer.len() - begin;
         if bucket.buffer.len() >= BUCKET_BYTES {
-            // Taken, since a cleared buffer would keep room that nobody counts.
+            // Taken instead of cleared: a cleared buffer would keep memory that is not counted.
             let full = std::mem::take(&mut bucket.buffer);
             self.buffered -= full.len();
             bucket.written.push(self.scratch.append(&full)?);
@@ -174,7 +174,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Writes all that is in memory.
+    /// Writes everything that is in memory.
     pub(crate) fn flush(&mut self) -> Result<(), SpillError> {
         for bucket in self.buckets.values_mut() {
             let buffer = std::mem::take(&mut bucket.buffer);
@@ -186,7 +186,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Makes one bucket of each two.
+    /// Merges pairs of buckets.
     fn coarsen(&mut self) {
         self.bucket_us *= 2;
         for (number, mut bucket) in std::mem::take(&mut self.buckets) {
@@ -196,7 +196,7 @@ impl Spill {
         }
     }
 
-    /// Calls `take` with everything whose bucket touches `from..to`: also with some things from before and after.
+    /// Calls `take` with every record whose bucket touches `from..to`. This includes some records from before and after.
     pub(crate) fn touching(
         &self,
         from_unix_us: u64,

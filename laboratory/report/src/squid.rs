@@ -9,80 +9,80 @@
 //!                                         status
 //! ```
 //!
-//! The time is that of the *end*, in steps of 1 ms, so a request began at end - elapsed. Three more fields tell the stages of the server's side; a line
-//! that has them was written with [`LOGFORMAT`]. Fields behind those that are known are passed over.
+//! The time is that of the *end*, in steps of 1 ms, so a request began at end - elapsed. Three more fields contain the stages of the
+//! server's side; a line that has them was written with [`LOGFORMAT`]. Fields after the known ones are ignored.
 //!
-//! Result codes are put together of words (`TCP_REFRESH_UNMODIFIED_ABORTED`), and are read as such ([`class_of`]).
+//! Result codes consist of words (`TCP_REFRESH_UNMODIFIED_ABORTED`), and are parsed as such ([`class_of`]).
 //!
-//! Not known here: files, line numbers, what is made of the records.
+//! Not known here: files, line numbers, the use of the records.
 //! Limits: none of its own; the caller bounds the length of a line.
 
 use crate::asked::Asked;
 use profile::{Class, Flags, Hierarchy, Method, Names, Record, Stage, StageName};
 use twox_hash::XxHash3_64;
 
-/// The native format with three fields more, which other programs pass over: the time for DNS (`%dt`), from the last byte of the request to the last of
-/// the server's reply (`%<pt`), and from connecting on (`%<tt`).
+/// The native format with three more fields, which other programs ignore: the time for DNS (`%dt`), from the last byte of the request to
+/// the last of the server's reply (`%<pt`), and from the begin of connecting (`%<tt`).
 pub const LOGFORMAT: &str =
     "logformat loligo %ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %[un %Sh/%<a %mt %dt %<pt %<tt";
 
-/// The stages that a line in [`LOGFORMAT`] tells.
+/// The stages in a line of [`LOGFORMAT`].
 pub const STAGES: [StageName; 3] = [
     StageName::Dns,
     StageName::ProxyConnect,
     StageName::ServerReply,
 ];
 
-/// What a line says.
-// One at a time is on the stack; a box would be an allocation a line.
+/// The content of a line.
+// Only one is on the stack at a time; a box would be an allocation for each line.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line<'a> {
     /// A request.
     Request {
-        /// Names are hashes of the URL, the client's address, and the URL's host and port.
+        /// Its names are hashes of the URL, the client's address, and the URL's host and port.
         record: Record,
         /// The line has the fields of [`LOGFORMAT`].
         has_stages: bool,
         /// The names themselves.
         asked: Asked<'a>,
     },
-    /// A query by ICP or HTCP (`UDP_...`): another proxy asked what is here.
+    /// A query by ICP or HTCP (`UDP_...`): another proxy asked whether this one has an object.
     Query {
-        /// It was.
+        /// The proxy had the object.
         is_hit: bool,
     },
-    /// Nothing, or a comment.
+    /// An empty line, or a comment.
     Empty,
 }
 
-/// Why a line is none of Squid's log.
+/// Why a line is not one of Squid's log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// There are ten fields.
+    /// The line has fewer than ten fields.
     #[error("has {0} fields of 10; is this Squid's native format?")]
     TooShort(usize),
-    /// The first field.
+    /// The first field is not a time.
     #[error("\"{0}\" is no time in seconds since 1970")]
     Time(String),
-    /// The second field.
+    /// The second field is not a time.
     #[error("\"{0}\" is no time in milliseconds")]
     Elapsed(String),
-    /// The fourth field has no `/`, or no number behind it.
+    /// The fourth field has no `/`, or no number after it.
     #[error("\"{0}\" is no result code and status, such as TCP_HIT/200")]
     Result(String),
-    /// The words of the code make no sense.
+    /// The words of the result code are not known.
     #[error("result code \"{0}\" is not known")]
     Code(String),
-    /// The fifth field.
+    /// The fifth field is not a number.
     #[error("\"{0}\" is no number of bytes")]
     Bytes(String),
 }
 
-/// Reads a line, without its line end.
+/// Parses a line, without its line end.
 ///
 /// # Errors
-/// It is no line of Squid's log.
+/// If it is not a line of Squid's log.
 pub fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
     let mut fields = line
         .split(|&b| b == b' ' || b == b'\t' || b == b'\r')
@@ -150,10 +150,10 @@ pub fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
 const NATIVE_FIELDS: usize = 10;
 const FIELDS: usize = NATIVE_FIELDS + STAGES.len();
 
-/// Class and flags of a result code; `None` if it is none.
+/// Class and flags of a result code; `None` if it is not known.
 ///
-/// Squid does not tell what is uncachable from other misses. A code ends with `_ABORTED` if the client went away, and with `_TIMEDOUT` if the
-/// server's answer did not come to its end in time.
+/// Squid does not distinguish uncachable responses from other misses. A code ends with `_ABORTED` if the client closed the connection, and
+/// with `_TIMEDOUT` if the server's answer was not complete in time.
 pub fn class_of(code: &[u8], status: u16, method: Method) -> Option<(Class, Flags)> {
     let code = std::str::from_utf8(code).ok()?;
     let mut words: Vec<&str> = code.split('_').collect();
@@ -234,8 +234,8 @@ fn hierarchy(code: &[u8]) -> Hierarchy {
     }
 }
 
-/// Did the peer say before that it had it, by ICP, HTCP or its digest: `SIBLING_HIT`, `CD_PARENT_HIT`, `PARENT_UDP_HIT_OBJ`? What a peer that
-/// was not asked had is not in the log.
+/// Whether the peer had said that it has the object, by ICP, HTCP or its digest: `SIBLING_HIT`, `CD_PARENT_HIT`, `PARENT_UDP_HIT_OBJ`.
+/// The log does not say what a peer had if it was not asked.
 fn says_hit(code: &[u8]) -> bool {
     code.ends_with(b"_HIT") || code.windows(8).any(|word| word == b"_UDP_HIT")
 }
@@ -253,7 +253,7 @@ fn names(url: &[u8], client: &[u8], hierarchy: Hierarchy) -> Names {
     }
 }
 
-/// Host and port of a URL; for CONNECT the whole.
+/// Host and port of a URL; of a CONNECT, the whole target.
 fn authority(url: &[u8]) -> &[u8] {
     let rest = match url.windows(3).position(|three| three == b"://") {
         Some(at) => &url[at + 3..],
@@ -263,7 +263,7 @@ fn authority(url: &[u8]) -> &[u8] {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// DNS, connect and reply one after the other; the log does not say when they began. False if one of the fields is no time.
+/// Sets DNS, connect and reply one after the other; the log does not say when they began. False if one of the fields is not a time.
 fn set_stages(record: &mut Record, [dns, reply, total]: [&[u8]; 3]) -> bool {
     let time_us = |field: &[u8]| match field {
         b"-" => Some(None),
@@ -299,7 +299,7 @@ fn set_stages(record: &mut Record, [dns, reply, total]: [&[u8]; 3]) -> bool {
     true
 }
 
-/// Seconds with up to six digits behind the point, in microseconds.
+/// Parses seconds with up to six decimals into microseconds.
 fn time_us(field: &[u8]) -> Option<u64> {
     let mut parts = field.splitn(2, |&b| b == b'.');
     let seconds: u64 = number(parts.next()?)?;
@@ -313,19 +313,19 @@ fn time_us(field: &[u8]) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(fraction_us)
 }
 
-/// Digits and nothing else.
+/// Parses a number that consists of digits only.
 fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
     let is_number = field.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(field).ok()?.parse().ok())?
 }
 
-/// Around the first `/`.
+/// Splits at the first `/`.
 fn split(field: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = field.iter().position(|&b| b == b'/')?;
     Some((&field[..at], &field[at + 1..]))
 }
 
-/// A field in a message: cut, and without what steers a terminal.
+/// A field for a message: shortened, and without control characters.
 fn shown(field: &[u8]) -> String {
     const CHARACTERS_MAX: usize = 40;
     let text = String::from_utf8_lossy(field);

@@ -13,9 +13,9 @@ use crate::protocols;
 use crate::uniques::Uniques;
 use crate::values::{Union, Values};
 
-/// Facts from the text of a mark; more are left out.
+/// Most facts from the text of a mark; further ones are left out.
 const FACTS_MAX: usize = 64;
-/// Nesting of the text of a mark.
+/// Deepest nesting in the text of a mark.
 const DEPTH_MAX: usize = 8;
 
 pub(crate) fn tables(
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// The last such mark has what is so now.
+/// A table of the last mark of this kind, which describes the present state.
 fn from_mark(report: &SourceReport, id: &str, title: &str, kind: MarkKind) -> Table {
     let mut table = table(id, title);
     let mark = (report.marks.iter().rev()).find(|mark| mark.kind == kind.as_str());
@@ -186,7 +186,7 @@ pub(crate) fn classes(report: &SourceReport, known: Known) -> Table {
     table
 }
 
-/// What each disk did: a few lines for each.
+/// The table of disks, with a few facts for each.
 fn disks(day: &Day, known: Known, kind: SourceKind) -> Table {
     let mut table = table(
         "disks",
@@ -210,7 +210,7 @@ fn disks(day: &Day, known: Known, kind: SourceKind) -> Table {
     table
 }
 
-/// Counts are of the whole source, times of the slots that are not idle.
+/// Counts are of the whole source, times only of slots that are not idle.
 fn disk(table: &mut Table, number: u8, all: &Disk, busy: Option<&Disk>) {
     let counts = all.counts;
     let mut add = |name: &str, value: String| {
@@ -237,7 +237,7 @@ fn disk(table: &mut Table, number: u8, all: &Disk, busy: Option<&Disk>) {
     add("busy", share);
 }
 
-/// Medians of swap-ins with one read and with two, microseconds.
+/// Medians of swap-ins with one read and with two reads, microseconds.
 pub(crate) fn one_and_two_reads(day: &Day) -> Option<(u64, u64)> {
     let median = |timed| {
         let union = day.busy.union(&[timed], ALL);
@@ -265,7 +265,7 @@ fn one_io(day: &Day, known: Known, kind: SourceKind) -> Table {
     table.add("total, one read", ms(one));
     table.add("total, two reads", ms(two));
     table.add("I/O", ms(two - one));
-    // A negative one is shown as such, as theirs was.
+    // A negative overhead is shown as such, as in the paper.
     table.add("overhead", ms(one - (two - one)));
     table
 }

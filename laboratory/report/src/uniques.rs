@@ -1,12 +1,12 @@
-//! First accesses, and how many different things there were.
+//! First accesses to documents, and numbers of distinct documents, clients and servers.
 //!
 //! *Documents*: Figure 2 counts each document once for each curve, at its first access, and Table 3 counts documents. A day may have
-//! forty million keys, more than fit in memory. So accesses are put away by their key into [`PARTS`] parts of a temporary file, and at the end
-//! each part is sorted by key and time. A table of recent keys keeps most later accesses of popular documents from being put away at all.
+//! forty million keys, more than fit in memory. So accesses are written, by key, into [`PARTS`] parts of a temporary file, and at the
+//! end each part is sorted by key and time. Because of a table of recent keys, most later accesses to popular documents are not written.
 //!
-//! *Clients and servers* are hashes of 32 bits: a set of them, which from [`EXACT_MAX`] on keeps every second, then every fourth hash, and so on.
+//! *Clients and servers* are sets of 32-bit hashes. From [`EXACT_MAX`] on a set keeps half of its hashes, then a quarter, and so on.
 //!
-//! Limits: parts of more than [`SORTED_MAX`] accesses are read several times, each time for some of their keys.
+//! Limits: a part with more than [`SORTED_MAX`] accesses is read several times, each time for some of its keys.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,36 +14,36 @@ use std::path::Path;
 use crate::spill::{Piece, Scratch, SpillError};
 
 const PARTS: usize = 256;
-/// A part's buffer.
+/// Buffer of a part.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Key, time, size with the curves.
+/// Bytes of an access: key, time, size with curves.
 const ACCESS_BYTES: usize = 24;
-/// The most accesses that are sorted at a time: 24 MiB.
+/// Most accesses that are sorted at a time: 24 MiB.
 const SORTED_MAX: u64 = 1 << 20;
-/// Recent keys: 16 MiB.
+/// Number of recent keys: 16 MiB.
 const RECENT: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
-/// Curves of Figure 2, as bits.
+/// Number of curves of Figure 2, each a bit.
 pub(crate) const CURVES: usize = 4;
 const CURVE_BITS: u64 = (1 << CURVES) - 1;
 
 /// An access to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// The document.
+    /// Key of the document.
     pub(crate) key: u64,
-    /// When, microseconds since 1970.
+    /// Time of the access, microseconds since 1970.
     pub(crate) at_unix_us: u64,
-    /// Its size, bytes; 0: not known.
+    /// Size of the document, bytes; 0 if not known.
     pub(crate) bytes: u64,
-    /// For which curves it counts, a bit each; may be none.
+    /// The curves for which the access counts, a bit each; may be none.
     pub(crate) curves: u8,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Seen {
     key: u64,
-    /// No curve of `curves` was seen later than this for the first time.
+    /// The first accesses for all of `curves` are not later than this.
     until_unix_us: u64,
     curves: u8,
     is_used: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    /// None yet; its file will be in that directory.
+    /// No accesses; the file will be in that directory.
     pub(crate) fn new(directory: &Path) -> Self {
         let part = || Part {
             written: Vec::new(),
@@ -77,7 +77,7 @@ impl Documents {
         }
     }
 
-    /// One more.
+    /// Adds an access.
     pub(crate) fn put(&mut self, access: Access) -> Result<(), SpillError> {
         if self.recent.is_empty() {
             self.recent = vec![Seen::default(); RECENT];
@@ -112,13 +112,13 @@ impl Documents {
         Ok(())
     }
 
-    /// Gives back the table of recent keys.
+    /// Frees the table of recent keys.
     pub(crate) fn forget_recent(&mut self) {
         self.recent = Vec::new();
     }
 
-    /// Calls `first` with the curve and the size of each document's first access for that curve. Sizes that are not known are left out.
-    /// Gives the number of documents.
+    /// Calls `first` with the curve and the size of each document's first access for that curve; unknown sizes are left out.
+    /// Returns the number of documents.
     pub(crate) fn finish(mut self, mut first: impl FnMut(usize, u64)) -> Result<u64, SpillError> {
         self.recent = Vec::new();
         let mut documents = 0;
@@ -172,19 +172,19 @@ impl Documents {
     }
 }
 
-/// From here on a set keeps only a share of its hashes.
+/// A set with more hashes than this keeps only a share of them.
 const EXACT_MAX: usize = 1 << 20;
 
-/// How many different hashes there were.
+/// Counts distinct hashes.
 #[derive(Default)]
 pub(crate) struct Distinct {
     kept: HashSet<u32>,
-    /// A hash is kept if its so many lowest bits, once mixed, are 0.
+    /// A hash is kept if this many of its lowest bits, once mixed, are 0.
     bits: u32,
 }
 
 impl Distinct {
-    /// Sees a hash.
+    /// Counts a hash, if it is new.
     pub(crate) fn see(&mut self, hash: u32) {
         if self.is_kept(hash) && self.kept.insert(hash) && self.kept.len() > EXACT_MAX {
             self.bits += 1;
@@ -199,13 +199,13 @@ impl Distinct {
         (mixed ^ mixed >> 15).trailing_zeros() >= self.bits
     }
 
-    /// How many, and whether it is an estimate.
+    /// The number of distinct hashes, and whether it is an estimate.
     pub(crate) fn count(&self) -> (u64, bool) {
         ((self.kept.len() as u64) << self.bits, self.bits > 0)
     }
 }
 
-/// How many different things there were, each with whether it is an estimate; `None`: not known.
+/// Numbers of distinct things, each with whether it is an estimate; `None` if not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uniques {
     pub(crate) documents: Option<(u64, bool)>,
@@ -234,7 +234,7 @@ mod tests {
                     firsts.entry((key, curve)).or_insert((u64::MAX, 0));
                 }
             }
-            // Of several at one time the smallest counts first, as numbers: curves are part of the number.
+            // Of several accesses at the same time the smallest number counts as first; the number includes the curves.
             for (&(key, curve), first) in &mut firsts {
                 let mine = accesses.iter().filter(|a| a.0 == key && a.3 & 1 << curve != 0);
                 *first = mine.map(|a| (a.1, a.2 << CURVES | u64::from(a.3))).min().unwrap();

@@ -1,25 +1,25 @@
 //! Many values, and their percentiles by nearest rank.
 //!
-//! Up to a limit values are kept one by one, so percentiles are exact. Beyond it they are counted in a histogram with three digits,
-//! so that a busy slot takes no more memory than a quiet one. A curve is often the union of some such sets: `Union` finds a rank in
-//! several sorted sets by halving the range of values, without putting them together.
+//! Up to a limit, values are kept one by one, so percentiles are exact. Beyond it they are counted in a histogram with three digits, so
+//! that a busy slot takes no more memory than a quiet one. A curve is often the union of several such sets. `Union` finds a rank in
+//! several sorted sets by bisecting the range of values, without merging the sets.
 //!
-//! Not known here: what the values are.   Limits: values below 2^32, larger ones are kept as 2^32 - 1.
+//! Not known here: what the values are.   Limits: values below 2^32; larger ones are kept as 2^32 - 1.
 //! Source: paper 001 section 4.2 wants percentiles because means suffer from large isolated peaks.
 
 use hdrhistogram::Histogram;
 
 use crate::model::Spread;
 
-/// Digits of the histogram beyond the limit.
+/// Precision of the histogram beyond the limit, digits.
 const DIGITS: u8 = 3;
-/// Digits of a sketch, which is kept in JSON.
+/// Precision of a sketch, which is kept in JSON, digits.
 const SKETCH_DIGITS: u8 = 2;
 
 /// A set of values.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
-    /// At most `limit`, sorted if `is_sorted`; empty if there is a histogram.
+    /// At most `limit` values, sorted if `is_sorted`; empty if there is a histogram.
     exact: Vec<u32>,
     is_sorted: bool,
     limit: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// None yet; up to `limit` they are kept one by one.
+    /// An empty set; up to `limit` values are kept one by one.
     pub(crate) fn new(limit: usize) -> Self {
         Values {
             exact: Vec::new(),
@@ -39,7 +39,7 @@ impl Values {
         }
     }
 
-    /// One more.
+    /// Adds a value.
     pub(crate) fn push(&mut self, value: u64) {
         let value = value.min(u32::MAX.into()) as u32;
         self.sum += u64::from(value);
@@ -54,7 +54,7 @@ impl Values {
         record(self.counted.as_mut().expect("made above"), value, 1);
     }
 
-    /// All of another set, too.
+    /// Adds all values of another set.
     pub(crate) fn add(&mut self, other: &Values) {
         if let Some(theirs) = &other.counted {
             self.begin_to_count();
@@ -81,18 +81,18 @@ impl Values {
         }
     }
 
-    /// How many.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         let counted = self.counted.as_ref().map_or(0, |counted| counted.len());
         counted + self.exact.len() as u64
     }
 
-    /// Is every percentile exact?
+    /// Whether every percentile is exact.
     pub(crate) fn is_exact(&self) -> bool {
         self.counted.is_none()
     }
 
-    /// Sorts. A union takes only sorted sets.
+    /// Sorts the values. A union takes only sorted sets.
     pub(crate) fn sort(&mut self) {
         if !self.is_sorted {
             self.exact.sort_unstable();
@@ -100,7 +100,7 @@ impl Values {
         }
     }
 
-    /// Forgets all of them, and keeps the room.
+    /// Removes all values, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.exact.clear();
         self.is_sorted = true;
@@ -113,18 +113,18 @@ fn histogram(digits: u8) -> Histogram<u32> {
     Histogram::new_with_bounds(1, u32::MAX.into(), digits).expect("the bounds are in order")
 }
 
-/// A step that is full takes no more.
+/// Counts saturate at the largest number of a step.
 fn record(histogram: &mut Histogram<u32>, value: u32, count: u32) {
     histogram.saturating_record_n(value.into(), count);
 }
 
-/// Several sorted sets as one, and so many zeros.
+/// Several sorted sets as one, with some zeros added.
 pub(crate) struct Union<'a> {
     sets: Vec<&'a Values>,
     zeros: u64,
     count: u64,
     sum: u64,
-    /// All of them, if one of them is counted.
+    /// A histogram of all sets, if one of them has one.
     counted: Option<Histogram<u32>>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// The same with zeros until there are `count` values.
+    /// Adds zeros until there are `count` values.
     pub(crate) fn with_zeros_up_to(mut self, count: u64) -> Self {
         self.zeros = count.saturating_sub(self.count);
         self.count += self.zeros;
@@ -156,17 +156,17 @@ impl<'a> Union<'a> {
         self
     }
 
-    /// How many.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// All added up.
+    /// Sum of all values.
     pub(crate) fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The value of nearest rank: number `ceil(percent / 100 * count)` of them, sorted. 0 if there is none.
+    /// The percentile by nearest rank: value number `ceil(percent / 100 * count)` in order; 0 if there are none.
     pub(crate) fn at_percent(&self, percent: u64) -> u64 {
         let rank = nearest_rank(percent, self.count);
         if self.count == 0 || rank <= self.zeros {
@@ -189,7 +189,7 @@ impl<'a> Union<'a> {
         low.into()
     }
 
-    /// How many are at most this large.
+    /// Number of values that are at most this large.
     pub(crate) fn count_up_to(&self, value: u64) -> u64 {
         let value = value.min(u32::MAX.into());
         match &self.counted {
@@ -203,7 +203,7 @@ impl<'a> Union<'a> {
         self.zeros + self.sets.iter().map(within).sum::<u64>()
     }
 
-    /// Percentiles, mean and maximum, each over `unit`; `None` if there is no value.
+    /// Percentiles, mean and maximum, each divided by `unit`; `None` if there is no value.
     pub(crate) fn spread(&self, unit: f64) -> Option<Spread> {
         if self.count == 0 {
             return None;
@@ -221,7 +221,7 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// What JSON keeps, so that reports can be joined: steps of at most 1 %.
+    /// The distribution for JSON, so that reports can be joined: steps of at most 1 %.
     pub(crate) fn sketch(&self) -> Vec<u64> {
         let mut steps = histogram(SKETCH_DIGITS);
         if let Some(counted) = &self.counted {
@@ -239,7 +239,7 @@ impl<'a> Union<'a> {
     }
 }
 
-/// Goes from step to step, not from value to value.
+/// Advances from step to step, not from value to value.
 fn count_sorted(mut sorted: &[u32], steps: &mut Histogram<u32>) {
     while let Some(&first) = sorted.first() {
         let last = steps.highest_equivalent(first.into());
@@ -263,7 +263,7 @@ fn write_sketch(steps: &Histogram<u32>) -> Vec<u64> {
     out
 }
 
-/// The sum of some sketches as values, and how many values each set of foreign numbers had beyond what fits.
+/// Adds up several sketches.
 pub(crate) fn join_sketches<'a>(sketches: impl IntoIterator<Item = &'a [u64]>) -> Sketched {
     let mut steps = histogram(SKETCH_DIGITS);
     for sketch in sketches {
@@ -277,16 +277,16 @@ pub(crate) fn join_sketches<'a>(sketches: impl IntoIterator<Item = &'a [u64]>) -
     Sketched(steps)
 }
 
-/// What sketches add up to.
+/// The sum of several sketches.
 pub(crate) struct Sketched(Histogram<u32>);
 
 impl Sketched {
-    /// How many values.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Percentiles within 1 %, each over `unit`; the mean and the maximum are the caller's.
+    /// Percentiles within 1 %, each divided by `unit`; the caller knows mean and maximum.
     pub(crate) fn spread(&self, unit: f64, mean: f64, max: f64) -> Spread {
         let count = self.count();
         let at = |percent| {
@@ -308,7 +308,7 @@ impl Sketched {
         }
     }
 
-    /// To be joined again.
+    /// A sketch of the sum, which can be joined again.
     pub(crate) fn sketch(&self) -> Vec<u64> {
         write_sketch(&self.0)
     }

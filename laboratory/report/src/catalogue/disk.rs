@@ -1,4 +1,4 @@
-//! Figures 18 to 25 of paper 001: the disk, and of what response times are made; with the second versions of the last two.
+//! Figures 18 to 25 of paper 001: the disk, and the parts of response times; with the second versions of the last two.
 
 use super::How::{
     Busy, DiskBusy, DiskRate, DiskTime, Over as OverSize, Part as InPart, Rate, Rise, Share, There,

@@ -1,6 +1,6 @@
 //! Figures 1 to 17 of paper 001: sizes, traffic, response times, hits, the network on both sides.
 //!
-//! What the paper saw is told in our words.
+//! The paper's findings are in our words.
 
 use super::How::{Over as OverSize, Percent, Rate, Sizes, There, Time};
 use super::{CONNECT, FigureSpec, curve, figure, time};
@@ -11,7 +11,7 @@ use crate::known::Known;
 use crate::model::{AxisKind, Form, Role};
 use crate::sizes::{Over, Size};
 
-/// Hits, misses, all.
+/// Curves of hits, misses, all.
 macro_rules! three {
     ($timed:expr) => {
         &[
@@ -22,7 +22,7 @@ macro_rules! three {
     };
 }
 
-/// And hits at peers.
+/// The same, and hits at peers.
 macro_rules! four {
     ($timed:expr) => {
         &[
@@ -35,7 +35,7 @@ macro_rules! four {
     };
 }
 
-/// What was in no cache.
+/// Requests that no cache could answer.
 const NOWHERE: &[Count] = &[Count::Misses, Count::Uncachable, Count::Errors];
 const FIRST_ACCESS: &str = "Each document counts once for each curve, at its first access.";
 /// In the order of the paper.
@@ -231,7 +231,7 @@ pub(super) const NETWORK: &[FigureSpec] = &[
             ),
         ],
     ),
-    // Roles give colours that differ.
+    // Roles are used for different colours.
     figure(
         "8b",
         "Hits by level",

@@ -1,8 +1,8 @@
-//! Which requests or events fill a figure: what the page says of an empty one.
+//! Which requests or events fill a figure: the text for an empty one.
 //!
-//! Not known here: whether a figure is empty, and whether the source could have filled it.
+//! Not known here: whether a figure is empty, and whether the source could fill it.
 
-/// One sentence, which begins with what is counted; it names the run or the setting that brings it.
+/// One sentence. It begins with what is counted, and names the run or the setting that brings it.
 pub(crate) fn filled_by(id: &str) -> &'static str {
     match id {
         "1" | "3" | "4" | "5" | "6" | "7" | "bandwidth" | "shares" => {
@@ -54,7 +54,7 @@ pub(crate) fn filled_by(id: &str) -> &'static str {
     }
 }
 
-/// What Figure 23 and Table 22 are made of.
+/// The requests behind Figure 23 and Table 22.
 pub(crate) const TWO_READS: &str = "Filled by swap-ins of exactly two reads of the disk. An object of up to 1 MiB (a fragment) takes one read and a \
     longer one at least three, so these are mostly ranges within one fragment of a long object whose head is in memory. \
     A run with range requests for objects of some megabytes has them.";

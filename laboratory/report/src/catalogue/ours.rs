@@ -1,4 +1,4 @@
-//! Figures that paper 001 has not, most of which its section 7 regrets.
+//! Figures that paper 001 does not have; its section 7 regrets that most of them are missing.
 
 use super::How::{Level, Mean, Megabytes, Percent, Rise, Time};
 use super::{CurveSpec, FigureSpec, curve, figure};
@@ -25,7 +25,7 @@ const fn lines(
 }
 
 //= paper 001 section 7   not measured there: the system's own counters, ICP, DNS, the delay of the select loop
-/// After those of the paper.
+/// Figures after those of the paper.
 pub(super) const OURS: &[FigureSpec] = &[
     lines(
         "shares",

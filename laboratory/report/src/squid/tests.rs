@@ -1,4 +1,4 @@
-//! Lines of Squid's log, and what becomes of them.
+//! Lines of Squid's log, and the records that they become.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn with_code(code: &str) -> String {
     )
 }
 
-/// Every result code of Squid 2.7 to 7, the class that it stands for, and its flags.
+/// Every result code of Squid 2.7 to 7, its class, and its flags.
 const GOLDEN: &[(&str, Class, &str)] = &[
     ("TCP_MEM_HIT/200", Class::MemoryHit, ""),
     (
@@ -106,7 +106,7 @@ fn the_codes_of_our_own_log_come_back() {
     for class in Class::ALL {
         let status = if class == Class::ImsHit { 304 } else { 200 };
         let record = request(&with_code(&format!("{}/{status}", class.squid_code())));
-        // Squid's codes do not tell what is uncachable from other misses.
+        // Squid's codes do not distinguish uncachable responses from other misses.
         let told = if class == Class::Uncachable {
             Class::Miss
         } else {
@@ -216,7 +216,7 @@ fn the_fields_of_the_longer_format_are_stages() {
         panic!("{hit}");
     };
     assert!(has_stages && record.stages.iter().all(Option::is_none));
-    // Headers, as `log_mime_hdrs on` appends them, are no stages.
+    // Headers, as appended by `log_mime_hdrs on`, are not stages.
     let headers = with_code("TCP_HIT/200") + " [Host: a] [x] [y]";
     assert!(matches!(
         parse(headers.as_bytes()),
@@ -227,7 +227,7 @@ fn the_fields_of_the_longer_format_are_stages() {
     ));
 }
 
-/// As Squid 5.7 wrote them, in the longer format: a connection refused, a client that went away, a connection used before.
+/// Lines that Squid 5.7 wrote in the longer format: a refused connection, a client that disconnected, a reused connection.
 const WRITTEN: &str = "\
 1795348610.699      0 127.0.0.1 TCP_MISS/503 3440 GET http://127.0.0.1:1/refused - HIER_DIRECT/127.0.0.1 text/html - - 0
 1795348610.910     51 127.0.0.1 TCP_MISS_ABORTED/000 0 GET http://127.0.0.1:37099/aborted - HIER_DIRECT/127.0.0.1 - - 0 51
