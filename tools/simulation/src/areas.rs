@@ -1,27 +1,27 @@
-//! How far silent faults of metadata go: the assumption under which the store promises that nothing dead comes back.
+//! The assumed limits of silent metadata faults. Under these limits the store promises that no invalidated record comes back.
 //!
-//! Metadata is kept twice: two copies of the superblock, of each log commit's tail, of each journal note. If the disk
-//! silently spoils both, nobody can know what was there. So we assume, and hold the simulated disk to it:
+//! Metadata is kept twice: two copies of the superblock, of each log commit's tail, of each journal note. If the disk silently spoils
+//! both copies, they cannot be restored. So we assume the following, and the simulated disk keeps to it:
 //!
-//! A1  between two recoveries at most one silent fault befalls each of superblock, log and journal (a lost or misdirected
+//! A1  between two recoveries at most one silent fault happens to each of superblock, log and journal (a lost or misdirected
 //!     write of it, a misdirected write over it, changed bits, also transient ones when it is read at a start);
-//! A2  one such fault touches at most one page of it, or the one write it takes away;
-//! A3  a power cut does not also tear a write to a part that already bears such a fault: then the write is there or not.
+//! A2  one such fault affects at most one page of the part, or the one write that is lost;
+//! A3  a power cut does not tear a write to a part that already has such a fault: the write lands whole or not at all.
 //!
-//! A checkpoint is kept once: any fault may befall it, and costs a longer recovery only. A fault that A1 or A2
-//! exclude is not injected. *Wounded* is what bears a fault; it heals when a recovery is complete, because that
-//! is when the store has read what is left and written both copies anew.
+//! A checkpoint is kept once: any fault may happen to it, and only makes the recovery longer. A fault that A1 or A2 excludes is not
+//! injected. A part with a fault is *wounded*. It heals when a recovery is complete, because the store has then read the good copy
+//! and written both again.
 //!
-//! Not known here: where in log and journal the two copies lie; hence one fault for all of each.
+//! Not known here: where in log and journal the two copies lie; hence one fault for all of each part.
 
 use std::ops::Range;
 
 use store::{Geometry, Superblock};
 
-/// A fault may touch this much of a part that is kept twice.
+/// Most bytes that a fault may affect in a part that is kept twice.
 const PAGE_BYTES: u64 = 4096;
 
-/// A part of the store.
+/// A part of the store's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Both copies.
@@ -34,7 +34,7 @@ pub enum Part {
     Journal,
 }
 
-/// Where the metadata lies, and which of it bears a silent fault.
+/// The positions of the metadata, and which parts have a silent fault.
 #[derive(Clone, Debug)]
 pub struct Areas {
     parts: [(Range<u64>, Part); 4],
@@ -42,7 +42,7 @@ pub struct Areas {
 }
 
 impl Areas {
-    /// Those of a store.
+    /// The areas of a store.
     pub fn of(geometry: &Geometry) -> Self {
         let area = |at: u64, len: u64| at..at + len;
         let g = geometry;
@@ -66,7 +66,7 @@ impl Areas {
         }
     }
 
-    /// No metadata at all.
+    /// No metadata.
     pub fn none() -> Self {
         Self {
             parts: [
@@ -79,22 +79,22 @@ impl Areas {
         }
     }
 
-    /// May a silent fault take away a write to `range`? If so it counts as done.
+    /// Whether a silent fault may drop a write to `range`. If so, the fault is recorded.
     pub fn admit_loss(&mut self, range: &Range<u64>) -> bool {
         self.admit(&[(range.clone(), u64::MAX)])
     }
 
-    /// May a silent fault change `range`? If so it counts as done.
+    /// Whether a silent fault may change `range`. If so, the fault is recorded.
     pub fn admit_change(&mut self, range: &Range<u64>) -> bool {
         self.admit(&[(range.clone(), PAGE_BYTES)])
     }
 
-    /// May a write to `meant` land at `hit` instead? If so it counts as done.
+    /// Whether a write to `meant` may land at `hit` instead. If so, the fault is recorded.
     pub fn admit_misdirected(&mut self, meant: &Range<u64>, hit: &Range<u64>) -> bool {
         self.admit(&[(meant.clone(), u64::MAX), (hit.clone(), PAGE_BYTES)])
     }
 
-    /// Does `range` touch a part that bears a fault?
+    /// Whether `range` touches a part that has a fault.
     pub fn is_wounded(&self, range: &Range<u64>) -> bool {
         let touched = |n: &usize| !common(&self.parts[*n].0, range).is_empty();
         (0..self.parts.len())
@@ -102,13 +102,13 @@ impl Areas {
             .any(|n| self.wounded[n])
     }
 
-    /// Does that part bear a fault?
+    /// Whether this part has a fault.
     pub fn is_part_wounded(&self, part: Part) -> bool {
         let of_part = self.parts.iter().position(|(_, other)| *other == part);
         of_part.is_some_and(|n| self.wounded[n])
     }
 
-    /// A recovery is complete.
+    /// Removes all faults, because a recovery is complete.
     pub fn heal(&mut self) {
         self.wounded = [false; 4];
     }

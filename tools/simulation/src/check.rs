@@ -1,59 +1,59 @@
-//! The rules: what the store may serve.
+//! The rules: which records the store may serve.
 //!
-//! * R1  Bytes that are served are those of one version that was handed in under exactly that key, and the same list, and taken.
+//! * R1  Served bytes are those of one version that was inserted under exactly this key and list, and accepted.
 //! * R2  That version is not dead: no invalidation of it has been acknowledged, and none was called in this life.
-//! * R3  It is not replaced: no later version of the key was taken in this life. Nor is one on the disk for sure, if the
+//! * R3  It is not replaced: no later version of the key was accepted in this life, nor is one certainly on the disk, if the
 //!   recovery is complete and the policy fills one region after the other.
-//! * R6  Whoever is served what was softly purged, under the conditions of R2, is told so.
-//! * R4  Bytes that the disk brought unspoiled, of a record that is certainly there, verify: nobody has written over
-//!   what the index still names or a reader still reads.
-//! * R5  What was on the disk for sure, alive and in the index when a life ended is found in the next (99 of 100), but
-//!   for what was evicted since.
+//! * R6  A version that was softly purged, under the conditions of R2, is served only as stale.
+//! * R4  Bytes that the disk returned unspoiled, of a record that is certainly there, verify: the store never overwrites a record
+//!   that the index names or a reader reads.
+//! * R5  Records that were certainly on the disk, alive and in the index at the end of a life are found in the next one (99 of 100),
+//!   except those evicted since.
 //!
-//! R3 excuses what was invalidated without that ever being acknowledged: it may be lost with the index and the invalidation
-//! with the log. Likewise what was dropped because it did not verify. R5 excuses what a full scan does not take, because the log does not reach back to it.
+//! R3 excuses a later version with an unacknowledged invalidation of an earlier life: both may be lost, with the index and the log. It
+//! also excuses one that was dropped because it did not verify. R5 excuses records older than the log, which a full scan refuses.
 //!
-//! R3 and R5 excuse what the disk has spoiled: a scan that can't read the successor can't know of it, and if the successor's write is
-//! lost, any older version may lie whole in the very same place. R1 and R2 excuse nothing.
+//! R3 and R5 excuse what the disk has spoiled: a scan that cannot read the successor does not know of it, and if the successor's write
+//! is lost, an older version may lie intact in the very same place. R1 and R2 excuse nothing.
 //!
-//! R3 asks for no more, because the store promises no more (`docs/store.md`): while the scan is under way it serves what the
-//! checkpoint has, whose successor may be yet to be found; and where records are evicted one by one, the successor may be
-//! overwritten before its predecessor, which a full scan then finds. What comes back is an answer that was stored,
-//! with the freshness it had; what was invalidated never does (R2).
+//! R3 demands no more than the store promises (`docs/store.md`). While the scan is under way, the store serves records of the checkpoint
+//! whose successors it may not have found yet. Where records are evicted one by one, a successor may be overwritten before its
+//! predecessor, which a full scan then finds. A record that comes back this way is a response that was stored, with its original
+//! freshness; an invalidated one never comes back (R2).
 //!
-//! R3 in recovery: a version taken before the scan has come to its predecessor need not replace it unless it was
-//! written; if its write fails the old one may come back.
+//! R3 in recovery: a version accepted before the scan has found its predecessor replaces that one only once it is written; if its
+//! write fails, the old version may come back.
 //!
-//! Not known here: how anything was asked for. Every function is pure.
+//! Not known here: how records were requested. Every function is pure.
 
 use crate::disk::Damage;
 use crate::world::{FullKey, State, Version, VersionNumber, World};
 
-/// A record as it would go to a client.
+/// A record as it would be sent to a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'a> {
-    /// From the record.
+    /// The key in the record.
     pub key: &'a [u8],
-    /// From the record.
+    /// The metadata in the record.
     pub meta: &'a [u8],
-    /// From the record.
+    /// The body in the record.
     pub body: &'a [u8],
-    /// Does the store say that it is stale?
+    /// Whether the store marks it as stale.
     pub doubted: bool,
 }
 
-/// Rules that are known to be broken, so that a run goes on when they are: bit `n` for rule `n`.
+/// Rules that are known to be broken and do not end a run: bit `n` for rule `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waived(u8);
 
 impl Waived {
-    /// The rules of these numbers, 1 to 6.
+    /// Waives the rules with these numbers, 1 to 6.
     pub fn of(rules: &[u8]) -> Self {
         let bits = rules.iter().filter(|rule| (1..=6).contains(*rule));
         Self(bits.fold(0, |sum, rule| sum | 1 << rule))
     }
 
-    /// Is what a message complains of to be passed over?
+    /// Whether the rule that a message names is waived.
     pub fn passes(self, message: &str) -> bool {
         let rule = message
             .strip_prefix('R')
@@ -62,11 +62,11 @@ impl Waived {
     }
 }
 
-/// May this be served as `full_key` now (R1 to R3)? `knows_all`: the store has had the means to know all that is on the
-/// disk for sure.
+/// Checks that this may be served as `full_key` now (R1 to R3). `knows_all`: the store is able to know everything that is certainly on
+/// the disk.
 ///
 /// # Errors
-/// Which rule is broken, and how.
+/// The broken rule, with details.
 pub fn served(
     world: &World,
     damages: &[Damage],
@@ -81,11 +81,11 @@ pub fn served(
     Ok(number)
 }
 
-/// May this be served now to one who has needed `full_key` since `at`? It was alive then, or came later. (Of a key with several
-/// versions an older one may lie where the one that is needed was lost: those who need records give them keys that name one.)
+/// Checks that this may be served now to an answer that has needed `full_key` since `at`: it was alive then, or was stored later. (If a key
+/// has several versions, an older one may lie where the needed one was lost. Answers that need records use keys that name a version.)
 ///
 /// # Errors
-/// Which rule is broken, and how.
+/// The broken rule, with details.
 pub fn was_alive(
     world: &World,
     full_key: FullKey,
@@ -147,7 +147,7 @@ fn is_what_was_stored(
     Ok(number)
 }
 
-/// Lists that follow one another under one salt are of one family: what is before the plus sign.
+/// The part of a list before the plus sign. Successive lists under one salt have it in common.
 fn family(list: &[u8]) -> &[u8] {
     list.split(|&byte| byte == b'+').next().unwrap_or(list)
 }
@@ -204,7 +204,7 @@ fn is_not_replaced(
     for &later in later {
         let version = &world.versions[later as usize];
         if version.forgotten_in > 0 {
-            // With it went what it had replaced, and the index no longer tells that from what may be found.
+            // The versions that it replaced were dropped with it. The index cannot distinguish them from records that a scan may still find.
             return Ok(());
         }
         let mut killers = world.killers(later);
@@ -248,11 +248,11 @@ fn places(version: &Version) -> String {
     copies.join(", ")
 }
 
-/// Bytes were read for `full_key`, unspoiled, and do not verify. Is that the store's doing (R4)? `place`: where, if a
-/// recovery is under way, and it may have been an older version's place.
+/// Checks unspoiled bytes of `full_key` that do not verify: whether the store is at fault (R4). `place` is their position, given if a
+/// recovery is under way, when it may have been that of an older version.
 ///
 /// # Errors
-/// It is.
+/// If the store is at fault.
 pub fn unverified(
     world: &World,
     damages: &[Damage],
@@ -275,7 +275,7 @@ pub fn unverified(
     Ok(())
 }
 
-/// Must the next life find this version, if the index has it at the end of this one (R5)? To be asked after
+/// Whether the next life must find this version, if the index has it at the end of this one (R5). To be called after
 /// [`World::end_life`].
 pub fn must_survive(world: &World, damages: &[Damage], number: VersionNumber) -> bool {
     let full_key = world.versions[number as usize].full_key;
@@ -288,7 +288,7 @@ pub fn must_survive(world: &World, damages: &[Damage], number: VersionNumber) ->
         && !world.is_damaged(number, damages)
 }
 
-/// Is that many of that many not found too many (R5)?
+/// Whether this many missing records are too many (R5).
 pub fn too_many_missing(missing: u64, expected: u64) -> bool {
     missing > (expected / 100).max(1)
 }

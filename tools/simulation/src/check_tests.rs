@@ -1,4 +1,4 @@
-//! Deliberately wrong answers: each must be noticed, and the right one must not.
+//! Deliberately wrong answers: each must be reported, and the right one must not.
 
 use super::*;
 use crate::random::Random;
@@ -62,7 +62,7 @@ impl Scene {
         self.world.invalidations[invalidation as usize].acknowledged = true;
     }
 
-    /// Serves a version as it was stored.
+    /// Serves a version exactly as it was stored.
     fn serve(&self, version: VersionNumber) -> Result<VersionNumber, String> {
         let v = &self.world.versions[version as usize];
         let key = &self.world.full_keys[v.full_key as usize].key;
@@ -178,7 +178,7 @@ fn what_was_invalidated_is_dead() {
         scene.refused(version, "R2");
         let later = scene.put_since(0, slow);
         scene.refused(later, "R2");
-        // Not acknowledged: the end of the life may undo it.
+        // The invalidation is not acknowledged: the end of the life may undo it.
         scene.world.full_keys[0].versions.pop();
         scene.crash(false);
         assert_eq!(scene.serve(version), Ok(version));
@@ -235,7 +235,7 @@ fn a_replaced_version_may_come_back_if_its_successor_was_lost() {
     let old = scene.put_durably(0);
     let new = scene.put(0);
     scene.write(new);
-    // Whatever a failed flush left out, no later one brings.
+    // What a failed flush left out may never be covered by a later one.
     scene.world.flush_over(u64::MAX, false);
     scene.world.flush_over(u64::MAX, true);
     scene.crash(true);

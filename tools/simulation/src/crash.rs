@@ -1,14 +1,14 @@
-//! Ends and beginnings of a life: closing, killing, cutting the power; opening, recovering, and what must be found again.
+//! Ends and beginnings of a life: closing, killing, power cuts; opening, recovery, and records that must be found again.
 //!
-//! An opening does what the proxy's shell does: read both copies of the superblock, ask for a plan, read log, journal
-//! and checkpoint, make the store, write its opening superblock, copy after copy, each flushed. It may be cut short
-//! at each of these operations, and then the next attempt finds what that one left.
+//! An opening works as in the proxy: read both copies of the superblock, plan, read log, journal and checkpoint, make the store, and
+//! write its opening superblock, copy after copy, each flushed. It may be interrupted at each of these operations; the next attempt
+//! then finds what that one left.
 //!
-//! After an opening a run either goes on at once, with recovery under way (then only what is served is checked), or
-//! does nothing but read until the recovery is complete; then everything that was there for sure must be found (R5).
-//! That too may be cut short.
+//! After an opening a run either continues at once, with recovery under way (then only served records are checked), or only reads until
+//! the recovery is complete. After that, every record that was certainly there must be found (R5). This phase may be interrupted
+//! too.
 //!
-//! Limits: [`OPENINGS_MAX`] attempts, the later ones undisturbed; [`QUIET_STEPS_MAX`] steps of recovery.
+//! Limits: [`OPENINGS_MAX`] attempts, the later ones without interruptions; [`QUIET_STEPS_MAX`] steps of recovery.
 
 use bytes::Bytes;
 use store::{Identity, Superblock};
@@ -20,10 +20,10 @@ use crate::simulated_store::{Found, OpenPlan, SimulatedStore};
 use crate::world::VersionNumber;
 
 const OPENINGS_MAX: u32 = 12;
-/// From this attempt on nothing disturbs.
+/// From this attempt on, there are no interruptions and no faults.
 const UNDISTURBED_FROM: u32 = 6;
 const QUIET_STEPS_MAX: u64 = 20_000;
-/// From here on the disk makes no faults.
+/// From this step on, the disk makes no faults.
 const CALM_FROM: u64 = 300;
 /// Attempts to read the superblock.
 const SUPERBLOCK_READS: u32 = 3;
@@ -34,17 +34,17 @@ enum End {
     Closed,
     Killed,
     PowerCut,
-    /// Another process has it now.
+    /// Another process has taken the store over.
     HandedOver,
 }
 
-/// An opening ended, or an operation of it did, before it was done.
+/// An opening was interrupted, or one of its operations failed.
 struct CutShort;
 
 type Opening<T> = Result<Result<T, CutShort>, String>;
 
 impl Run {
-    /// The life ends somehow, and the next begins.
+    /// Ends the life in one of several ways, and begins the next.
     pub fn end_and_reopen(&mut self) -> Result<(), String> {
         let end = match self.random.below(10) {
             0..2 => self.close()?,
@@ -55,7 +55,7 @@ impl Run {
         self.reopen()
     }
 
-    /// Stops in order. Half of the time the world does not wait for the end of that.
+    /// Closes the store. In half of the cases the run does not wait until it is closed.
     fn close(&mut self) -> Result<End, String> {
         self.tell("closing", 0, 0);
         self.fills.clear();
@@ -68,7 +68,7 @@ impl Run {
             u64::MAX
         };
         self.disk.set_calm(patience == u64::MAX);
-        // All clusters first.
+        // Clusters must be written first.
         let mut begun = false;
         for n in 0..QUIET_STEPS_MAX {
             self.pump()?;
@@ -76,7 +76,7 @@ impl Run {
                 .disk
                 .any_pending(|tag| !matches!(tag, Tag::Work { .. }));
             if !begun && !clusters_left {
-                // A read that ended meanwhile may have given its record a second chance.
+                // A read that ended meanwhile may have given its record a second chance, which has to be written.
                 let writes = self.store()?.flush();
                 if !writes.is_empty() {
                     self.submit_writes(writes)?;
@@ -111,7 +111,7 @@ impl Run {
         ))
     }
 
-    /// The life ends, and the next one is another process's; what of this one goes on.
+    /// Ends the life; the next one is another process's. Returns this process's store, which goes on reading.
     pub fn hand_life_over(&mut self) -> Result<SimulatedStore, String> {
         self.end_life(End::HandedOver)?;
         self.leaving
@@ -119,7 +119,7 @@ impl Run {
             .ok_or_else(|| "there was no store to hand over".to_owned())
     }
 
-    /// All ends at once, while the next process marks the store.
+    /// Kills both processes or cuts the power while the new one marks the store.
     pub fn cut_everything(&mut self) {
         let end = match self.upgrade_random.one_in(2) {
             true => End::Killed,
@@ -133,7 +133,7 @@ impl Run {
         self.report.count_deeds(deeds);
         let store = self.store()?;
         let mut candidates = Vec::new();
-        // A newer marker may lie behind what was not scanned yet; what is in reach now is out of reach then.
+        // A newer marker may lie in a part that is not scanned yet. The variants that are reachable now then no longer are.
         let are_variants_sure = store.recovery().is_none();
         for (number, full) in (0..).zip(&self.world.full_keys) {
             let is_candidate = full.plain || (full.salt.is_some() && are_variants_sure);
@@ -142,13 +142,13 @@ impl Run {
             }
             let newest = full.versions.last();
             let place = store.place_of(store.hash(&full.key));
-            // Not one that was written again and is still in an open cluster: its old place may have been used again.
+            // Leave out a version that was written again and is still in an open cluster: its old place may have been reused.
             candidates.extend(newest.filter(|&&newest| {
                 let latest = self.world.versions[newest as usize].copies.last();
                 place.is_some() && latest.map(|copy| copy.range.start) == place
             }));
         }
-        // What the last recovery had yet to find, the next one has to.
+        // Records that the last recovery had not found yet must be found by the next one.
         candidates.extend(self.expected.take().into_iter().flatten());
         candidates.sort_unstable();
         candidates.dedup();
@@ -168,7 +168,7 @@ impl Run {
         Ok(())
     }
 
-    /// What becomes of the disk, and of all that was under way.
+    /// Applies the end to the disk and to everything under way.
     fn crash(&mut self, end: End) {
         self.say(format!("{end:?} at {} ms", self.now_ms));
         match end {
@@ -190,7 +190,7 @@ impl Run {
         self.quiet_steps = None;
     }
 
-    /// Opens the store, in several attempts if need be.
+    /// Opens the store, in several attempts if needed.
     pub fn reopen(&mut self) -> Result<(), String> {
         for attempt in 0..OPENINGS_MAX {
             let disturbed = attempt < UNDISTURBED_FROM && self.random.one_in(3);
@@ -213,7 +213,7 @@ impl Run {
         let identity = Identity::new(self.random.bytes());
         let store = match OpenPlan::of(&start, &self.geometry) {
             OpenPlan::Refused { .. } if !self.opened_once => {
-                // The very first superblock was torn so that it looks like something else's.
+                // The very first superblock was torn, and looks like that of another program.
                 self.disk.wipe();
                 return Ok(Err(CutShort));
             }
@@ -250,7 +250,7 @@ impl Run {
         for (offset, data) in store.opening() {
             for op in [Op::Write { offset, data }, Op::Flush] {
                 match self.carry_out(op, disturbed)? {
-                    // The shell gives up when it can't write that.
+                    // The proxy gives up too if it cannot write the superblock.
                     Ok(Err(())) | Err(CutShort) => return Ok(Err(CutShort)),
                     Ok(Ok(_)) => (),
                 }
@@ -287,7 +287,7 @@ impl Run {
         if self.random.one_in(2) {
             self.quiet_steps = Some(0);
         } else {
-            // What is stored meanwhile may evict anything.
+            // Records stored meanwhile may evict any of the expected ones.
             self.expected = None;
         }
     }
@@ -320,21 +320,21 @@ impl Run {
             }
         }
         if found.log.is_none() || found.journal.is_none() || self.disk.is_log_wounded() {
-            // Nobody can ask then that much is found; that nothing dead is, all the same.
+            // R5 does not apply then; R2 still does.
             self.say("log or journal can't be read, or the log bears a fault".into());
             self.expected = None;
         }
         Ok(Ok(found))
     }
 
-    /// None if the device failed.
+    /// Reads from the disk; none if the device failed.
     fn read(&mut self, offset: u64, len: u64, disturbed: bool) -> Opening<Option<Bytes>> {
         let len = len as usize;
         let done = self.carry_out(Op::Read { offset, len }, disturbed)?;
         Ok(done.map(|result| result.ok().flatten()))
     }
 
-    /// One operation of an opening, to its end.
+    /// Carries out one operation of an opening.
     fn carry_out(&mut self, op: Op, disturbed: bool) -> Opening<Result<Option<Bytes>, ()>> {
         let flush = matches!(op, Op::Flush);
         self.disk.submit(Tag::Opening, op, self.now_ms)?;
@@ -358,7 +358,7 @@ impl Run {
         Ok(Ok(done.result))
     }
 
-    /// While recovery is under way and nothing else is to disturb it: reading only, and now and then an end.
+    /// A step of a recovery that nothing else disturbs: only reads, and sometimes an end of the life.
     pub fn quiet_step(&mut self) -> Result<(), String> {
         let steps = self.quiet_steps.map_or(0, |steps| steps + 1);
         self.quiet_steps = Some(steps);
@@ -398,11 +398,11 @@ impl Run {
         Ok(())
     }
 
-    /// What was there for sure is found (R5).
+    /// Checks that all records that were certainly there are found (R5).
     fn find_all(&mut self, expected: &[VersionNumber]) -> Result<(), String> {
         let (mut asked, mut missing) = (0, Vec::new());
         for &number in expected {
-            // A fault in the recovery may have taken it since.
+            // A fault during the recovery may have spoiled it.
             if !check::must_survive(&self.world, self.disk.damages(), number) {
                 continue;
             }
@@ -412,7 +412,7 @@ impl Run {
             let is_in_reach = self.is_in_reach(full_key)?;
             let found = self.store()?.contains(hash) && is_in_reach;
             if self.random.one_in(4) && is_in_reach {
-                // For what is checked on the way. A head whose fragments are gone is there, and not served.
+                // Also checks the record that is served. A head whose fragments are gone is present, but not served.
                 self.ask_by_marker(full_key)?;
                 self.look_up_now(full_key)?;
             }
@@ -420,7 +420,7 @@ impl Run {
                 missing.push(number);
             }
         }
-        // Room is made ahead of time, so some are evicted in any life. Which, nobody tells.
+        // Room is made ahead of time, so some records are evicted in any life. The store does not tell which.
         let [evicted, ..] = self.store()?.deeds();
         let lost = (missing.len() as u64).saturating_sub(evicted);
         self.report.expected += asked;
@@ -448,7 +448,7 @@ impl Run {
         self.first_missing.get_or_insert_with(|| self.story.clone());
     }
 
-    /// The recovery of a life that does not wait for it: noticed when it is complete.
+    /// Notices the end of a recovery that the run does not wait for.
     pub fn watch_recovery(&mut self) -> Result<(), String> {
         if self.recovering && self.store()?.recovery().is_none() {
             self.recovering = false;
@@ -459,7 +459,7 @@ impl Run {
         Ok(())
     }
 
-    /// All comes to rest, everything is looked at once more, and the run's sum of R5 is asked for.
+    /// Lets everything finish, reads everything once more, and applies R5 to the sum of the run.
     pub fn end_of_run(&mut self) -> Result<(), String> {
         self.disk.set_calm(true);
         self.drain()?;
@@ -476,7 +476,7 @@ impl Run {
             self.report.expected - self.report.found,
         );
         if check::too_many_missing(missing, expected) {
-            // Not how the run ended is of interest, but how it went wrong first.
+            // The report is about the first recovery that missed records, not about the end of the run.
             self.story = self.first_missing.take().unwrap_or_default();
             return self.waive(format!(
                 "R5: of {expected} records that had to survive {missing} did not; the story of the first follows"

@@ -1,8 +1,8 @@
-//! A disk in memory and in virtual time that does everything wrong that disks do.
+//! A disk in memory and in virtual time that has all the faults of real disks.
 //!
-//! Operations are submitted and complete later, in any order. What a completed write brought lies in the *cache*: every
-//! read sees it, a kill of the process leaves it, a power cut takes it or not, sector by sector and in any order,
-//! unless it was *hardened*: by a flush that was begun after the write had completed, and has completed itself.
+//! Operations are submitted and complete later, in any order. The bytes of a completed write are in the *cache*: every read sees them
+//! and a kill of the process keeps them. A power cut keeps any of their sectors or none, in any order, unless they are *hardened*: by
+//! a successful flush that was begun after the write had completed.
 //!
 //! ```text
 //! submit ---> under way ---complete---> in the cache ---flush---> hardened
@@ -11,15 +11,15 @@
 //!             none or a part            none or a part
 //! ```
 //!
-//! On top of that come the faults of [`Faults`], as far as [`Areas`] admits them. Every fault that may cost a record
-//! leaves a [`Damage`], so that the checker knows what the store can't be blamed for.
+//! In addition come the faults of [`Faults`], as far as [`Areas`] admits them. Every fault that may cost a record leaves a [`Damage`],
+//! so that the checker knows what is not the store's fault.
 //!
 //! Invariants:
 //!   D1  where no write is in the cache, `image` and `hardened` are equal
-//!   D2  a sector is never hardened with something older than what it was hardened with before
+//!   D2  a sector is never hardened with older bytes than before
 //!
-//! Not known here: records, stores. Limits: reads and writes are whole sectors inside the disk (else the submitter is
-//! wrong: an error that ends the run), and no write may overlap another one under way.
+//! Not known here: records, stores. Limits: reads and writes must be whole sectors inside the disk, and no write may overlap another one
+//! under way. Otherwise the submitter is wrong, and an error ends the run.
 
 use std::ops::Range;
 
@@ -32,58 +32,58 @@ use crate::random::Random;
 mod ends;
 mod transfers;
 
-/// What is written whole or not at all.
+/// The unit that is written whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Milliseconds an operation usually takes at most.
+/// Milliseconds that an operation usually takes at most.
 const USUAL_MS: u64 = 6;
-/// Milliseconds a slow one takes at most.
+/// Milliseconds that a slow operation takes at most.
 const SLOW_MS: u64 = 20_000;
-/// Milliseconds an outage lasts at most.
+/// Milliseconds that an outage lasts at most.
 const OUTAGE_MS: u64 = 4_000;
-/// Writes that a failed flush left for good, at most; beyond that the oldest are hardened after all.
+/// Most writes that a failed flush excludes for good; beyond that the oldest are hardened after all.
 const DOOMED_MAX: usize = 64;
 
-/// What a disk can be asked for.
+/// An operation of the disk.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Bring bytes.
+    /// Read bytes.
     Read {
-        /// From where.
+        /// Offset.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: usize,
     },
-    /// Take bytes.
+    /// Write bytes.
     Write {
-        /// To where.
+        /// Offset.
         offset: u64,
-        /// Which.
+        /// The bytes.
         data: Bytes,
     },
-    /// Harden what is complete now.
+    /// Harden all writes that are complete now.
     Flush,
 }
 
-/// An operation has completed.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Done<T> {
-    /// Who wanted it.
+    /// The tag given by the submitter.
     pub tag: T,
-    /// Of a read the bytes.
+    /// The bytes, for a read.
     pub result: Result<Option<Bytes>, ()>,
-    /// Writes are numbered as they complete. Of a write its own number; of a flush the last that it covers.
+    /// Writes are numbered as they complete. For a write its own number; for a flush the last number that it covers.
     pub number: u64,
-    /// Did the disk spoil the answer?
+    /// Whether the disk spoiled the result.
     pub spoiled: bool,
 }
 
-/// Somewhere the disk does not hold what it was given, or did not bring what it holds.
+/// A range in which the disk does not hold what was written, or did not return what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where.
+    /// The range.
     pub range: Range<u64>,
-    /// Writes up to this number have suffered.
+    /// Writes up to this number are affected.
     pub number: u64,
 }
 
@@ -105,16 +105,16 @@ struct Cached {
     doomed: bool,
 }
 
-/// See the head of this file.
+/// See the module.
 #[derive(Debug)]
 pub struct Disk<T> {
     image: Vec<u8>,
     hardened: Vec<u8>,
-    /// By sector: the number of the write it was hardened with.
+    /// By sector: the number of the last write that was hardened there.
     hardened_with: Vec<u64>,
     cached: Vec<Cached>,
     under_way: Vec<UnderWay<T>>,
-    /// Of the last write that completed.
+    /// Number of the last completed write.
     number: u64,
     operations: u64,
     outage_until_ms: u64,
@@ -148,27 +148,27 @@ impl<T> Disk<T> {
         }
     }
 
-    /// No new faults while calm.
+    /// While calm, the disk makes no new faults.
     pub fn set_calm(&mut self, calm: bool) {
         self.calm = calm;
     }
 
-    /// What the disk did wrong so far.
+    /// All damages so far.
     pub fn damages(&self) -> &[Damage] {
         &self.damages
     }
 
-    /// How often it did what.
+    /// How often each kind of fault occurred.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The metadata has been read and written anew (see [`Areas::heal`]).
+    /// The metadata was read and written again (see [`Areas::heal`]).
     pub fn heal(&mut self) {
         self.areas.heal();
     }
 
-    /// All zeros again, as after the operator removed the file and made a new one.
+    /// Resets to zeros, as if the operator had removed the file and made a new one.
     pub fn wipe(&mut self) {
         self.kill();
         self.cached.clear();
@@ -176,22 +176,22 @@ impl<T> Disk<T> {
         self.hardened.fill(0);
     }
 
-    /// Operations under way.
+    /// Number of operations under way.
     pub fn pending(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Is an operation of that kind under way?
+    /// Whether an operation of this kind is under way.
     pub fn any_pending(&self, of: impl Fn(&T) -> bool) -> bool {
         self.under_way.iter().any(|way| of(&way.tag))
     }
 
-    /// Does the log bear a silent fault (see [`Areas`])?
+    /// Whether the log has a silent fault (see [`Areas`]).
     pub fn is_log_wounded(&self) -> bool {
         self.areas.is_part_wounded(Part::Log)
     }
 
-    /// What a read would bring now, were the disk without fault.
+    /// The bytes that a read without fault would return now.
     pub fn peek(&self, range: Range<u64>) -> &[u8] {
         &self.image[range.start as usize..range.end as usize]
     }
@@ -199,7 +199,7 @@ impl<T> Disk<T> {
     /// Begins an operation.
     ///
     /// # Errors
-    /// Whoever asks for that is wrong.
+    /// If the operation is not allowed; the caller is wrong.
     pub fn submit(&mut self, tag: T, op: Op, now_ms: u64) -> Result<(), String> {
         let range = range_of(&op);
         let sectors = SECTOR_BYTES as u64;
@@ -232,8 +232,8 @@ impl<T> Disk<T> {
         Ok(())
     }
 
-    /// As [`Self::submit`] of a read; if the disk misdirects it, then rather to `mistakable`, where something lies that
-    /// is easily taken for what is wanted. Blind chance would find it once in a million runs.
+    /// Like [`Self::submit`] of a read. If the disk misdirects the read, it returns the bytes at `mistakable`, which look like the wanted
+    /// ones. By chance alone that would happen once in a million runs.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -256,7 +256,7 @@ impl<T> Disk<T> {
         self.under_way.iter().map(|way| way.due_ms).min()
     }
 
-    /// Completes one operation that is due, if any is.
+    /// Completes one due operation, if there is one.
     pub fn complete(&mut self, now_ms: u64) -> Option<Done<T>> {
         let due = |way: &&UnderWay<T>| way.due_ms <= now_ms;
         let earliest = self.under_way.iter().filter(due).map(|w| w.due_ms).min()?;
@@ -296,7 +296,7 @@ impl<T> Disk<T> {
         let failed = nth || self.befalls(Kind::FlushError, self.faults.flush_error);
         let mut cached = std::mem::take(&mut self.cached);
         if failed {
-            // A system that has reported a failed flush may think the rest clean and never write it.
+            // A system that has reported a failed flush may consider the other pages clean and never write them.
             for write in cached.iter_mut().filter(|write| write.number <= begun) {
                 write.doomed |= self.random.one_in(4);
             }
@@ -323,7 +323,7 @@ impl<T> Disk<T> {
         }
     }
 
-    /// Hardens the sectors of a write that `which` names by their number in the write (D2).
+    /// Hardens the sectors of a write for which `which`, given their index in the write, is true (D2).
     fn harden(&mut self, write: &Cached, which: impl Fn(usize) -> bool) {
         let first = write.offset as usize / SECTOR_BYTES;
         for (n, sector) in write.data.chunks_exact(SECTOR_BYTES).enumerate() {

@@ -1,4 +1,4 @@
-//! What the disk promises, and what it does not.
+//! Tests of what the disk promises, and of its faults.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_flush_covers_what_had_completed_when_it_began() {
     for seed in 0..50 {
         let mut disk: Disk<u32> =
             Disk::new(BYTES, Areas::none(), Faults::none(), Random::new(seed));
-        // Both are under way together: the flush owes nothing to the write.
+        // Both are under way at the same time, so the flush need not cover the write.
         write(&mut disk, 0, sectors(8, 1));
         assert!(flush(&mut disk));
         disk.cut_power();
@@ -132,7 +132,7 @@ fn a_kill_keeps_what_was_reported_done() {
         assert!(is(&disk, 0, &sectors(8, 1)));
         let torn = disk.peek(8192..8192 + 4096);
         part += usize::from(torn.contains(&0) && torn.contains(&2));
-        // What the kill left is still in the cache, not on the medium.
+        // The remains of a killed write are still in the cache, not on the medium.
         let before = disk.peek(0..16384).to_vec();
         flush(&mut disk);
         disk.cut_power();

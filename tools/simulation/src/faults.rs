@@ -1,24 +1,23 @@
-//! What a disk does wrong: kinds of faults, how often each comes in a run, how often each came.
+//! Faults of a disk: their kinds, their rates in a run, and how often each occurred.
 //!
-//! A *loud* fault is reported as an error, a *silent* one is not. Which are on follows from the seed: some runs have none
-//! (crashes alone), some only loud ones, some only silent ones, some both, so that a rule that holds but for one kind
-//! is seen under that kind alone.
+//! A *loud* fault is reported as an error, a *silent* one is not. The seed decides which are on: some runs have none (only crashes), some
+//! only loud ones, some only silent ones, some both. A rule that fails under one kind only is thus tested under that kind alone.
 
 use crate::random::Random;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal)*) => {
-        /// One kind of fault.
+        /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
         }
 
         impl Kind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
 
-            /// For reports.
+            /// The name in reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Kind::$kind => $name,)*
@@ -29,47 +28,47 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Reported done, never lands.
+    /// A write is reported done, but never lands.
     LostWrite "lost writes"
-    /// Reported done, lands elsewhere.
+    /// A write is reported done, but lands elsewhere.
     MisdirectedWrite "misdirected writes"
-    /// Brings bytes from elsewhere.
+    /// A read returns bytes from elsewhere.
     MisdirectedRead "misdirected reads"
-    /// Bits are other than on the disk, this time.
+    /// A read returns changed bits; the disk still has the right ones.
     CorruptRead "corrupt reads"
     /// Bits on the disk change.
     CorruptMedium "corrupt sectors"
-    /// A part is read, reported as an error.
+    /// Only a part is read; reported as an error.
     ShortRead "short reads"
-    /// A part is written, reported as an error.
+    /// Only a part is written; reported as an error.
     ShortWrite "short writes"
-    /// Completes very late.
+    /// An operation completes very late.
     Slow "slow operations"
     /// A read fails.
     ReadError "failed reads"
     /// A write fails.
     WriteError "failed writes"
-    /// A flush fails; some of what it should have covered is never covered by a later one.
+    /// A flush fails; some writes that it should have covered are never covered by a later one.
     FlushError "failed flushes"
-    /// The operation of a certain number fails.
+    /// The operation with a certain number fails.
     NthError "failed n-th operations"
-    /// A stretch of time in which all writes fail begins.
+    /// A period begins in which all writes fail.
     WriteOutage "write outages"
-    /// A write that a power cut or a kill left in part.
+    /// A power cut or a kill left only a part of a write.
     TornWrite "torn writes"
 }
 
-/// How often each kind came.
+/// How often each kind occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts([u64; Kind::ALL.len()]);
 
 impl Counts {
-    /// One more.
+    /// Counts a fault.
     pub fn add(&mut self, kind: Kind) {
         self.0[kind as usize] += 1;
     }
 
-    /// Those of another run on top.
+    /// Adds the counts of another run.
     pub fn merge(&mut self, other: &Self) {
         self.0
             .iter_mut()
@@ -77,18 +76,18 @@ impl Counts {
             .for_each(|(sum, n)| *sum += n);
     }
 
-    /// Names and numbers.
+    /// Names and counts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Kind::ALL.iter().map(|kind| (kind.name(), self.of(*kind)))
     }
 
-    /// How often this one came.
+    /// How often this kind occurred.
     pub fn of(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
     }
 }
 
-/// How often each kind comes: once in so many operations that it can befall; 0 is never.
+/// Rates of faults: a fault occurs once in this many operations that it can affect; 0 means never.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// See [`Kind::LostWrite`].
@@ -111,14 +110,14 @@ pub struct Faults {
     pub write_error: u64,
     /// See [`Kind::FlushError`].
     pub flush_error: u64,
-    /// This operation fails, and each that is a multiple of it.
+    /// The operation with this number fails, and each whose number is a multiple of it.
     pub nth_error: u64,
-    /// A write outage begins, once in so many writes.
+    /// A write outage begins once in this many writes.
     pub outage: u64,
 }
 
 impl Faults {
-    /// Chosen by the seed.
+    /// Rates chosen by the seed.
     pub fn choose(random: &mut Random) -> Self {
         let (loud, silent) = random.pick(&[
             (false, false),
@@ -131,7 +130,7 @@ impl Faults {
             slow: 200,
             ..Self::default()
         };
-        // Seldom enough that most records live, often enough that each run sees several.
+        // Rare enough that most records survive, frequent enough that each run sees several faults.
         let mut rate = |n: u64| n / 2 + random.below(n * 2);
         if loud {
             faults.short = rate(300);
@@ -151,7 +150,7 @@ impl Faults {
         faults
     }
 
-    /// For tests: nothing goes wrong.
+    /// No faults, for tests.
     pub fn none() -> Self {
         Self::default()
     }

@@ -1,12 +1,11 @@
-//! Bodies that try to pass for records.
+//! Bodies that look like records.
 //!
-//! An origin may send anything. Here it even knows what lies on the disk (it can't, in truth): real records of other keys,
-//! of this epoch and of earlier ones, whole or with changed fields, one at each chunk of its body, so that a scan
-//! that looks at every chunk meets them. What it does not know is the secret; so a changed header has the MAC of the
-//! unchanged one.
+//! An origin may send anything. Here it even knows what lies on the disk (in reality it cannot): its bodies contain real records of other
+//! keys, of this epoch and of earlier ones, intact or with changed fields, one at each chunk. A scan that looks at every chunk
+//! therefore meets them. The origin does not know the secret, so a changed header has the MAC of the unchanged one.
 //!
-//! Not known here: where the record will lie; the driver guesses it from the record before.
-//! Limits: [`SAMPLES_MAX`] records are kept for later.
+//! Not known here: where the record will lie; the driver guesses that from the previous record.
+//! Limits: [`SAMPLES_MAX`] records are kept for later bodies.
 
 use bytes::Bytes;
 use store::layout::{Field, record, record_marker};
@@ -25,10 +24,10 @@ const FLAGS: usize = place_of(record::FIELDS, "FLAGS");
 const LIST_LEN: usize = place_of(record_marker::FIELDS, "LIST_LEN");
 const BODY_LEN: usize = place_of(record::FIELDS, "BODY_LEN");
 
-/// The flag of a record that carries its marker before the metadata.
+/// The flag of a record that has its marker in front of the metadata.
 const HAS_MARKER: u8 = 4;
 
-/// Where a field lies, from a table that the store publishes.
+/// The offset of a field, from a table that the store publishes.
 const fn place_of(fields: &[Field], name: &str) -> usize {
     let mut n = 0;
     while n < fields.len() {
@@ -48,16 +47,16 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
     n == a.len() && n == b.len()
 }
 
-/// Records kept.
+/// Most records that are kept.
 const SAMPLES_MAX: usize = 48;
-/// Larger ones are not kept.
+/// Larger records are not kept.
 const SAMPLE_BYTES_MAX: usize = 4096;
 
 /// Real records seen on the disk.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<Bytes>);
 
-/// Where the body will probably lie.
+/// The probable position of the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     /// The first chunk of the record.
@@ -67,12 +66,12 @@ pub struct Guess {
 }
 
 impl Samples {
-    /// A record was written.
+    /// Offers a record that was written; it may be kept.
     pub fn offer(&mut self, record: Bytes, random: &mut Random) {
         if record.len() > SAMPLE_BYTES_MAX || record.len() < HEADER_BYTES {
             return;
         }
-        // A copy, so that not a whole cluster is kept alive.
+        // Copied, because a slice would keep the whole cluster in memory.
         let record = Bytes::copy_from_slice(&record);
         if self.0.len() < SAMPLES_MAX {
             self.0.push(record);
@@ -82,7 +81,7 @@ impl Samples {
         }
     }
 
-    /// A body of forgeries, about `len` bytes; None if there is nothing to forge yet.
+    /// A body of forged records, about `len` bytes; none if no record has been seen yet.
     pub fn body(
         &self,
         guess: Guess,
@@ -137,7 +136,7 @@ fn forge(record: &mut [u8], chunk: u32, random: &mut Random) {
     }
 }
 
-/// The records in a cluster write: where each begins and its bytes.
+/// The records in a cluster write: offset and bytes of each.
 pub fn records_of(data: &Bytes, geometry: &Geometry) -> Vec<(usize, Bytes)> {
     let chunk_bytes = geometry.chunk_bytes as usize;
     let mut records = Vec::new();
@@ -146,7 +145,7 @@ pub fn records_of(data: &Bytes, geometry: &Geometry) -> Vec<(usize, Bytes)> {
         let chunks = u32_at(header, CHUNKS) as usize;
         let len = chunks.saturating_mul(chunk_bytes);
         if header[..4] != *b"LgRc" || len == 0 || len > data.len() - at {
-            // What is behind the last record.
+            // The end of the last record.
             break;
         }
         records.push((at, data.slice(at..at + len)));
@@ -155,7 +154,7 @@ pub fn records_of(data: &Bytes, geometry: &Geometry) -> Vec<(usize, Bytes)> {
     records
 }
 
-/// The metadata of a record that was just made.
+/// The metadata in the bytes of a new record.
 pub fn meta_of(record: &[u8]) -> Option<&[u8]> {
     let header = record.get(..HEADER_BYTES)?;
     let key_len = u32_at(header, KEY_LEN) as usize;
@@ -169,7 +168,7 @@ pub fn meta_of(record: &[u8]) -> Option<&[u8]> {
     Some(meta)
 }
 
-/// The chunk behind a record that was just made.
+/// The first chunk after a new record.
 pub fn behind(record: &[u8]) -> Option<u32> {
     let header = record.get(..HEADER_BYTES)?;
     let first = u32_at(header, FIRST);

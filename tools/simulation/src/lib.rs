@@ -1,19 +1,19 @@
-//! The store over a faulty disk in virtual time: one seed, one run, always the same.
+//! The store on a faulty disk in virtual time: one seed always gives the same run.
 //!
-//! A run is a sequence of steps chosen by chance: fills that begin and end, look-ups whose reads take their time,
-//! invalidations of one key and by predicate, closes, kills, power cuts, crashes during recovery. The disk does what
-//! disks do ([`faults`]), but for what the store may rely on ([`areas`]). After every answer and every recovery
-//! the rules of [`check`] are applied to the truth ([`world`]).
+//! A run is a sequence of random steps: fills that begin and end, look-ups whose reads take time, invalidations of one key and by
+//! predicate, closes, kills, power cuts, crashes during recovery. The disk has the faults of real disks ([`faults`]), within the
+//! limits that the store may rely on ([`areas`]). Every answer and every recovery is checked by the rules of [`check`] against the
+//! truth ([`world`]).
 //!
 //! ```text
 //!           chance (seed)
 //!              |
-//! world <--- run ---> store ---> store          store: the only file that knows the store's calls
-//!   |          |
+//! world <--- run ---> simulated_store ---> store
+//!   |          |      (the only file that knows the store's calls)
 //! check <---- disk <--- faults, areas
 //! ```
 //!
-//! What is not simulated: threads (a stress test does that), the proxy, real devices.
+//! Not simulated: threads (a stress test covers them), the proxy, real devices.
 //!
 //! Not known here: the command line; `cargo xtask sim` runs this.
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! `cargo xtask sim`: many seeds of the store, on all processors; the first failure ends it, with its story.
+//! `cargo xtask sim`: runs many seeds of the store, on all processors; the first failure ends it, with its story.
 //!
-//! Seeds are independent, so each worker takes the next one; the numbers are added up in the end. `--mistakes` turns it round: for
-//! each deliberate mistake of the store, seeds are run until one fails that passes without it; a mistake that none notices is the failure.
+//! Seeds are independent, so each worker takes the next one; the numbers are added at the end. With `--mistakes`, for each deliberate
+//! mistake of the store, seeds are run until one fails that passes without the mistake; a mistake without such a seed is the failure.
 //!
-//! Not known here: what a run is.
+//! Not known here: what a run does.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -54,7 +54,7 @@ struct Line {
     json: bool,
 }
 
-/// Seeds that noticed them once, where the first few do not: tried first. If one no longer does, that costs a search.
+/// Seeds that have noticed mistakes which the first few seeds do not notice. They are tried first; if one fails to notice, others follow.
 const NOTICED_BY: [(&str, u64); 15] = [
     ("no-mac", 14),
     ("no-block-check", 38),
@@ -85,10 +85,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What many seeds came to.
+/// The results of many seeds.
 struct Outcome {
     report: Report,
-    /// Of several the one of the lowest seed, so that two runs tend to name the same.
+    /// If several seeds fail, the lowest one, so that two runs tend to name the same.
     failure: Option<Failure>,
     seconds: f64,
 }
@@ -161,7 +161,7 @@ fn run_seeds(line: &Line, mistake: Option<Mistake>) -> Outcome {
                 watch: line.watch,
             };
             let (report, failure) = run(options);
-            // A seed that fails anyway has not noticed the mistake.
+            // A seed that also fails without the mistake has not noticed it.
             let is_noticed = |_: &Failure| {
                 let anyway = simulation::Options {
                     mistake: None,

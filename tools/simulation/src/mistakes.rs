@@ -1,20 +1,20 @@
-//! Deliberate mistakes of the store, by name: the proof that the simulation would notice real ones.
+//! Deliberate mistakes of the store, by name: they prove that the simulation would notice real ones.
 //!
-//! Each takes one precaution out of the store. `cargo xtask sim --mistakes` switches on one after the other and runs
-//! seeds until one fails; a mistake that nobody notices is a hole in the simulation (or a precaution for nothing).
+//! Each mistake removes one precaution of the store. `cargo xtask sim --mistakes` switches on one after the other and runs seeds until
+//! one fails. A mistake that no seed notices is a gap in the simulation (or the precaution is useless).
 //!
-//! Not known here: how the store makes them.
+//! Not known here: how the store implements them.
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use store::Mistake;
 
-/// A mistake as it is typed.
+/// A mistake by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named(pub Mistake);
 
-/// No such mistake.
+/// There is no such mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMistake(String);
 

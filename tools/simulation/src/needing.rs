@@ -1,11 +1,11 @@
-//! What an answer under way does to a store: it needs records for a while, which are moved before the hand comes.
+//! Records that an answer under way needs for a while: the store moves them before the hand comes.
 //!
-//! A move is a read like any other: it may fail, or bring something else, and the record may be killed meanwhile. What comes of it is
-//! written, and checked when it is read one day.
+//! A move reads a record like any other read: it may fail or return wrong bytes, and the record may be killed meanwhile. Its result is
+//! written, and checked whenever it is read later.
 //!
-//! Who needs a record reads it also after it was killed: what he read then was alive when he began to need it, or came later.
+//! An answer reads needed records even after they were killed. Such a record was alive when the answer began to need it, or was stored later.
 //!
-//! Not known here: what the hand does.
+//! Not known here: how the hand moves.
 
 use bytes::Bytes;
 use store::{Lookup, Move};
@@ -16,19 +16,19 @@ use crate::reading::Answer;
 use crate::run::{Run, Tag};
 use crate::world::FullKey;
 
-/// Records needed at a time.
+/// Most records needed at a time.
 const NEEDED_MAX: usize = 40;
 
 /// A record that an answer under way needs.
 #[derive(Clone, Copy, Debug)]
 pub struct InUse {
     full_key: FullKey,
-    /// Since when.
+    /// Time from which it is needed.
     at: u64,
 }
 
 impl Run {
-    /// Some more are needed, or some no longer, by chance.
+    /// Randomly needs some more records, or releases some, or reads needed ones.
     pub fn need_or_release(&mut self) -> Result<(), String> {
         if !self.needed.is_empty() && self.random.one_in(2) {
             for _ in 0..5 {
@@ -48,7 +48,7 @@ impl Run {
             let key = self.any_key();
             let full_key = self.plain(key);
             let at = self.world.clock;
-            // As an answer does: what it has looked up it promises.
+            // As in a proxy: an answer promises only records that it has looked up.
             let is_alive = self.look_up_now(full_key)? == Answer::Served;
             if is_alive && self.store()?.need(self.hash_of(full_key)?) {
                 self.about(full_key, || "needed".into());
@@ -58,7 +58,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads what is needed, as an answer under way does, at once.
+    /// Reads a needed record at once, as an answer under way does.
     fn read_needed(&mut self) -> Result<(), String> {
         let InUse { full_key, at } = self.random.pick(&self.needed);
         let hash = self.hash_of(full_key)?;
@@ -100,12 +100,12 @@ impl Run {
         }
     }
 
-    /// What is needed.
+    /// The keys of all needed records.
     pub fn needed_keys(&self) -> Vec<FullKey> {
         self.needed.iter().map(|one| one.full_key).collect()
     }
 
-    /// Nobody needs anything any more.
+    /// Releases all needed records.
     pub fn release_all(&mut self) -> Result<(), String> {
         for InUse { full_key, .. } in std::mem::take(&mut self.needed) {
             self.store()?.release(self.hash_of(full_key)?);
@@ -113,7 +113,7 @@ impl Run {
         Ok(())
     }
 
-    /// The store wants to read what is to be written again.
+    /// Begins the read of a record that the store wants to move.
     pub fn read_to_move(&mut self, moved: Move) -> Result<(), String> {
         let op = Op::Read {
             offset: moved.offset(),
@@ -131,7 +131,7 @@ impl Run {
             .submit(Tag::Move(moved, full_key), op, self.now_ms)
     }
 
-    /// What is to be written again was read, or could not be.
+    /// The read for a move has ended or failed.
     pub fn end_move(
         &mut self,
         moved: Move,

@@ -1,4 +1,4 @@
-//! What a proxy does to a store, chosen by chance: fills, invalidations, closing its clusters.
+//! Random operations of a proxy on a store: fills, invalidations, closing clusters.
 //!
 //! Not known here: reading (`reading`), ends of life (`crash`).
 
@@ -9,10 +9,10 @@ use crate::reading::fragment_key;
 use crate::run::{Fill, Run};
 use crate::world::{Content, FullKey, PREFIX, SOFT_TAG, TAG, TAGS, Target};
 
-/// Fetches under way.
+/// Most fetches under way.
 const FILLS_MAX: usize = 12;
 
-/// A record to be handed in.
+/// A record to be inserted.
 #[derive(Debug)]
 struct Incoming {
     full_key: FullKey,
@@ -24,7 +24,7 @@ struct Incoming {
 }
 
 impl Run {
-    /// One thing, by chance.
+    /// One random operation.
     pub fn operate(&mut self) -> Result<(), String> {
         match self.random.below(200) {
             0..52 => self.put_now(),
@@ -116,7 +116,7 @@ impl Run {
         let version = &self.world.versions[number as usize];
         let body = version.content.bytes();
         let body_bytes = body.len() as u64;
-        // In two pieces, as it comes from a network.
+        // In two pieces, as from a network.
         let (front, rear) = body.split_at(body.len() / 3);
         let store = self.store()?;
         let record = NewRecord {
@@ -208,7 +208,7 @@ impl Run {
         self.put_at_once(full_key, sequence, began, content)
     }
 
-    /// Sets a marker, mostly the one that is there; now and then its list goes on, and more seldom its salts run out.
+    /// Sets a marker, mostly the present one; sometimes with more in its list, and rarely until its salts are used up.
     fn any_marker(&mut self, key: u32, sequence: Sequence) -> Result<Option<Marker>, String> {
         let list: &[u8] = self.random.pick(&[b"accept", b"accept", b"cookie"]);
         let hash = self.store()?.hash(&self.name(key));
@@ -227,7 +227,7 @@ impl Run {
             .concat();
             return Ok(self.store()?.resume_marker(hash, present.salt, &more));
         }
-        // With another policy variants of an era before lie on for as long as they may, and would hide what came after (R5).
+        // With another policy, variants of an earlier era stay for as long as they may, and would hide later ones (R5).
         if self.random.one_in(400) && self.choice.fills_in_turn() {
             for n in 0..1 << 16 {
                 let other = [b"a", b"b"][n % 2];
@@ -237,7 +237,7 @@ impl Run {
         Ok(self.store()?.set_marker(hash, list, sequence))
     }
 
-    /// An object larger than a cluster: its fragments, then, if all went well, its head.
+    /// An object larger than a cluster: its fragments, and then its head, if the fragments were stored.
     fn put_in_fragments(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let (sequence, began) = (self.store()?.sequence(), self.world.begin());
@@ -263,7 +263,7 @@ impl Run {
             if self.put(incoming)? != Outcome::Stored {
                 return Ok(());
             }
-            // Now and then something comes between.
+            // Sometimes another operation comes in between.
             match self.random.below(20) {
                 0 => self.invalidate(key)?,
                 1 => return Ok(()),
@@ -287,7 +287,7 @@ impl Run {
         self.put(incoming).map(|_| ())
     }
 
-    /// A body that tries to pass for records. A small record before it tells where it will lie.
+    /// A body that looks like records. A small record before it tells where it will lie.
     fn put_hostile(&mut self) -> Result<(), String> {
         if !self.habits.hostile {
             return Ok(());
@@ -324,7 +324,7 @@ impl Run {
         self.put_plain(key, sequence, began, Content::Own(body))
     }
 
-    /// A 304: the same body under new metadata.
+    /// A 304: the same body with new metadata.
     fn not_modified(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let full_key = self.plain(key);
@@ -396,7 +396,7 @@ impl Run {
         Ok(())
     }
 
-    /// Many purges by tags that nothing has, so that the store has to work them off.
+    /// Many purges by tags that no record has, so that the store has to weed.
     fn crowd_predicates(&mut self) -> Result<(), String> {
         if !self.habits.predicates {
             return Ok(());
@@ -411,7 +411,7 @@ impl Run {
         Ok(())
     }
 
-    /// A POST while a GET of the same is under way, and a GET after it.
+    /// A POST while a GET of the same key is under way, and a GET after it.
     fn unsafe_method(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let (sequence, began) = (self.store()?.sequence(), self.world.begin());

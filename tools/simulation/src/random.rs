@@ -1,21 +1,21 @@
-//! Chance from a seed: SplitMix64, small, and the same on every machine.
+//! Random numbers from a seed: SplitMix64, small, and the same on every machine.
 //!
-//! Not known here: what is decided with it. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
+//! Not known here: the use of the numbers. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number
 //! generators", 2014.
 
-/// A stream of numbers that follows from its seed.
+/// A sequence of numbers that is determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// The sequence of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed);
-        // Neighbouring seeds begin far apart.
+        // So that sequences of neighbouring seeds differ from the start.
         Self(random.number() ^ seed.rotate_left(32))
     }
 
-    /// Any number.
+    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -29,7 +29,7 @@ impl Random {
         self.number().checked_rem(n).unwrap_or(0)
     }
 
-    /// An index into something of that length.
+    /// An index into a slice of this length.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -39,7 +39,7 @@ impl Random {
         n > 0 && self.below(n) == 0
     }
 
-    /// One of them.
+    /// One of these values.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }

@@ -1,13 +1,13 @@
-//! Look-ups: what is found, read, verified and served, as a proxy would.
+//! Look-ups: a record is found, read, verified and served, as in a proxy.
 //!
-//! A record on disk takes a read, and anything may happen until it is done. Then, in this order: verify, end the
-//! read, ask whether its primary was invalidated meanwhile (a variant or fragment is not the primary's own record, so
-//! ending its read does not tell), compare the key. Only what passes all is served, and then checked.
+//! A record on disk takes a read, and anything may happen until that ends. Then, in this order: verify, end the read, ask whether its
+//! primary was invalidated meanwhile (a variant or fragment is not the primary's own record, so ending its read does not tell),
+//! compare the key. Only a record that passes all is served, and then checked.
 //!
-//! Variants are only reached through their marker, fragments only through their head record.
+//! Variants are reached only through their marker, fragments only through their head record.
 //!
-//! Every other read reaches beyond its record. What comes along is published, as a proxy would, if it is a primary's own record and
-//! was not invalidated since the look-up; so it is checked like what was asked for.
+//! Every other read extends beyond its record. A companion is published, as in a proxy, if it is a primary's own record and was not
+//! invalidated since the look-up. It is then checked like a requested record.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::run::{Run, Tag};
 use crate::simulated_store::NotServed;
 use crate::world::FullKey;
 
-/// What a read that reaches further may have.
+/// Most bytes of an extended read.
 const REACH_BYTES: usize = 64 << 10;
 
 /// A read under way.
@@ -31,7 +31,7 @@ pub(crate) struct Reading {
     looked_up: Sequence,
 }
 
-/// What became of a look-up that needs no waiting.
+/// The result of a look-up that need not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Served,
@@ -39,7 +39,7 @@ pub(crate) enum Answer {
 }
 
 impl Run {
-    /// A look-up whose read, if it needs one, takes its time.
+    /// A look-up; if it needs a read, the read takes time.
     pub fn look_up(&mut self, full_key: FullKey) -> Result<(), String> {
         let hash = self.hash_of(full_key)?;
         let looked_up = self.store()?.sequence();
@@ -79,7 +79,7 @@ impl Run {
         Ok(())
     }
 
-    /// Where an older record of the same key and length was written. It may lie there still.
+    /// A place where an older record with the same key and length was written, and may still lie.
     fn older_copy(&mut self, full_key: FullKey, read: &Read) -> Option<u64> {
         let versions = &self.world.full_keys[full_key as usize].versions;
         let copies = versions
@@ -94,7 +94,7 @@ impl Run {
         (!older.is_empty()).then(|| self.random.pick(&older))
     }
 
-    /// A look-up at once, on a disk that makes no faults.
+    /// A look-up that completes at once, on a disk without faults.
     pub fn look_up_now(&mut self, full_key: FullKey) -> Result<Answer, String> {
         let hash = self.hash_of(full_key)?;
         let looked_up = self.store()?.sequence();
@@ -117,7 +117,7 @@ impl Run {
         }
     }
 
-    /// The read of a look-up is over.
+    /// The read of a look-up has ended.
     pub fn end_reading(
         &mut self,
         reading: Reading,
@@ -185,8 +185,8 @@ impl Run {
         }
     }
 
-    /// A fragment may as well be read by its front and parts of its body. What verifies so must be what was stored, whatever
-    /// else of the record is damaged.
+    /// A fragment can also be read by its front and parts of its body. Parts that verify must be those that were stored, even if the rest of
+    /// the record is damaged.
     fn check_parts(
         &mut self,
         full_key: FullKey,
@@ -209,13 +209,13 @@ impl Run {
         };
         let checked = check::served(&self.world, self.disk.damages(), full_key, served, false);
         match checked {
-            // Whether it may be served is asked of the whole.
+            // Whether the record may be served is checked with the whole record.
             Err(message) if message.starts_with("R1") => self.waive(message),
             _ => Ok(()),
         }
     }
 
-    /// A record that came along with the read of another one.
+    /// A companion: a record that was read along with another one.
     fn came_along(&mut self, companion: &Companion, looked_up: Sequence) -> Result<(), String> {
         let parts = &companion.parts;
         let is_own = companion.hash == parts.primary && parts.total.is_none();
@@ -232,7 +232,7 @@ impl Run {
         self.renew(companion.renewal, parts)
     }
 
-    /// What is in use where room will be made next is written again.
+    /// Renews a record that was read in the window in front of the hand.
     fn renew(&mut self, renewal: Option<Renewal>, parts: &RecordParts) -> Result<(), String> {
         if let Some(renewal) = renewal {
             let inserted = self.store()?.renew(renewal, parts, self.now_ms);
@@ -268,14 +268,14 @@ impl Run {
         parts: &RecordParts,
     ) -> Result<Answer, String> {
         if *parts.key != *self.world.full_keys[full_key as usize].key {
-            // Two keys of one hash. Not in our lives, so: a record that passes for another.
+            // Two keys with one hash. That is practically impossible, so this record is forged.
             self.store()?.forget(hash);
         }
         let served = Served {
             key: &parts.key,
             meta: &parts.meta,
             body: &parts.body,
-            // A fragment is reached through its head, which is asked.
+            // A fragment is reached through its head, which is checked for this.
             doubted: parts.doubted || parts.fragment.is_some(),
         };
         let knows_all = self.choice.fills_in_turn() && self.store()?.recovery().is_none();
@@ -314,7 +314,7 @@ impl Run {
         Ok(Answer::Served)
     }
 
-    /// Looks for a variant the way a proxy does.
+    /// Looks up a variant as a proxy does.
     pub fn look_up_variant(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let hash = self.store()?.hash(&self.name(key));
@@ -325,14 +325,14 @@ impl Run {
         Ok(())
     }
 
-    /// One of the variants that a marker leads to.
+    /// A random variant to which a marker leads.
     pub fn any_variant(&mut self, key: u32, marker: &Marker) -> FullKey {
         let value = self.random.below(3);
         let name = variant_key(&self.name(key), marker.salt, value);
         (self.world).variant(&name, key, marker.salt, &marker.list)
     }
 
-    /// May it be found? A variant only if its resource has the marker that it was stored under.
+    /// Whether it can be found. A variant only if its resource has the marker under which it was stored.
     pub fn is_in_reach(&self, full_key: FullKey) -> Result<bool, String> {
         let full = &self.world.full_keys[full_key as usize];
         let Some((salt, _)) = full.salt else {
@@ -342,7 +342,7 @@ impl Run {
         Ok(marker.is_some_and(|marker| marker.salt == salt))
     }
 
-    /// A variant is asked for by the list of the marker that leads to it now.
+    /// Sets the list of a variant to that of the marker that leads to it now.
     pub fn ask_by_marker(&mut self, full_key: FullKey) -> Result<(), String> {
         let marker = self.store()?.marker(self.primary_of(full_key)?);
         let full = &mut self.world.full_keys[full_key as usize];
@@ -376,7 +376,7 @@ pub(crate) fn fragment_key(name: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     [name, &fetch_id.to_le_bytes(), &number.to_le_bytes()].concat()
 }
 
-/// The full key of a variant. The list is not in it, so a salt that goes with two lists shows.
+/// The full key of a variant. The list is not in it, so that a salt with two lists is noticed.
 fn variant_key(name: &[u8], salt: u64, value: u64) -> Vec<u8> {
     [name, &salt.to_le_bytes(), &[value as u8]].concat()
 }

@@ -1,9 +1,9 @@
-//! What the sweep does to a store before it clears a stretch: it reads, and writes the best of it again.
+//! Reinsertion: before the sweep clears a stretch, the store reads it and writes the best records again.
 //!
-//! Such a read takes its time and may fail or bring something else. Meanwhile records are purged, replaced and put in doubt, and the
-//! hand may go on. What comes of it is written, and checked when it is read one day.
+//! Such a read takes time, and may fail or return wrong bytes. Meanwhile records are purged, replaced and put in doubt, and the hand may
+//! move on. The result is written, and checked whenever it is read later.
 //!
-//! Not known here: what is worth it.
+//! Not known here: which records are worth reinserting.
 
 use bytes::Bytes;
 use store::Reinsertion;
@@ -11,11 +11,11 @@ use store::Reinsertion;
 use crate::disk::Op;
 use crate::run::{Run, Tag};
 
-/// Reads of the sweep that bring a wrong byte.
+/// A read of the sweep returns a wrong byte once in this many reads.
 const MISREAD_ONCE_IN: u64 = 4;
 
 impl Run {
-    /// Begins to read what the sweep comes to next. False: nothing is wanted now.
+    /// Begins the next read of the sweep. Returns false if none is wanted now.
     pub fn begin_reinsertion(&mut self) -> Result<bool, String> {
         let Some(read) = self.store()?.next_reinsertion(self.now_ms) else {
             return Ok(false);
@@ -29,7 +29,7 @@ impl Run {
         Ok(true)
     }
 
-    /// Now and then one byte is another, more often than the disk does that by itself: the sweep reads seldom.
+    /// Sometimes changes a byte, more often than the disk does: reads of the sweep are rare.
     fn misread(&mut self, bytes: Bytes) -> Bytes {
         if bytes.is_empty() || !self.random.one_in(MISREAD_ONCE_IN) {
             return bytes;
@@ -40,7 +40,7 @@ impl Run {
         bytes.into()
     }
 
-    /// It was read, or could not be.
+    /// The read has ended or failed.
     pub fn end_reinsertion(
         &mut self,
         read: Reinsertion,
@@ -58,7 +58,7 @@ impl Run {
         let gone = hashes.iter().filter(|(_, hash)| !store.contains(*hash));
         let gone: Vec<_> = gone.map(|(number, _)| *number).collect();
         for full_key in gone {
-            // For its bytes, or because the sweep has gone on with the writes.
+            // Because of its bytes, or because the sweep has moved on with the writes.
             self.about(full_key, || "gone when the sweep had read it".into());
             self.world.forgotten(full_key);
         }

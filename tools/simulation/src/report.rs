@@ -1,35 +1,35 @@
-//! What came of runs: numbers to add up, and for a run that failed its story.
+//! Results of runs: numbers that can be added, and the story of a run that failed.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use crate::faults::Counts;
 
-/// Events that a story goes back.
+/// Most events in a story.
 const STORY_MAX: usize = 40;
 
-/// Numbers of one run, or of many.
+/// Numbers of one run or many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Runs.
+    /// Number of runs.
     pub seeds: u64,
-    /// Steps of all of them.
+    /// Steps of all runs.
     pub steps: u64,
-    /// Process ended at once.
+    /// Kills of the process.
     pub kills: u64,
-    /// Power ended at once.
+    /// Power cuts.
     pub power_cuts: u64,
-    /// Stops in order.
+    /// Clean closes.
     pub closes: u64,
-    /// Stores that another process has taken over.
+    /// Stores handed over to another process.
     pub handed_over: u64,
-    /// Stores that were frozen for that and thawed.
+    /// Stores that were frozen for a handover and thawed.
     pub thawed: u64,
     /// Openings that found a store.
     pub recoveries: u64,
-    /// Openings that a crash or a fault ended.
+    /// Openings interrupted by a crash or a fault.
     pub openings_cut_short: u64,
-    /// Records taken by the store.
+    /// Records accepted by the store.
     pub stored: u64,
     /// Bytes of their bodies.
     pub stored_bytes: u64,
@@ -37,31 +37,31 @@ pub struct Report {
     pub evictions: u64,
     /// Checkpoints that were published.
     pub checkpoints: u64,
-    /// Records written again because they were in use.
+    /// Records renewed because they were in use.
     pub second_chances: u64,
-    /// Records written again because somebody needed them.
+    /// Records moved because an answer needed them.
     pub moved: u64,
-    /// Records that the sweep wrote again because they were worth it.
+    /// Records that the sweep reinserted.
     pub reinserted: u64,
-    /// Times that older records were read to work off predicates.
+    /// Weedings: times that older records were compared with predicates.
     pub weedings: u64,
-    /// Records that this took out.
+    /// Records removed by weedings.
     pub weeded: u64,
     /// Regions noted before they were filled.
     pub noted_regions: u64,
-    /// Notes, each of one region or more.
+    /// Notes; each is of one or more regions.
     pub notes: u64,
-    /// Records refused for want of room.
+    /// Records refused because there was no room.
     pub no_space: u64,
-    /// Answers compared with the truth.
+    /// Served records compared with the truth.
     pub compared: u64,
-    /// Of those, what came along with the read of another record.
+    /// Companions among them.
     pub came_along: u64,
     /// Fragments that were also read by their parts.
     pub by_parts: u64,
-    /// Records read by those who needed them.
+    /// Reads of needed records.
     pub read_needed: u64,
-    /// Of these: those that nobody else would have been given.
+    /// Those among them of killed records, which other answers would not get.
     pub read_after_kill: u64,
     /// Look-ups that found nothing.
     pub misses: u64,
@@ -75,18 +75,18 @@ pub struct Report {
     pub acknowledged: u64,
     /// Invalidations that could not be made durable.
     pub unacknowledged: u64,
-    /// Records that a recovery had to find.
+    /// Records that recoveries had to find.
     pub expected: u64,
-    /// Those of them that it found.
+    /// Those among them that were found.
     pub found: u64,
-    /// Broken rules that were passed over.
+    /// Broken rules that were waived.
     pub waived: u64,
-    /// What the disk did.
+    /// Faults of the disk.
     pub faults: Counts,
 }
 
 impl Report {
-    /// Those of other runs on top.
+    /// Adds the numbers of other runs.
     pub fn merge(&mut self, other: &Self) {
         let Self {
             seeds,
@@ -164,7 +164,7 @@ impl Report {
         self.faults.merge(faults);
     }
 
-    /// What a store did in its life: evictions, checkpoints, second chances, moves, reinsertions, weedings, records weeded, regions noted, notes.
+    /// Adds counts of a store's life: evictions, checkpoints, second chances, moves, reinsertions, weedings, records weeded, regions noted, notes.
     pub fn count_deeds(&mut self, deeds: [u64; 9]) {
         let [
             evictions,
@@ -188,7 +188,7 @@ impl Report {
         self.notes += notes;
     }
 
-    /// All but the faults, by name.
+    /// All numbers except the faults, with names.
     pub fn numbers(&self) -> [(&'static str, u64); 35] {
         [
             ("seeds", self.seeds),
@@ -229,27 +229,27 @@ impl Report {
         ]
     }
 
-    /// Of what a recovery had to find, how much it found, in percent; None if there was nothing.
+    /// Found records in percent of those that had to be found; none if there were none.
     pub fn found_percent(&self) -> Option<f64> {
         (self.expected > 0).then(|| self.found as f64 * 100.0 / self.expected as f64)
     }
 }
 
-/// The last events of a run. Written down as text only when somebody wants to read it.
+/// The last events of a run. They are formatted only when the story is printed.
 #[derive(Clone, Debug, Default)]
 pub struct Story(VecDeque<(u64, Event)>);
 
-/// Something happened; the numbers are what the words say.
+/// An event: words, and numbers that belong to them.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Words and two numbers.
     Of(&'static str, u64, u64),
-    /// Words made for the occasion.
+    /// Formatted words.
     Told(String),
 }
 
 impl Story {
-    /// It goes on.
+    /// Adds an event.
     pub fn tell(&mut self, step: u64, event: Event) {
         if self.0.len() == STORY_MAX {
             self.0.pop_front();
@@ -257,7 +257,7 @@ impl Story {
         self.0.push_back((step, event));
     }
 
-    /// Line by line.
+    /// The events as lines.
     pub fn lines(&self) -> Vec<String> {
         let line = |(step, event): &(u64, Event)| match event {
             Event::Of(words, a, b) => format!("step {step}: {words} ({a}, {b})"),
@@ -270,15 +270,15 @@ impl Story {
 /// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which run.
+    /// The seed of the run.
     pub seed: u64,
-    /// Where in it.
+    /// The step in which it failed.
     pub step: u64,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What came before.
+    /// The last events before it.
     pub story: Vec<String>,
-    /// How to see it again.
+    /// The command that repeats the run.
     pub replay: String,
 }
 

@@ -1,10 +1,10 @@
-//! One run: the step, the pump that carries operations between store and disk, the end.
+//! One run: the step, the pump that moves operations between store and disk, the end.
 //!
-//! A step lets a little time pass, carries out what is due, and then does one thing chosen by chance. Nothing waits:
-//! what the disk completes is delivered in the step in which it falls due, and whatever it was for goes on from there.
+//! A step lets a little time pass, completes what is due, and then does one random operation. Nothing blocks: completions of the disk are
+//! delivered in the step in which they are due, and the work that needed them continues from there.
 //!
-//! Limits: [`PUMP_MAX`] operations a step and [`DRAIN_MS_MAX`] of virtual time until all is quiet: beyond that the store
-//! hangs, which is a failure like any other.
+//! Limits: [`PUMP_MAX`] operations a step, and [`DRAIN_MS_MAX`] of virtual time until nothing is under way. Beyond that the store counts
+//! as hanging, which is a failure like any other.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -32,27 +32,27 @@ const PUMP_MAX: usize = 100_000;
 const DRAIN_MS_MAX: u64 = 1_000_000;
 /// Steps between two audits.
 const AUDIT_EVERY: u64 = 100;
-/// Sizes of regions; 0 is the usual one.
+/// Sizes of regions; 0 means the default.
 const REGION_BYTES: [u64; 3] = [0, 128 << 10, 64 << 10];
-/// A run begins here, in milliseconds since 1970.
+/// Time at which a run begins, in milliseconds since 1970.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Decides everything.
+    /// Determines all random choices.
     pub seed: u64,
-    /// How long.
+    /// Number of steps.
     pub steps: u64,
-    /// What the store does wrong on purpose.
+    /// A deliberate mistake of the store.
     pub mistake: Option<Mistake>,
-    /// What it is known to do wrong.
+    /// Rules that are known to be broken.
     pub waived: Waived,
-    /// Tell all that happened to this full key, by its number, at the end of the story.
+    /// Adds all events of the full key with this number to the end of the story.
     pub watch: Option<FullKey>,
 }
 
-/// Who wanted an operation of the disk.
+/// The purpose of an operation of the disk.
 #[derive(Debug)]
 pub(crate) enum Tag {
     Cluster {
@@ -73,15 +73,15 @@ pub(crate) enum Tag {
 #[derive(Debug)]
 pub(crate) struct Fill {
     pub key: u32,
-    /// Of a variant.
+    /// The marker, for a variant.
     pub marker: Option<Marker>,
-    /// For the store.
+    /// When it began, in the store's sequence.
     pub sequence: Sequence,
-    /// For the world.
+    /// When it began, on the world's clock.
     pub began: u64,
 }
 
-/// The habits of a run.
+/// Parameters of a run.
 #[derive(Debug)]
 pub(crate) struct Habits {
     pub keys: u64,
@@ -90,11 +90,11 @@ pub(crate) struct Habits {
     pub crash_once_in: u64,
     pub predicates: bool,
     pub hostile: bool,
-    /// Bodies up to this length now and then.
+    /// Some bodies are up to this long.
     pub large_body: u64,
 }
 
-/// See the head of this file.
+/// See the module.
 pub(crate) struct Run {
     pub options: Options,
     pub step: u64,
@@ -105,38 +105,38 @@ pub(crate) struct Run {
     pub geometry: Geometry,
     pub disk: Disk<Tag>,
     pub store: Option<SimulatedStore>,
-    /// The process before, until its requests have ended.
+    /// The previous process, until its requests have ended.
     pub old: Option<Old>,
-    /// The store of a life that has just ended, if something of it goes on.
+    /// The store of a life that has just ended, if another process takes over and this one goes on reading.
     pub leaving: Option<SimulatedStore>,
-    /// Decides of upgrades.
+    /// Random choices for upgrades.
     pub upgrade_random: Random,
     pub world: World,
     pub samples: Samples,
     pub story: Story,
     pub report: Report,
     pub fills: Vec<Fill>,
-    /// What is not to be evicted.
+    /// Records that must not be evicted.
     pub needed: Vec<InUse>,
     pub handles: Vec<(DurabilityHandle, u32)>,
-    /// Has the superblock ever been durable?
+    /// Whether the superblock has ever been durable.
     pub opened_once: bool,
-    /// An opening that found the log unreadable began to make the store empty, and did not come to its end: so must the next.
+    /// An opening found the log unreadable and began to empty the store, but was interrupted. The next one must empty it too.
     pub starting_empty: bool,
-    /// What the recovery under way has to find; None if nobody will ask.
+    /// Records that the recovery under way has to find; none if that will not be checked.
     pub expected: Option<Vec<VersionNumber>>,
-    /// Steps since the opening while nothing but reading goes on.
+    /// Steps since the opening, while the run only reads.
     pub quiet_steps: Option<u64>,
-    /// The recovery has not been seen to be complete.
+    /// A recovery is under way, as far as noticed.
     pub recovering: bool,
     pub next_fetch: u64,
-    /// The story up to the first recovery that did not find all.
+    /// The story up to the first recovery that missed records.
     pub first_missing: Option<Story>,
-    /// What happened to the key that is watched.
+    /// Events of the watched key.
     pub watched: Vec<String>,
 }
 
-/// Runs a seed. The failure, if there is one, names it.
+/// Runs a seed. A failure names the seed.
 pub fn run(options: Options) -> (Report, Option<Failure>) {
     note_panics();
     let mut run = Run::new(options);
@@ -157,7 +157,7 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Panics of a run become its failure, with place and words, instead of being printed.
+/// Stores a panic of a run as its failure, with position and message, instead of printing it.
 fn note_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -176,7 +176,7 @@ impl Run {
         let mut random = Random::new(options.seed);
         let total_bytes = (4 + random.below(7)) << 20;
         let usual = Geometry::plan(total_bytes, 512).expect("4 MiB are enough for a store");
-        // Smaller regions, so that there are dozens, and notes of several.
+        // Smaller regions, so that there are dozens, and notes of several regions.
         let geometry = match random.pick(&REGION_BYTES) {
             0 => usual,
             bytes => usual.with_region_bytes(bytes),
@@ -188,9 +188,9 @@ impl Run {
             cluster_deadline_ms: random.pick(&[20, 200, 1000]),
             shards: 1 << random.below(4),
             locality_buffers: random.pick(&[0, 0, 4]),
-            // The default more often than the others.
+            // The default policy is chosen more often than others.
             policy: match random.one_in(2) {
-                // Of no draw of its own, so that old seeds remain what they were.
+                // Chosen without drawing a number, so that old seeds give the same runs.
                 true if options.seed.is_multiple_of(4) => POLICIES[0],
                 true => REINSERTION,
                 false => random.pick(POLICIES),
@@ -299,7 +299,7 @@ impl Run {
         self.end_of_run()
     }
 
-    /// A rule is broken: the end, unless that is known.
+    /// Handles a broken rule: ends the run unless the rule is waived.
     pub fn waive(&mut self, message: String) -> Result<(), String> {
         if self.options.waived.passes(&message) {
             self.report.waived += 1;
@@ -309,7 +309,7 @@ impl Run {
         Err(message)
     }
 
-    /// The store. Between its end and the next opening nobody asks for it.
+    /// The store. Between the end of a life and the next opening there is none.
     pub fn store(&self) -> Result<&SimulatedStore, String> {
         self.store
             .as_ref()
@@ -320,7 +320,7 @@ impl Run {
         self.story.tell(self.step, Event::Of(words, a, b));
     }
 
-    /// Something happened to a key; told if that key is watched.
+    /// Records an event of a key, if that key is watched.
     pub fn about(&mut self, full_key: FullKey, words: impl FnOnce() -> String) {
         if self.options.watch == Some(full_key) {
             let (step, life) = (self.step, self.world.life);
@@ -335,7 +335,7 @@ impl Run {
         self.story.tell(self.step, Event::Told(words));
     }
 
-    /// Hands out background work and delivers what is due, until there is neither.
+    /// Starts background work and delivers completions until there are none left.
     pub fn pump(&mut self) -> Result<(), String> {
         for _ in 0..PUMP_MAX {
             let worked = self.hand_out_work()?;
@@ -459,7 +459,7 @@ impl Run {
         Ok(())
     }
 
-    /// Cluster writes to the disk.
+    /// Submits cluster writes to the disk.
     pub fn submit_writes(&mut self, writes: impl IntoIterator<Item = Write>) -> Result<(), String> {
         for Write {
             id, offset, data, ..
@@ -496,7 +496,7 @@ impl Run {
         }
     }
 
-    /// Lets time pass until nothing is under way, nothing waits and nothing is left to recover.
+    /// Lets time pass until nothing is under way, nothing waits and no recovery is left.
     pub fn drain(&mut self) -> Result<(), String> {
         let begun_ms = self.now_ms;
         let mut idle = 0;
@@ -534,7 +534,7 @@ impl Run {
         self.world.full_key(&name, key, true)
     }
 
-    /// A primary key: half of the time one of a few.
+    /// A random primary key: in half of the cases one of a few.
     pub fn any_key(&mut self) -> u32 {
         let keys = if self.random.one_in(2) {
             self.habits.keys

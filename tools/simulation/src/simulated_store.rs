@@ -1,6 +1,6 @@
-//! The store as the simulation calls it: the one file to be adapted when the store's calls change.
+//! The store as the simulation calls it: the only file to be adapted when the store's calls change.
 //!
-//! Not known here: what is done with it, and what is right.
+//! Not known here: how the store is used, and what is correct.
 
 use bytes::Bytes;
 use store::{
@@ -15,7 +15,7 @@ pub use store::{
 
 use crate::world;
 
-/// What a run chooses.
+/// The settings that a run chooses.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// As in the store's settings.
@@ -28,18 +28,18 @@ pub struct Choice {
     pub locality_buffers: usize,
     /// The name of an eviction policy.
     pub policy: &'static str,
-    /// What the store does wrong on purpose.
+    /// A deliberate mistake of the store.
     pub mistake: Option<Mistake>,
 }
 
 impl Choice {
-    /// Does the policy fill one region after the other, so that what is older is also gone earlier?
+    /// Whether the policy fills one region after the other, so that older records are evicted earlier.
     pub fn fills_in_turn(&self) -> bool {
         self.policy.starts_with(POLICIES[0]) || self.policy == REINSERTION
     }
 }
 
-/// The policies that runs choose from beside the default.
+/// The policies that runs choose from, besides the default.
 pub const POLICIES: &[&str] = &[
     "second-chance",
     "second-chance=0",
@@ -65,14 +65,14 @@ fn settings(choice: &Choice) -> Settings {
     }
 }
 
-/// Why bytes are not to be served.
+/// Why bytes must not be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotServed {
-    /// They are a good record, but an invalidation has killed it.
+    /// A good record, but killed by an invalidation.
     Dead,
-    /// They are another key's record: the index has taken one key for another.
+    /// Another key's record: the index confused the keys.
     OtherKey,
-    /// They are no record, and why.
+    /// Not a record, and why.
     Corrupt(String),
 }
 
@@ -86,12 +86,12 @@ impl NotServed {
     }
 }
 
-/// What a recovery found.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// In words.
+    /// A description.
     pub words: String,
-    /// Nothing was kept.
+    /// Whether the store is empty.
     pub empty: bool,
 }
 
@@ -117,7 +117,7 @@ impl SimulatedStore {
         Self { store }
     }
 
-    /// The store that lies there.
+    /// Recovers the store on the disk.
     pub fn recover(
         superblock: Superblock,
         found: &Found,
@@ -132,7 +132,7 @@ impl SimulatedStore {
         (Self { store }, recovery)
     }
 
-    /// What to write before anything else, a flush after each.
+    /// Writes to make before anything else, with a flush after each.
     pub fn opening(&self) -> Vec<(u64, Bytes)> {
         self.store.opening()
     }
@@ -142,7 +142,7 @@ impl SimulatedStore {
         self.store.hasher().hash(key)
     }
 
-    /// The present.
+    /// The current sequence.
     pub fn sequence(&self) -> Sequence {
         self.store.sequence()
     }
@@ -152,37 +152,37 @@ impl SimulatedStore {
         self.store.insert(record, now_ms)
     }
 
-    /// Stores a record again that was read where room will be made next.
+    /// Renews a record that was read in the window in front of the hand.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
         self.store.renew(renewal, parts, now_ms)
     }
 
-    /// A cluster write is over.
+    /// A cluster write has ended.
     pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
         self.store.write_done(id, ok, now_ms);
     }
 
-    /// Time goes on.
+    /// Lets time pass.
     pub fn tick(&self, now_ms: u64) -> Writes {
         self.store.tick(now_ms)
     }
 
-    /// Locality buffers and the open cluster are to be written now.
+    /// Writes locality buffers and the open cluster now.
     pub fn flush(&self) -> Writes {
         self.store.flush()
     }
 
-    /// Finds a record.
+    /// Looks up a record.
     pub fn look_up(&self, hash: KeyHash) -> Lookup {
         self.store.look_up(hash)
     }
 
-    /// Finds a record for one who needs it.
+    /// Looks up a record for an answer that needs it.
     pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
         self.store.look_up_needed(hash)
     }
 
-    /// Verifies a record that somebody needs. None: it is not to be served.
+    /// Verifies a needed record; none if it must not be served.
     pub fn decode_needed(
         &self,
         bytes: &Bytes,
@@ -192,7 +192,7 @@ impl SimulatedStore {
         self.store.decode_needed(bytes, hash, read).ok()
     }
 
-    /// Where a record lies on the disk, if there is such a record, and its write is over.
+    /// The place of a record on the disk, if there is such a record and its write has ended.
     pub fn place_of(&self, hash: KeyHash) -> Option<u64> {
         match self.store.look_up(hash) {
             Lookup::OnDisk(read) => {
@@ -204,7 +204,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Is there such a record?
+    /// Whether there is such a record.
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.store.contains(hash)
     }
@@ -212,12 +212,12 @@ impl SimulatedStore {
     /// Verifies a buffered record.
     ///
     /// # Errors
-    /// Why it is not to be served.
+    /// Why it must not be served.
     pub fn decode(&self, bytes: &Bytes, hash: KeyHash) -> Result<RecordParts, NotServed> {
         self.store.decode(bytes, hash).map_err(NotServed::of)
     }
 
-    /// The front and the body of a fragment that was read, verified part by part. None: something does not verify, or it is no fragment.
+    /// Front and body of a fragment that was read, verified part by part; none if a part does not verify, or if it is not a fragment.
     pub fn body_by_parts(&self, bytes: &Bytes, read: &Read) -> Option<(Front, Vec<u8>)> {
         let front = self.store.decode_front(bytes, read).ok()?;
         let mut body = Vec::new();
@@ -236,22 +236,22 @@ impl SimulatedStore {
     /// Verifies a record that was read.
     ///
     /// # Errors
-    /// Why it is not to be served.
+    /// Why it must not be served.
     pub fn decode_read(&self, bytes: &Bytes, read: &Read) -> Result<RecordParts, NotServed> {
         self.store.decode_read(bytes, read).map_err(NotServed::of)
     }
 
-    /// How far a read may reach.
+    /// How far a read may extend.
     pub fn reach(&self, read: &Read, wanted: usize) -> usize {
         self.store.reach(read, wanted)
     }
 
-    /// What came along with a read.
+    /// The companions that a read returned.
     pub fn companions(&self, bytes: &Bytes, read: &Read) -> Vec<Companion> {
         self.store.companions(bytes, read)
     }
 
-    /// Ends a read. May it be served?
+    /// Ends a read; returns whether its record may be served.
     pub fn read_done(&self, read: Read) -> bool {
         self.store.read_done(read)
     }
@@ -261,7 +261,7 @@ impl SimulatedStore {
         self.store.read_failed(read);
     }
 
-    /// Was the primary invalidated since?
+    /// Whether the primary was invalidated since `began`.
     pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
         self.store.invalidated_since(primary, began)
     }
@@ -271,17 +271,17 @@ impl SimulatedStore {
         self.store.forget(hash);
     }
 
-    /// How to find the variants.
+    /// The marker of a resource with variants.
     pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
         self.store.marker(primary)
     }
 
-    /// Says how to find the variants.
+    /// Sets the marker of a resource with variants.
     pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
         self.store.set_marker(primary, list, began)
     }
 
-    /// The same marker, with more in its list.
+    /// Sets the same marker with more in its list.
     pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
         self.store.resume_marker(primary, salt, list)
     }
@@ -291,7 +291,7 @@ impl SimulatedStore {
         self.store.invalidate(primary).handle
     }
 
-    /// Invalidates a primary key, and logs that only where something of it is or was stored.
+    /// Invalidates a primary key; the log entry is written only if a record of it is or was stored.
     pub fn invalidate_stored(&self, primary: KeyHash) -> DurabilityHandle {
         self.store.invalidate_stored(primary).handle
     }
@@ -301,37 +301,37 @@ impl SimulatedStore {
         self.store.doubt(primary).handle
     }
 
-    /// Invalidates what matches; None if there is no room for it.
+    /// Invalidates by predicate; none if there is no room for the predicate.
     pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Option<DurabilityHandle> {
         self.store.invalidate_matching(kind, pattern).ok()
     }
 
-    /// How far an invalidation has come.
+    /// The progress of an invalidation.
     pub fn settled(&self, handle: DurabilityHandle) -> Settled {
         self.store.settled(handle)
     }
 
-    /// Background work.
+    /// The next background work.
     pub fn next_work(&self, now_ms: u64) -> Option<Work> {
         self.store.next_work(now_ms)
     }
 
-    /// Background work is over.
+    /// Background work has ended.
     pub fn work_done(&self, id: WorkId, result: Result<Option<Bytes>, ()>, now_ms: u64) {
         self.store.work_done(id, result, now_ms);
     }
 
-    /// Keeps a record from being evicted. False: it is not there, or too much is kept.
+    /// Keeps a record from being evicted. Returns false if it is not there, or if too many are kept.
     pub fn need(&self, hash: KeyHash) -> bool {
         self.store.need(hash) == Needed::Noted
     }
 
-    /// It is needed no more.
+    /// The record is no longer needed.
     pub fn release(&self, hash: KeyHash) {
         self.store.release(hash);
     }
 
-    /// What is to be read in order to be written again.
+    /// The next stretch to be read for reinsertion.
     pub fn next_reinsertion(&self, now_ms: u64) -> Option<Reinsertion> {
         self.store.next_reinsertion(now_ms)
     }
@@ -346,65 +346,65 @@ impl SimulatedStore {
         self.store.next_move()
     }
 
-    /// It was read, or could not be.
+    /// The read for a move has ended or failed.
     pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
         self.store.move_done(moved, bytes, now_ms)
     }
 
-    /// Begins to leave the disk as a clean stop would, while reads go on.
+    /// Begins to leave the disk as after a clean stop, while reads go on.
     ///
     /// # Errors
-    /// It can't be done now.
+    /// If that is not possible now.
     pub fn freeze(&self) -> Result<Writes, NotFrozen> {
         self.store.freeze()
     }
 
-    /// Is the disk so?
+    /// Whether the disk is in that state.
     pub fn is_frozen(&self) -> bool {
         self.store.is_frozen()
     }
 
-    /// Goes on as before.
+    /// Ends the freeze.
     pub fn thaw(&self) {
         self.store.thaw();
     }
 
-    /// Another process has it from here on, and must protect what this gives.
+    /// Hands the store over to another process, which must protect the returned chunks.
     pub fn hand_over(&self) -> Vec<HeldChunks> {
         self.store.hand_over()
     }
 
-    /// What another process must be told.
+    /// Invalidations that the other process must be told.
     pub fn next_told(&self) -> Vec<Told> {
         self.store.next_told()
     }
 
-    /// It has made that durable, or not.
+    /// The other process has made them durable, or failed to.
     pub fn told_done(&self, heard: Heard) {
         self.store.told_done(heard);
     }
 
-    /// What the process before still reads.
+    /// Protects chunks that the previous process still reads.
     pub fn protect(&self, held: &[HeldChunks]) {
         self.store.protect(held);
     }
 
-    /// It has ended.
+    /// The previous process has ended.
     pub fn unprotect(&self) {
         self.store.unprotect();
     }
 
-    /// Stops in order.
+    /// Begins a clean close.
     pub fn begin_close(&self) {
         self.store.begin_close();
     }
 
-    /// Has it stopped?
+    /// Whether the store is closed.
     pub fn is_closed(&self) -> bool {
         self.store.is_closed()
     }
 
-    /// How far the recovery has come; None if nothing is left to scan.
+    /// Progress of the recovery; none if nothing is left to scan.
     pub fn recovery(&self) -> Option<Progress> {
         self.store.recovery()
     }
@@ -412,12 +412,12 @@ impl SimulatedStore {
     /// Checks all invariants.
     ///
     /// # Errors
-    /// Which does not hold.
+    /// The invariant that does not hold.
     pub fn audit(&self) -> Result<(), String> {
         self.store.audit()
     }
 
-    /// What it did in this life: records evicted, checkpoints, second chances, records moved, reinserted, weedings, records weeded, regions
+    /// Counts of this life: records evicted, checkpoints, second chances, records moved, reinserted, weedings, records weeded, regions
     /// noted, notes.
     pub fn deeds(&self) -> [u64; 9] {
         let figures = self.store.figures();

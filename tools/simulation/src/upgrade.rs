@@ -1,13 +1,13 @@
-//! Another process takes the store over while this one serves, or begins to.
+//! Upgrades: another process takes the store over while this one serves, or begins to do so.
 //!
-//! The old process freezes its store and serves on; the disk may fail meanwhile, and everything may end. Then the new one reads the disk
-//! as it lies there. Sometimes it ends then, and the old one thaws its store. Else it is told what the old one still reads, marks the store
-//! as in use, and lives on as the store of the run. The old one stays for a while: it invalidates, asks (and must find nothing), and reads
-//! what it needs, which must be as it was.
+//! The old process freezes its store and goes on serving; the disk may fail meanwhile, and both processes may end. Then the new process
+//! reads the disk. Sometimes it ends, and the old one thaws its store. Otherwise it is told what the old one still reads, marks the
+//! store as in use, and becomes the store of the run. The old process remains for a while: it invalidates, looks up keys (and must
+//! find none), and reads the records that it needs, which must be unchanged.
 //!
-//! Every other seed does this. Its chances are drawn apart, so that the other runs stay what they are.
+//! Every other seed has upgrades. Their random numbers are separate, so that runs without upgrades stay the same.
 //!
-//! Not known here: sockets, and how processes speak to each other.
+//! Not known here: sockets, and how processes communicate.
 
 use std::ops::Range;
 
@@ -19,22 +19,22 @@ use crate::run::{Run, Tag};
 use crate::simulated_store::{DurabilityHandle, Found, OpenPlan, Settled, SimulatedStore};
 use crate::world::{Target, damaged};
 
-/// Steps until the disk must have taken the last checkpoint; else the store is thawed.
+/// Steps in which the disk must take the last checkpoint; otherwise the store is thawed.
 const FREEZE_STEPS_MAX: u64 = 4000;
 
-/// The process before, whose requests have not ended.
+/// The previous process, whose requests have not ended.
 pub(crate) struct Old {
     store: SimulatedStore,
-    /// What it has invalidated and was not acknowledged.
+    /// Its invalidations that are not acknowledged yet.
     handles: Vec<(DurabilityHandle, u32)>,
-    /// What it was told of: to be durable in the new process.
+    /// Invalidations that it told the new process, which must make them durable.
     telling: Vec<DurabilityHandle>,
-    /// What it still reads, as it was.
+    /// Ranges that it still reads, with their bytes.
     reads: Vec<(Range<u64>, Bytes)>,
 }
 
 impl Run {
-    /// Does this run have upgrades, and is it time for something of one?
+    /// Whether this run has upgrades, and it is time for a step of one.
     pub fn upgrades_now(&mut self) -> bool {
         let has_upgrades = !self.options.seed.is_multiple_of(2);
         has_upgrades
@@ -44,7 +44,7 @@ impl Run {
             }
     }
 
-    /// Something of an upgrade.
+    /// A step of an upgrade.
     pub fn upgrade(&mut self) -> Result<(), String> {
         match self.old {
             None => self.begin_upgrade(),
@@ -84,7 +84,7 @@ impl Run {
         Ok(())
     }
 
-    /// What goes on while nothing is stored.
+    /// A random operation while the store is frozen.
     fn operate_frozen(&mut self) -> Result<(), String> {
         let key = self.upgrade_random.below(self.habits.keys) as u32;
         match self.upgrade_random.below(8) {
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// The new process reads the disk.
+    /// The store is frozen: the new process reads the disk.
     fn frozen(&mut self) -> Result<(), String> {
         self.store()?.audit()?;
         let Some(new) = self.as_it_lies_there()? else {
@@ -109,7 +109,7 @@ impl Run {
             self.tell("the new process ends", 0, 0);
             self.store()?.thaw();
             self.report.thawed += 1;
-            // Not much later this one does, too.
+            // Sometimes the old process ends soon afterwards, too.
             if self.upgrade_random.one_in(3) {
                 for _ in 0..self.upgrade_random.below(60) {
                     self.now_ms += self.upgrade_random.below(3);
@@ -137,7 +137,7 @@ impl Run {
         let old = self.hand_life_over()?;
         self.begin_handed_over(new, &held)?;
         if self.store.is_none() {
-            // The new process ended while it marked the store, and the old one has ended its requests: a start from the disk.
+            // The new process ended while it marked the store, and the old one has ended its requests. Start from the disk.
             return self.reopen();
         }
         self.old = Some(Old {
@@ -149,7 +149,7 @@ impl Run {
         self.tell_new()
     }
 
-    /// The store as another process finds it; None if a fault has spoiled what it needs.
+    /// The store as another process finds it on the disk; none if a fault has spoiled it.
     fn as_it_lies_there(&mut self) -> Result<Option<SimulatedStore>, String> {
         let read = |run: &Run, offset: u64, len: u64| run.disk.peek(offset..offset + len).to_vec();
         let start = read(self, 0, Superblock::BYTES as u64);
@@ -194,14 +194,14 @@ impl Run {
                     self.world.flush_over(done.number, done.result.is_ok());
                 }
                 if done.result.is_err() {
-                    // The shell gives up when it can't write that.
+                    // The proxy gives up too if it cannot write the superblock.
                     self.cut_everything();
                     return Ok(());
                 }
             }
         }
         self.begin_life(new);
-        // Else nothing but reading would go on, while the old process is there.
+        // Otherwise the run would only read while the old process is there.
         if self.upgrade_random.one_in(2) {
             self.quiet_steps = None;
             self.expected = None;
@@ -209,7 +209,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the old process does while it ends its requests.
+    /// A step of the old process while it ends its requests.
     fn old_goes_on(&mut self) -> Result<(), String> {
         match self.upgrade_random.below(40) {
             0 => self.old_ends(),
@@ -243,7 +243,7 @@ impl Run {
         Ok(())
     }
 
-    /// Not while others are being told: it would hold in the new process only after them.
+    /// Not while other invalidations are being told: the new process would apply this one only after them.
     fn invalidate_in_old(&mut self) -> Result<(), String> {
         let key = self.upgrade_random.below(self.habits.keys) as u32;
         let name = self.name(key);
@@ -265,7 +265,7 @@ impl Run {
         self.tell_new()
     }
 
-    /// What the old process has invalidated holds in the new one.
+    /// Applies the old process's invalidations in the new one.
     fn tell_new(&mut self) -> Result<(), String> {
         let Some(old) = &mut self.old else {
             return Ok(());
@@ -292,7 +292,7 @@ impl Run {
         Ok(())
     }
 
-    /// Acknowledges what the new process has made durable for the old one.
+    /// Acknowledges invalidations of the old process that the new one has made durable.
     pub fn settle_old(&mut self) -> Result<(), String> {
         let (Some(old), Some(store)) = (&mut self.old, &self.store) else {
             return Ok(());

@@ -1,18 +1,18 @@
-//! The truth: what was ever handed to the store, what was invalidated, what is known to be on the disk.
+//! The truth: everything that was inserted into the store, everything that was invalidated, and what is certainly on the disk.
 //!
-//! Every record handed in is a *version* of a full key and carries its number in its metadata, so whatever the store
-//! serves names the version it claims to be; key, metadata and body follow from the number. Time is a clock of
-//! events here (fills begun and invalidations called), which is what the rule of life compares:
+//! Every inserted record is a *version* of a full key and has its number in its metadata, so each served record names its version. Key,
+//! metadata and body follow from the number. Time is a clock of events (begins of fills, calls of invalidations), because the rule
+//! of life compares those:
 //!
 //! > a version is dead if an invalidation of its primary, or a matching predicate, came after its fill began.
 //!
-//! A *life* is the time from one opening of the store to its end by kill, power cut or close. What was called but
-//! not acknowledged binds while its life lasts, what was acknowledged binds for ever.
+//! A *life* is the time from one opening of the store to its end by kill, power cut or close. An invalidation that was called but not
+//! acknowledged is binding in its life only; an acknowledged one is binding for ever.
 //!
-//! A *copy* is one write of a version: the first, or one that the store made itself to keep a record that is in use.
+//! A *copy* is one write of a version: the first one, or one that the store made to keep a record that is in use.
 //!
-//! Not known here: the store. Limits: memory grows with the run, by some hundred bytes a version and, for hostile ones,
-//! their bodies.
+//! Not known here: the store. Limits: memory grows with the run, by some hundred bytes a version, and for hostile versions by their
+//! bodies.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,29 +24,29 @@ use store::{About, Manner};
 use crate::disk::Damage;
 use crate::random::Random;
 
-/// A number of [`World::full_keys`].
+/// Index into [`World::full_keys`].
 pub type FullKey = u32;
-/// A number of [`World::versions`].
+/// Index into [`World::versions`].
 pub type VersionNumber = u32;
 
-/// Bodies are slices of this many random bytes.
+/// Bodies are slices of a pool of this many random bytes.
 const POOL_BYTES: usize = 2 << 20;
 /// The longest body of a version that is not hostile.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Tags are 0 to this; tag `t` is the byte `t`.
+/// Tags are below this; tag `t` is the byte `t`.
 pub const TAGS: u8 = 24;
-/// Bytes of the metadata that mean something: number, tag.
+/// Bytes of the metadata with a meaning: number, tag.
 const META_BYTES_MIN: usize = 5;
 
-/// Matches a prefix of the key.
+/// Kind of predicate that matches a prefix of the key.
 pub const PREFIX: u8 = 1;
-/// Matches the tag in the metadata.
+/// Kind of predicate that matches the tag in the metadata.
 pub const TAG: u8 = 2;
 
-/// As [`TAG`], but what it matches is stale and not dead.
+/// Like [`TAG`], but matching records become stale, not dead.
 pub const SOFT_TAG: u8 = 3;
 
-/// How predicates of a kind meet records: what the store is given.
+/// How the store matches predicates of a kind.
 pub fn manner(kind: u8) -> Manner {
     Manner {
         about: match kind {
@@ -57,12 +57,12 @@ pub fn manner(kind: u8) -> Manner {
     }
 }
 
-/// The tag of a record: what the store is given.
+/// The tag of a record, for the store.
 pub fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
     meta.get(4..5).into_iter().for_each(each);
 }
 
-/// Does a predicate match a record?
+/// Whether a predicate matches a record.
 pub fn matches(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool {
     match kind {
         PREFIX => key.starts_with(pattern),
@@ -70,22 +70,22 @@ pub fn matches(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool {
     }
 }
 
-/// How long the metadata of a version is: of different lengths, so that bodies begin anywhere.
+/// Length of a version's metadata. Lengths differ, so that bodies begin at many offsets.
 pub fn meta_bytes(number: VersionNumber) -> usize {
     META_BYTES_MIN + number as usize % 61
 }
 
-/// Where the bytes of a body come from.
+/// The source of a body's bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// From the common pool.
+    /// A range of the common pool.
     Pool(Range<usize>),
-    /// Made for this version.
+    /// Bytes made for this version.
     Own(Bytes),
 }
 
 impl Content {
-    /// A body of that length, other at each call (bodies of a few bytes may be alike; their metadata is not).
+    /// A random body of this length (bodies of a few bytes may be equal; their metadata is not).
     pub fn random(len: usize, random: &mut Random) -> Self {
         let len = len.min(BODY_BYTES_MAX);
         let at = random.index(POOL_BYTES - len + 1);
@@ -111,56 +111,56 @@ fn pool() -> &'static [u8] {
     })
 }
 
-/// How far a copy has come.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its write is not done.
+    /// Its write has not ended.
     Writing,
-    /// Its write was reported done: a kill leaves it.
+    /// Its write was reported done: the copy survives a kill.
     Written,
-    /// A flush that was begun after that is done: a power cut leaves it.
+    /// A flush that was begun after that is done: the copy survives a power cut.
     Durable,
-    /// It may be there or not: its write failed, or was under way or not flushed when all ended.
+    /// The copy may be there or not: its write failed, or was under way or not flushed when the life ended.
     Doubtful,
 }
 
-/// Where a version was written.
+/// A write of a version.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// Bytes of the disk.
+    /// The range on the disk.
     pub range: Range<u64>,
     /// The number of the write, once it is done.
     pub number: u64,
-    /// How far it has come.
+    /// Its progress.
     pub state: State,
-    /// A flush that should have covered it failed: no later one does for sure.
+    /// A flush that should have covered it failed: later flushes may not cover it either.
     flush_failed: bool,
 }
 
-/// One record handed to the store.
+/// A record that was handed to the store.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Of what.
+    /// Its full key.
     pub full_key: FullKey,
-    /// When its fill began.
+    /// When its fill began, on the clock of events.
     pub began: u64,
-    /// The same, in the store's sequence.
+    /// When its fill began, in the store's sequence.
     pub sequence: u64,
     /// The life in which it was stored; None if the store refused it.
     pub stored_in: Option<u32>,
-    /// Stored while a recovery was under way?
+    /// Whether it was stored while a recovery was under way.
     pub stored_in_recovery: bool,
-    /// The last life at whose beginning, or in which, it was certainly the one in the index.
+    /// The last life at whose beginning, or in which, the index certainly had it.
     pub present_in: u32,
-    /// The life in which the store was last told to drop it, because it did not verify.
+    /// The life in which the store was last told to drop it because it did not verify.
     pub forgotten_in: u32,
     /// Its body.
     pub content: Content,
     /// Its metadata.
     pub meta: Box<[u8]>,
-    /// Of a variant: the list it was stored under.
+    /// The list under which it was stored, for a variant.
     pub list: Option<Box<[u8]>>,
-    /// Where it was written, latest last.
+    /// Its copies, latest last.
     pub copies: Vec<Copy>,
 }
 
@@ -171,55 +171,55 @@ pub struct Full {
     pub key: Box<[u8]>,
     /// The name that invalidations use.
     pub primary: u32,
-    /// Neither variant nor fragment?
+    /// Whether it is neither a variant nor a fragment.
     pub plain: bool,
-    /// Of a variant: the salt in its key, and the list of the marker that last led to it.
+    /// For a variant: the salt in its key, and the list of the marker that last led to it.
     pub salt: Option<(u64, Box<[u8]>)>,
-    /// Those that the store took, oldest first.
+    /// Versions that the store accepted, oldest first.
     pub versions: Vec<VersionNumber>,
 }
 
-/// What an invalidation names.
+/// The target of an invalidation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One primary key.
     Primary(u32),
-    /// One primary key, whose versions are stale then and not dead.
+    /// One primary key, whose versions become stale, not dead.
     Soft(u32),
-    /// What matches.
+    /// Records that a predicate matches.
     Predicate(u8, Box<[u8]>),
 }
 
 /// An invalidation that was called.
 #[derive(Clone, Debug)]
 pub struct Invalidation {
-    /// Of what.
+    /// Its target.
     pub target: Target,
-    /// When.
+    /// When it was called.
     pub at: u64,
-    /// In which life.
+    /// The life in which it was called.
     pub life: u32,
-    /// Has the store said that it is durable?
+    /// Whether the store has said that it is durable.
     pub acknowledged: bool,
 }
 
-/// See the head of this file.
+/// See the module.
 #[derive(Debug, Default)]
 pub struct World {
     /// The clock of events.
     pub clock: u64,
-    /// Counts the lives; the first is 1.
+    /// Number of the life; the first is 1.
     pub life: u32,
-    /// All of them.
+    /// All versions.
     pub versions: Vec<Version>,
-    /// All of them.
+    /// All full keys.
     pub full_keys: Vec<Full>,
     numbers: HashMap<Box<[u8]>, FullKey>,
-    /// All of them.
+    /// All invalidations.
     pub invalidations: Vec<Invalidation>,
     of_primary: HashMap<u32, Vec<u32>>,
     predicates: Vec<u32>,
-    /// Of each primary the last variant that was taken.
+    /// The last accepted variant of each primary.
     newest_variant: HashMap<u32, VersionNumber>,
     not_durable: Vec<VersionNumber>,
 }
@@ -242,25 +242,25 @@ impl World {
         number
     }
 
-    /// The number of a variant's full key, to which a marker of that salt and list leads.
+    /// The number of the full key of a variant to which a marker with this salt and list leads.
     pub fn variant(&mut self, key: &[u8], primary: u32, salt: u64, list: &[u8]) -> FullKey {
         let number = self.full_key(key, primary, false);
         self.full_keys[number as usize].salt = Some((salt, list.into()));
         number
     }
 
-    /// The number of a full key that there is.
+    /// The number of a full key that already exists.
     pub fn known(&self, key: &[u8]) -> Option<FullKey> {
         self.numbers.get(key).copied()
     }
 
-    /// The clock goes on: a fill begins.
+    /// Advances the clock: a fill begins.
     pub fn begin(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// A version is about to be handed to the store.
+    /// Makes a version, which is about to be handed to the store.
     pub fn hand_in(
         &mut self,
         full_key: FullKey,
@@ -290,7 +290,7 @@ impl World {
         number
     }
 
-    /// The store took it, whose fill began at `sequence`: what it had of that key is replaced.
+    /// The store accepted a version whose fill began at `sequence`: it replaces the store's earlier version of that key.
     pub fn taken(&mut self, number: VersionNumber, sequence: u64, in_recovery: bool) {
         let version = &mut self.versions[number as usize];
         version.sequence = sequence;
@@ -304,14 +304,14 @@ impl World {
         }
     }
 
-    /// Was a variant of the same resource taken after this version? It hides what has no variants.
+    /// Whether a variant of the same resource was accepted after this version. That hides a version without variants.
     pub fn may_be_hidden(&self, number: VersionNumber) -> bool {
         let full = &self.full_keys[self.versions[number as usize].full_key as usize];
         let newest = self.newest_variant.get(&full.primary);
         full.plain && newest.is_some_and(|&variant| variant > number)
     }
 
-    /// What the store has of a key was dropped, because it did not verify or could not be read.
+    /// The store dropped its record of a key, because it did not verify or could not be read.
     pub fn forgotten(&mut self, full_key: FullKey) {
         if let Some(newest) = self.newest(full_key) {
             self.versions[newest as usize].forgotten_in = self.life;
@@ -325,7 +325,7 @@ impl World {
         self.versions.get(number as usize).map(|_| number)
     }
 
-    /// A write that holds the version was handed out.
+    /// A write that contains the version was submitted.
     pub fn writing(&mut self, number: VersionNumber, range: Range<u64>) {
         self.versions[number as usize].copies.push(Copy {
             range,
@@ -335,7 +335,7 @@ impl World {
         });
     }
 
-    /// That write is over.
+    /// That write has ended.
     pub fn write_over(
         &mut self,
         version: VersionNumber,
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// A flush that covers the writes up to `covers` is over.
+    /// A flush that covers the writes up to `covers` has ended.
     pub fn flush_over(&mut self, covers: u64, ok: bool) {
         let versions = &mut self.versions;
         self.not_durable.retain(|&number| {
@@ -376,7 +376,7 @@ impl World {
         });
     }
 
-    /// The process is gone: what was being written may be there or not. So may, after a power cut, what was not durable.
+    /// The process has ended: copies being written may be there or not. After a power cut the same holds for copies that are not durable.
     pub fn end_life(&mut self, power_cut: bool) {
         for version in &mut self.versions {
             for copy in &mut version.copies {
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// An invalidation is called.
+    /// Records an invalidation.
     pub fn invalidate(&mut self, target: Target) -> u32 {
         self.clock += 1;
         let number = self.invalidations.len() as u32;
@@ -414,7 +414,7 @@ impl World {
         self.met_by(number, false)
     }
 
-    /// Those that make it stale.
+    /// The soft purges that make it stale, binding or not.
     pub fn doubters(&self, number: VersionNumber) -> impl Iterator<Item = &Invalidation> {
         self.met_by(number, true)
     }
@@ -441,13 +441,13 @@ impl World {
         self.full_keys[full_key as usize].versions.last().copied()
     }
 
-    /// Is the latest copy of a version there for sure, whatever ended the last life?
+    /// Whether the latest copy of a version is certainly there, however the last life ended.
     pub fn is_there(&self, number: VersionNumber) -> bool {
         let latest = self.versions[number as usize].copies.last();
         latest.is_some_and(|copy| matches!(copy.state, State::Written | State::Durable))
     }
 
-    /// Has the disk spoiled any copy of a version?
+    /// Whether the disk has spoiled any copy of a version.
     pub fn is_damaged(&self, number: VersionNumber, damages: &[Damage]) -> bool {
         let copies = &self.versions[number as usize].copies;
         copies
@@ -456,7 +456,7 @@ impl World {
     }
 }
 
-/// Has the disk spoiled what write `number` brought to `range`?
+/// Whether the disk has spoiled what write `number` wrote to `range`.
 pub fn damaged(range: &Range<u64>, number: u64, damages: &[Damage]) -> bool {
     damages.iter().any(|damage| {
         damage.number >= number && damage.range.start < range.end && range.start < damage.range.end

@@ -1,8 +1,8 @@
-//! Sudden ends: what is left of the writes under way and in the cache.
+//! Sudden ends: what remains of writes under way and in the cache.
 //!
-//! A kill leaves everything that was reported done. A power cut leaves what was hardened, and of all else, sector by sector,
-//! any part; where two writes to one sector were in the cache, either or neither. A write of metadata that already bears a
-//! silent fault is left whole or not at all (A3 of [`Areas`](crate::areas)).
+//! A kill keeps everything that was reported done. A power cut keeps what was hardened, and of all else, sector by sector, any part. If
+//! two writes to one sector were in the cache, either or neither may remain. A write of metadata that already has a silent fault
+//! remains whole or not at all (A3 of [`Areas`](crate::areas)).
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use super::{Cached, Disk, Op, SECTOR_BYTES};
 use crate::faults::Kind;
 
 impl<T> Disk<T> {
-    /// The process ends at once: what it had under way is there, in part, or not.
+    /// Kills the process: each write under way remains whole, in part, or not at all.
     pub fn kill(&mut self) {
         for (offset, data) in self.take_writes() {
             self.number += 1;
@@ -31,7 +31,7 @@ impl<T> Disk<T> {
         }
     }
 
-    /// The power goes: of everything that is not hardened, any part is there.
+    /// Cuts the power: of everything that is not hardened, any part remains.
     pub fn cut_power(&mut self) {
         let mut cached = std::mem::take(&mut self.cached);
         for (offset, data) in self.take_writes() {
@@ -54,7 +54,7 @@ impl<T> Disk<T> {
         }
     }
 
-    /// Writes under way, in any order; all else under way is gone.
+    /// Takes the writes under way, in random order; drops all other operations.
     fn take_writes(&mut self) -> Vec<(u64, Bytes)> {
         let mut writes: Vec<_> = std::mem::take(&mut self.under_way)
             .into_iter()
@@ -69,7 +69,7 @@ impl<T> Disk<T> {
         writes
     }
 
-    /// Which sectors of a write are there.
+    /// Which sectors of a write remain.
     fn torn(&mut self, offset: u64, data: &Bytes) -> Vec<bool> {
         let sectors = data.len() / SECTOR_BYTES;
         let whole_only = self.areas.is_wounded(&(offset..offset + data.len() as u64));

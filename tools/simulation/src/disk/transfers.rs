@@ -1,6 +1,6 @@
-//! Reads and writes that complete, and what the disk does to them.
+//! Completes reads and writes, and applies faults to them.
 //!
-//! Not known here: flushes, ends (`ends`), what is under way beyond what a read may see of it.
+//! Not known here: flushes, ends (`ends`). Of operations under way, only writes that a read may see.
 
 use std::ops::Range;
 
@@ -109,7 +109,7 @@ impl<T> Disk<T> {
             self.counts.add(Kind::CorruptMedium);
             let at = range.start as usize + at;
             self.image[at] ^= bit;
-            // D1: the medium itself has changed. A cached write of that sector will mend it.
+            // D1: the medium itself has changed. If a write of this sector is in the cache, hardening it repairs the sector.
             self.hardened[at] ^= bit;
         } else {
             self.counts.add(Kind::CorruptRead);
@@ -135,7 +135,7 @@ impl<T> Disk<T> {
         let outage = !self.calm && now_ms < self.outage_until_ms;
         let short = self.befalls(Kind::ShortWrite, self.faults.short);
         if nth || outage || short || self.befalls(Kind::WriteError, self.faults.write_error) {
-            // Nobody knows how much of it landed.
+            // An unknown part of the write landed.
             let landed = self.random.index(data.len() / SECTOR_BYTES + 1) * SECTOR_BYTES;
             self.land(offset, data.slice(..landed), number);
             return Done {
