@@ -1,10 +1,10 @@
-//! Chance from a seed (SplitMix64).
+//! Random numbers from a seed (SplitMix64).
 
-/// A stream of numbers that depends on its seed only.
+/// A sequence of numbers that is determined by its seed.
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
 
-/// Spreads a number over all 64 bits.
+/// A hash of a number over all 64 bits.
 pub(crate) fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Chance {
         mixed(self.0)
     }
 
-    /// Below `n`, which is not 0.
+    /// A number below `n`, which must not be 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }

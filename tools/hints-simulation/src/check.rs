@@ -1,4 +1,4 @@
-//! What must hold when everything has come to rest.
+//! The rules that must hold when everything has come to rest.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use hints::Kind;
 use crate::node::Store;
 use crate::world::World;
 
-/// R1, R2 and R3.
+/// Checks R1, R2 and R3.
 ///
 /// # Errors
-/// Which does not hold, and where.
+/// The rule that does not hold, and where.
 pub(crate) fn at_rest(world: &mut World) -> Result<(), String> {
     for node in 0..world.nodes.len() {
         for name in 0..world.setting.names as u64 {
@@ -39,7 +39,7 @@ fn found_by_all(world: &mut World, node: usize, name: u64, rule: &str) -> Result
     Ok(())
 }
 
-/// Marks that are looked at: all of a filter, or all numbers of a directory that anybody may think of.
+/// Marks to check: all bits of a filter, or a directory's numbers of all names.
 fn marks(store: &Store, names: usize) -> Vec<u64> {
     match store.registrar.kind() {
         Kind::Bloom(shape) => (0..u64::from(shape.bits())).collect(),
@@ -86,10 +86,10 @@ fn true_to_itself(store: &Store, names: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// R4: counts are half made anew, and names leave meanwhile.
+/// Checks R4: counts are made anew for a part, and names leave meanwhile.
 ///
 /// # Errors
-/// If it does not hold, or things do not come to rest again.
+/// If R4 does not hold, or things do not come to rest again.
 pub(crate) fn half_anew(world: &mut World) -> Result<(), String> {
     let before: Vec<Vec<BTreeSet<u64>>> = world
         .nodes
@@ -105,7 +105,7 @@ pub(crate) fn half_anew(world: &mut World) -> Result<(), String> {
         store.begin_anew();
         store.list();
         store.list();
-        // Of those that the registrar knows again, every other one leaves.
+        // Removes every other one of the names that the registrar knows again.
         let listed: Vec<u64> = store.names.iter().copied().collect();
         let listed = listed.into_iter().filter(|&name| store.is_listed(name));
         for name in listed.step_by(2).collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! A front: its view, and the pushes that it has begun.
+//! A front: its view, and what it says to nodes about pushes.
 
 use hints::frames::{Frame, Subscribe, Withdrawn};
 use hints::mistakes::{Mistake, makes};
@@ -9,13 +9,13 @@ use crate::node::trace;
 
 #[derive(Debug)]
 pub(crate) struct Front {
-    /// Another one after each start.
+    /// Identifies this start of the front.
     pub(crate) life: u64,
     pub(crate) view: View,
     reader: Reader,
 }
 
-/// A mark as a name of its own: asks for one position, or one number.
+/// A name with a single mark: looks up one position, or one number.
 struct Mark(u64);
 
 impl Name for Mark {
@@ -38,13 +38,13 @@ impl Front {
         }
     }
 
-    /// The nodes that may have the name.
+    /// The nodes that may have the name, as bits.
     pub(crate) fn nodes(&mut self, name: u64) -> u64 {
         let groups = self.reader.groups();
         groups.nodes(|naming| trace(naming.seed, name))
     }
 
-    /// The nodes for which a mark is set, of those with this seed.
+    /// The nodes for which a mark is set, as bits.
     pub(crate) fn nodes_with_mark(&mut self, mark: u64) -> u64 {
         self.reader.groups().nodes(|_| Mark(mark))
     }
@@ -55,7 +55,7 @@ impl Front {
         groups.register(node, column, |naming| trace(naming.seed, name))
     }
 
-    /// What a push carries that is sent now.
+    /// The label that a push carries if it is sent now.
     pub(crate) fn carried(&mut self, node: u8, column: u8, known: Known) -> Known {
         if !makes(Mistake::LabelLate) {
             return known;
@@ -65,13 +65,13 @@ impl Front {
         late.map_or(known, |followed| followed.known())
     }
 
-    /// A push was not stored, as far as the front knows: what is to be said to the node.
+    /// The frame for the node if a push was not stored, as far as the front knows.
     pub(crate) fn withdrawn(&self, column: u8, number: u64) -> Option<Frame> {
         let withdrawn = Frame::Withdrawn(Withdrawn { column, number });
         (!makes(Mistake::ForgetWithdrawn)).then_some(withdrawn)
     }
 
-    /// A frame came: what is to be said to the node.
+    /// Handles a frame from a node; returns the frames for that node.
     pub(crate) fn handle(
         &mut self,
         node: u8,

@@ -1,19 +1,19 @@
-//! The simulation of hints: fronts and nodes (`hints::View`, `hints::Registrar`), toy stores, and a wire between them, in random order from a
-//! seed. It knows what each node has, so it can say whether the fronts believe what is true.
+//! The simulation of hints: fronts and nodes (`hints::View`, `hints::Registrar`), toy stores, and wires between them, in a random order
+//! that a seed determines. It knows what each node has, so it can check what the fronts believe.
 //!
-//! After some hundred random steps everything that is on its way arrives, and then
-//!   R1  what a node has, every front finds there (no false negative beyond delay);
-//!   R2  every front believes of every mark exactly what the node tells of it (so false hits are those of the filter);
+//! After some hundred random steps everything in flight arrives. Then these rules must hold:
+//!   R1  every front finds at a node what the node has (no false negatives except by delay);
+//!   R2  a front believes of every mark exactly what the node tells of it (so false hits come only from the filter);
 //!   R3  the node tells every mark of what it has, and a directory tells nothing else;
-//!   R4  while counts are made anew, R1 holds for what was told before.
+//!   R4  while counts are made anew, R1 holds for names that were told before.
 //! At all times
 //!   R5  a front looks up in no node that it has not heard for three seconds.
 //!
-//! Schedules have small filters, updates, histories and stores, so that collisions, saturated counters, full updates, lost notes and fronts
-//! that fall behind are common. The races of the accelerator's design (labels, refusals, evictions during pushes, pushes by two fronts,
-//! restarts of either side, lost and repeated frames, counts made anew) all come up by themselves; [`Counts`] says how often.
+//! Filters, updates, histories and stores are small, so that collisions, saturated counters, full updates, lost notes and fronts that
+//! fall behind are common. All races of the accelerator's design (labels, refusals, evictions during pushes, pushes by two fronts,
+//! restarts of either side, lost and repeated frames, counts made anew) happen by chance; [`Counts`] says how often.
 //!
-//! Not known here: threads, time, real stores. What two threads do to one matrix at once is argued in `hints::view`, not tried here.
+//! Not known here: threads, time, real stores. Concurrent access of threads to a matrix is argued in `hints::view`, not tested here.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -34,14 +34,14 @@ use chance::Chance;
 use node::Make;
 use world::World;
 
-/// What to run.
+/// Options of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Decides everything else.
+    /// Determines all random choices.
     pub seed: u64,
-    /// Deliberately wrong.
+    /// A deliberate mistake.
     pub mistake: Option<Mistake>,
-    /// Keep the story, for a failure's message.
+    /// Keeps the story, for the message of a failure.
     pub tells: bool,
 }
 
@@ -50,9 +50,9 @@ pub struct Options {
 pub struct Failure {
     /// The seed of the run.
     pub seed: u64,
-    /// What was wrong.
+    /// The rule, with details.
     pub message: String,
-    /// What happened before, if it was kept.
+    /// The events before it, if they were kept.
     pub story: Vec<String>,
 }
 
@@ -68,19 +68,19 @@ impl fmt::Display for Failure {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident $text:literal)*) => {
-        /// How often things happened.
+        /// How often each event happened.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counts {
-            /// Adds those of another run.
+            /// Adds the counts of another run.
             pub fn add(&mut self, other: &Counts) {
                 $(self.$name += other.$name;)*
             }
 
-            /// All of them with their names.
+            /// All counts with their names.
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($text, self.$name)),*]
             }
@@ -93,7 +93,7 @@ counts! {
     requests "requests"
     /// A node was asked and had it.
     true_hits "true hits"
-    /// A node was asked and had it not.
+    /// A node was asked and did not have the object.
     false_hits "false hits"
     /// No node was asked.
     misses "misses"
@@ -101,39 +101,39 @@ counts! {
     pushed "pushes stored"
     /// Pushes that a node refused.
     refused "pushes refused"
-    /// Pushes whose end a front did not know.
+    /// Pushes of which a front does not know whether they were stored.
     withdrawn "pushes withdrawn"
-    /// Entries that a pusher was told of all the same.
+    /// Entries that were told to a pusher although it had registered them.
     told_pushers "entries told to their pusher"
-    /// Entries that a pusher was spared.
+    /// Entries that were not told to their pusher.
     spared "entries spared"
-    /// What nodes fetched by themselves.
+    /// Fetches by nodes themselves.
     own_fetches "own fetches"
-    /// Updates that were closed.
+    /// Updates closed.
     updates "updates"
     /// Full copies begun.
     full_copies "full copies"
-    /// Of these because a front was too far behind.
+    /// Full copies begun because a front was too far behind.
     fell_behind "fronts that fell behind"
     /// Times that counts were made anew.
     made_anew "counts made anew"
     /// Frames lost, repeated, or swapped.
     wire_errors "errors of the wire"
-    /// Links that a front closed for a gap.
+    /// Links that a front closed because of a gap.
     gaps "gaps"
     /// Links broken.
     links_broken "links broken"
-    /// Fronts started anew.
+    /// Restarts of fronts.
     front_restarts "fronts started anew"
-    /// Nodes started anew.
+    /// Restarts of nodes.
     node_restarts "nodes started anew"
-    /// Nodes that hung, or went on.
+    /// Nodes that began or stopped hanging.
     hangs "nodes that hung"
     /// Times that everything came to rest and was checked.
     rests "rests"
 }
 
-/// What a run has of everything.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) fronts: usize,
@@ -148,10 +148,10 @@ pub(crate) struct Setting {
 
 /// Random steps between two rests.
 const STEPS: usize = 250;
-/// Rests of a run.
+/// Rests in a run.
 const RESTS: usize = 3;
 
-/// Runs one seed: how often things happened, and the first rule that does not hold.
+/// Runs one seed. Returns the counts, and the first rule that does not hold.
 pub fn run(options: Options) -> (Counts, Option<Failure>) {
     hints::mistakes::make_mistake(options.mistake);
     let (mut world, is_worn) = begin(options);
@@ -176,7 +176,7 @@ fn begin(options: Options) -> (World, bool) {
     let mut chance = Chance::new(options.seed);
     let is_worn = chance.percent(15);
     let shape = match is_worn {
-        // So crowded that a few counters are stuck.
+        // So full that a few counters are stuck.
         true => Shape::new(256, 16),
         false => Shape::new(chance.one_of(&[64, 256, 1024, 1 << 16]), 3),
     };
@@ -210,7 +210,7 @@ fn begin(options: Options) -> (World, bool) {
         },
         columns_expected: chance.one_of(&[1, 2, 4]),
         refused_percent: chance.one_of(&[0, 20, 60]),
-        // A link without withdrawals goes on where it was.
+        // A link without lost pushes has no withdrawals, so it continues where it was.
         loses_pushes: chance.percent(60),
         tells: options.tells,
     };
@@ -230,7 +230,7 @@ fn all_steps(world: &mut World, is_worn: bool) -> Result<(), String> {
         world.settle()?;
         world.counts.rests += 1;
         check::at_rest(world)?;
-        // With stuck counters the filter is often made anew by itself.
+        // With stuck counters the filter is often made anew anyway.
         if !is_worn {
             check::half_anew(world)?;
         }

@@ -1,8 +1,8 @@
-//! `cargo xtask sim --hints`: many seeds, on all processors; the first failure ends it, with its story.
+//! `cargo xtask sim --hints`: runs many seeds, on all processors; the first failure ends it, with its story.
 //!
-//! `--mistakes` turns it round: for each rule that can be taken out, seeds are run until one fails. A rule that nobody misses is the failure.
+//! With `--mistakes`, for each rule that can be disabled, seeds are run until one fails. A rule without such a seed is the failure.
 //!
-//! Not known here: what a run is.
+//! Not known here: what a run does.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -61,12 +61,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What some seeds came to.
+/// The results of some seeds.
 #[derive(Default)]
 struct Sum {
     seeds: u64,
     counts: Counts,
-    /// Of several the one of the lowest seed.
+    /// If several seeds fail, the lowest one.
     failure: Option<Failure>,
 }
 
@@ -81,7 +81,7 @@ fn seeds(line: &Line) -> bool {
     let Some(failure) = sum.failure else {
         return true;
     };
-    // Once more, with its story.
+    // Runs the seed once more, with its story.
     let (_, told) = run(Options {
         seed: failure.seed,
         mistake: line.mistake,

@@ -1,8 +1,8 @@
 //! A node: toy stores with their registrars.
 //!
-//! A store is a set of names in segments. It notes what comes and leaves, as the real one does: only in segments that were listed, and no
-//! more than a few changes between two collections. What the push handler has to say to the registrar arrives apart from the notes, earlier
-//! or later.
+//! A store is a set of names in segments. It notes names that come and leave, as the real store does: only in segments that were listed,
+//! and only a few changes between two collections. Reports of the push handler reach the registrar apart from the notes, earlier or
+//! later.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,10 +13,10 @@ use hints::{Kind, Known};
 
 use crate::chance::{Chance, mixed};
 
-/// Segments of a store.
+/// Segments in a store.
 pub(crate) const SEGMENTS: usize = 4;
 
-/// How all nodes of a run are made.
+/// Parameters of all nodes of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Make {
     pub(crate) kind: Kind,
@@ -24,7 +24,7 @@ pub(crate) struct Make {
     pub(crate) stores: usize,
     pub(crate) names_max: usize,
     pub(crate) notes_max: usize,
-    /// Nodes make traces alike, and so are one group.
+    /// All nodes make the same traces, and so are one group.
     pub(crate) share_seed: bool,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct Make {
 pub(crate) struct Node {
     number: u8,
     make: Make,
-    /// It sends and answers nothing, and nobody notices but by that.
+    /// The node sends and answers nothing; others notice only that.
     pub(crate) is_hung: bool,
     pub(crate) stores: Vec<Store>,
     incarnation: u64,
 }
 
-/// What the push handler tells the registrar.
+/// A report of the push handler to the registrar.
 #[derive(Clone, Copy, Debug)]
 enum Report {
     Expect(u64, Front, Known),
@@ -51,21 +51,21 @@ pub(crate) struct Store {
     pub(crate) names: BTreeSet<u64>,
     seed: u64,
     make: Make,
-    /// A name and whether it came, by segment.
+    /// Changes by segment: a name, and whether it came.
     notes: Vec<(u64, bool)>,
     are_lost: bool,
     listed: [bool; SEGMENTS],
-    /// A listing is under way.
+    /// A listing is under way, to make counts anew.
     is_anew: bool,
     reports: VecDeque<Report>,
 }
 
-/// The segment of a store that has a name.
+/// The segment of a store to which a name belongs.
 pub(crate) fn segment(name: u64) -> usize {
     (mixed(name) % SEGMENTS as u64) as usize
 }
 
-/// The name of an object in hints, under a seed.
+/// The name of an object in hints, under this seed.
 pub(crate) fn trace(seed: u64, name: u64) -> u64 {
     mixed(seed ^ mixed(name))
 }
@@ -83,7 +83,7 @@ impl Node {
         node
     }
 
-    /// Starts with what is in its stores.
+    /// Starts the node with these names in its stores.
     pub(crate) fn start(&mut self, names: Vec<BTreeSet<u64>>, chance: &mut Chance) {
         self.incarnation = chance.next() | 1;
         self.is_hung = false;
@@ -126,7 +126,7 @@ impl Node {
         })
     }
 
-    /// The store that a name belongs to.
+    /// The store to which a name belongs.
     pub(crate) fn column_of(&self, name: u64) -> usize {
         name as usize % self.stores.len()
     }
@@ -156,7 +156,7 @@ impl Store {
         }
     }
 
-    /// A name is stored; others make room for it. What was there is replaced, and nothing is noted.
+    /// Stores a name; others are evicted to make room. Replacing a present name is not noted.
     pub(crate) fn insert(&mut self, name: u64, chance: &mut Chance) {
         while self.names.len() >= self.make.names_max && !self.names.contains(&name) {
             let at = chance.below(self.names.len());
@@ -183,7 +183,7 @@ impl Store {
         self.reports.push_back(Report::Withdrawn(trace));
     }
 
-    /// The registrar hears what the push handler has said.
+    /// The registrar takes the reports of the push handler.
     pub(crate) fn hear(&mut self) {
         while let Some(report) = self.reports.pop_front() {
             match report {
@@ -193,7 +193,7 @@ impl Store {
         }
     }
 
-    /// The registrar follows the store a little.
+    /// The registrar takes the notes of the store.
     pub(crate) fn follow(&mut self) {
         for (name, came) in std::mem::take(&mut self.notes) {
             let trace = self.trace(name);
@@ -214,7 +214,7 @@ impl Store {
         self.registrar.begin_anew();
     }
 
-    /// Lists the next segment. False: all are listed.
+    /// Lists the next segment. Returns false if all are listed.
     pub(crate) fn list(&mut self) -> bool {
         let Some(next) = self.listed.iter().position(|&is_listed| !is_listed) else {
             if std::mem::take(&mut self.is_anew) {
@@ -231,12 +231,12 @@ impl Store {
         true
     }
 
-    /// Does the registrar know of this name, if it is there?
+    /// Whether the registrar knows of this name, if the store has it.
     pub(crate) fn is_listed(&self, name: u64) -> bool {
         self.listed[segment(name)]
     }
 
-    /// Nothing is on its way to the registrar.
+    /// Whether nothing is left for the registrar.
     pub(crate) fn is_settled(&self) -> bool {
         self.notes.is_empty()
             && self.reports.is_empty()

@@ -1,7 +1,7 @@
-//! Fronts, nodes and what lies between them, and everything that can happen to them.
+//! Fronts, nodes and the links between them, and all events that can happen to them.
 //!
-//! A link is a queue of bytes in each direction; what breaks it loses both. The two ends notice at different times. Pushes, and the answers
-//! to them, travel by other connections: in any order, for any time, past restarts of either end.
+//! A link is a queue of bytes in each direction. When it breaks, both are lost, and the two ends notice at different times. Pushes and
+//! their answers use other connections: in any order, with any delay, even past restarts of either end.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,7 +18,7 @@ use crate::{Counts, Setting};
 #[cfg(test)]
 mod races;
 
-/// A node says that it lives so often.
+/// Interval of a node's beats.
 const BEAT_EVERY_MS: u64 = 1000;
 
 #[derive(Debug)]
@@ -33,25 +33,25 @@ pub(crate) struct World {
     pushes: Vec<Push>,
     answers: Vec<Answer>,
     pub(crate) counts: Counts,
-    /// What happened last, for the story of a failure.
+    /// The latest events, for the story of a failure.
     pub(crate) story: VecDeque<String>,
 }
 
 #[derive(Debug, Default)]
 struct Link {
     is_up: bool,
-    /// The node has not noticed yet that the link is gone.
+    /// The node has not noticed yet that the link is broken.
     is_held_by_node: bool,
     to_front: VecDeque<Vec<u8>>,
     to_node: VecDeque<Vec<u8>>,
     beat_ms: u64,
-    /// Of the front, from the node.
+    /// Withdrawals of the front for this node.
     withdrawals: Withdrawals,
-    /// When the front last got anything that shows that the node lives.
+    /// When the front last received something that shows that the node is alive.
     heard_ms: u64,
 }
 
-/// A push on its way.
+/// A push in flight.
 #[derive(Clone, Copy, Debug)]
 struct Push {
     front: usize,
@@ -59,13 +59,13 @@ struct Push {
     node: usize,
     name: u64,
     known: Known,
-    /// It waits at the front for its turn.
+    /// It still waits in the front's queue.
     is_queued: bool,
-    /// The front waits no more.
+    /// The front no longer waits for the answer.
     is_given_up: bool,
 }
 
-/// What the node made of a push, on its way back.
+/// The node's answer to a push, in flight.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     front: usize,
@@ -75,7 +75,7 @@ struct Answer {
     is_stored: bool,
 }
 
-/// How much of the story is kept.
+/// Most lines of the story.
 const STORY_LINES: usize = 400;
 
 impl World {
@@ -120,10 +120,10 @@ impl World {
         self.chance.below(self.setting.names) as u64
     }
 
-    /// One thing happens.
+    /// One random event.
     ///
     /// # Errors
-    /// A rule that holds at any time does not.
+    /// If a rule that always holds is broken.
     pub(crate) fn step(&mut self) -> Result<(), String> {
         self.now_ms += self.chance.below(200) as u64;
         self.tick()?;
@@ -152,7 +152,7 @@ impl World {
         Ok(())
     }
 
-    /// Time goes by.
+    /// Advances the time of all fronts.
     fn tick(&mut self) -> Result<(), String> {
         for at in 0..self.fronts.len() {
             let front = &mut self.fronts[at];
@@ -173,7 +173,7 @@ impl World {
         Ok(())
     }
 
-    /// A client asks a front for something.
+    /// A client's request to a front.
     fn request(&mut self, front: usize) -> Result<(), String> {
         let name = self.any_name();
         let mask = self.fronts[front].nodes(name);
@@ -209,7 +209,7 @@ impl World {
         });
     }
 
-    /// A push leaves the front's queue.
+    /// Sends the next push in a front's queue.
     fn send_queued(&mut self) {
         let queued = self.pushes.iter().position(|push| push.is_queued);
         let Some(push) = queued.map(|at| &mut self.pushes[at]) else {
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// A node gets a push, stores it or refuses it, and answers.
+    /// A node receives a push, stores or refuses it, and answers.
     fn push_arrives(&mut self) {
         let sent: Vec<usize> = (0..self.pushes.len())
             .filter(|&at| !self.pushes[at].is_queued && !self.nodes[self.pushes[at].node].is_hung)
@@ -233,7 +233,7 @@ impl World {
         }
         let at = self.chance.one_of(&sent);
         let is_refused = self.chance.percent(self.setting.refused_percent);
-        // The registrar may hear of it before the store reports it, or after.
+        // The registrar may hear of the push before the store's note, or after it.
         let is_heard_first = self.chance.percent(70);
         self.take_push(at, is_refused, is_heard_first);
     }
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// A push, or the answer to one, is lost or takes too long.
+    /// A push or its answer is lost or takes too long.
     fn push_is_lost(&mut self) {
         if !self.answers.is_empty() && self.chance.percent(30) {
             let at = self.chance.below(self.answers.len());
@@ -309,7 +309,7 @@ impl World {
             ..
         } = self.pushes[at];
         match self.chance.percent(50) {
-            // It may arrive all the same.
+            // It may still arrive.
             true => self.pushes[at].is_given_up = true,
             false => {
                 self.pushes.swap_remove(at);
@@ -350,7 +350,7 @@ impl World {
         self.fetch(node, name);
     }
 
-    /// A node evicts, or purges: one, or many at once.
+    /// A node evicts or purges one name, or many at once.
     fn evict(&mut self, node: usize) {
         let burst = match self.chance.percent(10) {
             true => self.setting.names / 2,
@@ -383,7 +383,7 @@ impl World {
         }
     }
 
-    /// A node sends a front what it has for it; a beat if it is time.
+    /// A node sends its frames for a front, and a beat if one is due.
     fn node_sends(&mut self, front: usize, node: usize) {
         let link = &mut self.links[front][node];
         if self.nodes[node].is_hung || !link.is_held_by_node {
@@ -467,7 +467,7 @@ impl World {
         }
     }
 
-    /// A frame is lost, or comes twice, or after its follower.
+    /// A frame is lost, repeated, or swapped with the next one.
     fn wire_errs(&mut self, front: usize, node: usize) {
         let chance = &mut self.chance;
         let queue = &mut self.links[front][node].to_front;
@@ -500,7 +500,7 @@ impl World {
     fn break_link(&mut self, front: usize, node: usize) {
         let link = &mut self.links[front][node];
         if !link.is_up {
-            // The node notices, in the end.
+            // The node notices at last.
             if std::mem::take(&mut link.is_held_by_node) {
                 for store in &mut self.nodes[node].stores {
                     store.registrar.unsubscribe(registrar::Front(front as u16));
@@ -555,7 +555,7 @@ impl World {
         }
         let life = self.chance.next();
         self.fronts[front] = Front::new(life, self.setting.columns_expected);
-        // What waited in its queue is gone; what was sent may still arrive.
+        // Its queued pushes are lost; those that were sent may still arrive.
         self.pushes
             .retain(|push| push.front != front || !push.is_queued);
         self.counts.front_restarts += 1;
@@ -603,10 +603,10 @@ impl World {
         }
     }
 
-    /// All that is on its way arrives, and nothing new happens but one fetch at each node, so that what was lost before shows.
+    /// Delivers everything in flight. The only new events are fetches and evictions at each node, so that earlier losses show.
     ///
     /// # Errors
-    /// It does not come to rest.
+    /// If things do not come to rest.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         self.tell(|| "everything comes to rest".into());
         for node in 0..self.nodes.len() {
@@ -620,7 +620,7 @@ impl World {
             self.answer_arrives();
         }
         for node in 0..self.nodes.len() {
-            // Of each store, one name that was there and one that was not.
+            // For each store, one name that comes and one that leaves.
             for _ in 0..2 * self.nodes[node].stores.len() {
                 self.own_fetch(node);
                 self.evict(node);
@@ -640,10 +640,10 @@ impl World {
         }
     }
 
-    /// Links are up, and all frames arrive.
+    /// Restores all links and delivers all frames.
     ///
     /// # Errors
-    /// It goes on for ever.
+    /// If that does not end.
     pub(crate) fn deliver_all(&mut self) -> Result<(), String> {
         for _ in 0..ROUNDS_MAX {
             let mut is_quiet = true;
@@ -660,7 +660,7 @@ impl World {
         Err("frames go to and fro without an end".into())
     }
 
-    /// True: there was nothing to do.
+    /// Returns true if there was nothing to do.
     fn deliver(&mut self, front: usize, node: usize) -> bool {
         let mut is_quiet = self.links[front][node].is_up;
         self.link(front, node);
@@ -682,7 +682,7 @@ impl World {
         is_quiet && link.is_up && link.to_node.is_empty()
     }
 
-    /// True: there was something.
+    /// Returns true if there was something to send.
     fn node_sends_all(&mut self, front: usize, node: usize) -> bool {
         let queue = &mut self.links[front][node].to_front;
         let before = queue.len();
@@ -695,5 +695,5 @@ impl World {
     }
 }
 
-/// Rounds in which all frames have to have arrived.
+/// Rounds in which all frames must have arrived.
 const ROUNDS_MAX: usize = 100;

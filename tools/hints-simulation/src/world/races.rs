@@ -1,9 +1,9 @@
 //! The ten races of the accelerator's design, each as a fixed schedule.
 //!
-//! [`race`] plays a schedule as it is, and everything must be right in the end. Then it plays it with each of the mistakes that take out a
-//! rule which mends the race, and the schedule must fail in the way that is told beside the mistake.
+//! [`race`] plays a schedule without mistakes, and all rules must hold in the end. Then it plays the schedule with each mistake that
+//! disables a rule against this race, and the schedule must fail in the way given beside the mistake.
 //!
-//! Nodes are numbered in schedules before fronts: `push(1, 0, name)` is to node 1 by front 0.
+//! In schedules nodes come before fronts: `push(1, 0, name)` is to node 1 by front 0.
 
 use super::*;
 use crate::Mistake;
@@ -13,21 +13,21 @@ use hints::Kind;
 use hints::bloom::Shape;
 use hints::registrar::Limits;
 
-/// What is stored: any of `NAMES`.
+/// Number of names that may be stored.
 const NAMES: usize = 20;
-/// A name that every schedule may use.
+/// A name for every schedule.
 const X: u64 = 7;
 
 type Played = Result<(), String>;
 
-/// A world in which only that happens which the schedule says.
+/// A world in which only the events of the schedule happen.
 struct Scene(World);
 
 fn filter() -> Kind {
     Kind::Bloom(Shape::new(256, 3).unwrap())
 }
 
-/// See the head of the file.
+/// See the module.
 fn race(
     begin: impl Fn() -> Scene,
     rules: &[(Mistake, &str)],
@@ -48,7 +48,7 @@ fn race(
     }
 }
 
-/// Fails a schedule whose race does not come up.
+/// Fails a schedule if its race does not happen.
 fn expect(is_so: bool, what: &str) -> Played {
     is_so.then_some(()).ok_or_else(|| format!("not so: {what}"))
 }
@@ -79,7 +79,7 @@ impl Scene {
         Scene(World::new(setting, make, Chance::new(1)))
     }
 
-    /// The registrar hears all that has happened in the store.
+    /// The registrar takes all reports and notes of the node's stores.
     fn follow(&mut self, node: usize) {
         for store in &mut self.0.nodes[node].stores {
             store.hear();
@@ -98,7 +98,7 @@ impl Scene {
         self.follow(node);
     }
 
-    /// What has changed becomes an update, which is on its way to all fronts.
+    /// Closes an update of all changes, and sends it to all fronts.
     fn update(&mut self, node: usize) {
         self.0.close_updates(node);
         for front in 0..self.0.fronts.len() {
@@ -106,14 +106,14 @@ impl Scene {
         }
     }
 
-    /// The front reads what is on its way.
+    /// The front reads all frames in flight.
     fn read(&mut self, node: usize, front: usize) {
         while !self.0.links[front][node].to_front.is_empty() {
             self.0.front_reads(front, node);
         }
     }
 
-    /// The front registers a name, and its push waits.
+    /// The front registers a name; its push waits in the queue.
     fn register(&mut self, node: usize, front: usize, name: u64) {
         self.0.begin_push(front, node, name);
     }
@@ -124,7 +124,7 @@ impl Scene {
         self.0.send_queued();
     }
 
-    /// The oldest push arrives, and its answer.
+    /// The oldest push arrives, and so does its answer.
     fn arrive(&mut self, is_refused: bool) {
         let node = self.0.pushes[0].node;
         self.0.take_push(0, is_refused, true);
@@ -134,7 +134,7 @@ impl Scene {
         }
     }
 
-    /// The node reads what is on its way.
+    /// The node reads all frames in flight.
     fn hear(&mut self, node: usize, front: usize) {
         while !self.0.links[front][node].to_node.is_empty() {
             self.0.node_reads(front, node);
@@ -146,7 +146,7 @@ impl Scene {
         self.0.fronts[front].nodes(name) >> node & 1 == 1
     }
 
-    /// Everything arrives: does everything hold?
+    /// Delivers everything and checks all rules.
     fn rest(&mut self) -> Played {
         for node in 0..self.0.nodes.len() {
             self.follow(node);
@@ -160,7 +160,7 @@ impl Scene {
         self.0.nodes[node].stores[0].registrar.label()
     }
 
-    /// Two names with one mark in common.
+    /// Two names with a common mark.
     fn alike(&self) -> (u64, u64) {
         let marks = |name| -> BTreeSet<u32> {
             let Kind::Bloom(shape) = filter() else {
@@ -209,7 +209,7 @@ fn race_2_a_push_is_refused() {
         scene.push(0, 0, pushed);
         scene.arrive(true);
         expect(scene.finds(0, 0, pushed), "nobody has cleared it yet")?;
-        // What it has in common with another name stays.
+        // Marks that it has in common with another name stay set.
         scene.rest()
     });
 }
@@ -234,7 +234,7 @@ fn race_2_a_push_is_given_up_and_arrives_all_the_same() {
 
 #[test]
 fn race_2_the_withdrawal_of_a_refused_push_is_lost_with_its_link() {
-    // Sent and not heard; or not sent at all.
+    // The withdrawal is sent and not heard, or not sent at all.
     for is_sent in [true, false] {
         let begin = || Scene::new(filter(), 1, 2);
         race(begin, &[(Mistake::ForgetLost, "R2")], |scene| {
@@ -265,7 +265,7 @@ fn race_3_what_came_before_a_push_is_evicted_while_that_is_under_way() {
             scene.update(0);
             scene.read(0, 0);
             expect(!scene.finds(0, 0, X), "the update clears it")?;
-            // It leaves only now, with the label at which it was registered.
+            // The push is sent only now, with the label that it was registered at.
             scene.0.send_queued();
             scene.arrive(false);
             scene.rest()
@@ -302,11 +302,11 @@ fn race_4_two_fronts_push_one_name_to_one_node() {
             scene.arrive(false);
             scene.rest()?;
             expect(scene.finds(0, 2, X), "the third is told")?;
-            // The node stored it once: it leaves once.
+            // The node stored the name once, so it leaves once.
             scene.evict(0, X);
             scene.rest()?;
             expect(!scene.finds(0, 0, X), "it has left")?;
-            // Comes and leaves within one update.
+            // The name comes and leaves within one update.
             scene.push(0, 0, X);
             scene.arrive(false);
             scene.evict(0, X);
@@ -340,7 +340,7 @@ fn race_6_a_node_starts_anew_without_what_it_had() {
             let label = scene.label(0);
             scene.0.restart_node_with(0, vec![BTreeSet::new()]);
             scene.follow(0);
-            // The other front is first, and the labels of the new life reach those of the former.
+            // The other front is told first, and the labels of the new life reach those of the former life.
             while scene.label(0) < label {
                 scene.fetch(0, X + 1);
                 scene.evict(0, X + 1);
@@ -429,7 +429,7 @@ fn race_7_a_front_is_away_for_longer_than_updates_are_kept() {
 
 #[test]
 fn race_8_counts_are_made_anew_while_things_change() {
-    // One mark a name: a counter of four bits sticks at its sixteenth.
+    // One mark a name: a counter of four bits is stuck at its sixteenth name.
     let kind = Kind::Bloom(Shape::new(64, 1).unwrap());
     let begin = || Scene::with(kind, 1, 2, 2000, Limits::default());
     let rules = [
@@ -462,7 +462,7 @@ fn race_8_counts_are_made_anew_while_things_change() {
         scene.read(0, 0);
         scene.read(0, 1);
         scene.0.break_link(1, 0);
-        // Not counted yet: nobody notes that it leaves.
+        // These names are not counted yet, so their leaving is not noted.
         let store = &mut scene.0.nodes[0].stores[0];
         for &name in crowd.iter().filter(|&&name| name != listed && name != last) {
             store.remove(name);
@@ -489,7 +489,7 @@ fn race_9_a_purge_comes_between_the_fetch_and_the_push() {
             scene.fetch(0, X);
             scene.rest()?;
             scene.push(0, 0, X + 1);
-            // Both are purged. The fetch began before, so the node refuses the push.
+            // Both are purged. The fetch began before the purge, so the node refuses the push.
             scene.evict(0, X);
             scene.arrive(true);
             expect(scene.finds(0, 0, X) && scene.finds(0, 0, X + 1), "not told")?;
@@ -505,7 +505,7 @@ fn race_10_what_has_expired_stays_hinted_and_is_replaced() {
         scene.fetch(0, X);
         scene.rest()?;
         let label = scene.label(0);
-        // A front asks the node for it, which validates it and stores the newer version.
+        // A front asks the node for it; the node validates it and stores the newer version.
         expect(scene.finds(0, 0, X), "it is a hint as before")?;
         scene.fetch(0, X);
         scene.rest()?;
