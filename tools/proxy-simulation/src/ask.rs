@@ -1,6 +1,6 @@
-//! What clients ask for, and what becomes of an answer: the same whether it goes over HTTP/1 or HTTP/2.
+//! Requests of clients, and the handling of answers, for both HTTP/1 and HTTP/2.
 //!
-//! Not known here: connections; what is right (`check`).
+//! Not known here: connections; the rules (`check`).
 
 use std::{net::IpAddr, time::Duration};
 
@@ -10,23 +10,23 @@ use crate::{
     world::{About, Purge, Resource, Sent, Shared, World},
 };
 
-/// An exchange has ended after so long (R7): no wait of the proxy is longer than this, and few follow each other.
+/// An exchange must have ended after this long (R7): all time-outs of the proxy are shorter, and few follow each other.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// With a client that is slow itself.
+/// The same for a client that is slow itself.
 const ENDS_WITHIN_SLOW: Duration = Duration::from_secs(3000);
-/// The longest body of a request: longer than the window that a stream of HTTP/2 begins with.
+/// The longest body of a request: longer than the initial window of a stream of HTTP/2.
 const BODY_BYTES_MAX: usize = 150_000;
 
-/// How a client takes its answer.
+/// How a client reads its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taking {
-    /// As it comes.
+    /// As it arrives.
     Well,
     /// In small pieces, with pauses.
     Slowly,
-    /// Nothing for minutes.
+    /// Reads nothing for minutes.
     Not,
-    /// It closes in the middle.
+    /// Closes in the middle.
     Leaves,
 }
 
@@ -43,15 +43,15 @@ impl Taking {
 /// The body of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Upload {
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: usize,
-    /// Its length is not announced.
+    /// The length is not announced.
     pub is_chunked: bool,
-    /// The client leaves after so many bytes.
+    /// The client closes after this many bytes.
     pub breaks_off: Option<usize>,
 }
 
-/// Bytes of the body of a request: no two requests have the same.
+/// The body of a request: no two requests have the same.
 pub fn upload_bytes(number: u64, bytes: usize) -> Vec<u8> {
     let first = number.wrapping_mul(37) as usize;
     (0..bytes)
@@ -64,15 +64,15 @@ pub fn upload_bytes(number: u64, bytes: usize) -> Vec<u8> {
 pub struct Ask {
     /// Its number.
     pub number: u64,
-    /// When it began.
+    /// When it began, as a tick.
     pub began: u64,
-    /// The same as time.
+    /// When it began, in virtual milliseconds.
     pub began_ms: u64,
-    /// By which listener.
+    /// The listener by which it is sent.
     pub listener: &'static str,
-    /// For what.
+    /// The requested resource.
     pub resource: usize,
-    /// May the listener lead there?
+    /// Whether the listener may lead to the resource.
     pub may_have_resource: bool,
     /// Method.
     pub method: &'static str,
@@ -86,21 +86,21 @@ pub struct Ask {
     pub if_none_match: String,
     /// Value of Cache-Control, or empty.
     pub directives: &'static str,
-    /// It says who it is.
+    /// It has an Authorization field.
     pub is_authorised: bool,
-    /// Stale answers are fine, for so many seconds.
+    /// Stale answers are allowed for this many seconds.
     pub stale_allowed_s: u64,
-    /// What it sends.
+    /// Its body.
     pub upload: Option<Upload>,
 }
 
 impl Ask {
-    /// May it change something?
+    /// Whether the method is unsafe.
     pub fn is_unsafe(&self) -> bool {
         !matches!(self.method, "GET" | "HEAD")
     }
 
-    /// The fields of its head that are not those of a version of HTTP.
+    /// Its fields that are the same in all versions of HTTP.
     pub fn fields(&self, resource: &Resource) -> Vec<(&'static str, String)> {
         let authorization = match self.is_authorised {
             true => format!("Basic {}", resource.host),
@@ -120,7 +120,7 @@ impl Ask {
             .collect()
     }
 
-    /// The request by this listener as HTTP/1 has it; and whether that is all of it.
+    /// The request by this listener as HTTP/1, and whether these are all its bytes.
     pub fn bytes(&self, listener: &Listener, resource: &Resource) -> (Vec<u8>, bool) {
         let target = match listener.is_forward {
             true => resource.url(),
@@ -155,17 +155,17 @@ impl Ask {
     }
 }
 
-/// What came of an exchange.
+/// The end of an exchange.
 pub enum Came {
     /// An answer.
     Answer(Got),
-    /// The connection ended, or the stream, without one.
+    /// The connection or the stream ended without an answer.
     Nothing,
-    /// It did not end in its time.
+    /// The exchange did not end in time.
     Never,
 }
 
-/// Notes what came, and checks it.
+/// Records the end of an exchange, and checks the answer.
 pub fn end(world: &Shared, ask: &Ask, taking: Taking, came: &Came) {
     let mut world = world.borrow_mut();
     let world = &mut *world;
@@ -222,7 +222,7 @@ pub fn end(world: &Shared, ask: &Ask, taking: Taking, came: &Came) {
     }
 }
 
-/// What this client asks for next by this listener; and its notes.
+/// Draws the next request of this client by this listener, and records it.
 pub fn draw(world: &Shared, place: &Place, led: &Listener, client: IpAddr) -> (Ask, Taking) {
     let mut world = world.borrow_mut();
     let (ask, taking) = drawn(&mut world, place, led);
@@ -249,7 +249,7 @@ pub fn draw(world: &Shared, place: &Place, led: &Listener, client: IpAddr) -> (A
 fn drawn(world: &mut World, place: &Place, led: &Listener) -> (Ask, Taking) {
     let number = world.next_request();
     let (began, began_ms) = (world.tick(), world.now_ms());
-    // Half of all requests are for a few.
+    // Half of all requests are for a few resources.
     let known: Vec<usize> = (0..world.resources.len())
         .filter(|&n| led.names(&world.resources[n]))
         .collect();

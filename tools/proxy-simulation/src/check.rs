@@ -1,22 +1,22 @@
-//! The rules: what may be in an answer.
+//! The rules: what an answer may contain.
 //!
-//!   R1  no byte that the origin did not send for that resource, version and variant; and of a complete answer no byte too few
+//!   R1  only bytes that an origin sent for that resource, version and variant; a complete answer has all of them
 //!   R2  nothing from an origin that the listener does not lead to
-//!   R3  nothing that was purged, and so acknowledged, before the request began; what was purged softly is no fresh hit
+//!   R3  nothing whose purge was acknowledged before the request began; after a soft purge it is no fresh hit
 //!   R4  nothing that is for one request alone (private, no-store, Authorization, cookies) in the answer to another
 //!   R5  no variant that the request did not select
-//!   R6  no hit beyond its lifetime, unless it is said to be stale and may be
-//!   R7  every exchange ends (checked where it is waited for, in `client`)
+//!   R6  no hit beyond its lifetime, unless it is marked as stale and stale answers are allowed
+//!   R7  every exchange ends (checked where its end is awaited: `ask`, `h2`, `tunnel`, `drill`, `run`)
 //!   R8  in the end nothing is held any more (checked in `run`)
 //!   R9  a request reaches an origin as its client sent it, whole or not at all, and once if it may not be repeated (checked where it
-//!       comes, in `world`)
-//!   R10 no client that does what it can is told that it is late
-//!   R11 what goes into a tunnel comes out in order, and all of it if nobody breaks off (checked at its ends, in `tunnel`)
-//!   R12 what an origin is told of a client is true of each request (checked where it comes, in `origin`)
-//!   R13 of several servers those that are well are asked, and those that are not are not (tried in `drill`, as the next)
-//!   R14 a quota that nobody uses has room for as much as it says, and for no more
+//!       arrives, in `world`)
+//!   R10 no client that does not delay is answered 408
+//!   R11 bytes leave a tunnel in the order in which they entered, and all of them if no side breaks off (checked in `tunnel`)
+//!   R12 what an origin is told of the client is true of each request (checked where it arrives, in `origin`)
+//!   R13 of several servers the healthy ones are asked, and the others are not (tested in `drill`, as the next)
+//!   R14 an unused quota admits as much as it says, and no more
 //!
-//! Not known here: how the answer came.
+//! Not known here: how the answer was received.
 
 use std::ops::Range;
 
@@ -27,31 +27,31 @@ use crate::{
     world::{Answer, Resource, Vary, World, write_body},
 };
 
-/// Clocks are in step, but seconds are rounded, and a head takes its time.
+/// Tolerance in seconds: clocks agree, but seconds are rounded and a head takes time.
 const SLACK_S: u64 = 5;
 
-/// An answer as the client has it.
+/// An answer as the client received it.
 pub struct Got {
     /// Its status.
     pub status: u16,
     /// Its fields.
     pub fields: Fields,
-    /// What came of its body.
+    /// The received bytes of its body.
     pub body: Vec<u8>,
-    /// All of it.
+    /// Whether the body is complete.
     pub is_complete: bool,
-    /// When its head was there.
+    /// When its head was complete.
     pub head_ms: u64,
 }
 
-/// Does the answer keep the rules?
+/// Checks that the answer keeps the rules.
 pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
     cookies(ask, got)?;
     if got.status == 408 {
         return Err("R10: a client that was not late is told that it is".to_owned());
     }
     let Some(serial) = got.fields.number("x-serial") else {
-        // A mirror may be sent elsewhere, and then its clients are.
+        // A mirror may redirect to another host, and the redirect may reach its clients.
         let is_own = got.status == 302 || got.status >= 400 || got.status == 304 || ask.is_unsafe();
         world.counts.refused += u64::from(got.status >= 400);
         return match is_own {
@@ -141,8 +141,8 @@ pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
     first.map_or(Ok(()), Err)
 }
 
-/// The versions whose body may be in the answer. With an entity tag it is one. Without, a HEAD may have freshened what was stored
-/// (RFC 9111 section 4.3.5), so any will do that an origin sent after the last purge.
+/// The versions whose body the answer may have. With an entity tag it is one. Without, a HEAD may have freshened the stored response
+/// (RFC 9111 section 4.3.5), so any version that an origin sent after the last purge is allowed.
 fn versions(world: &World, ask: &Ask, answer: &Answer, got: &Got) -> Vec<u64> {
     let mut all = vec![answer.version];
     if got.fields.get("etag").is_none() {
@@ -158,7 +158,7 @@ fn versions(world: &World, ask: &Ask, answer: &Answer, got: &Got) -> Vec<u64> {
     all
 }
 
-/// Is the body that of this version?
+/// Checks that the body is that of this version.
 fn body(
     world: &mut World,
     ask: &Ask,
@@ -167,7 +167,7 @@ fn body(
     got: &Got,
 ) -> Result<(), String> {
     if answer.is_wrong && !got.is_complete {
-        // Nobody can know before the end; but the client must know then.
+        // Nobody can know before the end that it is wrong; the client must then see an incomplete body.
         return Ok(());
     }
     let length = world.resources[answer.resource].length(version);
@@ -230,7 +230,7 @@ fn body(
     }
 }
 
-/// Of a complete answer there is all; of a broken one not more.
+/// Checks the length: a complete answer has exactly these bytes, an incomplete one has no more.
 fn exactly(got: &Got, bytes: u64, answer: &Answer) -> Result<(), String> {
     let came = got.body.len() as u64;
     let is_right = match got.is_complete {
@@ -246,7 +246,7 @@ fn exactly(got: &Got, bytes: u64, answer: &Answer) -> Result<(), String> {
     }
 }
 
-/// Cookies are for the one who asked.
+/// Checks that a cookie is only in the answer to its own request.
 fn cookies(ask: &Ask, got: &Got) -> Result<(), String> {
     let own = format!("request={}", ask.number);
     match got.fields.all("set-cookie").find(|cookie| *cookie != own) {
@@ -258,7 +258,7 @@ fn cookies(ask: &Ask, got: &Got) -> Result<(), String> {
     }
 }
 
-/// Of a hit: how long it stays fresh, by the proxy's word.
+/// The remaining lifetime of a hit, as stated by the proxy; none if it is no hit.
 fn ttl(fields: &Fields) -> Option<i64> {
     let said = fields.get("cache-status")?;
     let mut words = said.split(';').map(str::trim);

@@ -1,6 +1,6 @@
-//! What a seed chooses before anything happens: the configuration, and what origins have.
+//! The choices of a seed before a run begins: the configuration, and the resources of origins.
 //!
-//! Not known here: what becomes of it.
+//! Not known here: the events of the run.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,24 +23,24 @@ pub fn at(ip: [u8; 4], port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
-/// Origins that anybody may be led to, and one inside.
+/// Origins that every forward listener leads to.
 const OUTSIDE: [([u8; 4], &str); 2] = [
     ([203, 0, 113, 1], "203.0.113.1"),
     ([203, 0, 113, 2], "203.0.113.2"),
 ];
-/// The group that several servers have the resources of. Nobody is there.
+/// The address of the group of servers that share resources. No server has it.
 pub const GROUP: [u8; 4] = [203, 0, 113, 10];
-/// Its servers follow it.
+/// Number of its servers, which have the next addresses.
 const SERVERS: u8 = 3;
-/// The origin behind the mirror,
+/// The origin behind the mirror.
 pub const INDEX: [u8; 4] = [203, 0, 113, 20];
-/// where it may send the mirror for files,
+/// The host to which this origin may redirect the mirror for files.
 pub const FILES: ([u8; 4], &str) = ([203, 0, 113, 21], "203.0.113.21");
-/// and where it may not.
+/// A host to which it may not.
 pub const ELSEWHERE: ([u8; 4], &str) = ([203, 0, 113, 22], "203.0.113.22");
 const INSIDE: ([u8; 4], u16, &str) = ([127, 0, 0, 9], 8080, "127.0.0.9:8080");
 
-/// The number of the group's server that is there.
+/// The index of the group's server with this address.
 pub fn server_of(address: SocketAddr) -> Option<usize> {
     let SocketAddr::V4(address) = address else {
         return None;
@@ -50,7 +50,7 @@ pub fn server_of(address: SocketAddr) -> Option<usize> {
     ([a, b, c] == GROUP[..3] && number < SERVERS).then_some(usize::from(number))
 }
 
-/// The listeners of the group: several servers.
+/// The upstream of the group with its servers, and the route to it.
 fn group(random: &mut Random) -> (Upstream, Route) {
     let server = |number: u8| {
         let [a, b, c, last] = GROUP;
@@ -74,7 +74,7 @@ fn group(random: &mut Random) -> (Upstream, Route) {
         health: random.one_in(2).then(|| HealthCheck {
             every: drill::CHECK_EVERY,
             path: "/health".to_owned(),
-            // An origin of this simulation has nothing there, and says so.
+            // Origins of this simulation have no such resource, and answer 404.
             status: vec![404..=404],
             ..HealthCheck::default()
         }),
@@ -83,7 +83,7 @@ fn group(random: &mut Random) -> (Upstream, Route) {
     (upstream, Route::everything_to_upstream("group", ""))
 }
 
-/// What a mirror does: it follows its origin to the files, and checks bodies that are named by their digests.
+/// Settings of a mirror: it follows its origin to the files, and verifies bodies that are named by their digests.
 fn mirroring() -> Mirroring {
     let files = HostPort {
         host: FILES.1.to_owned(),
@@ -288,7 +288,7 @@ pub fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
     (plan, known)
 }
 
-/// What origins have.
+/// The resources of all origins.
 pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
     let count = 6 + random.index(20);
     let one = |n: usize, random: &mut Random| {
@@ -323,7 +323,7 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
         }
     };
     let mut all: Vec<Resource> = (0..count).map(|n| one(n, random)).collect();
-    // Of each place at least one, so that every listener has something to lead to.
+    // At least one in each place, so that every listener has something to lead to.
     for (n, (host, origin)) in [
         (INSIDE.2, at(INSIDE.0, INSIDE.1)),
         (SITE, at(OUTSIDE[0].0, 80)),
@@ -336,7 +336,7 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
         let mut resource = one(n, random);
         (resource.host, resource.origin, resource.path) = (host, origin, "/a/common".to_owned());
         if random.one_in(2) {
-            // Large, and its origin would mix versions if nobody looked.
+            // Large, with several versions of equal length, and an origin that ignores If-Range: unchecked, versions would be mixed.
             resource.bytes = 200_000 + random.below(200_000);
             (resource.has_etag, resource.has_ranges) = (true, true);
             (resource.knows_if_range, resource.is_public) = (false, true);
@@ -345,10 +345,10 @@ pub fn choose_resources(random: &mut Random) -> Vec<Resource> {
         }
         all.push(resource);
     }
-    // A path may have come twice.
+    // Remove resources with the same path.
     all.sort_by_key(|r| (r.origin, r.host, r.path.clone()));
     all.dedup_by_key(|r| (r.origin, r.host, r.path.clone()));
-    // A body follows from the number of its resource, and these are named by their bodies.
+    // A body depends on the number of its resource, and files are named by their bodies, so they come last.
     for number in all.len()..all.len() + 3 {
         all.push(file(number, random));
     }

@@ -1,9 +1,9 @@
-//! Clients: they ask, again and again, in all the ways there are.
+//! Clients: they send requests of all kinds, one after the other.
 //!
-//! A client has one connection at a time, to one listener, by HTTP/1 or HTTP/2 (`h2`). It is checked at once what it gets. Some read slowly,
-//! stop reading, or go away.
+//! A client has one connection at a time, to one listener, with HTTP/1 or HTTP/2 (`h2`). Each answer is checked at once. Some clients read
+//! slowly, stop reading, or disconnect.
 //!
-//! Not known here: what is asked ([`crate::ask`]), what is right.
+//! Not known here: the requests ([`crate::ask`]), the rules.
 
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     world::Shared,
 };
 
-/// Asks until the run is over.
+/// Sends requests until the run is over.
 pub async fn run(world: Shared, place: Rc<Place>, number: usize) {
     let peer = SocketAddr::from(([10, 0, 0, number as u8], 50_000));
     while !place.is_over() {
@@ -58,7 +58,7 @@ pub async fn run(world: Shared, place: Rc<Place>, number: usize) {
     }
 }
 
-/// Nothing, or a moment, or as long as that.
+/// Waits for no time, a moment, or at most `ms_max`.
 pub async fn pause(world: &Shared, ms_max: u64) {
     let ms = {
         let mut world = world.borrow_mut();
@@ -71,7 +71,7 @@ pub async fn pause(world: &Shared, ms_max: u64) {
     sleep(Duration::from_millis(ms)).await;
 }
 
-/// One request and its answer. `false`: the connection is of no more use.
+/// Sends one request and reads its answer. Returns false if the connection cannot be used again.
 async fn exchange(
     world: &Shared,
     place: &Place,
@@ -104,7 +104,7 @@ async fn exchange(
     stays
 }
 
-/// Reads the answer; and whether the connection stays.
+/// Reads the answer; returns whether the connection stays open.
 async fn converse(
     world: &Shared,
     stream: &mut Stream,

@@ -1,6 +1,6 @@
 //! The store's faulty disk in the virtual time of the runtime.
 //!
-//! [`simulation::disk`] decides what happens to each operation, and when; a task here lets it happen.
+//! [`simulation::disk`] decides the result and the time of each operation; a task here completes it at that time.
 //!
 //! Not known here: records.
 
@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Who waits for an operation, and which of the bytes it wants.
+/// The receiver of an operation's result, and which of the bytes it wants.
 struct Waiter {
     answer: Option<oneshot::Sender<io::Result<Bytes>>>,
     skip: usize,
@@ -28,14 +28,14 @@ struct Waiter {
 /// A disk that outlives the proxies.
 pub struct Disk {
     inner: Mutex<disk::Disk<Waiter>>,
-    /// Something was asked for.
+    /// Notified when an operation is submitted.
     asked: Notify,
     began: Instant,
     broken: Mutex<Option<String>>,
 }
 
 impl Disk {
-    /// A blank one.
+    /// A blank disk.
     pub fn new(bytes: u64, areas: Areas, faults: Faults, random: Random) -> Arc<Disk> {
         Arc::new(Disk {
             inner: Mutex::new(disk::Disk::new(bytes, areas, faults, random)),
@@ -45,7 +45,7 @@ impl Disk {
         })
     }
 
-    /// Carries out what is asked for, when it is due.
+    /// Completes submitted operations when they are due.
     pub async fn run(self: Arc<Disk>) {
         loop {
             let now_ms = self.now_ms();
@@ -68,7 +68,7 @@ impl Disk {
         }
     }
 
-    /// The process has ended; or the power has gone.
+    /// Ends the process, or cuts the power.
     pub fn end(&self, power_cut: bool) {
         let mut disk = self.lock();
         match power_cut {
@@ -82,12 +82,12 @@ impl Disk {
         self.lock().heal();
     }
 
-    /// No new faults while calm.
+    /// While calm, the disk makes no new faults.
     pub fn set_calm(&self, calm: bool) {
         self.lock().set_calm(calm);
     }
 
-    /// What the store asked for and must not.
+    /// An operation that the store must not submit, if it did.
     pub fn broken(&self) -> Option<String> {
         self.broken
             .lock()
@@ -140,7 +140,7 @@ fn give(done: disk::Done<Waiter>) {
         Err(()) => Err(io::Error::other("the simulated disk")),
     };
     if let Some(answer) = answer {
-        // Who does not wait any more needs none.
+        // The receiver may have stopped waiting.
         let _ = answer.send(result);
     }
 }

@@ -1,10 +1,10 @@
-//! Drills: when all clients have gone and origins do as they should, it is tried what an operator has asked for.
+//! Drills: tests of an operator's settings, after all clients have gone and while origins behave well.
 //!
-//! What must be so with every crossing of events is checked while clients ask. Here is what can be told only from many requests, of which
-//! it is known what goes on beside them: that a server that is down is left alone and one that is back is not (R13), that a quota that nobody
-//! uses any more has room for as much as it says, and for no more (R14), and that a POST under which a connection closes comes once (R9).
+//! Rules that hold under any interleaving are checked while clients send requests. Some rules can be tested only by many requests with
+//! nothing else going on: that a server that is down is left alone and a recovered one is not (R13), that an unused quota admits as much
+//! as it says, and no more (R14), and that a POST whose connection closes reaches the origin once (R9).
 //!
-//! Not known here: how the proxy knows.
+//! Not known here: how the proxy does it.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,22 +24,22 @@ use crate::{
     world::{Sent, Server, Shared},
 };
 
-/// A request has its answer after so long.
+/// A request must have its answer after this long.
 const ENDS_WITHIN: Duration = Duration::from_secs(100);
-/// After so long whatever was wrong with a server is forgotten or tried again: the longest pause is half of that.
+/// After this long any trouble of a server is forgotten or tried again: the longest pause is half of that.
 pub const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Connections to a server that is down, in ten seconds: three until it is put out, and a trial after one, two and four seconds.
 const TRIES_MAX: u64 = 8;
-/// How often the servers' health is asked for.
+/// Interval of the servers' health checks.
 pub const CHECK_EVERY: Duration = Duration::from_secs(2);
-/// Requests to an origin at a time that a quota permits, and connections of a client.
+/// Simultaneous requests to an origin that a quota permits, and simultaneous connections of a client.
 pub const AT_ONCE: usize = 2;
-/// How long an origin takes for `/drill/slow`: less than it is waited for in any run.
+/// Time that an origin takes for `/drill/slow`: less than the shortest time-out of any run.
 pub const SLOW: Duration = Duration::from_millis(900);
-/// An origin closes the connection of a request for what begins so, once it has all of it.
+/// An origin closes the connection after receiving a whole request for a path that begins like this.
 pub const CLOSES: &str = "/drill/closes";
 
-/// One request on a connection of its own: its status, or 0 for none.
+/// Sends one request on its own connection; returns its status, or 0 if there is none.
 async fn ask(
     world: &Shared,
     place: &Place,
@@ -97,7 +97,7 @@ async fn ask(
     status
 }
 
-/// Many, one after the other. Those that are not answered by a server break R13.
+/// Sends many requests, one after the other. A request that no server answers breaks R13.
 async fn ask_group(world: &Shared, place: &Place, count: u32, what: &str) -> Result<(), String> {
     for n in 0..count {
         let line = format!("GET /drill/{n}");
@@ -116,7 +116,7 @@ fn set(world: &Shared, number: usize, as_it_is: Server) {
     world.borrow_mut().servers[number] = as_it_is;
 }
 
-/// A server is down, and comes back.
+/// Tests a server that is down and comes back.
 async fn down(world: &Shared, place: &Place) -> Result<(), String> {
     set(
         world,
@@ -150,7 +150,7 @@ async fn down(world: &Shared, place: &Place) -> Result<(), String> {
     }
 }
 
-/// A server says that it is ill, although it answers.
+/// Tests a server whose health check fails although it answers.
 async fn ill(world: &Shared, place: &Place) -> Result<(), String> {
     set(
         world,
@@ -173,7 +173,7 @@ async fn ill(world: &Shared, place: &Place) -> Result<(), String> {
     }
 }
 
-/// All servers fail, and what may be carried out all the same is asked for once (R9).
+/// All servers fail: an unsafe request, which may have been carried out, must be sent only once (R9).
 async fn failing(world: &Shared, place: &Place) {
     (0..3).for_each(|number| {
         set(
@@ -198,23 +198,23 @@ async fn failing(world: &Shared, place: &Place) {
     (0..3).for_each(|number| set(world, number, Server::default()));
 }
 
-/// A connection that was used before closes under what may not be repeated: that comes once (R9).
+/// A reused connection closes under a request that may not be repeated: it must reach the origin once (R9).
 async fn closing(world: &Shared, place: &Place) {
     for n in 0..6 {
         let to = [("reverse 2", SITE), ("group", GROUP_SITE)][usize::from(n % 2)];
-        // It leaves a connection.
+        // Leaves a connection for reuse.
         ask(world, place, to, n, &format!("GET /drill/{n}")).await;
         ask(world, place, to, n, &format!("POST {CLOSES}{n}")).await;
     }
 }
 
-/// A quota of fetches and one of connections have room for as much as they say.
+/// Tests that a quota of fetches and one of connections admit as much as they say.
 async fn quotas(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
     let mut asking = JoinSet::new();
     for client in 0..=AT_ONCE {
         let (world, place) = (Rc::clone(world), Rc::clone(place));
         asking.spawn_local(async move {
-            // One after the other, so that it is known which of them is one too many.
+            // One after the other, so that it is known which request is one too many.
             sleep(Duration::from_millis(20) * client as u32).await;
             let line = format!("GET /drill/slow{client}");
             ask(&world, &place, ("reverse 2", SITE), client as u8, &line).await
@@ -229,7 +229,7 @@ async fn quotas(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
         ));
     }
     let number = place.number_of("reverse 2");
-    // A client that has been here before.
+    // A client that has sent requests before.
     let peer = |port| SocketAddr::from(([10, 0, 0, 0], port));
     let mut held = Vec::new();
     for port in 0..=AT_ONCE {
@@ -251,10 +251,10 @@ async fn quotas(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
     }
 }
 
-/// All of them, one after the other.
+/// Runs all drills, one after the other.
 ///
 /// # Errors
-/// A rule is broken.
+/// The rule that is broken.
 pub async fn run(world: &Shared, place: &Rc<Place>) -> Result<(), String> {
     (0..3).for_each(|number| set(world, number, Server::default()));
     sleep(FORGOTTEN).await;

@@ -1,8 +1,8 @@
-//! Clients of HTTP/2: several requests at a time on one connection, by the crate `h2`.
+//! HTTP/2 clients: several requests at a time on one connection, with the crate `h2`.
 //!
-//! Some reset a stream in the middle of what they send or get; of some connections nobody takes anything for minutes.
+//! Some reset a stream in the middle of a body or an answer; on some connections the client reads nothing for minutes.
 //!
-//! Not known here: what is asked ([`crate::ask`]), what is right.
+//! Not known here: the requests ([`crate::ask`]), the rules.
 
 use std::{future::poll_fn, io, net::IpAddr, rc::Rc, time::Duration};
 
@@ -27,16 +27,16 @@ use crate::{
     world::Shared,
 };
 
-/// Requests of a connection at a time.
+/// Most simultaneous requests of a connection.
 const AT_ONCE_MAX: usize = 3;
-/// A connection that its client has ended is over after so long.
+/// A connection must have ended this long after its client has ended it.
 const GOES_WITHIN: Duration = Duration::from_secs(60);
-/// What is known of streams that were reset is kept for longer than a run takes: the crate asks a clock that is not the simulation's.
+/// Reset streams are remembered for longer than a run takes, because the crate does not use the simulation's clock.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
-/// The same in number.
+/// Most reset streams that are remembered.
 const RESETS_MAX: usize = 100_000;
 
-/// Asks on a connection, until that is of no more use.
+/// Sends requests on a connection until it cannot be used any more.
 pub async fn run(
     world: &Shared,
     place: &Rc<Place>,
@@ -75,7 +75,7 @@ pub async fn run(
     }
 }
 
-/// Asks for several things at once. `false`: the connection is of no more use.
+/// Sends several requests at once. Returns false if the connection cannot be used again.
 async fn ask_some(
     world: &Shared,
     place: &Rc<Place>,
@@ -95,7 +95,7 @@ async fn ask_some(
             continue;
         }
         let (ask, taking) = ask::draw(world, place, led, client);
-        // One that takes nothing uses up the window of all.
+        // A stream that is not read uses up the window of the whole connection.
         let taking = match (taking, is_slow) {
             (Taking::Slowly | Taking::Not, false) => Taking::Well,
             (_, true) => world
@@ -115,7 +115,7 @@ async fn ask_some(
                 Ok(Err(_)) => Came::Nothing,
             };
             ask::end(&world, &ask, taking, &came);
-            // A stream that was reset tells nothing of the others.
+            // A stream that was reset says nothing about the connection.
             matches!(came, Came::Answer(_)) || taking == Taking::Leaves || ask.upload.is_some()
         });
     }
@@ -155,7 +155,7 @@ async fn converse(
     let mut requests = requests.ready().await?;
     let ends = ask.upload.is_none_or(|upload| upload.bytes == 0);
     let (answer, mut out) = requests.send_request(request, ends)?;
-    // For as long as this asks, others wait for their places.
+    // While this handle exists, other requests wait for their places.
     drop(requests);
     if let Some(upload) = ask.upload
         && !ends
@@ -163,7 +163,7 @@ async fn converse(
         let body = upload_bytes(ask.number, upload.bytes);
         let sent = upload.breaks_off.unwrap_or(upload.bytes);
         let is_whole = upload.breaks_off.is_none();
-        // An answer may come before all of it was taken.
+        // The answer may come before the whole body was sent.
         let _ = send(&mut out, &body[..sent], is_whole).await;
         if !is_whole {
             pause(world, 100).await;
@@ -203,7 +203,7 @@ async fn converse(
     }))
 }
 
-/// Asks for a tunnel, and talks through it.
+/// Opens a tunnel, and talks through it.
 async fn tunnel(
     world: &Shared,
     requests: SendRequest<Bytes>,
@@ -229,7 +229,7 @@ async fn tunnel(
     Ok(())
 }
 
-/// Sends bytes as the windows allow.
+/// Sends bytes as far as the windows allow.
 pub async fn send(out: &mut SendStream<Bytes>, bytes: &[u8], ends: bool) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {

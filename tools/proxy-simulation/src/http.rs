@@ -1,6 +1,6 @@
-//! HTTP/1 messages as clients and origins of the simulation read them: simple, and not the proxy's own reader.
+//! HTTP/1 messages as clients and origins of the simulation read them: simple, and without the proxy's own reader.
 //!
-//! Not known here: what is asked, and what is right.
+//! Not known here: the requests and the rules.
 
 use std::{io, net::IpAddr};
 
@@ -9,9 +9,9 @@ use proxy::simulation::Socket;
 use tokio::io::AsyncReadExt;
 
 const FIELDS_MAX: usize = 64;
-/// How a header of the PROXY protocol begins that names a client of IPv4 over TCP,
+/// The beginning of a PROXY protocol header that names a client of IPv4 over TCP.
 const PROXY_BEGINS: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c";
-/// and how long it is.
+/// Length of this header.
 const PROXY_BYTES: usize = 28;
 
 /// Fields by lower-case name.
@@ -19,7 +19,7 @@ const PROXY_BYTES: usize = 28;
 pub struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// Those of an answer of HTTP/2.
+    /// The fields of an answer of HTTP/2.
     pub fn of_map(map: &::http::HeaderMap) -> Fields {
         let of = |(name, value): (&::http::HeaderName, &::http::HeaderValue)| {
             let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -28,56 +28,56 @@ impl Fields {
         Fields(map.iter().map(of).collect())
     }
 
-    /// The first of that name.
+    /// The first value of a field.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter();
         all.find_map(|(known, value)| (known == name).then_some(&**value))
     }
 
-    /// All of that name.
+    /// All values of a field.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let of_name =
             move |(known, value): &'a (String, String)| (known == name).then_some(&**value);
         self.0.iter().filter_map(of_name)
     }
 
-    /// A number.
+    /// The value of a field as a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
-/// How a body ends.
+/// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// After so many bytes.
+    /// This many bytes remain.
     Length(u64),
-    /// With an empty chunk.
+    /// Chunked.
     Chunked,
-    /// With the connection.
+    /// The body ends with the connection.
     Close,
 }
 
-/// What came.
+/// A head of a message.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// Method, or status.
+    /// The method or the status.
     pub first: String,
-    /// Target; empty in a response.
+    /// The target; empty in a response.
     pub target: String,
     /// Fields.
     pub fields: Fields,
 }
 
 impl Head {
-    /// Of a response.
+    /// The status of a response.
     pub fn status(&self) -> u16 {
         self.first.parse().unwrap_or(0)
     }
 
-    /// How the body of a request ends.
+    /// The framing of a request.
     pub fn request_framing(&self) -> Framing {
         match (self.is_chunked(), self.fields.number("content-length")) {
             (true, _) => Framing::Chunked,
@@ -86,7 +86,7 @@ impl Head {
         }
     }
 
-    /// How the body of a response to `method` ends.
+    /// The framing of a response to `method`.
     pub fn response_framing(&self, method: &str) -> Framing {
         let status = self.status();
         if method == "HEAD" || status < 200 || status == 204 || status == 304 {
@@ -104,17 +104,17 @@ impl Head {
     }
 }
 
-/// One side of a connection, and what was read of it and not used.
+/// One side of a connection, with bytes that were read and not yet used.
 pub struct Stream {
     /// The connection.
     pub socket: Socket,
     read: BytesMut,
-    /// Bytes read at once at most: a slow reader takes few.
+    /// Most bytes read at once: a slow reader takes few.
     pub step: usize,
 }
 
 impl Stream {
-    /// On a fresh connection.
+    /// The stream of a new connection.
     pub fn new(socket: Socket) -> Stream {
         Stream {
             socket,
@@ -123,7 +123,7 @@ impl Stream {
         }
     }
 
-    /// Reads once. `false`: the connection has ended.
+    /// Reads once. Returns false if the connection has ended.
     async fn more(&mut self) -> io::Result<bool> {
         let mut piece = vec![0; self.step];
         let n = self.socket.read(&mut piece).await?;
@@ -131,7 +131,7 @@ impl Stream {
         Ok(n > 0)
     }
 
-    /// The client that a header of the PROXY protocol names, if the connection begins with one.
+    /// The client named in a PROXY protocol header, if the connection begins with one.
     pub async fn named_client(&mut self) -> io::Result<Option<IpAddr>> {
         while self.read.len() < PROXY_BYTES {
             let n = self.read.len().min(PROXY_BEGINS.len());
@@ -148,7 +148,7 @@ impl Stream {
         ])))
     }
 
-    /// The number that it begins with; `None`: it has ended before.
+    /// The number at the beginning; none if the connection ended before.
     pub async fn number(&mut self) -> io::Result<Option<u64>> {
         while self.read.len() < size_of::<u64>() {
             if !self.more().await? {
@@ -158,12 +158,12 @@ impl Stream {
         Ok(Some(self.read.get_u64_le()))
     }
 
-    /// The connection, and what was read of it and not used.
+    /// The connection, and bytes that were read and not yet used.
     pub fn into_parts(self) -> (Socket, Bytes) {
         (self.socket, self.read.freeze())
     }
 
-    /// The next request; `None`: the connection has ended.
+    /// Reads the next request; none if the connection has ended.
     pub async fn request(&mut self) -> io::Result<Option<Head>> {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -184,7 +184,7 @@ impl Stream {
         }
     }
 
-    /// The next response that is not interim; `None`: the connection has ended in order before it.
+    /// Reads the next response that is not interim; none if the connection was closed cleanly before it.
     pub async fn response(&mut self) -> io::Result<Option<Head>> {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -208,7 +208,7 @@ impl Stream {
         }
     }
 
-    /// Some bytes of a body of `framing`, which is brought up to date; `None`: it is complete.
+    /// Some bytes of a body; updates `framing`. None if the body is complete.
     pub async fn piece(&mut self, framing: &mut Framing) -> io::Result<Option<BytesMut>> {
         match framing {
             Framing::None | Framing::Length(0) => Ok(None),
@@ -261,7 +261,7 @@ impl Stream {
     }
 }
 
-/// Where `needle` begins.
+/// The position of `needle`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes
         .windows(needle.len())

@@ -1,9 +1,9 @@
-//! The whole proxy in virtual time: one seed, one run, always the same.
+//! The whole proxy in virtual time: one seed always gives the same run.
 //!
-//! Clients ask, by HTTP/1, HTTP/2 and through tunnels; origins answer, and both do what real ones do: they are slow, break off, hang, send
-//! what is private, change their minds. One name has several servers, which go down; one listener has quotas; one is a mirror. Between them runs the product's own proxy, all of its threads as tasks of one runtime, over a disk that loses, tears and
-//! corrupts. Every so often it is stopped, killed, or the power goes. Operators purge. Each answer is compared with what the origins
-//! have really sent (`check`).
+//! Clients send requests by HTTP/1, HTTP/2 and through tunnels, and origins answer. Both behave like real ones: they are slow, break off,
+//! hang, send private responses, change resources. One name has several servers, which go down; one listener has quotas; one is a mirror.
+//! Between them runs the real proxy, on a disk that fails and corrupts. It is stopped, killed, or loses its power from time to time.
+//! Operators purge. Each answer is compared with what the origins really sent (`check`).
 //!
 //! ```text
 //!               chance (seed)
@@ -26,7 +26,7 @@
 //! | `check`, `drill` | the rules; those that are tried when all clients have gone |
 //! | `disk` | the faulty disk |
 //!
-//! What is not simulated: several threads at once, TLS, names, reloads, clusters.
+//! Not simulated: several threads at once, TLS, names, reloads, clusters.
 //!
 //! Not known here: the command line; `cargo xtask sim --proxy` runs this.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! The proxy's lives: starts and ends, in order or not, on one disk.
+//! The proxy's lives: starts and ends, clean or not, on one disk.
 //!
-//! Not known here: what is asked meanwhile.
+//! Not known here: requests.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,29 +29,29 @@ use crate::{
 /// A listener as clients know it.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// What it is called here.
+    /// Its name in the simulation.
     pub name: &'static str,
     /// Clients name the destination.
     pub is_forward: bool,
-    /// It tells origins whose a connection is.
+    /// It names the client to origins, with the PROXY protocol.
     pub tells_client: bool,
-    /// It leads to loopback addresses too.
+    /// It may lead to loopback addresses.
     pub leads_inside: bool,
-    /// The authority that clients of it ask for.
+    /// The authority in requests of its clients.
     pub site: &'static str,
-    /// The origin it stands in front of.
+    /// Its origin, for a reverse listener.
     pub origin: Option<SocketAddr>,
 }
 
 /// The authority of the site behind the reverse listeners.
 pub const SITE: &str = "www.site.example";
-/// The same of the mirror.
+/// The authority of the site behind the mirror.
 pub const MIRROR_SITE: &str = "www.mirror.example";
-/// The same of the group.
+/// The authority of the group's site.
 pub const GROUP_SITE: &str = "www.group.example";
 
 impl Listener {
-    /// May it lead to where this is?
+    /// Whether it may lead to the origin of this resource.
     pub fn leads_to(&self, resource: &Resource) -> bool {
         match self.origin {
             Some(origin) => resource.origin == origin,
@@ -59,7 +59,7 @@ impl Listener {
         }
     }
 
-    /// Can a client of it ask for this by its name?
+    /// Whether its clients can request this resource by its name.
     pub fn names(&self, resource: &Resource) -> bool {
         match self.origin {
             Some(origin) => resource.host == self.site && resource.origin == origin,
@@ -68,21 +68,21 @@ impl Listener {
     }
 }
 
-/// Where clients find the proxy.
+/// Where clients connect to the proxy.
 pub struct Place {
     listeners: RefCell<Vec<Listener>>,
-    /// Its workers.
+    /// Number of workers.
     pub workers: usize,
-    /// It asks servers whether they are well.
+    /// Whether the proxy checks the health of servers.
     pub has_checks: bool,
-    /// Stale answers are allowed by the settings, for so many seconds.
+    /// Seconds for which the settings allow stale answers.
     pub stale_allowed_s: u64,
     proxy: RefCell<Option<Rc<Proxy>>>,
     is_over: Cell<bool>,
 }
 
 impl Place {
-    /// Nobody is there yet.
+    /// A place at which no proxy runs yet.
     pub fn new(listeners: Vec<Listener>, plan: &Plan) -> Place {
         Place {
             listeners: RefCell::new(listeners),
@@ -96,45 +96,45 @@ impl Place {
         }
     }
 
-    /// How many listeners there are.
+    /// Number of listeners.
     pub fn count(&self) -> usize {
         self.listeners.borrow().len()
     }
 
-    /// One of them.
+    /// The listener with this number.
     pub fn listener(&self, number: usize) -> Listener {
         self.listeners.borrow()[number].clone()
     }
 
-    /// The number of the one that is called so, now.
+    /// The present number of the listener with this name.
     pub fn number_of(&self, name: &str) -> usize {
         let listeners = self.listeners.borrow();
         let number = listeners.iter().position(|listener| listener.name == name);
         number.expect("listeners are asked for by the names that they were given")
     }
 
-    /// Between two lives the operator has put them in another order, which changes nothing for anybody.
+    /// Reorders the listeners between two lives, as an operator may; clients must not notice.
     pub fn reorder(&self, plan: &mut Plan, by: usize) {
         self.listeners.borrow_mut().rotate_left(by);
         plan.listeners.rotate_left(by);
     }
 
-    /// Is the run over?
+    /// Whether the run is over.
     pub fn is_over(&self) -> bool {
         self.is_over.get()
     }
 
-    /// From now on nobody asks for anything more.
+    /// Ends the run: clients send no more requests.
     pub fn end(&self) {
         self.is_over.set(true);
     }
 
-    /// The proxy, if it runs.
+    /// The proxy, if it is running.
     pub fn proxy(&self) -> Option<Rc<Proxy>> {
         self.proxy.borrow().clone()
     }
 
-    /// Connects to it.
+    /// Connects to the proxy.
     pub fn connect(
         &self,
         worker: usize,
@@ -149,15 +149,15 @@ impl Place {
 /// How a life ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// In order.
+    /// A clean stop.
     Stop,
-    /// At once; what the disk has taken stays.
+    /// A kill; the disk keeps all completed writes.
     Kill,
-    /// At once; what was not flushed may be lost.
+    /// A power cut; writes that were not flushed may be lost.
     PowerCut,
 }
 
-/// A proxy that runs.
+/// A running proxy.
 pub struct Life {
     place: Rc<Place>,
     disk: Option<Arc<Disk>>,
@@ -166,7 +166,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Starts it. To be called in the run's own [`LocalSet`].
+    /// Starts a proxy. Must be called in the run's own [`LocalSet`].
     pub async fn start(
         world: &Shared,
         place: &Rc<Place>,
@@ -197,7 +197,7 @@ impl Life {
         let pump = tokio::task::spawn_local(async move { own.run_until(pending::<()>()).await });
         if let Some(disk) = disk {
             let (disk, place) = (Arc::clone(disk), Rc::clone(place));
-            // In the life's own set, so that it ends with it.
+            // In the life's own set, so that the task ends with it.
             set.spawn_local(async move {
                 while place.proxy().is_some_and(|proxy| !proxy.is_recovered()) {
                     sleep(Duration::from_millis(100)).await;
@@ -213,7 +213,7 @@ impl Life {
         })
     }
 
-    /// Ends it.
+    /// Ends the proxy.
     pub async fn end(self, world: &Shared, how: End) {
         {
             let mut world = world.borrow_mut();

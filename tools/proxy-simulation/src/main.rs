@@ -1,9 +1,9 @@
-//! `cargo xtask sim --proxy`: many seeds, on all processors; the first failure ends it, with its story.
+//! `cargo xtask sim --proxy`: runs many seeds, on all processors; the first failure ends it, with its story.
 //!
-//! `--mistakes` turns it round: for each precaution that can be taken out, seeds are run until one fails that passes with it. One that
-//! nobody misses is the failure.
+//! With `--mistakes`, for each precaution that can be disabled, seeds are run until one fails that passes with the precaution. A
+//! precaution without such a seed is the failure.
 //!
-//! Not known here: what a run is.
+//! Not known here: what a run does.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -55,7 +55,7 @@ fn mistake_of(name: &str) -> Result<Named, String> {
     })
 }
 
-/// Seeds that noticed them once, where the first few do not: tried first. If one no longer does, that costs a search.
+/// Seeds that have noticed mistakes which the first few seeds do not notice. They are tried first; if one fails to notice, others follow.
 const NOTICED_BY: [(&str, u64); 17] = [
     ("keep-flights", 45),
     ("keep-memory", 6),
@@ -76,7 +76,7 @@ const NOTICED_BY: [(&str, u64); 17] = [
     ("forget-hops", 4),
 ];
 
-/// Seeds that were run without a mistake, and whether they pass.
+/// Results of seeds without a mistake: whether they pass.
 #[derive(Default)]
 struct Passing(Mutex<BTreeMap<u64, bool>>);
 
@@ -156,7 +156,7 @@ fn find_mistake(line: &Line, mistake: Mistake, passing: &Passing) -> (Report, Op
     at_once.unwrap_or_else(|| run_seeds(line, Some(mistake), passing))
 }
 
-/// Runs seeds until one fails; of several failures that of the lowest, so that two runs tend to name the same.
+/// Runs seeds until one fails. If several fail, the lowest one is reported, so that two runs tend to name the same.
 fn run_seeds(
     line: &Line,
     mistake: Option<Mistake>,
@@ -173,7 +173,7 @@ fn run_seeds(
                 return;
             }
             let (report, failure) = run(Options { seed, mistake });
-            // A seed that fails anyway has not noticed the mistake.
+            // A seed that also fails without the mistake has not noticed it.
             let is_noticed = |_: &Failure| !line.mistakes || passing.passes(seed);
             let failure = failure.filter(is_noticed);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);

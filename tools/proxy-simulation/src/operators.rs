@@ -1,6 +1,6 @@
-//! Operators and editors: they purge, and change what origins have.
+//! Operators and editors: they purge, and change resources of origins.
 //!
-//! Not known here: what is right.
+//! Not known here: the rules.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::{
     world::{About, Purge, Resource, Server, Shared, Vary, World},
 };
 
-/// Purges now and then, by URL, beginning and tag, hard and soft, until the run is over.
+/// Purges from time to time, by URL, prefix and tag, hard and soft, until the run is over.
 pub async fn operate(world: Shared, place: Rc<Place>) {
     while !place.is_over() {
         pause(&world, 12_000).await;
@@ -18,10 +18,10 @@ pub async fn operate(world: Shared, place: Rc<Place>) {
     }
 }
 
-/// A purge as it is drawn: of what, in the admin interface's words, and whether it is soft.
+/// Draws a purge: its target, the query for the admin interface, and whether it is soft.
 fn draw_purge(world: &mut World) -> (About, String, bool) {
     let count = world.resources.len();
-    // Half of all purges are of a few.
+    // Half of all purges are of a few resources.
     let of = match world.random.one_in(2) {
         true => count.min(4),
         false => count,
@@ -48,7 +48,7 @@ fn draw_purge(world: &mut World) -> (About, String, bool) {
     (about, query, soft)
 }
 
-/// One purge, until it is acknowledged.
+/// Sends one purge and waits until it is acknowledged.
 pub async fn purge(world: &Shared, place: &Place) {
     let Some(proxy) = place.proxy() else { return };
     let (about, query, soft, issued, life) = {
@@ -60,7 +60,7 @@ pub async fn purge(world: &Shared, place: &Place) {
     drop(proxy);
     let mut world = world.borrow_mut();
     match purged {
-        // What a proxy did that has ended meanwhile is told to nobody.
+        // If the proxy has ended meanwhile, its acknowledgement reaches nobody.
         Ok(_) if world.life != life || place.proxy().is_none() => {}
         Ok(durable) => {
             let acknowledged = world.tick();
@@ -78,7 +78,7 @@ pub async fn purge(world: &Shared, place: &Place) {
     }
 }
 
-/// Servers of the group go down, come back, and say that they are ill, until the run is over.
+/// Makes servers of the group go down, come back, and fail health checks, until the run is over.
 pub async fn trouble(world: Shared, place: Rc<Place>) {
     while !place.is_over() {
         pause(&world, 20_000).await;
@@ -94,7 +94,7 @@ pub async fn trouble(world: Shared, place: Rc<Place>) {
     }
 }
 
-/// Changes what there is at the origins, and nobody is told.
+/// Changes resources of the origins without telling the proxy.
 pub async fn edit(world: Shared, place: Rc<Place>) {
     while !place.is_over() {
         pause(&world, 5000).await;

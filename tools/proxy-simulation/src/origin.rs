@@ -1,7 +1,7 @@
-//! Origins: servers that have resources, and do what servers do, right and wrong.
+//! Origins: servers that have resources, and behave like real servers, including their faults.
 //!
-//! Each accepted connection is a task. What goes wrong with an answer is drawn for each request: it may be late, never come, be a 503,
-//! break off in the middle, trickle, be closed instead of counted, be private.
+//! Each accepted connection is a task. A fault is drawn for each answer: it may be late, never come, be a 503, break off in the middle,
+//! come slowly, end with the connection instead of a length, or be private.
 //!
 //! Not known here: caches.
 
@@ -23,21 +23,21 @@ use crate::{
     world::{Answer, Resource, Seen, Shared, Vary, write_body},
 };
 
-/// Bytes that one direction of a connection holds.
+/// Bytes that each direction of a connection can hold.
 const ROOM_BYTES: usize = 32 << 10;
-/// The content codings, by the number of their variant.
+/// The content codings, by number of the variant.
 pub const CODINGS: [&str; 3] = ["identity", "gzip", "br"];
 
-/// A connection that an origin has accepted, and which origin.
+/// An accepted connection, and the address of the origin.
 pub type Accepted = (Socket, SocketAddr);
 
-/// What it says where it has nothing, as to a look whether it is well,
+/// The answer for an unknown path, including health checks.
 const NOT_FOUND: &[u8] =
     b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nCache-Control: no-store\r\n\r\n";
-/// and when it fails.
+/// The answer of a server that fails.
 const FAILED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nCache-Control: max-age=0\r\n\r\nfail";
 
-/// What becomes of a connection in the making.
+/// The outcome of connecting to `to`.
 pub fn connect(
     world: &Shared,
     to: SocketAddr,
@@ -72,26 +72,26 @@ pub fn connect(
     }
 }
 
-/// Accepts for all origins, until the run ends.
+/// Accepts connections for all origins until the run ends.
 pub async fn run(world: Shared, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
     while let Some((socket, origin)) = accepted.recv().await {
         let world = Rc::clone(&world);
         tokio::task::spawn_local(async move {
-            // That the proxy went away is no matter of the origin's.
+            // An error means that the proxy closed the connection, which it may.
             let _ = converse(&world, Stream::new(socket), origin).await;
         });
     }
 }
 
-/// What goes wrong with an answer.
+/// The fault of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Manner {
     Well,
-    /// Nothing comes, ever.
+    /// No byte is ever sent.
     Hangs,
     /// The connection closes instead.
     Closes,
-    /// A 503.
+    /// The answer is a 503.
     Fails,
     /// The body ends too early.
     BreaksOff,
@@ -130,7 +130,7 @@ async fn converse(world: &Shared, mut stream: Stream, origin: SocketAddr) -> io:
     Ok(())
 }
 
-/// What the origin is told of the client is true (R12).
+/// Checks that what the origin is told of the client is true (R12).
 fn whose(world: &Shared, origin: SocketAddr, head: &Head, told: Option<IpAddr>) {
     let mut world = world.borrow_mut();
     if origin == at(ELSEWHERE.0, 80) {
@@ -162,7 +162,7 @@ fn whose(world: &Shared, origin: SocketAddr, head: &Head, told: Option<IpAddr>) 
     }
 }
 
-/// Answers one request. `false`: the connection closes, perhaps without having said so.
+/// Answers one request. Returns false if the connection closes, perhaps unannounced.
 async fn answer(
     world: &Shared,
     stream: &mut Stream,
@@ -177,7 +177,7 @@ async fn answer(
         (random.one_in(12)).then(|| Duration::from_millis(random.below(pause + 1)))
     };
     if let Some(pause) = closes_in.filter(|_| stays) {
-        // What comes meanwhile is not read.
+        // Requests that arrive meanwhile are not read.
         sleep(pause).await;
         return Ok(false);
     }
@@ -201,7 +201,7 @@ async fn answer_it(
         let random = &mut world.random;
         let manner = match random.below(if calm { 40 } else { 60 }) {
             _ if head.target.starts_with(drill::CLOSES) => Manner::Closes,
-            // What may have been carried out is what others would send again.
+            // A POST that may have been carried out: a wrong proxy would send it again.
             _ if head.first == "POST" && !calm && random.one_in(3) => Manner::Closes,
             0..40 => Manner::Well,
             40 => Manner::Hangs,
@@ -233,7 +233,7 @@ async fn answer_it(
     }
     match manner {
         Manner::Hangs => {
-            // Until the proxy closes.
+            // Waits until the proxy closes.
             let _ = stream.request().await;
             return Ok(false);
         }
@@ -270,7 +270,7 @@ async fn answer_it(
     Ok(!made.closes)
 }
 
-/// Sends for a file to where it lies, or to where it may not be fetched from. `false`: it is here.
+/// Redirects a request for a file to its host, or to one that is not allowed. Returns false if the file is here.
 async fn redirect(world: &Shared, stream: &mut Stream, head: &Head) -> io::Result<bool> {
     let (to, says) = {
         let mut world = world.borrow_mut();
@@ -294,7 +294,7 @@ async fn redirect(world: &Shared, stream: &mut Stream, head: &Head) -> io::Resul
     Ok(true)
 }
 
-/// An unsafe method: the resource becomes another.
+/// An unsafe method: changes the resource.
 async fn change(
     world: &Shared,
     stream: &mut Stream,
@@ -322,7 +322,7 @@ async fn change(
     Ok(true)
 }
 
-/// An answer before it is sent.
+/// An answer, ready to be sent.
 struct Made {
     head: Vec<u8>,
     framing: Framing,
@@ -348,7 +348,7 @@ fn variant_of(vary: Vary, head: &Head) -> u64 {
     }
 }
 
-/// Decides what is answered, and notes it.
+/// Chooses an answer, and records it.
 fn make(
     world: &Shared,
     head: &Head,
@@ -360,7 +360,7 @@ fn make(
     let mut world = world.borrow_mut();
     let resource = world.resources[number].clone();
     let request = head.fields.number("x-request").unwrap_or(0);
-    // Also where a redirect has led, which was for the same client alone.
+    // Also for the target of a redirect that was for this client alone.
     let sent = world.sent_as(request);
     let is_bound = resource.is_file && sent.is_some_and(|sent| sent.is_bound);
     let is_authorised = head.fields.get("authorization").is_some()
@@ -495,7 +495,7 @@ fn make(
     }
 }
 
-/// The first of the ranges asked for, if there is one that can be served.
+/// The first requested range, if it can be served.
 fn one_range(text: &str, length: u64) -> Option<std::ops::Range<u64>> {
     let first = text.strip_prefix("bytes=")?.split(',').next()?.trim();
     let (from, to) = first.split_once('-')?;

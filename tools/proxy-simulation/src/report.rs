@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The results of runs.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::world::Counts;
 /// The numbers of one run or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Runs.
+    /// Number of runs.
     pub seeds: u64,
-    /// What happened in them.
+    /// Counts of events.
     pub counts: Counts,
-    /// What all answers come to: two runs of one seed have the same.
+    /// A digest of all answers: two runs of one seed have the same.
     pub digest: u64,
-    /// Virtual time.
+    /// Virtual time, seconds.
     pub seconds: u64,
 }
 
@@ -31,7 +31,7 @@ impl Report {
 }
 
 impl Counts {
-    /// Names and numbers.
+    /// Names and counts.
     pub fn all(&self) -> [(&'static str, u64); 12] {
         [
             ("requests", self.requests),
@@ -70,11 +70,11 @@ impl Counts {
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In which run.
+    /// The seed of the run.
     pub seed: u64,
-    /// Which rule, and how.
+    /// The rule, with details.
     pub message: String,
-    /// What happened to the resource, if it is about one.
+    /// The events of the resource, if the rule is about one.
     pub story: Vec<String>,
 }
 

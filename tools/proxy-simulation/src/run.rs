@@ -1,4 +1,4 @@
-//! One run: what the seed chooses, who takes part, when the proxy starts and ends.
+//! One run: the choices of the seed, the participants, starts and ends of the proxy.
 //!
 //! Not known here: the rules (`check`).
 
@@ -31,19 +31,19 @@ use crate::{
     world::{Shared, World},
 };
 
-/// When a run begins, by the wall clock: some day.
+/// The wall-clock time at which a run begins: an arbitrary day.
 const UNIX_S: u64 = 1_800_000_000;
-/// After so long without a request nothing is held any more (R8): longer than any time-out of the plan.
+/// After this long without a request nothing may be held (R8): longer than any time-out of the plan.
 const QUIET: Duration = Duration::from_secs(200);
-/// All that is under way when the run is over has ended after so long.
+/// After the end of a run, everything under way must have ended after this long.
 const OVER_MAX: Duration = Duration::from_secs(4000);
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// All chance follows from it.
+    /// Determines all random choices.
     pub seed: u64,
-    /// Precaution to take out.
+    /// A precaution to disable.
     pub mistake: Option<proxy::Mistake>,
 }
 
@@ -51,7 +51,7 @@ thread_local! {
     static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Tasks swallow panics, so a hook notes them.
+/// Tasks swallow panics, so a hook records them.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -63,7 +63,7 @@ fn note_panics() {
     });
 }
 
-/// Runs it.
+/// Runs a seed.
 pub fn run(options: Options) -> (Report, Option<Failure>) {
     note_panics();
     PANICKED.take();
@@ -188,7 +188,7 @@ async fn lives(
             }
         }
         if life < lives {
-            // What was acknowledged a moment ago must be durable by now.
+            // A purge that was acknowledged a moment ago must be durable by now.
             if world.borrow_mut().random.one_in(2) {
                 operators::purge(world, place).await;
             }

@@ -1,9 +1,9 @@
-//! Tunnels: what a client and a server say to each other through the proxy, by CONNECT.
+//! Tunnels: bytes between a client and a server through the proxy, with CONNECT.
 //!
-//! A client draws who says how much and who ends first, and the server finds that by the number with which the client begins. Either may
-//! break off. What comes out at an end is compared with what went in at the other (R11).
+//! A client draws how much each side sends and which side ends first. The server finds this by the number that the client sends first.
+//! Either side may break off. Bytes that leave at one end are compared with those that entered at the other (R11).
 //!
-//! Not known here: HTTP, but for the head of CONNECT.
+//! Not known here: HTTP, except the head of CONNECT.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
     world::{Shared, World},
 };
 
-/// A tunnel has ended after so long (R7).
+/// A tunnel must have ended after this long (R7).
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// The most bytes that go one way.
+/// Most bytes in one direction.
 const BYTES_MAX: usize = 60_000;
-/// Where servers of tunnels are: for everybody, and inside.
+/// Addresses of tunnel servers: one that every listener leads to, and one inside.
 pub const SERVERS: [([u8; 4], &str); 2] = [
     ([203, 0, 113, 3], "203.0.113.3"),
     ([127, 0, 0, 8], "127.0.0.8"),
@@ -35,36 +35,36 @@ pub const SERVERS: [([u8; 4], &str); 2] = [
 /// The port that tunnels may lead to, and one that they may not.
 const PORTS: [u16; 2] = [443, 25];
 
-/// Is a server of tunnels there?
+/// Whether there is a tunnel server at this address.
 pub fn is_server(at: SocketAddr) -> bool {
     SERVERS
         .iter()
         .any(|server| at.ip() == std::net::IpAddr::from(server.0))
 }
 
-/// One of the two ends.
+/// One end of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Who has asked for it.
+    /// The end that opened the tunnel.
     Client,
-    /// Who was connected to.
+    /// The end that it leads to.
     Server,
 }
 
-/// What is drawn of a tunnel.
+/// The random choices for a tunnel.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     up: usize,
     down: usize,
-    /// Says that it has no more to say as soon as that is so; the other one waits for that.
+    /// The side that ends its direction as soon as it has sent all; the other side waits for that end.
     first: Side,
     breaks_off: Option<Side>,
     may_be: bool,
-    /// How often the proxy had ended.
+    /// Number of ends of the proxy when the tunnel was drawn.
     ends: u64,
 }
 
-/// Where it leads, and its number.
+/// Draws a tunnel; returns its number and destination.
 pub fn draw(world: &mut World, led: &Listener) -> (u64, String) {
     let random = &mut world.random;
     let (inside, bad_port) = (random.one_in(6), random.one_in(8));
@@ -83,24 +83,24 @@ pub fn draw(world: &mut World, led: &Listener) -> (u64, String) {
     (number, format!("{}:{port}", SERVERS[usize::from(inside)].1))
 }
 
-/// Bytes come in.
+/// The receiving direction of a tunnel.
 pub enum In {
-    /// By a connection, and what was read of it already.
+    /// A connection, with bytes that were already read from it.
     Conn(ReadHalf<Socket>, Bytes),
-    /// By a stream.
+    /// A stream of HTTP/2.
     Stream(RecvStream),
 }
 
-/// Bytes go out.
+/// The sending direction of a tunnel.
 pub enum Out {
-    /// By a connection.
+    /// A connection.
     Conn(WriteHalf<Socket>),
-    /// By a stream.
+    /// A stream of HTTP/2.
     Stream(SendStream<Bytes>),
 }
 
 impl In {
-    /// Some bytes; none: the end.
+    /// Some bytes; empty at the end.
     async fn more(&mut self) -> io::Result<Bytes> {
         match self {
             In::Conn(_, read) if !read.is_empty() => Ok(std::mem::take(read)),
@@ -138,7 +138,7 @@ impl Out {
     }
 }
 
-/// What this side says.
+/// The bytes that this side sends.
 fn words(number: u64, drawn: &Drawn, side: Side) -> Vec<u8> {
     match side {
         Side::Client => [&number.to_le_bytes()[..], &upload_bytes(number, drawn.up)].concat(),
@@ -146,7 +146,7 @@ fn words(number: u64, drawn: &Drawn, side: Side) -> Vec<u8> {
     }
 }
 
-/// Talks from one side, of which `heard` bytes have come already, and checks what comes (R11).
+/// Sends and receives at one side, after `said` and `heard` bytes, and checks what arrives (R11).
 async fn talk(
     world: &Shared,
     number: u64,
@@ -210,7 +210,7 @@ async fn talk(
         if breaks_at == usize::MAX {
             return Some(both.await.1);
         }
-        // Both go when one breaks off.
+        // Breaking off ends both directions.
         let _ = timeout(Duration::from_secs(2), both).await;
         None
     });
@@ -238,7 +238,7 @@ async fn talk(
     }
 }
 
-/// Asks for a tunnel on a fresh connection, and talks through it.
+/// Opens a tunnel on a new connection, and talks through it.
 pub async fn run(world: &Shared, socket: Socket, led: &Listener) {
     let (number, to, early) = {
         let mut world = world.borrow_mut();
@@ -248,7 +248,7 @@ pub async fn run(world: &Shared, socket: Socket, led: &Listener) {
     let mut stream = Stream::new(socket);
     let mut request = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").into_bytes();
     if early {
-        // Some do not wait for the answer.
+        // Some clients do not wait for the answer.
         request.extend_from_slice(&number.to_le_bytes());
     }
     let asking = async {
@@ -286,7 +286,7 @@ pub async fn run_on_stream(world: &Shared, number: u64, input: RecvStream, out: 
     .await;
 }
 
-/// Is it there, and may it be?
+/// Whether the tunnel is open; fails the run if it may not be.
 pub fn is_opened(world: &Shared, number: u64, status: u16, to: &str) -> bool {
     let mut world = world.borrow_mut();
     let is_opened = (200..300).contains(&status);
@@ -297,7 +297,7 @@ pub fn is_opened(world: &Shared, number: u64, status: u16, to: &str) -> bool {
     is_opened
 }
 
-/// The server's end.
+/// The server's end of a tunnel.
 pub async fn serve(world: &Shared, mut stream: Stream) {
     let Ok(Some(number)) = stream.number().await else {
         return;

@@ -1,9 +1,9 @@
-//! The truth: what there is at the origins, what they have sent and to whom, what was purged, and when.
+//! The truth: the resources of origins, their answers and requesters, and purges, with the order of all events.
 //!
-//! Every answer of an origin has a number of its own, its *serial*, which travels in a field and is stored with the answer; a body
-//! follows from resource, variant and version, byte by byte. So of whatever a client gets it can be said where and when it came from.
+//! Every answer of an origin has its own number, the *serial*, in a field that is stored with the answer. A body is a function of resource,
+//! variant and version. So the origin and time of every received byte can be determined.
 //!
-//! Order is counted in *ticks*, of which no two events have the same; time in virtual milliseconds.
+//! Order is counted in *ticks*; no two events have the same one. Time is in virtual milliseconds.
 //!
 //! Not known here: sockets, the proxy.
 
@@ -23,26 +23,26 @@ use crate::{
     tunnel::Drawn,
 };
 
-/// Bodies of so many bytes are cut into fragments, or nearly.
+/// Bodies of at least this length are cut into fragments, or nearly so.
 const LARGE_BYTES: u64 = 50_000;
-/// Kept of the story of one resource.
+/// Most lines of a resource's story.
 const STORY_LINES_MAX: usize = 400;
 
-/// The world, as all tasks of a run share it.
+/// The world, shared by all tasks of a run.
 pub type Shared = Rc<RefCell<World>>;
 
-/// What a resource's answers vary by.
+/// The field by which a resource's answers vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// A field of its own.
+    /// The field X-Flavor.
     Flavor,
     /// The content coding.
     Coding,
 }
 
-/// What there is under one URL at one origin.
+/// A resource: one URL at one origin.
 #[derive(Clone, Debug)]
 pub struct Resource {
     /// Its authority, as in Host.
@@ -51,29 +51,29 @@ pub struct Resource {
     pub path: String,
     /// The only origin that has it.
     pub origin: SocketAddr,
-    /// What its answers vary by now.
+    /// How its answers vary now.
     pub vary: Vary,
-    /// Bytes of its shortest version.
+    /// Length of its shortest version.
     pub bytes: u64,
-    /// Its answers' lifetime, seconds.
+    /// Lifetime of its answers, seconds.
     pub max_age_s: u64,
-    /// Stale answers may be served while it is asked, for so many seconds.
+    /// Seconds for which stale answers may be served during revalidation.
     pub stale_while_s: u64,
-    /// It sends ETag.
+    /// Its answers have an ETag.
     pub has_etag: bool,
     /// It serves ranges.
     pub has_ranges: bool,
-    /// It obeys If-Range.
+    /// It honours If-Range.
     pub knows_if_range: bool,
-    /// It says `public`.
+    /// Its answers are `public`.
     pub is_public: bool,
-    /// Of its answers one in so many is for the one who asked alone; 0: none.
+    /// One in this many of its answers is for one request alone; 0 means none.
     pub private_one_in: u64,
-    /// The tag it carries.
+    /// Its tag for purges.
     pub tag: &'static str,
-    /// It is named by its digest, and never changes.
+    /// Its URL is named by its digest, and it never changes.
     pub is_file: bool,
-    /// What it is now.
+    /// Its present version.
     pub version: u64,
 }
 
@@ -83,7 +83,7 @@ impl Resource {
         format!("http://{}{}", self.host, self.path)
     }
 
-    /// The length of a version. Of what is large all have the same, so that it tells nobody which one it is.
+    /// The length of a version. All versions of a large resource have the same length, so the length does not reveal the version.
     pub fn length(&self, version: u64) -> u64 {
         match self.bytes < LARGE_BYTES {
             true => self.bytes + version * 37 % 101,
@@ -97,7 +97,7 @@ impl Resource {
     }
 }
 
-/// Writes bytes of a body from `offset` on into `out`.
+/// Fills `out` with the body's bytes from `offset` on.
 pub fn write_body(resource: usize, variant: u64, version: u64, offset: u64, out: &mut [u8]) {
     let seed = (resource as u64) << 40 ^ variant << 32 ^ version;
     let word = |n: u64| {
@@ -119,94 +119,94 @@ pub fn write_body(resource: usize, variant: u64, version: u64, offset: u64, out:
 /// One answer of an origin.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Of what.
+    /// Its resource.
     pub resource: usize,
-    /// Which version.
+    /// Its version.
     pub version: u64,
-    /// Which variant.
+    /// Its variant.
     pub variant: u64,
-    /// The request of a client that it was asked for.
+    /// The number of the client's request that it answers.
     pub request: u64,
-    /// When the origin saw the request.
+    /// When the origin received the request.
     pub begun: u64,
     /// When its head was sent.
     pub sent_ms: u64,
-    /// It is for that request alone, and why.
+    /// Set if it is for this request alone: the reason.
     pub private: Option<&'static str>,
-    /// What it varies by.
+    /// How it varies.
     pub vary: Vary,
-    /// Its lifetime.
+    /// Its lifetime, seconds.
     pub max_age_s: u64,
     /// See [`Resource::stale_while_s`].
     pub stale_while_s: u64,
     /// A byte of its body is wrong.
     pub is_wrong: bool,
-    /// It ends with the connection, and that ended too early: nobody can tell.
+    /// It ends with the connection, which closed too early: a receiver cannot notice.
     pub looks_whole: bool,
 }
 
-/// How a server of the group is, and what it has seen.
+/// The state of a server of the group, and its counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Server {
-    /// Nobody can connect to it.
+    /// Connections to it fail.
     pub is_down: bool,
-    /// It says so when its health is asked for; else it answers.
+    /// It fails health checks, but answers other requests.
     pub is_ill: bool,
-    /// It answers 503 to what is unsafe.
+    /// It answers unsafe requests with 503.
     pub fails: bool,
-    /// Connections that were tried,
+    /// Connections attempted.
     pub tries: u64,
-    /// and requests that came, checks not among them.
+    /// Requests received, without health checks.
     pub asked: u64,
 }
 
-/// What is known of a request of a client, by its number.
+/// Facts about a client's request, by its number.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Whose.
+    /// The client.
     pub client: IpAddr,
-    /// Bytes of its body,
+    /// Length of the body.
     pub upload: usize,
-    /// and whether the client sends all of them.
+    /// Whether the client sends the whole body.
     pub is_whole: bool,
-    /// An origin is told whose it is, before anything else on a connection.
+    /// The origin is told the client's address, in front of all else on a connection.
     pub is_told: bool,
-    /// It says who it is.
+    /// It has an Authorization field.
     pub is_authorised: bool,
-    /// It was sent on by an answer that is for it alone.
+    /// It was redirected by an answer for this request alone.
     pub is_bound: bool,
-    /// It may change something.
+    /// Its method is unsafe.
     pub is_unsafe: bool,
-    /// Once more it does the same, so it may be sent again if it is known that there was no answer.
+    /// Its method is idempotent, so it may be sent again if it certainly got no answer.
     pub may_repeat: bool,
-    /// An origin has seen it: what became of it there.
+    /// What became of it at an origin, if one has received it.
     pub seen: Option<Seen>,
 }
 
-/// What became of an unsafe request at an origin.
+/// What an origin did with an unsafe request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// It closed the connection and did nothing.
+    /// It closed the connection without doing anything.
     Closed,
     /// Anything else.
     Taken,
 }
 
-/// What a purge is about.
+/// The target of a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
     /// One URL.
     Url(String),
-    /// All that begin so.
+    /// All URLs with this prefix.
     Prefix(String),
-    /// All that carry the tag.
+    /// All resources with this tag.
     Tag(&'static str),
-    /// This one.
+    /// This resource.
     One(usize),
 }
 
 impl About {
-    /// Is it about this one?
+    /// Whether it matches this resource.
     pub fn fits(&self, number: usize, resource: &Resource) -> bool {
         match self {
             About::One(one) => *one == number,
@@ -217,83 +217,83 @@ impl About {
     }
 }
 
-/// What makes older answers dead, or stale.
+/// An event that makes older answers dead, or stale.
 #[derive(Clone, Debug)]
 pub struct Purge {
-    /// Which.
+    /// Its target.
     pub about: About,
     /// Stale instead of dead.
     pub soft: bool,
-    /// Who was told, in words.
+    /// The cause, in words.
     pub by: &'static str,
-    /// When it was asked for: older answers of origins are meant.
+    /// When it was requested: older answers of origins are affected.
     pub issued: u64,
-    /// When that was acknowledged: requests that begin later are meant.
+    /// When it was acknowledged: requests that begin later must respect it.
     pub acknowledged: u64,
-    /// Is it certain to hold after a crash?
+    /// Whether it certainly survives a crash.
     pub durable: bool,
-    /// The life of the proxy in which it was.
+    /// The life of the proxy in which it was made.
     pub life: u32,
 }
 
-/// How often what happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests of clients.
     pub requests: u64,
-    /// Those by HTTP/2.
+    /// Requests over HTTP/2.
     pub over_h2: u64,
-    /// Tunnels that were asked for.
+    /// Tunnels requested.
     pub tunnels: u64,
     /// Answers that could be compared with what an origin sent.
     pub compared: u64,
-    /// Of those, hits.
+    /// Hits among them.
     pub hits: u64,
-    /// Hits on what an earlier life of the proxy had stored.
+    /// Hits on responses that an earlier life of the proxy had stored.
     pub recovered_hits: u64,
     /// Partial answers.
     pub parts: u64,
     /// Answers that broke off.
     pub broken: u64,
-    /// Answers of the proxy's own.
+    /// Answers made by the proxy itself.
     pub refused: u64,
-    /// Purges, unsafe methods among them.
+    /// Purges, including unsafe methods.
     pub purges: u64,
-    /// Requests that origins saw.
+    /// Requests that origins received.
     pub asked: u64,
     /// Starts of the proxy.
     pub lives: u64,
 }
 
-/// See the head of this file.
+/// See the module.
 pub struct World {
-    /// All there is.
+    /// All resources.
     pub resources: Vec<Resource>,
     /// All answers of origins, by serial.
     pub answers: Vec<Answer>,
     /// All purges.
     pub purges: Vec<Purge>,
-    /// The chance of everybody.
+    /// Random numbers for the whole run.
     pub random: Random,
-    /// Which life of the proxy it is.
+    /// Number of the proxy's life.
     pub life: u32,
-    /// When that began.
+    /// When this life began.
     pub life_began: u64,
-    /// The numbers of the run.
+    /// Counts of the run.
     pub counts: Counts,
-    /// What all answers come to.
+    /// A digest of all answers.
     pub digest: u64,
-    /// The first rule that was broken, and of what resource.
+    /// The first broken rule, and the resource that it is about.
     pub failure: Option<(String, Option<usize>)>,
-    /// Origins answer as they should, and so does the network.
+    /// Origins and the network behave well.
     pub calm: bool,
     /// The servers of the group.
     pub servers: [Server; 3],
     /// All tunnels, by number.
     pub tunnels: Vec<Drawn>,
-    /// How often the proxy has ended.
+    /// Number of ends of the proxy.
     pub ends: u64,
-    /// It is about to end: what it still does may be cut off.
+    /// The proxy is about to end: whatever it still does may be cut off.
     pub is_ending: bool,
     stories: Vec<VecDeque<String>>,
     tick: u64,
@@ -302,7 +302,7 @@ pub struct World {
 }
 
 impl World {
-    /// Before anything has happened.
+    /// A world before the run.
     pub fn new(resources: Vec<Resource>, random: Random) -> World {
         World {
             stories: vec![VecDeque::new(); resources.len()],
@@ -326,39 +326,39 @@ impl World {
         }
     }
 
-    /// The next tick.
+    /// Advances the clock; returns the next tick.
     pub fn tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick
     }
 
-    /// The number of a new request; [`World::sent`] is to be told of it.
+    /// The number of a new request, which must be recorded with [`World::sent`].
     pub fn next_request(&mut self) -> u64 {
         self.counts.requests += 1;
         self.sent.len() as u64
     }
 
-    /// A client has made it.
+    /// Records a request of a client.
     pub fn sent(&mut self, sent: Sent) {
         self.sent.push(sent);
     }
 
-    /// An origin sends it on, by an answer that is for it alone.
+    /// Records that an origin redirected a request by an answer for it alone.
     pub fn binds(&mut self, number: u64) {
         if let Some(sent) = self.sent.get_mut(number as usize) {
             sent.is_bound = true;
         }
     }
 
-    /// What is known of a request.
+    /// The facts about a request.
     pub fn sent_as(&self, number: u64) -> Option<&Sent> {
         self.sent.get(usize::try_from(number).ok()?)
     }
 
-    /// An origin has received all of a request (R9): it is as its client has sent it, and what may not be repeated comes once.
+    /// Checks a request that an origin has received (R9): it is as its client sent it, and comes once if it may not be repeated.
     ///
     /// # Errors
-    /// The rule is broken.
+    /// If the rule is broken.
     pub fn received(&mut self, number: u64, body: &[u8], became: Seen) -> Result<(), String> {
         let sent = self.sent.get_mut(number as usize);
         let sent = sent.ok_or_else(|| format!("R9: request {number} was never sent"))?;
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// Virtual time since the run began.
+    /// Virtual milliseconds since the run began.
     pub fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
@@ -426,14 +426,14 @@ impl World {
         self.stories[resource].iter().cloned().collect()
     }
 
-    /// A rule is broken.
+    /// Records a broken rule.
     pub fn fail(&mut self, message: String, resource: Option<usize>) {
         if self.failure.is_none() {
             self.failure = Some((message, resource));
         }
     }
 
-    /// An unsafe method or a purge is over: what it was about is dead or stale.
+    /// Records a purge or an unsafe method that is complete: older answers of its target are dead or stale.
     pub fn purged(&mut self, purge: Purge) {
         for n in 0..self.resources.len() {
             if purge.about.fits(n, &self.resources[n]) {
@@ -449,7 +449,7 @@ impl World {
         self.purges.push(purge);
     }
 
-    /// The latest purge that an answer to a request that began at `began` must respect.
+    /// The latest purge that the answer to this request must respect.
     pub fn purged_before(&self, ask: &Ask, soft: bool) -> Option<&Purge> {
         let (resource, began) = (ask.resource, ask.began);
         let holds = |purge: &&Purge| {
