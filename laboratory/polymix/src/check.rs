@@ -48,7 +48,7 @@ pub enum Fault {
     Closed,
     /// Took too long.
     TimedOut,
-    /// No HTTP.
+    /// Not an HTTP response.
     Malformed,
     /// A status that the request does not allow.
     Status(u16),

@@ -1,6 +1,6 @@
 //! What the servers offer: four kinds of objects, and the properties of an object, from its name.
 //!
-//! Everything here is a hash of the object's id, so robots and servers agree without exchanging data.
+//! Everything here is a function of a hash of the object's id, so robots and servers agree without exchanging data.
 //!
 //! Not known here: time (see `life`), bytes (see `body`), which objects are asked for.
 //! Limits: 2^16 servers, 2^48 objects of a kind on each; a page has at most 13 images.
@@ -102,9 +102,9 @@ impl Kind {
 pub struct ObjectId {
     /// Separates groups of robots: those with the same world know the same objects.
     pub world: u32,
-    /// Which server has it.
+    /// The server that has the object.
     pub server: u16,
-    /// What it is.
+    /// The kind of the object.
     pub kind: Kind,
     /// Counts objects of this kind on this server.
     pub number: u64,

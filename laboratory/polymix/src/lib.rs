@@ -14,27 +14,27 @@
 //!
 //! | file | story |
 //! |---|---|
-//! | `random` | chance from a seed; distributions by inverse transform |
-//! | `content` | kinds of objects, their sizes and cachability |
+//! | `random` | random numbers from a seed; distributions by inverse transform |
+//! | `content` | the kinds of objects, with sizes and cachability |
 //! | `life` | when an object changes: Last-Modified and Expires |
-//! | `body` | its bytes, and their checksum |
-//! | `name`, `dns` | its URL, where the servers are, and a name server for them |
+//! | `body` | an object's bytes, and their checksum |
+//! | `name`, `dns` | URLs of objects, addresses of servers, and a name server for them |
 //! | `network` | delay and loss on the servers' side |
-//! | `popularity` | which object is asked for: new or old, hot or not, the working set |
+//! | `popularity` | which object is requested: new or old, hot or not, the working set |
 //! | `ideal` | what an ideal cache would answer |
 //! | `lru` | what an exact LRU of the cache's size would answer |
 //! | `request` | request types and methods |
-//! | `phases` | from framp to dec2 |
-//! | `clock` | when a robot intends to ask, under a load that changes |
+//! | `phases` | the phases, from framp to dec2 |
+//! | `clock` | when a robot intends to send, under a load that changes |
 //! | `wire`, `range` | heads of requests and responses; parts of objects |
-//! | `answer`, `check` | an answer as it arrives; whether it is the right one |
+//! | `answer`, `check` | reading an answer; whether it is correct |
 //! | `server`, `robots` | the two halves, on tokio |
-//! | `stats`, `times`, `series` | what is counted: in a phase, of times, moment by moment |
-//! | `cores` | what a thread had of the cores |
-//! | `report` | what is said of a run: JSON that can be read back, text; parts of a run joined |
+//! | `stats`, `times`, `series` | counts of a phase; times of one sort; counts moment by moment |
+//! | `cores` | CPU time of a thread |
+//! | `report` | the report of a run: JSON that can be read back, text; joining the parts of a run |
 //! | `pages` | tables and figures: of a run, of several side by side, of a search |
-//! | `left_out` | what a test has not of the specification |
-//! | `search` | at which rate to try next, and whether a proxy stood it |
+//! | `left_out` | how a test differs from the specification |
+//! | `search` | the rate to try next, and whether a proxy sustained it |
 //! | `run` | both halves and the phases: one test |
 //!
 //! Source: POLYMIX-SPEC, from Web Polygraph 4.9.0 (workloads polymix-3 and polymix-4). We differ: the network is imitated by

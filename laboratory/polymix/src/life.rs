@@ -22,7 +22,7 @@ pub struct Life {
     seed: u64,
 }
 
-/// What an object is between two modifications.
+/// A version of an object: its state between two modifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Number of the latest modification.

@@ -151,7 +151,7 @@ impl ExactLru {
 mod tests {
     use super::*;
 
-    /// An object of at least so many bytes; letters are numbers.
+    /// An object named by a letter.
     fn object(letter: char) -> ObjectId {
         ObjectId {
             world: 1,

@@ -23,7 +23,7 @@ const HOSTS_A_NETWORK: u32 = 250;
 pub struct Servers {
     /// The first one.
     pub first: SocketAddrV4,
-    /// How many.
+    /// Number of servers.
     pub count: u32,
     /// Each server has its own address, counted up from the first; otherwise all share the first.
     pub spread: bool,

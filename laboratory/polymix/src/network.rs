@@ -27,7 +27,7 @@ use crate::random::Chance;
 const SEGMENT_BYTES: u64 = 1_448;
 /// Segments of a new connection's first burst. rfc6928 §2
 const WINDOW_FIRST: u64 = 10;
-/// About 1 MiB in flight.
+/// Largest window in segments: about 1 MiB in flight.
 const WINDOW_MAX: u64 = 724;
 /// The sender learns of a loss when it has acknowledgements of this many segments behind the lost one.
 const DUPLICATES: u64 = 3; // rfc5681 §3.2
@@ -56,7 +56,7 @@ impl Network {
         syn_timeout: Duration::ZERO,
     };
 
-    /// What the specification says.
+    /// The network of the specification.
     #[must_use]
     pub fn specified() -> Self {
         //= spec section 3   40 ms delay and 0.05 % packet loss in each direction

@@ -158,7 +158,7 @@ impl Popularity {
         self.repeats_wanted
     }
 
-    /// Those among them that became new objects, because there was no old one.
+    /// Repeats that became new objects, because there was no old one.
     #[must_use]
     pub fn nothing_to_repeat(&self) -> u64 {
         self.nothing_to_repeat

@@ -25,7 +25,7 @@ const ABORT: f64 = 0.001;
 /// What the request says about cached copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Condition {
-    /// Nothing.
+    /// Says nothing about them.
     Basic,
     /// If-Modified-Since a second before Last-Modified: 200 is expected.
     Ims200,

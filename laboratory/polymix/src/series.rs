@@ -60,7 +60,7 @@ pub struct Sample {
 pub struct Series {
     /// Length of a moment, seconds.
     pub interval_s: f64,
-    /// From the beginning of the run on.
+    /// All samples since the run began.
     pub samples: Vec<Sample>,
 }
 

@@ -173,7 +173,7 @@ pub(super) fn of_run(page: &mut Page, report: &Report) {
     curves(page, &[(String::new(), by_load(report))]);
 }
 
-/// The highest load that a search found stood, for the table of results; empty if none was.
+/// The highest load that a search found sustained, for the table of results; empty if there is none.
 pub(super) fn highest(label: &str, search: &SearchReport) -> Vec<Tested> {
     let step = search.highest_stood();
     step.map(|step| Tested::of(format!("{label} at {} req/s", step.rate), &step.report))

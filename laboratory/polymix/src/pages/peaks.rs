@@ -89,7 +89,7 @@ pub fn peaks_page(searches: &[SearchReport]) -> Page {
     page
 }
 
-/// Settings of the searches and their conditions for a load that is stood: a value for each search.
+/// Settings of the searches, and their conditions for a load that is sustained: a value for each search.
 fn asked(searches: &[SearchReport]) -> Vec<(&'static str, Vec<String>)> {
     // The steps of a search differ only in the rate and what follows from it.
     let planned = COMMON.map(|(name, of)| {

@@ -15,7 +15,7 @@ pub fn run_text(report: &Report) -> String {
     format!("{}\n{}\n", report.text(), verdict(report))
 }
 
-/// Whether the load was stood, and the conditions for it.
+/// Whether the load was sustained, and the conditions for that.
 fn verdict(report: &Report) -> String {
     let conditions = Conditions::for_think_scale(report.plan.think_scale);
     format!(

@@ -33,10 +33,10 @@ pub const FORMAT: &str = "polymix run";
 /// from the specification.
 pub const VERSION: u32 = 4;
 
-/// What a file begins with.
+/// The beginning of a file: its format and version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Which of our formats.
+    /// The name of the format.
     pub format: String,
     /// Its version.
     pub version: u32,

@@ -98,7 +98,7 @@ pub struct Row {
     pub not_modified: u64,
     /// 200 where 304 was wanted.
     pub condition_ignored: u64,
-    /// Replies whose Content-MD5 was right.
+    /// Replies whose Content-MD5 was correct.
     pub checksums: u64,
     /// Replies without Content-MD5, though the server sent one.
     pub checksums_missing: u64,

@@ -73,7 +73,7 @@ impl GivenUp {
     }
 }
 
-/// A phase as it was run.
+/// The results of a phase.
 #[derive(Debug, Clone)]
 pub struct PhaseRun {
     /// Name, as in the papers.
@@ -111,7 +111,7 @@ pub struct Outcome {
     pub frozen: bool,
     /// Requests that were to repeat an old object.
     pub repeats_wanted: u64,
-    /// Those among them that became new objects, because there was no old one.
+    /// Repeats that became new objects, because there was no old one.
     pub nothing_to_repeat: u64,
     /// Most open connections at one time.
     pub connections_max: u64,

@@ -1,8 +1,8 @@
-//! Searches the peak: the highest rate that a proxy stands.
+//! Searches the peak: the highest rate that a proxy sustains.
 //!
-//! From a first rate upwards, the rate is doubled until a load is not stood (or halved until one is). Then the gap between both is
-//! halved on a logarithmic scale until it is narrow enough. Each step is a run with its own objects and a cache that is filled
-//! first. If the load generator was at its limit at the upper end of the gap, the result is no peak, only a rate that was stood.
+//! From a first rate upwards, the rate is doubled until a load is not sustained (or halved until one is). Then the gap between both is
+//! halved on a logarithmic scale until it is narrow enough. Each step is a run with its own objects and a cache that is filled first.
+//! If the load generator was at its limit at the upper end of the gap, the result is no peak, only a rate that was sustained.
 //!
 //! Not known here: how a run is made; the caller does that.   Limits: `STEPS_MAX` runs.   Source: issue 6.
 
@@ -41,7 +41,7 @@ pub struct Bounds {
 pub struct Step {
     /// Requests a second.
     pub rate: f64,
-    /// Stood or not.
+    /// Whether the proxy sustained it.
     pub verdict: Verdict,
     /// The run.
     pub report: Report,
@@ -51,30 +51,30 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "found")]
 pub enum Found {
-    /// The peak, and the rate above it that was not stood.
+    /// The peak, and the rate above it that was not sustained.
     Peak {
         /// Requests a second.
         rate: f64,
-        /// The lowest rate not stood.
+        /// The lowest rate that was not sustained.
         beyond: f64,
-        /// Why that rate was not stood.
+        /// Why that rate was not sustained.
         why: Vec<String>,
     },
-    /// The highest allowed rate is stood.
+    /// The highest allowed rate is sustained.
     AtLeast {
         /// Requests a second.
         rate: f64,
     },
     /// The load generator reached its limit before the proxy did.
     Generator {
-        /// The highest rate that was stood, if any was.
+        /// The highest rate that was sustained, if any was.
         stood: Option<f64>,
         /// The lowest rate at which the load generator was at its limit.
         at: f64,
         /// Why the generator counts as at its limit.
         why: Vec<String>,
     },
-    /// Not even the lowest allowed rate is stood.
+    /// Not even the lowest allowed rate is sustained.
     Nothing {
         /// Requests a second.
         least: f64,
@@ -83,13 +83,13 @@ pub enum Found {
     },
     /// `STEPS_MAX` runs were not enough.
     Unfinished {
-        /// The highest rate that was stood, if any was.
+        /// The highest rate that was sustained, if any was.
         stood: Option<f64>,
     },
 }
 
 impl Found {
-    /// The highest rate that was stood, if the proxy is what limits it (or the tester, with `--most`).
+    /// The highest rate that was sustained, if the proxy is what limits it (or the tester, with `--most`).
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
         match self {
@@ -110,7 +110,7 @@ pub struct SearchReport {
     pub setup: BTreeMap<String, String>,
     /// The range and precision of the search.
     pub bounds: Bounds,
-    /// The conditions for a load that is stood.
+    /// The conditions for a load that is sustained.
     pub conditions: Conditions,
     /// The runs, in the order in which they were made.
     pub steps: Vec<Step>,
@@ -133,7 +133,7 @@ impl SearchReport {
         Stamp::new(FORMAT, VERSION).read(text)
     }
 
-    /// The step with the highest rate that was stood.
+    /// The step with the highest rate that was sustained.
     #[must_use]
     pub fn highest_stood(&self) -> Option<&Step> {
         let stood = |step: &&Step| step.verdict == Verdict::Stood;
@@ -154,7 +154,7 @@ impl SearchReport {
 pub struct Search {
     bounds: Bounds,
     stood: Option<f64>,
-    /// The lowest rate not stood.
+    /// The lowest rate that was not sustained.
     not_stood: Option<(f64, Verdict)>,
     steps: usize,
 }
@@ -244,7 +244,7 @@ impl Search {
 /// Searches, with a run at each rate.
 ///
 /// # Errors
-/// Those of a run.
+/// The error of a run.
 pub fn search<E>(
     bounds: Bounds,
     conditions: Conditions,

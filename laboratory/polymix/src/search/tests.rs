@@ -10,7 +10,7 @@ const BOUNDS: Bounds = Bounds {
     tolerance: 0.05,
 };
 
-/// Rates tried, and the result, for a proxy that stands less than `peak` and a generator whose limit is `limit`.
+/// Rates tried, and the result, for a proxy that sustains less than `peak` and a generator whose limit is `limit`.
 fn found(peak: f64, limit: f64) -> (Vec<f64>, Found) {
     let mut search = Search::new(BOUNDS);
     let mut rates = Vec::new();

@@ -1,9 +1,9 @@
-//! Whether a proxy stood a load, and whether that could be told at all.
+//! Whether a proxy sustained ("stood") a load, and whether this could be determined.
 //!
-//! A load is stood if the mean response time was short enough, nothing was wrong, and the hit ratio was near the offered one. (Without
-//! the last condition a proxy that caches nothing would win, since a miss takes the servers' think time.) Otherwise the load
-//! generator may be the cause: if it sent requests late, or if it or the servers had no CPU left, the proxy's limit is unknown.
-//! A wrong answer is always the proxy's fault.
+//! A load is sustained if the mean response time was short enough, nothing was wrong, and the hit ratio was near the offered one.
+//! (Without the last condition a proxy that caches nothing would win, since a miss takes the servers' think time.) Otherwise the load
+//! generator may be the cause: if it sent requests late, or if it or the servers had no CPU left, the proxy's limit is unknown. A
+//! wrong answer that load cannot cause is always the proxy's fault.
 //!
 //! Not known here: which rate to try next.   Limits: constants say what counts as late and busy.
 //! Source: issue 6 (search, honest load); paper 004 section 6, "under 3 seconds".
@@ -28,7 +28,7 @@ const LATE_MS: f64 = 5.0;
 /// A thread that waits for a core this much of the time, percent, shares it with others.
 const WAIT_PERCENT: f64 = 10.0;
 
-/// The conditions for a load that is stood.
+/// The conditions for a load that is sustained.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// The mean response time is below this, milliseconds.
@@ -41,11 +41,11 @@ pub struct Conditions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "why")]
 pub enum Verdict {
-    /// The proxy stood it.
+    /// The proxy sustained the load.
     Stood,
-    /// The proxy did not stand it, and why.
+    /// The proxy did not sustain the load, and why.
     Failed(Vec<String>),
-    /// The proxy did not stand it, but the load generator was at its limit. Signs of that come first.
+    /// The proxy did not sustain the load, but the load generator was at its limit. Signs of that come first.
     Unclear(Vec<String>),
 }
 
