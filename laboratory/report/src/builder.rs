@@ -69,7 +69,7 @@ pub(crate) struct Seen {
 }
 
 impl Builder {
-    /// An empty builder. Temporary files are created only when memory is full.
+    /// An empty builder. Temporary files are created only when buffers are full.
     pub fn new(source: Source, options: Options) -> Self {
         Builder {
             things: Spill::new(&options.spill_dir),

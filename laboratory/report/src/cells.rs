@@ -178,7 +178,7 @@ impl Cells {
 
 /// The numbers of the whole source.
 pub(crate) struct Day {
-    /// Of the slots that are not idle.
+    /// Numbers of the slots that are not idle.
     pub(crate) busy: Cells,
     /// Counts of all slots.
     pub(crate) all: Cells,
