@@ -235,7 +235,7 @@ fn a_replaced_version_may_come_back_if_its_successor_was_lost() {
     let old = scene.put_durably(0);
     let new = scene.put(0);
     scene.write(new);
-    // What a failed flush left out may never be covered by a later one.
+    // A write that a failed flush left out may never be covered by a later flush.
     scene.world.flush_over(u64::MAX, false);
     scene.world.flush_over(u64::MAX, true);
     scene.crash(true);

@@ -61,7 +61,7 @@ pub struct Report {
     pub by_parts: u64,
     /// Reads of needed records.
     pub read_needed: u64,
-    /// Those among them of killed records, which other answers would not get.
+    /// Reads of killed records among them: other answers would not get these records.
     pub read_after_kill: u64,
     /// Look-ups that found nothing.
     pub misses: u64,

@@ -336,12 +336,12 @@ impl SimulatedStore {
         self.store.next_reinsertion(now_ms)
     }
 
-    /// As the store's.
+    /// Ends a read for reinsertion.
     pub fn reinsertion_done(&self, read: Reinsertion, bytes: Option<Bytes>, now_ms: u64) -> Writes {
         self.store.reinsertion_done(read, bytes, now_ms)
     }
 
-    /// As the store's.
+    /// The next record to be moved.
     pub fn next_move(&self) -> Option<Move> {
         self.store.next_move()
     }
