@@ -86,7 +86,7 @@ fn true_to_itself(store: &Store, names: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks R4: counts are made anew for a part, and names leave meanwhile.
+/// Checks R4 while counts are only half made anew and names leave.
 ///
 /// # Errors
 /// If R4 does not hold, or things do not come to rest again.

@@ -6,7 +6,7 @@
 //!   R2  a front believes of every mark exactly what the node tells of it (so false hits come only from the filter);
 //!   R3  the node tells every mark of what it has, and a directory tells nothing else;
 //!   R4  while counts are made anew, R1 holds for names that were told before.
-//! At all times
+//! Always:
 //!   R5  a front looks up in no node that it has not heard for three seconds.
 //!
 //! Filters, updates, histories and stores are small, so that collisions, saturated counters, full updates, lost notes and fronts that
