@@ -19,11 +19,11 @@
 //!
 //! | file | story |
 //! |---|---|
-//! | `run`, `chosen`, `life` | one run; what its seed chooses; starts and ends of the proxy |
-//! | `world` | what is true: what there is, what was sent, purged, and when |
-//! | `ask`, `client`, `h2`, `tunnel` | what is asked for; clients of HTTP/1 and HTTP/2; both ends of tunnels |
-//! | `http`, `origin`, `operators` | messages of HTTP/1; origins, servers and mirrors; who purges, changes and breaks things |
-//! | `check`, `drill` | the rules; those that are tried when all clients have gone |
+//! | `run`, `chosen`, `life` | one run; the choices of its seed; starts and ends of the proxy |
+//! | `world` | the truth: resources, answers and purges, and their order |
+//! | `ask`, `client`, `h2`, `tunnel` | requests; clients of HTTP/1 and HTTP/2; both ends of tunnels |
+//! | `http`, `origin`, `operators` | messages of HTTP/1; origins, servers and mirrors; purges, changes and failures |
+//! | `check`, `drill` | the rules; those that are tested when all clients have gone |
 //! | `disk` | the faulty disk |
 //!
 //! Not simulated: several threads at once, TLS, names, reloads, clusters.

@@ -179,7 +179,7 @@ pub struct Sent {
     pub is_unsafe: bool,
     /// Its method is idempotent, so it may be sent again if it certainly got no answer.
     pub may_repeat: bool,
-    /// What became of it at an origin, if one has received it.
+    /// What the origin did with it, if one has received it.
     pub seen: Option<Seen>,
 }
 
